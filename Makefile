@@ -1,0 +1,47 @@
+# Each target is one sentence in `make help`; the work is in `lab`, where it is tested.
+.DEFAULT_GOAL := help
+LAB := .venv/bin/lab
+export FULL VARIANTS DURATION TRIALS JOBS SEED STRICT RESULTS
+
+.PHONY: help experiment list plan report notebook setup doctor down schema test check bench
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 JOBS=1 SEED=7)
+	@$(LAB) run $(NAME)
+
+list: .venv/core  ## the experiments and their questions
+	@$(LAB) list
+
+plan: .venv/core  ## what NAME would measure, in which order, for how long
+	@$(LAB) plan $(NAME)
+
+report: .venv/core  ## derive everything again from the raw points of RUN (default: the latest)
+	@$(LAB) report $(RUN)
+
+notebook: .venv/core .venv/notebook  ## aggregate any number of runs in JupyterLab
+	@.venv/bin/jupyter lab analysis/explore.ipynb
+
+setup: .venv/core  ## make this machine ready without measuring anything
+	@$(LAB) setup
+
+doctor: .venv/core  ## what this machine has and lacks
+	@$(LAB) doctor
+
+down: .venv/core  ## remove what killed runs left behind
+	@$(LAB) down
+
+schema: .venv/core  ## the JSON schema of experiment files, for editors
+	@$(LAB) schema
+
+check: .venv/core .venv/tests  ## lint and types
+	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
+
+test: check  ## all tests, on real containers
+	@$(LAB) setup && .venv/bin/python -m pytest
+
+bench: .venv/core .venv/tests  ## measure the lab itself: what it adds, how fast it reads, whether side by side is fair
+	@$(LAB) setup && .venv/bin/python -m tests.bench
+
+.venv/%: requirements/%.txt
+	@tools/venv.sh $*

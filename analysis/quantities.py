@@ -1,0 +1,123 @@
+"""The words for a measured number: which variant, load and class of request, which metric, which statistic."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Metric = Literal["overhead", "response_time", "throughput", "requests_by_worker", "failures"]
+Statistic = Literal[
+    "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
+    "per_second", "largest_share", "share",
+]  # fmt: skip
+
+UNITS: dict[Metric, str] = {
+    "overhead": "ms",
+    "response_time": "ms",
+    "throughput": "requests/s",
+    "requests_by_worker": "share",
+    "failures": "share",
+}
+
+TIME_STATISTICS: tuple[Statistic, ...] = (
+    "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
+)  # fmt: skip
+STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
+    "overhead": TIME_STATISTICS,
+    "response_time": TIME_STATISTICS,
+    "throughput": ("per_second",),
+    "requests_by_worker": ("largest_share",),
+    "failures": ("share",),
+}
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+"""Names of experiments, variants and loads: they become folders and container names."""
+
+
+class Model(BaseModel):
+    """A frozen record that refuses keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Quantity(Model):
+    """One number of an experiment. ``load`` may be left out when there is one, ``request`` to mean all classes."""
+
+    variant: Name
+    load: Name | None = None
+    request: str | None = None
+    metric: Metric
+    stat: Statistic
+
+    @model_validator(mode="after")
+    def _metric_has_statistic(self) -> Self:
+        if self.stat not in STATISTICS[self.metric]:
+            known = ", ".join(STATISTICS[self.metric])
+            raise ValueError(f"metric {self.metric} has no stat {self.stat}; it has {known}")
+        return self
+
+
+class Published(Model):
+    """What a source printed for one variant: statistics of one metric, or the requests that each worker served."""
+
+    variant: Name
+    load: Name | None = None
+    request: str | None = None
+    metric: Metric
+    stats: dict[Statistic, float] = Field({})
+    counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if bool(self.stats) == bool(self.counts):
+            raise ValueError("give either stats or counts")
+        if self.counts and self.metric != "requests_by_worker":
+            raise ValueError("counts belong to metric requests_by_worker")
+        for stat in self.stats:
+            Quantity(variant=self.variant, metric=self.metric, stat=stat)
+        return self
+
+
+class Claim(Model):
+    """A sentence with a test: a measured value, or its ratio to another, against one bound."""
+
+    says: str
+    value: Quantity
+    relative_to: Quantity | None = Field(None, description="Divide the value by this one before comparing.")
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _has_one_bound(self) -> Self:
+        if (self.at_least is None) == (self.at_most is None):
+            raise ValueError("a claim needs exactly one of at_least and at_most")
+        return self
+
+    @property
+    def variants(self) -> set[str]:
+        """The variants that must be measured before this claim has a verdict."""
+        return {quantity.variant for quantity in (self.value, self.relative_to) if quantity}
+
+    @property
+    def bound(self) -> str:
+        """The bound in words, e.g. ``>= 1000``."""
+        return f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
+
+    def holds(self, value: float) -> bool:
+        """Whether ``value``, in the metric's unit or as a ratio, keeps the bound."""
+        if self.at_least is not None:
+            return value >= self.at_least
+        assert self.at_most is not None
+        return value <= self.at_most
+
+
+def rows_needed(stat: Statistic) -> int:
+    """Return how many rows a statistic needs before it may be printed: p99 needs 100, p99.9 needs 1000.
+
+    A percentile q needs 1 / (1 - q) rows above the median and 1 / q below it, so that at least one row lies beyond.
+    """
+    if stat == "stdev":
+        return 2
+    if not stat.startswith("p") or stat == "per_second":
+        return 1
+    tail = min(float(stat[1:]), 100 - float(stat[1:]))
+    return round(100 / tail)

@@ -1,0 +1,88 @@
+"""k6's points to one row per request."""
+
+from pathlib import Path
+
+import duckdb
+
+
+class UnreadablePoints(Exception):
+    """A points file that is missing, cut short or not k6's; the message says which and how."""
+
+
+COLUMNS = """
+    variant VARCHAR, load VARCHAR, trial INTEGER, generator VARCHAR, id VARCHAR,
+    request VARCHAR, sent TIMESTAMP, asked_ms DOUBLE, duration_ms DOUBLE, overhead_ms DOUBLE,
+    blocked_ms DOUBLE, connecting_ms DOUBLE, status INTEGER, error VARCHAR,
+    worker VARCHAR, thread BIGINT, began DOUBLE, ended DOUBLE, server VARCHAR
+"""
+"""requests.parquet, one row per request, in the order of sending.
+
+``sent`` is UTC, taken just before the request; ``began`` and ``ended`` are epoch seconds on the server's side of the
+same clock. ``duration_ms`` is k6's http_req_duration, ``overhead_ms`` what it exceeds ``asked_ms`` by. A request that
+failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no ``duration_ms`` either.
+"""
+
+# The load scripts write two points of their own for each request, see k6/lib/request.js. k6's nine others stay unread.
+_READ = """
+CREATE TABLE points AS
+SELECT metric, data.time::TIMESTAMP AS time, data.value, data.tags.request, data.metadata
+FROM read_json($points, format = 'newline_delimited', compression = 'gzip', columns = {
+    metric: 'VARCHAR', type: 'VARCHAR',
+    data: 'STRUCT(time VARCHAR, value DOUBLE, tags STRUCT(request VARCHAR), metadata STRUCT(
+        id VARCHAR, asked_ms DOUBLE, status INTEGER, error VARCHAR, blocked_ms DOUBLE, connecting_ms DOUBLE,
+        worker VARCHAR, thread BIGINT, began DOUBLE, ended DOUBLE, server VARCHAR))'})
+WHERE metric IN ('request_sent', 'request_answered') AND type = 'Point'
+"""
+
+_JOIN = """
+INSERT INTO requests BY NAME
+SELECT
+    $variant AS variant, $load AS load, $trial AS trial, $generator AS generator,
+    sent.metadata.id AS id, sent.request, sent.time AS sent, sent.metadata.asked_ms AS asked_ms,
+    answered.value AS duration_ms,
+    CASE WHEN answered.metadata.error IS NULL THEN answered.value - sent.metadata.asked_ms END AS overhead_ms,
+    answered.metadata.blocked_ms, answered.metadata.connecting_ms, answered.metadata.status,
+    CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run' ELSE answered.metadata.error END AS error,
+    answered.metadata.worker, answered.metadata.thread, answered.metadata.began, answered.metadata.ended,
+    answered.metadata.server
+FROM (FROM points WHERE metric = 'request_sent') AS sent
+LEFT JOIN (FROM points WHERE metric = 'request_answered') AS answered ON sent.metadata.id = answered.metadata.id
+"""
+
+
+def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> Path:
+    """Rebuild a trial's requests from its points and return the path of requests.parquet, whole or not written.
+
+    Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
+    cut short, is not gzip or holds something else than k6's points.
+    """
+    points_files = sorted(trial_folder.glob("points*.json.gz"))
+    if not points_files:
+        raise UnreadablePoints(f"{trial_folder} has no points.json.gz")
+    target = trial_folder / "requests.parquet"
+    part = trial_folder / ".requests.parquet.part"
+    with duckdb.connect(config={"memory_limit": "768MB", "threads": 2}) as database:
+        database.execute(f"CREATE TABLE requests ({COLUMNS})")
+        for points in points_files:
+            try:
+                database.execute("DROP TABLE IF EXISTS points")
+                database.execute(_READ, {"points": str(points)})
+            except duckdb.Error as error:
+                raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
+            database.execute(
+                _JOIN, {"variant": variant, "load": load, "trial": trial, "generator": points.name.split(".")[0]}
+            )
+        try:
+            database.execute(f"COPY (FROM requests ORDER BY sent, id) TO '{_quoted(part)}' (FORMAT parquet)")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    return target
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

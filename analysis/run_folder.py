@@ -1,0 +1,192 @@
+"""What a run leaves in its folder, read and written: run.json, trial.json and where everything else lies.
+
+``results/<experiment>/<UTC time>/run.json`` and, for each trial, ``<variant>/<load>/<n>/trial.json``.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from analysis.quantities import Claim, Published
+
+SCHEMA = 1
+R = TypeVar("R", bound="Record")
+
+
+class BadRun(Exception):
+    """A folder that is not a run, or not one that this version reads; the message says which file and why."""
+
+
+class Record(BaseModel):
+    """A frozen record read back from a file that an older or newer version may have written."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Image(Record):
+    """A container image that took part. ``stand_in`` names what it was built from when no registry was reached."""
+
+    name: str
+    id: str
+    stand_in: str | None = None
+
+
+class Host(Record):
+    """The machine that measured."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    engine: str
+    compose: str
+
+
+class Git(Record):
+    """The state of the lab's own files."""
+
+    commit: str
+    dirty: bool
+
+
+class VariantRecord(Record):
+    """A variant as it was asked for, with the number of workers that should have shared its requests."""
+
+    name: str
+    workers: int
+    settings: dict[str, Any]
+
+
+class LoadRecord(Record):
+    """A load as it was asked for; ``settings`` is the environment that its script got."""
+
+    name: str
+    script: str
+    duration: str
+    settings: dict[str, str]
+
+
+class Source(Record):
+    """Where published figures come from."""
+
+    title: str
+    publisher: str
+    year: int | None = None
+    unknown: list[str] = Field([])
+
+
+class Run(Record):
+    """run.json: what was asked, of which machine, and how it ended."""
+
+    schema_: int = SCHEMA
+    experiment: str
+    title: str
+    question: str
+    source: Source | None
+    published: list[Published]
+    claims: list[Claim]
+    variants: list[VariantRecord]
+    loads: list[LoadRecord]
+    full: bool
+    trials: int
+    jobs: int
+    seed: int
+    order: list[list[str]]
+    command: str
+    host: Host
+    git: Git | None
+    images: list[Image]
+    began: str
+    ended: str | None = None
+    outcome: Literal["running", "completed", "interrupted", "failed"] = "running"
+    reason: str | None = None
+
+
+class Seconds(Record):
+    """Where the time of a trial went. None: it did not get that far."""
+
+    up: float | None = None
+    settle: float | None = None
+    load: float | None = None
+    collect: float | None = None
+
+
+class Trial(Record):
+    """trial.json: one variant under one load, once."""
+
+    schema_: int = SCHEMA
+    variant: str
+    load: str
+    trial: int
+    outcome: Literal["measured", "interrupted", "failed"]
+    reason: str | None = None
+    k6_exit_code: int | None = None
+    began: str
+    ended: str
+    side_by_side: int
+    busy_before: float | None = None
+    busy_during: float | None = None
+    steal_during: float | None = None
+    seconds: Seconds = Seconds()
+
+
+def trial_folder(run: Path, variant: str, load: str, trial: int) -> Path:
+    """Return where a trial's files lie."""
+    return run / variant / load / str(trial)
+
+
+def trial_folders(run: Path) -> list[Path]:
+    """Return the folders of all finished trials, in a stable order."""
+    return sorted(path.parent for path in run.glob("*/*/*/trial.json"))
+
+
+def read_run(run: Path) -> Run:
+    """Read run.json. Raise BadRun when there is none or it cannot be understood."""
+    return _read(run / "run.json", Run)
+
+
+def read_trial(folder: Path) -> Trial:
+    """Read trial.json. Raise BadRun when there is none or it cannot be understood."""
+    return _read(folder / "trial.json", Trial)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record as JSON, whole or not at all."""
+    values = record.model_dump(mode="json", exclude_unset=False)
+    write_whole(path, json.dumps({"schema": values.pop("schema_"), **values}, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` through a neighbour that is renamed, so that no reader sees half a file."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+    ) as neighbour:
+        try:
+            neighbour.write(text)
+            neighbour.flush()
+            os.fchmod(neighbour.fileno(), 0o644)
+            Path(neighbour.name).replace(path)
+        except BaseException:
+            Path(neighbour.name).unlink(missing_ok=True)
+            raise
+
+
+def _read(path: Path, kind: type[R]) -> R:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadRun(f"{path.parent} has no {path.name}") from None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise BadRun(f"{path} cannot be read: {error}") from None
+    schema = values.pop("schema", None) if isinstance(values, dict) else None
+    if schema != SCHEMA:
+        raise BadRun(f"{path} has schema {schema}; this version reads schema {SCHEMA}")
+    try:
+        return kind.model_validate({"schema_": schema, **values})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadRun(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

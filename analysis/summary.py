@@ -1,0 +1,302 @@
+"""Requests, claims and published figures to summary.json: the machine-readable result of a run."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import duckdb
+
+from analysis.quantities import STATISTICS, UNITS, Claim, Metric, Model, Quantity, Statistic, rows_needed
+from analysis.requests import COLUMNS
+from analysis.run_folder import SCHEMA, Run, Trial, read_run, read_trial, trial_folders, write_whole
+from analysis.validity import TrialValidity, Validity, judge_missing, judge_run, judge_trial
+
+ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
+
+
+class Row(Model):
+    """One number as published, predicted and measured. ``n`` rows over ``trials`` trials carry the measured one.
+
+    ``request`` is None for all classes together. ``low`` and ``high`` bound the measured value; None: no interval.
+    """
+
+    variant: str
+    load: str
+    request: str | None
+    metric: Metric
+    stat: Statistic
+    unit: str
+    published: float | None
+    predicted: float | None
+    measured: float | None
+    low: float | None
+    high: float | None
+    n: int
+    trials: int
+
+
+class WorkerRow(Model):
+    """How many requests of one class one worker of one trial answered, and which share of them that is."""
+
+    variant: str
+    load: str
+    trial: int
+    request: str | None
+    worker: str
+    requests: int
+    share: float
+
+
+class ClaimRow(Model):
+    """A claim with what was measured for it and the verdict. ``reason`` says why there is no plain answer."""
+
+    says: str
+    verdict: ClaimVerdict
+    measured: float | None
+    bound: str
+    unit: str
+    reason: str | None
+
+
+class Summary(Model):
+    """All results of one run."""
+
+    experiment: str
+    validity: Validity
+    trials: list[TrialValidity]
+    rows: list[Row]
+    workers: list[WorkerRow]
+    claims: list[ClaimRow]
+
+
+Cell = tuple[str, str, str | None]
+"""A variant, a load and a class of request; None: all classes."""
+
+
+class Measured(Model):
+    """The statistics of one cell in one trial. ``stats`` leaves out those that ``n`` rows cannot carry."""
+
+    trial: int
+    n: int
+    stats: dict[tuple[Metric, Statistic], float]
+
+
+def summarise(run_folder: Path, problems: dict[Path, str] | None = None) -> Summary:
+    """Compute the summary of a run from its records and the requests.parquet of its trials.
+
+    ``problems`` says for which trial's folder the points could not be read, and why.
+    """
+    run = read_run(run_folder)
+    folders = trial_folders(run_folder)
+    with duckdb.connect() as database:
+        files = [str(folder / "requests.parquet") for folder in folders if (folder / "requests.parquet").exists()]
+        if files:
+            database.read_parquet(files).create_view("requests")
+        else:
+            database.execute(f"CREATE TABLE requests ({COLUMNS})")
+        database.execute(_CLASSES)
+        judged = [_judge(database, read_trial(folder), (problems or {}).get(folder)) for folder in folders]
+        judged += judge_missing(run, judged)
+        trusted = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
+        cells: dict[Cell, list[Measured]] = {}
+        for cell, measured in _cells(database):
+            if (cell[0], cell[1], measured.trial) in trusted:
+                cells.setdefault(cell, []).append(measured)
+        workers = _workers(database)
+    results = Results(run, cells)
+    return Summary(
+        experiment=run.experiment,
+        validity=judge_run(run, judged),
+        trials=judged,
+        rows=list(results.rows()),
+        workers=workers,
+        claims=[_verdict(claim, results, judged) for claim in run.claims],
+    )
+
+
+def write_summary(run_folder: Path, summary: Summary) -> None:
+    """Write summary.json, whole or not at all."""
+    values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
+    write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+
+
+def largest_share(counts: list[int]) -> float:
+    """Return the share of the worker that answered most; 1 / number of workers is even."""
+    return max(counts) / sum(counts)
+
+
+class Results:
+    """The statistics of a run's trusted trials, and how to look one quantity up in them."""
+
+    def __init__(self, run: Run, cells: dict[Cell, list[Measured]]) -> None:
+        self.run = run
+        self.cells = cells
+
+    def measured(self, quantity: Quantity) -> float | None:
+        """Return the median over trials, in the metric's unit; None when no trial carries the statistic."""
+        cell = self.cells.get((quantity.variant, self._load(quantity.load), quantity.request), [])
+        key = (quantity.metric, quantity.stat)
+        values = [one.stats[key] for one in cell if key in one.stats]
+        return median(values) if values else None
+
+    def sample(self, quantity: Quantity) -> tuple[int, int]:
+        """Return how many answered requests, in how many trials, a quantity was computed from."""
+        cell = self.cells.get((quantity.variant, self._load(quantity.load), quantity.request), [])
+        return sum(one.n for one in cell), len(cell)
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every quantity that was measured or published, in the experiment's order."""
+        published = self._published()
+        cells = set(self.cells) | {(q.variant, self._load(q.load), q.request) for q in published}
+        variants = [variant.name for variant in self.run.variants]
+        loads = [load.name for load in self.run.loads]
+        for variant, load, request in sorted(
+            cells, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]), cell[2] is None, cell[2] or "")
+        ):
+            for metric, statistics in STATISTICS.items():
+                for stat in statistics:
+                    quantity = Quantity(variant=variant, load=load, request=request, metric=metric, stat=stat)
+                    measured = self.measured(quantity)
+                    if measured is None and quantity not in published:
+                        continue
+                    n, trials = self.sample(quantity)
+                    yield Row(
+                        variant=variant,
+                        load=load,
+                        request=request,
+                        metric=metric,
+                        stat=stat,
+                        unit=UNITS[metric],
+                        published=published.get(quantity),
+                        predicted=None,
+                        measured=measured,
+                        low=None,
+                        high=None,
+                        n=n,
+                        trials=trials,
+                    )
+
+    def _load(self, name: str | None) -> str:
+        return name or self.run.loads[0].name
+
+    def _published(self) -> dict[Quantity, float]:
+        asked = {variant.name for variant in self.run.variants}
+        figures: dict[Quantity, float] = {}
+        for one in self.run.published:
+            if one.variant not in asked:
+                continue
+            stats = dict(one.stats)
+            if one.counts:
+                stats["largest_share"] = largest_share(one.counts)
+            for stat, value in stats.items():
+                quantity = Quantity(
+                    variant=one.variant, load=self._load(one.load), request=one.request, metric=one.metric, stat=stat
+                )
+                figures[quantity] = value
+        return figures
+
+
+def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
+    quantities = [claim.value] + ([claim.relative_to] if claim.relative_to else [])
+    values = [results.measured(quantity) for quantity in quantities]
+    unit = "ratio" if claim.relative_to else UNITS[claim.value.metric]
+    measured = reason = None
+    verdict: ClaimVerdict
+    for quantity, value in zip(quantities, values, strict=True):
+        n, trials = results.sample(quantity)
+        if trials == 0:
+            verdict = "invalid"
+            why = [
+                text
+                for one in judged
+                if one.variant == quantity.variant and one.verdict == "invalid"
+                for text in one.reasons
+            ]
+            reason = f"{quantity.variant}: {why[0] if why else 'not part of this run'}"
+            break
+        if value is None:
+            verdict = "undecided"
+            reason = f"{quantity.stat} needs {rows_needed(quantity.stat)} requests a trial; there were {n} in {trials}"
+            break
+    else:
+        [value, *others] = [value for value in values if value is not None]
+        measured = value / others[0] if others else value
+        verdict = "reproduced" if claim.holds(measured) else "not reproduced"
+    return ClaimRow(says=claim.says, verdict=verdict, measured=measured, bound=claim.bound, unit=unit, reason=reason)
+
+
+_CLASSES = """
+CREATE VIEW classes AS
+SELECT * FROM requests
+UNION ALL BY NAME
+SELECT * REPLACE (NULL AS request) FROM requests
+"""
+
+_WORKERS = """
+SELECT *, requests / sum(requests) OVER (PARTITION BY variant, load, trial, request) AS share
+FROM (SELECT variant, load, trial, request, worker, count(*)::INTEGER AS requests
+      FROM classes WHERE error IS NULL GROUP BY ALL)
+ORDER BY variant, load, trial, request NULLS LAST, requests, worker
+"""
+
+_TIMES: list[tuple[Metric, Statistic]] = [
+    (metric, stat) for metric in ("overhead", "response_time") for stat in STATISTICS[metric]
+]
+
+
+def _workers(database: duckdb.DuckDBPyConnection) -> list[WorkerRow]:
+    names = list(WorkerRow.model_fields)
+    rows = database.execute(_WORKERS).fetchall()
+    return [WorkerRow.model_validate(dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _cells(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[Cell, Measured]]:
+    """Yield the statistics of every class of request in every trial, and of all classes together."""
+    query = f"""
+        WITH shares AS (
+            SELECT variant, load, trial, request, max(share) AS largest_share FROM ({_WORKERS}) GROUP BY ALL)
+        SELECT classes.variant, classes.load, classes.trial, classes.request,
+            count(*) FILTER (WHERE error IS NULL) AS n,
+            count(*) FILTER (WHERE error IS NOT NULL) / count(*) AS failures,
+            epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds,
+            any_value(largest_share) AS largest_share,
+            {", ".join(_time_statistic(metric, stat) for metric, stat in _TIMES)}
+        FROM classes LEFT JOIN shares
+            ON (classes.variant, classes.load, classes.trial) = (shares.variant, shares.load, shares.trial)
+            AND classes.request IS NOT DISTINCT FROM shares.request
+        GROUP BY classes.variant, classes.load, classes.trial, classes.request ORDER BY 1, 2, 3, 4
+    """  # noqa: S608  # made of this module's own constants
+    for variant, load, trial, request, n, failures, seconds, largest, *times in database.execute(query).fetchall():
+        stats: dict[tuple[Metric, Statistic], float] = {("failures", "share"): failures}
+        if largest is not None:
+            stats["requests_by_worker", "largest_share"] = largest
+        if n and seconds:
+            stats["throughput", "per_second"] = n / seconds
+        for (metric, stat), value in zip(_TIMES, times, strict=True):
+            if value is not None and n >= rows_needed(stat):
+                stats[metric, stat] = value
+        yield (variant, load, request), Measured(trial=trial, n=n, stats=stats)
+
+
+def _time_statistic(metric: Metric, stat: Statistic) -> str:
+    column = {"overhead": "overhead_ms", "response_time": "duration_ms"}[metric]
+    if stat.startswith("p"):
+        function = f"quantile_cont({column}, {float(stat[1:]) / 100})"
+    else:
+        function = {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}[stat] + f"({column})"
+    return f"{function} FILTER (WHERE error IS NULL)"
+
+
+def _judge(database: duckdb.DuckDBPyConnection, trial: Trial, problem: str | None) -> TrialValidity:
+    sent, failed = database.execute(
+        "SELECT count(*), count(error) FROM requests WHERE (variant, load, trial) = ($1, $2, $3)",
+        [trial.variant, trial.load, trial.trial],
+    ).fetchall()[0]
+    errors = database.execute(
+        """SELECT error FROM requests WHERE (variant, load, trial) = ($1, $2, $3) AND error IS NOT NULL
+           GROUP BY error ORDER BY count(*) DESC, error""",
+        [trial.variant, trial.load, trial.trial],
+    ).fetchall()
+    return judge_trial(trial, sent, failed, [error for (error,) in errors], problem)

@@ -1,0 +1,162 @@
+"""A run's results for a terminal of 80 columns: doubts first, then what was published and measured, then verdicts."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.quantities import STATISTICS, UNITS, Metric, Statistic
+from analysis.run_folder import Run
+from analysis.summary import Row, Summary, WorkerRow
+
+DEFAULT_STATISTICS: tuple[Statistic, ...] = ("min", "p50", "p90", "p99")
+_VERDICT_STYLE = {
+    "reproduced": "green",
+    "not reproduced": "red",
+    "undecided": "yellow",
+    "invalid": "magenta",
+    "valid": "green",
+    "suspect": "yellow",
+}
+
+
+def print_tables(console: Console, run: Run, summary: Summary) -> None:
+    """Print the whole result of a run."""
+    console.print()
+    console.print(Text(run.title, style="bold"))
+    console.print(Text(run.question, style="italic"))
+    console.print(doubts(summary))
+    for table in quantity_tables(run, summary):
+        console.print()
+        console.print(table)
+    for load in run.loads:
+        if any(worker.load == load.name for worker in summary.workers):
+            console.print()
+            console.print(workers_table(run, summary, load.name))
+    console.print()
+    console.print(claims_table(summary))
+
+
+def doubts(summary: Summary) -> RenderableType:
+    """Return the run's validity and every reason to doubt it, one line each."""
+    verdict = summary.validity.verdict
+    valid = sum(trial.verdict == "valid" for trial in summary.trials)
+    head = Text.assemble(
+        "The measurement is ",
+        (verdict, _VERDICT_STYLE[verdict]),
+        f": {valid} of {len(summary.trials)} trials are valid.",
+    )
+    lines = [Text(f"- {reason}") for reason in summary.validity.reasons]
+    grid = Table.grid()
+    for line in lines:
+        grid.add_row(line)
+    return Group(head, grid)
+
+
+def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield one table for each load, metric of time and class of request that has figures to compare."""
+    for load in run.loads:
+        for metric in ("overhead", "response_time"):
+            rows = [row for row in summary.rows if row.load == load.name and row.metric == metric]
+            classes = sorted({row.request for row in rows if row.request}) or [None]
+            for request in classes:
+                chosen = [row for row in rows if row.request == request]
+                if chosen and (metric == "overhead" or any(row.published is not None for row in chosen)):
+                    yield _quantity_table(run, load.name, metric, request, chosen)
+
+
+def workers_table(run: Run, summary: Summary, load: str) -> Table:
+    """Return how many requests each worker answered, least first, for each variant and class of request."""
+    table = Table(title=f"Requests by worker, least first{_of_load(run, load)}", **_STYLE)
+    table.add_column("variant")
+    table.add_column("request")
+    table.add_column("published")
+    table.add_column("measured")
+    table.add_column("largest share", justify="right")
+    published = {
+        (one.variant, one.request): sorted(one.counts)
+        for one in run.published
+        if one.counts and one.load in (None, load)
+    }
+    for variant in run.variants:
+        measured = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
+        for request in sorted({one.request or "" for one in measured}):
+            counts = counts_by_worker([one for one in measured if one.request == request], variant.workers)
+            table.add_row(
+                variant.name,
+                request,
+                " ".join(map(str, published.get((variant.name, request), []))),
+                " ".join(map(str, counts)),
+                f"{max(counts) / sum(counts):.0%}",
+            )
+    return table
+
+
+def counts_by_worker(rows: list[WorkerRow], workers: int) -> list[int]:
+    """Return the requests per worker in the first trial of ``rows``, least first, idle workers as zeros."""
+    first = min(row.trial for row in rows)
+    counts = sorted(row.requests for row in rows if row.trial == first)
+    return [0] * (workers - len(counts)) + counts
+
+
+def claims_table(summary: Summary) -> RenderableType:
+    """Return the claims with what was measured and the verdicts."""
+    if not summary.claims:
+        return Text("This experiment makes no claims.")
+    table = Table(title="Claims", **_STYLE)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("claim")
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("bound", justify="right", no_wrap=True)
+    for claim in summary.claims:
+        says = claim.says + (f" — {claim.reason}" if claim.reason else "")
+        table.add_row(
+            Text(claim.verdict, style=_VERDICT_STYLE[claim.verdict]),
+            says,
+            number(claim.measured) + (f" {claim.unit}" if claim.unit == "ms" else ""),
+            claim.bound,
+        )
+    return table
+
+
+def number(value: float | None) -> str:
+    """Return a value with the digits that matter: none after the point from 100 on, two below 1."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+_STYLE = {"box": None, "title_justify": "left", "title_style": "bold", "header_style": "dim", "pad_edge": False}
+
+
+def _quantity_table(run: Run, load: str, metric: Metric, request: str | None, rows: list[Row]) -> Table:
+    published = {row.stat for row in rows if row.published is not None}
+    statistics = [stat for stat in STATISTICS[metric] if stat in DEFAULT_STATISTICS or stat in published]
+    words = metric.replace("_", " ")
+    of_class = f" of {request} requests" if request else ""
+    table = Table(title=f"{words}{of_class}, {UNITS[metric]}{_of_load(run, load)}".capitalize(), **_STYLE)
+    table.add_column("variant", no_wrap=True)
+    table.add_column("")
+    for stat in statistics:
+        table.add_column(stat, justify="right")
+    table.add_column("n", justify="right")
+    for variant in run.variants:
+        mine = {row.stat: row for row in rows if row.variant == variant.name}
+        lines = [
+            ("published", {stat: row.published for stat, row in mine.items()}, ""),
+            ("predicted", {stat: row.predicted for stat, row in mine.items()}, ""),
+            ("measured", {stat: row.measured for stat, row in mine.items()}, str(max((r.n for r in mine.values()), default=0))),
+        ]  # fmt: skip
+        name = variant.name
+        for word, values, n in lines:
+            if word == "measured" or any(value is not None for value in values.values()):
+                style = "bold" if word == "measured" else "dim"
+                cells = [number(values.get(stat)) for stat in statistics]
+                table.add_row(name, Text(word, style=style), *(Text(cell, style=style) for cell in cells), n)
+                name = ""
+    return table
+
+
+def _of_load(run: Run, load: str) -> str:
+    return f", {load}" if len(run.loads) > 1 else ""

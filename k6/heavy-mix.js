@@ -1,0 +1,30 @@
+// Many quick requests and a few slow ones, closed loop: does a quick one wait behind a slow one?
+
+import { get } from './lib/request.js';
+import { number } from './lib/settings.js';
+import { closedLoop } from './lib/shapes.js';
+
+const LIGHT_VUS = number('LIGHT_VUS', 1);
+const LIGHT_DELAY_MAX_S = number('LIGHT_DELAY_MAX_S', 0);
+const HEAVY_VUS = number('HEAVY_VUS', 1);
+const HEAVY_DELAY_S = number('HEAVY_DELAY_S', 0);
+
+export const options = {
+  scenarios: {
+    light: closedLoop('light', LIGHT_VUS),
+    heavy: closedLoop('heavy', HEAVY_VUS),
+  },
+  summaryTrendStats: ['min', 'p(50)', 'p(60)', 'p(80)', 'p(90)', 'p(99)', 'max', 'count'],
+};
+
+export function light() {
+  sleepAt('light', Math.random() * LIGHT_DELAY_MAX_S);
+}
+
+export function heavy() {
+  sleepAt('heavy', HEAVY_DELAY_S);
+}
+
+function sleepAt(name, delayS) {
+  get(name, `/?delay=${delayS}`, delayS * 1000);
+}

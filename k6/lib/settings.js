@@ -1,0 +1,28 @@
+// Settings come from the environment and are checked before anything is sent: a script that lacks one does not start.
+
+function text(name) {
+  const value = __ENV[name];
+  if (value === undefined || value === '') {
+    throw new Error(`${name} is not set; the experiment's load.settings must name it`);
+  }
+  return value;
+}
+
+// A number that is at least `atLeast`, e.g. number('LIGHT_VUS', 1).
+export function number(name, atLeast) {
+  const value = Number(text(name));
+  if (!(value >= atLeast)) {
+    throw new Error(`${name}=${text(name)} is not a number >= ${atLeast}`);
+  }
+  return value;
+}
+
+// How long the load lasts, in k6's own notation.
+export const DURATION = text('DURATION');
+
+// The balancer; every request goes there.
+export const LAB_URL = text('LAB_URL');
+
+// When the load starts, counted from the start of this process: the lab leaves room for every generator of a batch
+// to start up before the first of them sends.
+export const START_AFTER = text('START_AFTER');

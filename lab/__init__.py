@@ -1,0 +1,1 @@
+"""The runner and its command line: from an experiment file to a verdict."""

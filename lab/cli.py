@@ -1,0 +1,282 @@
+"""The command line: ``lab``, behind every make target."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from lab import plan as planning
+from lab.errors import LabError, WrongUse
+from lab.paths import RESULTS
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="A laboratory that shows which worker served each request, and who waited beside an idle one.",
+)
+out = Console(highlight=False)
+talk = Console(stderr=True, highlight=False)
+
+Results = Annotated[Path, typer.Option(envvar="RESULTS", help="Where results lie.")]
+Variants = Annotated[str, typer.Option(envvar="VARIANTS", help="Only these, separated by commas.")]
+Full = Annotated[bool, typer.Option(envvar="FULL", help="As long as it was published.")]
+Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each load lasts, e.g. 90s or 5m.")]
+Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, help="How often each variant is measured.")]
+Jobs = Annotated[int, typer.Option(envvar="JOBS", min=0, help="Variants side by side; 0: as many as fit.")]
+Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
+Name = Annotated[str, typer.Argument(help="The experiment: a file in experiments/, without .yaml.")]
+
+
+@app.command()
+def run(
+    name: Name,
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 1,
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+    strict: Annotated[bool, typer.Option(envvar="STRICT", help="A claim that is not reproduced fails.")] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
+    from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
+    from analysis.table import print_tables  # noqa: PLC0415
+    from lab import run as running  # noqa: PLC0415
+
+    experiment, plan = _plan(name, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    _print_plan(talk, name, plan)
+    with _progress(plan) as progress:
+        folder, summary = running.run(
+            name,
+            experiment,
+            plan,
+            results=results,
+            full=full,
+            command=_command(name),
+            say=_say,
+            progress=progress,
+        )
+    print_tables(out, read_run(folder), summary)
+    talk.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
+    if summary.validity.verdict == "invalid":
+        raise typer.Exit(1)
+    if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
+        raise typer.Exit(1)
+
+
+@app.command()
+def plan(
+    name: Name,
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 1,
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+) -> None:
+    """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
+    _, planned = _plan(name, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    _print_plan(out, name, planned)
+
+
+@app.command(name="list")
+def list_experiments(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per experiment.")] = False,
+) -> None:
+    """List the experiments with their questions, e.g. lab list --json."""
+    from lab.experiment import load_experiment, names  # noqa: PLC0415
+
+    for name in names():
+        one = load_experiment(name)
+        if as_json:
+            values = {
+                "name": name,
+                "title": one.title,
+                "question": one.question,
+                "source": one.source.model_dump(mode="json") if one.source else None,
+                "variants": {key: value.model_dump(mode="json") for key, value in one.variants.items()},
+                "loads": {key: value.model_dump(mode="json") for key, value in one.all_loads.items()},
+            }
+            out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
+        else:
+            out.print(f"{name}\n  {one.title}\n  {one.question}", markup=False)
+
+
+@app.command()
+def report(
+    run: Annotated[Path | None, typer.Argument(help="A run's folder; default: the latest of all.")] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
+    from analysis.derive import derive  # noqa: PLC0415
+    from analysis.run_folder import BadRun, read_run  # noqa: PLC0415
+    from analysis.table import print_tables  # noqa: PLC0415
+
+    folder = run or _latest(results)
+    try:
+        summary = derive(folder)
+        record = read_run(folder)
+    except BadRun as error:
+        raise WrongUse(f"{error}.", hint="A run's folder is results/<experiment>/<time>.") from None
+    except OSError as error:
+        raise LabError(
+            f"{folder} cannot be written: {error.strerror}.", hint="Copy the run to where you can write."
+        ) from None
+    print_tables(out, record, summary)
+    talk.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of experiment files, e.g. lab schema > experiments/schema.json."""
+    from lab.experiment import schema as text  # noqa: PLC0415
+
+    sys.stdout.write(text())
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine has and lacks for the lab, without changing anything."""
+    from lab.machine import findings  # noqa: PLC0415
+
+    missing = False
+    for finding in findings():
+        missing |= not finding.there
+        mark = "[green]ok[/]     " if finding.there else "[red]missing[/]"
+        out.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True)
+        if not finding.there and finding.remedy:
+            out.print("        " + finding.remedy.replace("\n", "\n        "), markup=False, soft_wrap=True)
+    if missing:
+        raise typer.Exit(1)
+
+
+@app.command()
+def setup() -> None:
+    """Make this machine ready: engine, base images, the lab's own images."""
+    from lab import machine  # noqa: PLC0415
+    from lab.experiment import load_experiment, names  # noqa: PLC0415
+    from lab.run import lab_images  # noqa: PLC0415
+
+    machine.ready(_say)
+    for name in names():
+        machine.build_images(lab_images(planning.plan(load_experiment(name))), _say)
+
+
+@app.command()
+def down(results: Results = RESULTS) -> None:
+    """Remove what killed runs left behind: their containers, networks and open records."""
+    from lab import run as running  # noqa: PLC0415
+    from lab.machine import engine_version  # noqa: PLC0415
+
+    if not engine_version():
+        _say("No container engine answers, so nothing of the lab is running.")
+        return
+    with running.alone(_say):
+        running.clean_up(results, _say)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 measured, 1 failed or invalid, 2 wrong use, 130 interrupted."""
+    for name in [name for name in os.environ if name.startswith("LAB_")]:
+        del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app(standalone_mode=False)
+    except (typer.Exit, SystemExit) as stop:
+        sys.exit(getattr(stop, "exit_code", None) or getattr(stop, "code", 0))
+    except typer.Abort:
+        sys.exit(130)
+    except KeyboardInterrupt:
+        _say("Interrupted. Nothing is left running; what was measured is kept.")
+        sys.exit(130)
+    except LabError as error:
+        _tell(error)
+        sys.exit(2 if isinstance(error, WrongUse) else 1)
+    sys.exit(0)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _tell(error: LabError) -> None:
+    talk.print(f"[red]error:[/] {_plain(error.message)}", soft_wrap=True)
+    if error.hint:
+        talk.print(f"\n[cyan]hint:[/] {_plain(error.hint)}", soft_wrap=True)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def _say(text: str) -> None:
+    talk.print(text, markup=False, soft_wrap=True)
+
+
+def _plan(name: str, variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int) -> Any:
+    from lab.experiment import load_experiment  # noqa: PLC0415
+    from lab.machine import default_jobs  # noqa: PLC0415
+
+    experiment = load_experiment(name)
+    planned = planning.plan(
+        experiment,
+        variants=[one.strip() for one in variants.split(",") if one.strip()],
+        full=full,
+        duration=duration or None,
+        trials=trials,
+        jobs=jobs or default_jobs(),
+        seed=seed,
+    )
+    return experiment, planned
+
+
+def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:
+    minutes, rest = divmod(planned.expected_s, 60)
+    console.print(
+        f"{name}: {len(planned.trials)} trials in {len(planned.batches)} batches, about {minutes} min {rest:02} s.",
+        soft_wrap=True,
+    )
+    for number, batch in enumerate(planned.batches, start=1):
+        names = ", ".join(trial.variant_name for trial in batch)
+        console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
+
+
+@contextmanager
+def _progress(planned: planning.Plan) -> Iterator[Any]:
+    """Yield a runner.Progress: a live line on a terminal, one plain line per step elsewhere."""
+    if talk.is_terminal:
+        with talk.status("") as status:
+            yield lambda what, spent, of: status.update(f"{what}: {spent:.0f} of about {of:.0f} s")
+        return
+    said: list[str] = []
+
+    def once(what: str, _spent: float, of: float) -> None:
+        if said[-1:] != [what]:
+            said.append(what)
+            _say(f"{what} (about {of:.0f} s) …")
+
+    yield once
+
+
+def _latest(results: Path) -> Path:
+    links = sorted(results.glob("*/latest"), key=lambda link: link.resolve().name)
+    if not links:
+        raise WrongUse(f"There is no run in {results}.", hint="make experiment NAME=heavy-mix")
+    return links[-1].resolve()
+
+
+def _command(name: str) -> str:
+    factors = ("FULL", "VARIANTS", "DURATION", "TRIALS", "JOBS", "SEED")
+    return " ".join(
+        ["make experiment", f"NAME={name}", *(f"{f}={os.environ[f]}" for f in factors if os.environ.get(f))]
+    )

@@ -1,0 +1,233 @@
+"""Experiment files: one YAML file is one question, and nothing in it goes unread."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from analysis.quantities import Claim, Model, Name, Published, Quantity
+from analysis.run_folder import Source
+from lab.errors import WrongUse, nearest_first
+from lab.paths import EXPERIMENTS, K6, SERVERS
+
+Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$", description="Whole seconds or minutes: 90s, 5m.")]
+Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+
+
+class Durations(Model):
+    """How long a load lasts: ``short`` by default, ``full`` as it was published."""
+
+    short: Duration
+    full: Duration
+
+
+class Load(Model):
+    """One way of asking: a k6 script and its settings, which reach it as upper-case environment variables."""
+
+    script: str
+    duration: Durations
+    settings: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], float | int | str] = Field({})
+
+    @model_validator(mode="after")
+    def _script_exists(self) -> Self:
+        if not (K6 / self.script).is_file() or "/" in self.script:
+            known = [path.name for path in K6.glob("*.js")]
+            raise ValueError(f"k6/{self.script} does not exist; there are {nearest_first(self.script, known)}")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings as the script reads them."""
+        return {name.upper(): str(value) for name, value in self.settings.items()}
+
+
+Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
+_BALANCE: dict[str, str] = {
+    "round_robin": "",
+    "least_conn": "least_conn;",
+    "random_two_least_conn": "random two least_conn;",
+}
+
+
+class Variant(Model):
+    """One way of serving: what every server behind the balancer has."""
+
+    workers: int = Field(ge=1, description="Processes in each container.")
+    threads: int = Field(ge=1, description="Threads in each process.")
+    replicas: int = Field(1, ge=1, le=32, description="Containers behind the balancer.")
+    balance: Balance = Field("round_robin", description="How nginx chooses among the containers.")
+    upstream_keepalive: int = Field(0, ge=0, description="Idle connections nginx keeps to the servers; 0: none.")
+    cpus: float = Field(1, gt=0, description="Cores that each container may use.")
+
+    service: ClassVar[str]
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return {
+            "LAB_WORKERS": str(self.workers),
+            "LAB_THREADS": str(self.threads),
+            "LAB_REPLICAS": str(self.replicas),
+            "LAB_CPUS": f"{self.cpus:g}",
+            "LAB_BALANCE": _BALANCE[self.balance],
+            "LAB_UPSTREAM_KEEPALIVE": f"keepalive {self.upstream_keepalive};" if self.upstream_keepalive else "",
+            "LAB_UPSTREAM_CONNECTION": '""' if self.upstream_keepalive else "close",
+        }
+
+
+class GunicornGthread(Variant):
+    """gunicorn with threads: the released worker, or one of ours on top of it."""
+
+    server: Literal["gunicorn-gthread"]
+    release: Release = "27.0.1"
+    worker_class: Literal["gthread", "acceptors.RandomAccept", "acceptors.BusyAccept"] = "gthread"
+    worker_connections: int = Field(1000, ge=1, description="Connections that one worker holds at most.")
+    keepalive_s: int = Field(0, ge=0, description="How long an idle connection stays open; 0: one request each.")
+    reuse_port: bool = Field(False, description="One listening socket for each worker.")
+
+    service: ClassVar[str] = "gunicorn-gthread"
+
+    @model_validator(mode="after")
+    def _release_is_locked(self) -> Self:
+        known = [path.stem for path in (SERVERS / "gunicorn" / "requirements").glob("*.txt")]
+        if self.release not in known:
+            raise ValueError(
+                f"gunicorn {self.release} has no lock file; there are {nearest_first(self.release, known)}"
+            )
+        return self
+
+    @property
+    def image(self) -> str:
+        """The image that serves this variant."""
+        return f"stampede/gunicorn:{self.release}"
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {
+            "LAB_RELEASE": self.release,
+            "LAB_WORKER_CLASS": self.worker_class,
+            "LAB_WORKER_CONNECTIONS": str(self.worker_connections),
+            "LAB_KEEPALIVE_S": str(self.keepalive_s),
+            "LAB_REUSE_PORT": str(self.reuse_port).lower(),
+        }
+
+
+class Experiment(Model):
+    """A question with its variants, loads, claims and published figures."""
+
+    title: str
+    question: str
+    source: Source | None = None
+    load: Load | None = Field(None, description="The load, when there is one.")
+    loads: dict[Name, Load] = Field({}, description="Several loads by name.")
+    parallel: bool = Field(False, description="Requests only sleep: variants may be measured side by side.")
+    variants: dict[Name, GunicornGthread] = Field(min_length=1)
+    published: list[Published] = Field([])
+    claims: list[Claim] = Field([])
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        if bool(self.load) == bool(self.loads):
+            raise ValueError("give either load or loads")
+        loads = list(self.all_loads)
+        for where, one in self._references():
+            if one.variant not in self.variants:
+                known = nearest_first(one.variant, list(self.variants))
+                raise ValueError(f"{where}: there is no variant {one.variant}; there are {known}")
+            if one.load is None and len(loads) > 1:
+                raise ValueError(f"{where}: say which load; there are {', '.join(loads)}")
+            if one.load is not None and one.load not in loads:
+                raise ValueError(f"{where}: there is no load {one.load}; there are {nearest_first(one.load, loads)}")
+        return self
+
+    @property
+    def all_loads(self) -> dict[str, Load]:
+        """The loads by name; a single one bears the name of its script."""
+        return {Path(self.load.script).stem: self.load} if self.load else dict(self.loads)
+
+    def _references(self) -> list[tuple[str, Quantity | Published]]:
+        claims = [
+            (f"claims.{number}", quantity)
+            for number, claim in enumerate(self.claims)
+            for quantity in (claim.value, claim.relative_to)
+            if quantity
+        ]
+        return [(f"published.{number}", one) for number, one in enumerate(self.published)] + claims
+
+
+def names() -> list[str]:
+    """Return the names of all experiments."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+
+
+def load_experiment(name: str) -> Experiment:
+    """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first thing that is wrong."""
+    path = EXPERIMENTS / f"{name}.yaml"
+    if name not in names():
+        raise WrongUse(
+            f"There is no experiment {name!r}.", hint=f"make experiment NAME=…, one of {nearest_first(name, names())}"
+        )
+    return read_experiment(path)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read and check one experiment file. Raise WrongUse with the place of the first thing that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = yaml.compose(text, Loader=yaml.SafeLoader)
+        values = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{path} cannot be read: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise WrongUse(f"{path.name}{line}: not YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise WrongUse(f"{path.name}: not YAML: {str(error).splitlines()[0]}") from None
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        raise WrongUse(_explain(path, document, error)) from None
+
+
+def schema() -> str:
+    """Return the JSON schema of experiment files, for editors."""
+    return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def seconds(duration: str) -> int:
+    """Return a duration such as 90s or 5m in seconds. Raise WrongUse when it is not one."""
+    match = re.fullmatch(r"([1-9][0-9]*)(s|m)", duration)
+    if not match:
+        raise WrongUse(f"The duration {duration!r} is neither seconds nor minutes.", hint="DURATION=90s or DURATION=5m")
+    return int(match[1]) * (60 if match[2] == "m" else 1)
+
+
+def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:
+    first = error.errors()[0]
+    where, line = _locate(document, first["loc"])
+    match first["type"]:
+        case "extra_forbidden":
+            problem = "unknown key"
+        case "missing":
+            problem = "missing key"
+        case "value_error":
+            problem = str(first["ctx"]["error"])
+        case _:
+            problem = f"{first['msg']}; it is {first['input']!r}"
+    place = f"{path.name}:{line}" if line else path.name
+    return f"{place}: {where}: {problem}" if where else f"{place}: {problem}"
+
+
+def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:
+    """Return the path in the file and the line of what pydantic located."""
+    line = node.start_mark.line + 1 if node else 0
+    for key in location:
+        if isinstance(node, yaml.MappingNode):
+            found = [(k, v) for k, v in node.value if k.value == str(key)]
+            if found:
+                line, node = found[0][0].start_mark.line + 1, found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            node = node.value[key]
+            line = node.start_mark.line + 1
+    return ".".join(str(key) for key in location), line

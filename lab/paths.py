@@ -1,0 +1,11 @@
+"""Where things lie in a checkout."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+EXPERIMENTS = ROOT / "experiments"
+K6 = ROOT / "k6"
+SERVERS = ROOT / "servers"
+TOOLS = ROOT / "tools"
+RESULTS = ROOT / "results"
+COMPOSE_FILE = ROOT / "docker-compose.yml"

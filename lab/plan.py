@@ -1,0 +1,87 @@
+"""Which trials, in which order, which of them side by side: decided before anything is started."""
+
+import random
+from dataclasses import dataclass
+
+from lab.errors import WrongUse, nearest_first
+from lab.experiment import Experiment, Load, Variant, seconds
+
+START_S = 12
+"""About how long a batch takes besides its load: starting, settling, collecting, stopping."""
+TAIL_S = 15
+"""About how long the last requests in flight take after the load has ended."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One variant under one load, once."""
+
+    variant_name: str
+    variant: Variant
+    load_name: str
+    load: Load
+    duration: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All trials of a run, in batches that are measured side by side."""
+
+    batches: tuple[tuple[Trial, ...], ...]
+    jobs: int
+    seed: int
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials in the order of measuring."""
+        return [trial for batch in self.batches for trial in batch]
+
+    @property
+    def expected_s(self) -> int:
+        """About how long measuring takes."""
+        return sum(START_S + TAIL_S + max(seconds(trial.duration) for trial in batch) for batch in self.batches)
+
+
+def plan(
+    experiment: Experiment,
+    *,
+    variants: list[str] | None = None,
+    full: bool = False,
+    duration: str | None = None,
+    trials: int = 1,
+    jobs: int = 1,
+    seed: int = 0,
+) -> Plan:
+    """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
+
+    Each round measures every chosen variant once, in an order shuffled from ``seed``; at most ``jobs`` side by side,
+    and only where the experiment allows it. Raise WrongUse for an unknown variant or a duration that is none.
+    """
+    chosen = variants or list(experiment.variants)
+    for name in chosen:
+        if name not in experiment.variants:
+            known = nearest_first(name, list(experiment.variants))
+            raise WrongUse(f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {known}")
+    if duration is not None:
+        seconds(duration)
+    jobs = jobs if experiment.parallel else 1
+    shuffle = random.Random(seed).shuffle  # noqa: S311  # an order, not a secret
+    batches = []
+    for number in range(1, trials + 1):
+        for load_name, load in experiment.all_loads.items():
+            order = list(dict.fromkeys(chosen))
+            shuffle(order)
+            ready = [
+                Trial(
+                    variant_name=name,
+                    variant=experiment.variants[name],
+                    load_name=load_name,
+                    load=load,
+                    duration=duration or (load.duration.full if full else load.duration.short),
+                    number=number,
+                )
+                for name in order
+            ]
+            batches += [tuple(ready[start : start + jobs]) for start in range(0, len(ready), jobs)]
+    return Plan(tuple(batches), jobs, seed)

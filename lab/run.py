@@ -1,0 +1,202 @@
+"""One run: from a plan to a folder of results, alone on the machine, cleaned up after whatever happens."""
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from analysis.derive import derive
+from analysis.run_folder import BadRun, LoadRecord, Run, Trial, VariantRecord, read_run, write_record
+from analysis.summary import Summary
+from lab import machine, runner
+from lab.errors import LabError
+from lab.experiment import Experiment
+from lab.plan import Plan
+
+ROOM_NEEDED = 256 * 2**20
+"""Bytes free before anything is started: a minute of light load needs a hundredth of it, a minute at full rate all."""
+
+Say = Callable[[str], None]
+
+
+def run(
+    name: str,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    results: Path,
+    full: bool,
+    command: str,
+    say: Say,
+    progress: runner.Progress,
+) -> tuple[Path, Summary]:
+    """Measure a plan and return the run's folder and its summary.
+
+    Raise LabError when nothing could be measured, and KeyboardInterrupt after cleaning up; what was measured before
+    either lies in the folder, with summary.json and report.html.
+    """
+    check_room(results)
+    machine.ready(say)
+    with alone(say):
+        clean_up(results, say)
+        images = lab_images(plan)
+        machine.build_images(images, say)
+        folder = _new_folder(results / name)
+        record = _record(name, experiment, plan, full=full, command=command, images=sorted(images))
+        write_record(folder / "run.json", record)
+        try:
+            for done in runner.measure(plan, folder, progress):
+                for trial in done:
+                    say(describe(trial))
+            record = record.model_copy(update={"outcome": "completed"})
+        except KeyboardInterrupt:
+            record = record.model_copy(update={"outcome": "interrupted", "reason": "stopped by the user"})
+            raise
+        except OSError as error:
+            record = record.model_copy(update={"outcome": "failed", "reason": str(error)})
+            raise no_room(error, results) from error
+        finally:
+            summary = _finish(folder, record)
+    return folder, summary
+
+
+def check_room(results: Path) -> None:
+    """Raise LabError when results cannot be written or there is no room for them."""
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=results):
+            pass
+    except OSError as error:
+        raise no_room(error, results) from None
+    free = shutil.disk_usage(results).free
+    if free < ROOM_NEEDED:
+        raise LabError(
+            f"There is no room for results: {free // 2**20} MiB are free in {results}, a run needs "
+            f"{ROOM_NEEDED // 2**20} MiB.",
+            hint="Free some space, or choose another place: make experiment NAME=… RESULTS=/path",
+        )
+
+
+def no_room(error: OSError, results: Path) -> LabError:
+    """Turn a failure to write into a message with a way out."""
+    hint = "Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
+    if error.errno == errno.ENOSPC:
+        return LabError(f"There is no room left for results in {results}.", hint=hint)
+    return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=hint)
+
+
+@contextmanager
+def alone(say: Say) -> Iterator[None]:
+    """Hold this user's right to measure on this machine; wait for a run that has it, because two would disturb both."""
+    path = Path(tempfile.gettempdir()) / f"stampede-{os.getuid()}.lock"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+            say(f"Another run is measuring (process {owner}); this one starts when it has ended.")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def clean_up(results: Path, say: Say) -> None:
+    """Remove what a killed run left behind, and close its record; call it only while holding the lock."""
+    projects = runner.remove_leftovers()
+    if projects:
+        say(f"Removed what a killed run left behind: {', '.join(projects)}.")
+    for path in sorted(results.glob("*/*/run.json")):
+        if path.parent.is_symlink():
+            continue
+        try:
+            record = read_run(path.parent)
+        except BadRun:
+            continue
+        if record.outcome == "running":
+            for part in path.parent.glob("*/*/.*.part"):
+                if (part / "points.json.gz").exists():  # raw and incomplete: kept, never counted
+                    part.rename(part.with_name(f"killed-{part.name.strip('.')}"))
+                else:
+                    shutil.rmtree(part)
+            _finish(path.parent, record.model_copy(update={"outcome": "failed", "reason": "the lab was killed"}))
+            say(f"Closed the record of a killed run: {path.parent}.")
+
+
+def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
+    """Return the lab's own images that a plan needs, each with the factors that Compose builds it with."""
+    images = {"stampede/nginx:trixie": {"service": "nginx"}}
+    for trial in plan.trials:
+        factors = trial.variant.environment()
+        images[trial.variant.image] = {"service": trial.variant.service, **factors}
+    return images
+
+
+def describe(trial: Trial) -> str:
+    """One line that says how a trial went; its reason follows when it failed."""
+    name = f"{trial.variant} ({trial.load}, trial {trial.trial})"
+    took = f"{trial.seconds.load:.0f} s of load" if trial.seconds.load else "no load"
+    return f"{name}: {trial.outcome}, {took}" + (f": {trial.reason}" if trial.reason else "")
+
+
+def _new_folder(parent: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    for suffix in ("", *(f"-{n}" for n in range(2, 100))):
+        folder = parent / f"{stamp}{suffix}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise LabError(f"{parent} already has a hundred runs of this second.", hint="Run the same command again.")
+
+
+def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, command: str, images: list[str]) -> Run:
+    asked = list(dict.fromkeys(trial.variant_name for trial in plan.trials))
+    durations = {trial.load_name: trial.duration for trial in plan.trials}
+    return Run(
+        experiment=name,
+        title=experiment.title,
+        question=experiment.question,
+        source=experiment.source,
+        published=[one for one in experiment.published if one.variant in asked],
+        claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
+        variants=[
+            VariantRecord(name=variant, workers=one.workers * one.replicas, settings=one.model_dump(mode="json"))
+            for variant, one in experiment.variants.items()
+            if variant in asked
+        ],
+        loads=[
+            LoadRecord(name=load, script=one.script, duration=durations[load], settings=one.environment())
+            for load, one in experiment.all_loads.items()
+        ],
+        full=full,
+        trials=max(trial.number for trial in plan.trials),
+        jobs=plan.jobs,
+        seed=plan.seed,
+        order=[[trial.variant_name, trial.load_name, str(trial.number)] for trial in plan.trials],
+        command=command,
+        host=machine.host(),
+        git=machine.git(),
+        images=machine.images([*machine.BASE_IMAGES, *images]),
+        began=runner.now(),
+    )
+
+
+def _finish(folder: Path, record: Run) -> Summary:
+    """Close the record, derive everything from what was measured, and point ``latest`` to it."""
+    write_record(folder / "run.json", record.model_copy(update={"ended": runner.now()}))
+    summary = derive(folder)
+    link = folder.parent / f".latest.{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(folder.name)
+    link.replace(folder.parent / "latest")
+    return summary

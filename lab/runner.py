@@ -1,0 +1,412 @@
+"""Trials in real containers: each in a Compose project and network of its own. The one place that measures.
+
+A batch is one or more trials side by side. No load starts before every stack of the batch is up and the machine is
+quiet; no stack is torn down before all loads have ended. Whatever happens, the containers are gone afterwards and what
+was measured lies in the run's folder.
+"""
+
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import psutil
+import yaml
+from python_on_whales import Container, DockerClient
+from python_on_whales.exceptions import DockerException
+
+from analysis.run_folder import Seconds, Trial, trial_folder, write_record, write_whole
+from lab import plan
+from lab.experiment import seconds
+from lab.machine import K6_RELEASE, ca_bundle
+from lab.paths import COMPOSE_FILE
+
+RUN_LABEL = "stampede.run"
+BY_HAND = "by-hand"
+
+UP_WITHIN_S = 60
+LAST_ANSWER_WITHIN_S = 60
+"""As in k6/lib/shapes.js: how long k6 waits for the requests in flight when the load has ended."""
+K6_SLACK_S = 60
+K6_STOPS_WITHIN_S = 10
+START_UP_S = 0.5
+"""What one k6 needs to start up; a batch of n leaves n times that before the first of them sends."""
+QUIET = 0.2
+QUIET_WITHIN_S = 10
+
+Progress = Callable[[str, float, float], None]
+"""Called with what is being done, for how many seconds, of how many expected."""
+
+
+def measure(plan_: plan.Plan, run_folder: Path, progress: Progress) -> Iterator[list[Trial]]:
+    """Measure all trials of a plan, and yield the records of each batch once its folders are complete.
+
+    On KeyboardInterrupt the batch under way is stopped, what it measured is kept as interrupted, and the interrupt
+    goes on to the caller. A trial that fails is a record that failed.
+    """
+    for batch in plan_.batches:
+        yield _measure_batch(batch, run_folder, progress)
+
+
+def remove_leftovers() -> list[str]:
+    """Remove the containers and networks of runs whose process is gone, and return the names of their projects.
+
+    Call it only while no run is under way. What somebody started by hand is left alone.
+    """
+    client = DockerClient()
+    projects = set()
+    for container in client.container.list(all=True, filters=[("label", RUN_LABEL)]):
+        if container.config.labels[RUN_LABEL] != BY_HAND:
+            projects.add(container.config.labels["com.docker.compose.project"])
+            container.remove(force=True, volumes=True)
+    for network in client.network.list(filters=[("label", RUN_LABEL)]):
+        if network.labels[RUN_LABEL] != BY_HAND:
+            projects.add(network.labels["com.docker.compose.project"])
+            network.remove()
+    return sorted(projects)
+
+
+class Stack:
+    """The containers of one trial, from their start to their removal."""
+
+    def __init__(self, trial: plan.Trial, run_folder: Path, side_by_side: int) -> None:
+        self.trial = trial
+        self.side_by_side = side_by_side
+        self.folder = trial_folder(run_folder, trial.variant_name, trial.load_name, trial.number)
+        self.part = self.folder.with_name(f".{trial.number}.part")
+        run_id = f"{run_folder.parent.name}-{run_folder.name}".lower()
+        self.project = f"stampede-{run_id}-{trial.variant_name}-{trial.load_name}-{trial.number}"
+        self.run_id = run_id
+        self.began = now()
+        self.outcome: Literal["measured", "interrupted", "failed"] = "measured"
+        self.reason: str | None = None
+        self.client: DockerClient | None = None
+        self.k6: Container | None = None
+        self.k6_exit_code: int | None = None
+        self.seconds: dict[str, float] = {}
+
+    @property
+    def name(self) -> str:
+        """The trial in words."""
+        return f"{self.trial.variant_name} {self.trial.load_name} {self.trial.number}"
+
+    def fail(self, reason: str) -> None:
+        """Note why this trial measures nothing; the first reason counts."""
+        if self.outcome == "measured":
+            self.outcome, self.reason = "failed", reason
+
+    def up(self) -> None:
+        """Start the servers and the balancer, wait until they are healthy, and create the load generator."""
+        began = time.monotonic()
+        self.part.mkdir(parents=True)
+        try:
+            self.client = self._client()
+            self.client.compose.up(["nginx"], detach=True, wait=True, no_build=True, pull="never", quiet=True,
+                                   wait_timeout=UP_WITHIN_S)  # fmt: skip
+            self.client.compose.create(["k6"], no_build=True, pull="never")
+            [self.k6] = [one for one in self._containers() if one.config.labels[_SERVICE] == "k6"]
+        except DockerException as error:
+            self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
+        self.seconds["up"] = time.monotonic() - began
+
+    def start_load(self) -> None:
+        """Start the load generator, which begins to send when its START_AFTER is over."""
+        assert self.k6 is not None
+        try:
+            self.k6.start()
+        except DockerException as error:
+            self.fail(f"k6 did not start: {_last_line(error)}")
+
+    def wait_for_load(self) -> None:
+        """Wait until the load generator has ended."""
+        assert self.client is not None
+        assert self.k6 is not None
+        began = time.monotonic()
+        try:
+            self.k6_exit_code = self.client.wait(self.k6)  # type: ignore[assignment]  # one container, one code
+        except DockerException as error:
+            self.fail(f"the container engine stopped answering: {_last_line(error)}")
+        self.seconds["load"] = time.monotonic() - began
+
+    def end_load(self) -> None:
+        """Stop the load generator, which first writes out what it has measured."""
+        assert self.k6 is not None
+        with _tolerating_docker_errors():
+            self.k6.stop(time=K6_STOPS_WITHIN_S)
+
+    def collect(self) -> None:
+        """Keep the containers' logs and how the load generator ended."""
+        began = time.monotonic()
+        try:
+            for container in self._containers():
+                labels = container.config.labels
+                log = self.part / f"{labels[_SERVICE]}-{labels['com.docker.compose.container-number']}.log"
+                log.write_bytes(_output_of(container))
+                if labels[_SERVICE] == "k6" and container.state.status == "exited":
+                    self.k6_exit_code = container.state.exit_code
+                elif container.state.status == "exited" and self.outcome == "measured":
+                    self.fail(f"{labels[_SERVICE]} ended during the load with exit code {container.state.exit_code}")
+        except DockerException as error:
+            self.fail(f"the container engine stopped answering: {_last_line(error)}")
+        self.seconds["collect"] = time.monotonic() - began
+
+    def down(self) -> None:
+        """Remove this trial's containers and network, and no others."""
+        client = DockerClient()
+        for _ in range(3):
+            with _tolerating_docker_errors():
+                if containers := client.container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")]):
+                    client.container.remove(containers, force=True, volumes=True)
+                for network in client.network.list(filters=[("label", f"{_PROJECT}={self.project}")]):
+                    network.remove()
+                return
+
+    def save(self, settle: float, usage: "Usage") -> Trial:
+        """Write trial.json and give the folder its name, and return the record."""
+        if self.k6_exit_code not in (None, 0, 99) and self.outcome == "measured":
+            self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
+        record = Trial(
+            variant=self.trial.variant_name,
+            load=self.trial.load_name,
+            trial=self.trial.number,
+            outcome=self.outcome,
+            reason=self.reason,
+            k6_exit_code=self.k6_exit_code,
+            began=self.began,
+            ended=now(),
+            side_by_side=self.side_by_side,
+            busy_before=usage.before,
+            busy_during=usage.busy,
+            steal_during=usage.steal,
+            seconds=Seconds(settle=settle, **self.seconds),
+        )
+        write_record(self.part / "trial.json", record)
+        self.part.rename(self.folder)
+        return record
+
+    def _client(self) -> DockerClient:
+        """Write down what Compose makes of this trial's factors, and return a client of just that."""
+        load_settings = self.trial.load.environment() | {
+            "DURATION": self.trial.duration,
+            "START_AFTER": f"{START_UP_S * self.side_by_side:g}s",
+        }
+        factors = self.trial.variant.environment() | {
+            "LAB_RUN": self.run_id,
+            "LAB_SCRIPT": self.trial.load.script,
+            "LAB_K6_RELEASE": K6_RELEASE,
+            "LAB_LOAD_SETTINGS": str(self.part / "load.env"),
+            "LAB_RESULTS": str(self.part),
+            "LAB_USER": f"{os.getuid()}:{os.getgid()}",
+            "LAB_CA_BUNDLE": ca_bundle(),
+        }
+        write_whole(self.part / "load.env", _env_file(load_settings))
+        write_whole(self.part / "factors.env", _env_file(factors))
+        resolved = DockerClient(
+            compose_files=[COMPOSE_FILE],
+            compose_env_files=[self.part / "factors.env"],
+            compose_project_name=self.project,
+            compose_profiles=[self.trial.variant.service, "load"],
+        ).compose.config(return_json=True)
+        write_whole(self.part / "compose.yml", yaml.safe_dump(resolved, sort_keys=False))
+        return DockerClient(
+            compose_files=[self.part / "compose.yml"],
+            compose_project_name=self.project,
+            compose_profiles=[self.trial.variant.service, "load"],
+        )
+
+    def _containers(self) -> list[Container]:
+        assert self.client is not None
+        return self.client.container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
+
+    def _why_not_healthy(self, error: DockerException) -> str:
+        """Return the last lines that the least healthy container wrote; else what Docker said."""
+        with _tolerating_docker_errors():
+            for container in sorted(self._containers(), key=lambda one: one.config.labels[_SERVICE] == "nginx"):
+                health = container.state.health.status if container.state.health else None
+                if container.state.status == "created" or health == "healthy":
+                    continue
+                lines = _output_of(container).decode(errors="replace").splitlines()
+                probes = container.state.health.log if container.state.health else None
+                if probes:
+                    lines.append(f"the health check last said: {probes[-1].output.strip()}")
+                if lines:
+                    return f"{container.config.labels[_SERVICE]} said:\n" + "\n".join(lines[-8:])
+        return _last_line(error)
+
+    def _last_words(self, service: str) -> str:
+        log = self.part / f"{service}-1.log"
+        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        errors = [line for line in lines if "level=error" in line]
+        return (errors or lines or ["it wrote nothing"])[-1][:300]
+
+
+class Usage:
+    """How busy the machine was, as shares of all cores between 0 and 1: before the load, and during it."""
+
+    def __init__(self) -> None:
+        self.before: float | None = None
+        self.busy: float | None = None
+        self.steal: float | None = None
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Account for the time inside."""
+        first = psutil.cpu_times()
+        yield
+        last = psutil.cpu_times()
+        spent = {field: getattr(last, field) - getattr(first, field) for field in first._fields}
+        total = sum(value for field, value in spent.items() if not field.startswith("guest"))
+        if total > 0:
+            self.busy = 1 - (spent["idle"] + spent.get("iowait", 0.0)) / total
+            self.steal = spent.get("steal", 0.0) / total
+
+
+_SERVICE = "com.docker.compose.service"
+_PROJECT = "com.docker.compose.project"
+
+
+def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Progress) -> list[Trial]:
+    stacks = [Stack(trial, run_folder, len(batch)) for trial in batch]
+    usage = Usage()
+    settle_s = 0.0
+    try:
+        _together(Stack.up, stacks, partial(progress, "starting the servers"), expected_s=3 + len(batch))
+        ready = [stack for stack in stacks if stack.outcome == "measured"]
+        if ready:
+            settle_s = _settle(usage, progress)
+            _load(ready, usage, progress)
+    except KeyboardInterrupt:
+        for stack in stacks:
+            stack.outcome, stack.reason = "interrupted", f"interrupted at {now()}"
+        raise
+    finally:
+        with _uninterrupted():
+            stopping = partial(progress, "stopping the servers")
+            try:
+                _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, expected_s=1)
+            finally:
+                _together(Stack.down, stacks, stopping, expected_s=2)
+            records = [stack.save(settle_s, usage) for stack in stacks if _is_worth_keeping(stack)]
+    return records
+
+
+def _load(stacks: list[Stack], usage: Usage, progress: Progress) -> None:
+    """Start the load on all stacks at once and wait until the last has ended."""
+    _together(Stack.start_load, stacks, partial(progress, "starting the load"), expected_s=1)
+    started = [stack for stack in stacks if stack.outcome == "measured"]
+    time.sleep(START_UP_S * len(stacks))  # no load before this, see START_AFTER; what is measured is the load
+    duration_s = max(seconds(stack.trial.duration) for stack in stacks)
+    deadline_s = duration_s + LAST_ANSWER_WITHIN_S + K6_SLACK_S
+
+    def stop_late_ones() -> None:
+        for stack in started:
+            stack.fail(f"k6 did not end within {deadline_s} s")
+            stack.end_load()
+
+    late = threading.Timer(deadline_s, stop_late_ones)
+    late.start()
+    try:
+        with usage.during():
+            _together(
+                Stack.wait_for_load, started, partial(progress, "load"), expected_s=duration_s, stop=Stack.end_load
+            )
+    finally:
+        late.cancel()
+
+
+def _settle(usage: Usage, progress: Progress) -> float:
+    """Wait until the machine is quiet, but not for ever: what was still going on is written down."""
+    began = time.monotonic()
+    while True:
+        usage.before = psutil.cpu_percent(interval=0.4) / 100
+        waited = time.monotonic() - began
+        if usage.before <= QUIET or waited > QUIET_WITHIN_S:
+            return waited
+        progress("waiting until the machine is quiet", waited, QUIET_WITHIN_S)
+
+
+def _together(
+    step: Callable[[Stack], None],
+    stacks: list[Stack],
+    progress: Callable[[float, float], None],
+    expected_s: float,
+    stop: Callable[[Stack], None] | None = None,
+) -> None:
+    """Do one step for all stacks at the same time, and return or raise only when none is at it any more.
+
+    An interrupt calls ``stop``, if there is one, so that the step ends early. An unexpected error of one stack is
+    raised when all are through.
+    """
+    if not stacks:
+        return
+    began = time.monotonic()
+    pool = ThreadPoolExecutor(len(stacks))
+    waiting = futures = [pool.submit(step, stack) for stack in stacks]
+    try:
+        while waiting:
+            waiting = list(wait(waiting, timeout=0.5).not_done)
+            progress(time.monotonic() - began, expected_s)
+    except KeyboardInterrupt:
+        with _uninterrupted():
+            if stop:
+                _together(stop, stacks, progress, expected_s)
+            wait(futures)
+        raise
+    finally:
+        pool.shutdown()
+    for future in futures:
+        future.result()
+
+
+def _is_worth_keeping(stack: Stack) -> bool:
+    """Whether a trial leaves a folder: an interrupted one that sent nothing does not."""
+    if stack.outcome == "interrupted" and not (stack.part / "points.json.gz").exists():
+        shutil.rmtree(stack.part, ignore_errors=True)
+        return False
+    return True
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Finish what is inside even if somebody asks again to stop."""
+    previous = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for one, handler in previous.items():
+            signal.signal(one, handler)
+
+
+@contextmanager
+def _tolerating_docker_errors() -> Iterator[None]:
+    """Go on when the engine refuses or is gone: what cannot be removed now is removed by the next command."""
+    try:
+        yield
+    except DockerException:
+        time.sleep(0.2)
+
+
+def _output_of(container: Container) -> bytes:
+    """Return what a container wrote, on both streams."""
+    return b"".join(line for _, line in DockerClient().container.logs(container, stream=True))
+
+
+def _env_file(values: dict[str, str]) -> str:
+    return "".join(f"{name}='{value}'\n" for name, value in values.items())
+
+
+def now() -> str:
+    """Return the time in UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _last_line(error: DockerException) -> str:
+    return (error.stderr or str(error)).strip().splitlines()[-1][:300]

@@ -1,0 +1,107 @@
+"""What every server of the lab is asked to do, without a word of HTTP.
+
+A request names its work in the query string: ``/?delay=S`` sleeps S seconds;
+``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms}.
+The answer says which process and thread did it, and when.
+"""
+
+import ctypes
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+MAX_SERVICE_S = 3600.0
+HOLD_CALL_US = 940
+"""One ``usleep`` of this length takes about a millisecond on Linux, timer slack included. It must stay well under
+the interpreter's switch interval of 5 ms, or the other threads could not ask for the lock between two calls."""
+
+_HOST = socket.gethostname()
+_libc_holding_the_lock = ctypes.PyDLL(None)
+
+
+class BadRequest(ValueError):
+    """A query string that does not describe work; the message names the parameter and its value."""
+
+
+def answer(path: str, query: str, server: str) -> dict[str, Any]:
+    """Do the work that ``path`` and ``query`` ask for and return the answer as JSON-ready values.
+
+    ``worker`` is the process id, ``host`` the container it lives in, ``thread`` the native thread id;
+    ``began`` and ``ended`` are epoch seconds around the work alone, with microsecond digits.
+    Raise BadRequest before any work is done when a parameter is missing, unknown or out of range.
+    """
+    work = _planned_work(path, query)
+    began = time.time()
+    work()
+    ended = time.time()
+    return {
+        "worker": os.getpid(),
+        "host": _HOST,
+        "thread": threading.get_native_id(),
+        "began": round(began, 6),
+        "ended": round(ended, 6),
+        "server": server,
+    }
+
+
+def burn(cpu_ms: float) -> None:
+    """Compute until this thread has used ``cpu_ms`` of processor time."""
+    deadline = time.thread_time() + cpu_ms / 1000
+    while time.thread_time() < deadline:
+        sum(range(200))
+
+
+def hold(cpu_ms: float) -> None:
+    """Hold the interpreter lock for about ``cpu_ms`` without using a core.
+
+    Calls are counted, not timed against a deadline: time spent waiting for the lock is not work done.
+    """
+    for _ in range(round(cpu_ms)):
+        _libc_holding_the_lock.usleep(HOLD_CALL_US)
+
+
+def _planned_work(path: str, query: str) -> Callable[[], None]:
+    given = dict(parse_qsl(query, keep_blank_values=True))
+    if path == "/":
+        delay_s = _number(given, "delay", default=0.0, at_most=MAX_SERVICE_S)
+        _refuse_others(given)
+        return lambda: time.sleep(delay_s)
+    rounds = _number(given, "rounds", default=1.0, at_most=10_000)
+    if rounds != int(rounds):
+        raise BadRequest(f"rounds={rounds:g} is not a whole number")
+    wait_ms = _number(given, "wait_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
+    cpu_ms = _number(given, "cpu_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
+    kind = given.pop("cpu", "burn")
+    computes = {"burn": burn, "hold": hold}
+    if kind not in computes:
+        raise BadRequest(f"cpu={kind!r} is not one of burn, hold")
+    _refuse_others(given)
+
+    def work() -> None:
+        for _ in range(int(rounds)):
+            time.sleep(wait_ms / 1000)
+            computes[kind](cpu_ms)
+
+    return work
+
+
+def _number(given: dict[str, str], name: str, *, default: float, at_most: float) -> float:
+    text = given.pop(name, None)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadRequest(f"{name}={text!r} is not a number") from None
+    if not 0 <= value <= at_most:
+        raise BadRequest(f"{name}={text} is not between 0 and {at_most:g}")
+    return value
+
+
+def _refuse_others(left: dict[str, str]) -> None:
+    if left:
+        raise BadRequest(f"unknown parameter {', '.join(sorted(left))}")

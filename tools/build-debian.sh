@@ -1,0 +1,26 @@
+#!/bin/sh
+# Build a stand-in for the image debian:trixie-slim from Debian's package archive, for machines that reach no
+# image registry. Debian or Ubuntu, as root.
+# Usage: tools/build-debian.sh IMAGE
+set -eu
+
+image=$1
+export DEBIAN_FRONTEND=noninteractive
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+if ! command -v mmdebstrap >/dev/null || [ ! -e "$keyring" ]; then
+    apt-get update --quiet
+    apt-get install --yes --quiet --no-install-recommends mmdebstrap debian-archive-keyring
+fi
+
+root=$(mktemp)
+trap 'rm -f "$root"' EXIT
+mmdebstrap --variant=minbase --format=tar --keyring="$keyring" \
+    --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --dpkgopt='path-exclude=/usr/share/man/*' \
+    --dpkgopt='path-exclude=/usr/share/locale/*' \
+    trixie "$root" \
+    'deb http://deb.debian.org/debian trixie main' \
+    'deb http://deb.debian.org/debian trixie-updates main' \
+    'deb http://deb.debian.org/debian-security trixie-security main'
+docker import --change 'CMD ["bash"]' --change 'LABEL stampede.stand-in="Debian package archive"' "$root" "$image"

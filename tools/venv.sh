@@ -1,0 +1,52 @@
+#!/bin/sh
+# Install locked Python packages into .venv, which is made first where there is none.
+# Usage: tools/venv.sh core|tests|notebook
+set -eu
+cd "$(dirname "$0")/.."
+wanted=$1
+python=${PYTHON:-python3}
+
+say() { printf '%s\n' "$*" >&2; }
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    say "error: Python 3.11 or newer is needed; $python is $("$python" --version 2>&1 || echo 'not there')"
+    say ""
+    say "hint: make experiment NAME=heavy-mix PYTHON=/path/to/python3.11"
+    exit 1
+fi
+
+# On a network that re-signs TLS, only the host's bundle knows the certificate.
+if [ -z "${PIP_CERT:-}" ]; then
+    for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
+        if [ -s "$bundle" ]; then export PIP_CERT="$bundle"; break; fi
+    done
+fi
+
+make_venv() { "$python" -m venv .venv >/dev/null 2>&1; }
+
+if [ ! -x .venv/bin/pip ]; then
+    say "Making .venv …"
+    # Debian and Ubuntu keep the module that makes them in a package of its own.
+    if ! make_venv && [ "$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then
+        say "Installing python3-venv …"
+        apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends python3-venv >&2
+    fi
+    if [ ! -x .venv/bin/pip ] && ! make_venv; then
+        rm -rf .venv
+        say "error: $python cannot make a virtual environment."
+        say ""
+        say "hint: sudo apt-get install python3-venv, then run the same command again"
+        exit 1
+    fi
+    cat > .venv/bin/lab <<'END'
+#!/bin/sh
+# The lab's command line, from any folder.
+here=$(cd "$(dirname "$0")/../.." && pwd)
+PYTHONPATH="$here" exec "$here/.venv/bin/python" -m lab "$@"
+END
+    chmod +x .venv/bin/lab
+fi
+
+say "Installing the Python packages of requirements/$wanted.txt …"
+.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"
+touch ".venv/$wanted"
