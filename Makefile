@@ -1,7 +1,6 @@
 # Each target is one sentence in `make help`; the work is in `lab`, where it is tested.
 .DEFAULT_GOAL := help
 LAB := .venv/bin/lab
-export FULL VARIANTS DURATION TRIALS JOBS SEED STRICT RESULTS
 
 .PHONY: help experiment list plan report notebook setup doctor down schema test check bench
 help:  ## what can be made

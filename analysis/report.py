@@ -1,5 +1,46 @@
-"""stub for a moment"""
+"""report.html: one page with everything in it, that opens offline and asks the network for nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+
+from analysis import figures
+from analysis.run_folder import Run, read_run, trial_folders, write_whole
+from analysis.summary import Summary
+from analysis.table import number, quantity_grids
 
 
-def write_report(run_folder, summary):
-    pass
+def write_report(run_folder: Path, summary: Summary) -> None:
+    """Write report.html of a run, whole or not at all."""
+    run = read_run(run_folder)
+    environment = Environment(
+        loader=PackageLoader("analysis"), autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True
+    )
+    page = environment.get_template("report.html").render(
+        run=run,
+        summary=summary,
+        figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # drawn by ourselves
+        grids=list(quantity_grids(run, summary)),
+        number=number,
+        common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
+    )
+    write_whole(run_folder / "report.html", page)
+
+
+def _is_common(run: Run, setting: str) -> bool:
+    return len({repr(variant.settings.get(setting)) for variant in run.variants}) == 1
+
+
+def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
+    files = [str(path) for folder in trial_folders(run_folder) if (path := folder / "requests.parquet").exists()]
+    if not files:
+        return
+    with duckdb.connect() as database:
+        database.read_parquet(files).create_view("requests")
+        for load in run.loads:
+            for request in figures.classes(database, load.name):
+                yield figures.svg(figures.overhead(database, run, summary, load.name, request))
+            yield figures.svg(figures.workers(run, summary, load.name))

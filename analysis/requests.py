@@ -42,7 +42,8 @@ SELECT
     answered.value AS duration_ms,
     CASE WHEN answered.metadata.error IS NULL THEN answered.value - sent.metadata.asked_ms END AS overhead_ms,
     answered.metadata.blocked_ms, answered.metadata.connecting_ms, answered.metadata.status,
-    CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run' ELSE answered.metadata.error END AS error,
+    CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run'
+         ELSE answered.metadata.error END AS error,
     answered.metadata.worker, answered.metadata.thread, answered.metadata.began, answered.metadata.ended,
     answered.metadata.server
 FROM (FROM points WHERE metric = 'request_sent') AS sent

@@ -1,6 +1,8 @@
 """A run's results for a terminal of 80 columns: doubts first, then what was published and measured, then verdicts."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -27,9 +29,9 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
     console.print(Text(run.title, style="bold"))
     console.print(Text(run.question, style="italic"))
     console.print(doubts(summary))
-    for table in quantity_tables(run, summary):
+    for grid in quantity_grids(run, summary):
         console.print()
-        console.print(table)
+        console.print(quantity_table(grid))
     for load in run.loads:
         if any(worker.load == load.name for worker in summary.workers):
             console.print()
@@ -47,28 +49,63 @@ def doubts(summary: Summary) -> RenderableType:
         (verdict, _VERDICT_STYLE[verdict]),
         f": {valid} of {len(summary.trials)} trials are valid.",
     )
-    lines = [Text(f"- {reason}") for reason in summary.validity.reasons]
-    grid = Table.grid()
-    for line in lines:
-        grid.add_row(line)
+    grid = Table.grid(padding=(0, 1))
+    for reason in summary.validity.reasons:
+        grid.add_row("-", Text(reason))
     return Group(head, grid)
 
 
-def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
-    """Yield one table for each load, metric of time and class of request that has figures to compare."""
+@dataclass(frozen=True)
+class Line:
+    """One line of a grid: the published, predicted or measured statistics of one variant."""
+
+    variant: str
+    word: Literal["published", "predicted", "measured"]
+    values: list[float | None]
+    n: int | None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What was published and measured for one load, metric and class of request, ready to be printed anywhere."""
+
+    title: str
+    statistics: list[Statistic]
+    lines: list[Line]
+
+
+def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
+    """Yield a grid for each load, metric of time and class of request that has figures; frequent classes first."""
+    metrics: tuple[Metric, ...] = ("overhead", "response_time")
     for load in run.loads:
-        for metric in ("overhead", "response_time"):
+        for metric in metrics:
             rows = [row for row in summary.rows if row.load == load.name and row.metric == metric]
-            classes = sorted({row.request for row in rows if row.request}) or [None]
-            for request in classes:
+            frequency = {row.request: row.n for row in sorted(rows, key=lambda row: row.n) if row.request}
+            for request in sorted(frequency, key=lambda name: (-frequency[name], name)):
                 chosen = [row for row in rows if row.request == request]
-                if chosen and (metric == "overhead" or any(row.published is not None for row in chosen)):
-                    yield _quantity_table(run, load.name, metric, request, chosen)
+                if metric == "overhead" or any(row.published is not None for row in chosen):
+                    yield _grid(run, load.name, metric, request, chosen)
+
+
+def quantity_table(grid: Grid) -> Table:
+    """Return a grid as a table for the terminal."""
+    table = _table(grid.title)
+    table.add_column("variant", no_wrap=True)
+    table.add_column("")
+    for stat in grid.statistics:
+        table.add_column(stat, justify="right")
+    table.add_column("n", justify="right")
+    for line in grid.lines:
+        style = "bold" if line.word == "measured" else "dim"
+        cells = [Text(number(value), style=style) for value in line.values]
+        n = "" if line.n is None else str(line.n)
+        table.add_row(line.variant, Text(line.word, style=style), *cells, n)
+    return table
 
 
 def workers_table(run: Run, summary: Summary, load: str) -> Table:
     """Return how many requests each worker answered, least first, for each variant and class of request."""
-    table = Table(title=f"Requests by worker, least first{_of_load(run, load)}", **_STYLE)
+    table = _table(f"Requests by worker, least first{_of_load(run, load)}")
     table.add_column("variant")
     table.add_column("request")
     table.add_column("published")
@@ -104,7 +141,7 @@ def claims_table(summary: Summary) -> RenderableType:
     """Return the claims with what was measured and the verdicts."""
     if not summary.claims:
         return Text("This experiment makes no claims.")
-    table = Table(title="Claims", **_STYLE)
+    table = _table("Claims")
     table.add_column("verdict", no_wrap=True)
     table.add_column("claim")
     table.add_column("measured", justify="right", no_wrap=True)
@@ -127,36 +164,26 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
-_STYLE = {"box": None, "title_justify": "left", "title_style": "bold", "header_style": "dim", "pad_edge": False}
-
-
-def _quantity_table(run: Run, load: str, metric: Metric, request: str | None, rows: list[Row]) -> Table:
+def _grid(run: Run, load: str, metric: Metric, request: str, rows: list[Row]) -> Grid:
     published = {row.stat for row in rows if row.published is not None}
     statistics = [stat for stat in STATISTICS[metric] if stat in DEFAULT_STATISTICS or stat in published]
-    words = metric.replace("_", " ")
-    of_class = f" of {request} requests" if request else ""
-    table = Table(title=f"{words}{of_class}, {UNITS[metric]}{_of_load(run, load)}".capitalize(), **_STYLE)
-    table.add_column("variant", no_wrap=True)
-    table.add_column("")
-    for stat in statistics:
-        table.add_column(stat, justify="right")
-    table.add_column("n", justify="right")
+    lines = []
     for variant in run.variants:
         mine = {row.stat: row for row in rows if row.variant == variant.name}
-        lines = [
-            ("published", {stat: row.published for stat, row in mine.items()}, ""),
-            ("predicted", {stat: row.predicted for stat, row in mine.items()}, ""),
-            ("measured", {stat: row.measured for stat, row in mine.items()}, str(max((r.n for r in mine.values()), default=0))),
-        ]  # fmt: skip
         name = variant.name
-        for word, values, n in lines:
-            if word == "measured" or any(value is not None for value in values.values()):
-                style = "bold" if word == "measured" else "dim"
-                cells = [number(values.get(stat)) for stat in statistics]
-                table.add_row(name, Text(word, style=style), *(Text(cell, style=style) for cell in cells), n)
+        for word in ("published", "predicted", "measured"):
+            values = [getattr(mine[stat], word) if stat in mine else None for stat in statistics]
+            if word == "measured" or any(value is not None for value in values):
+                n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
+                lines.append(Line(name, word, values, n))
                 name = ""
-    return table
+    title = f"{metric.replace('_', ' ')} of {request} requests, {UNITS[metric]}{_of_load(run, load)}"
+    return Grid(title[0].upper() + title[1:], statistics, lines)
 
 
 def _of_load(run: Run, load: str) -> str:
     return f", {load}" if len(run.loads) > 1 else ""
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False)

@@ -7,14 +7,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from typer.exceptions import TyperException
 
 from lab import plan as planning
 from lab.errors import LabError, WrongUse
 from lab.paths import RESULTS
+
+if TYPE_CHECKING:
+    from lab.experiment import Experiment
+    from lab.runner import Progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,12 +38,12 @@ Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each lo
 Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, help="How often each variant is measured.")]
 Jobs = Annotated[int, typer.Option(envvar="JOBS", min=0, help="Variants side by side; 0: as many as fit.")]
 Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
-Name = Annotated[str, typer.Argument(help="The experiment: a file in experiments/, without .yaml.")]
+Name = Annotated[str, typer.Argument(help="The experiment: a file in experiments/, without .yaml.", show_default=False)]
 
 
 @app.command()
 def run(
-    name: Name,
+    name: Name = "",
     variants: Variants = "",
     full: Full = False,
     duration: Duration = "",
@@ -55,14 +60,22 @@ def run(
 
     experiment, plan = _plan(name, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     _print_plan(talk, name, plan)
-    with _progress(plan) as progress:
+    with _progress() as progress:
         folder, summary = running.run(
             name,
             experiment,
             plan,
             results=results,
             full=full,
-            command=_command(name),
+            command=_command(
+                name,
+                VARIANTS=variants,
+                FULL=full,
+                DURATION=duration,
+                TRIALS=trials if trials > 1 else 0,
+                JOBS=jobs,
+                SEED=seed,
+            ),
             say=_say,
             progress=progress,
         )
@@ -76,7 +89,7 @@ def run(
 
 @app.command()
 def plan(
-    name: Name,
+    name: Name = "",
     variants: Variants = "",
     full: Full = False,
     duration: Duration = "",
@@ -191,14 +204,15 @@ def main() -> NoReturn:
         del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app(standalone_mode=False)
+        app(prog_name="lab", standalone_mode=False)
     except (typer.Exit, SystemExit) as stop:
         sys.exit(getattr(stop, "exit_code", None) or getattr(stop, "code", 0))
-    except typer.Abort:
-        sys.exit(130)
     except KeyboardInterrupt:
         _say("Interrupted. Nothing is left running; what was measured is kept.")
         sys.exit(130)
+    except TyperException as error:
+        _tell(WrongUse(f"{error.format_message()}", hint="lab --help"))
+        sys.exit(2)
     except LabError as error:
         _tell(error)
         sys.exit(2 if isinstance(error, WrongUse) else 1)
@@ -223,7 +237,9 @@ def _say(text: str) -> None:
     talk.print(text, markup=False, soft_wrap=True)
 
 
-def _plan(name: str, variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int) -> Any:
+def _plan(
+    name: str, variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int
+) -> "tuple[Experiment, planning.Plan]":
     from lab.experiment import load_experiment  # noqa: PLC0415
     from lab.machine import default_jobs  # noqa: PLC0415
 
@@ -252,7 +268,7 @@ def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:
 
 
 @contextmanager
-def _progress(planned: planning.Plan) -> Iterator[Any]:
+def _progress() -> "Iterator[Progress]":
     """Yield a runner.Progress: a live line on a terminal, one plain line per step elsewhere."""
     if talk.is_terminal:
         with talk.status("") as status:
@@ -275,8 +291,7 @@ def _latest(results: Path) -> Path:
     return links[-1].resolve()
 
 
-def _command(name: str) -> str:
-    factors = ("FULL", "VARIANTS", "DURATION", "TRIALS", "JOBS", "SEED")
-    return " ".join(
-        ["make experiment", f"NAME={name}", *(f"{f}={os.environ[f]}" for f in factors if os.environ.get(f))]
-    )
+def _command(name: str, **factors: object) -> str:
+    """Return the make command that asks for the same again."""
+    given = [f"{factor}={int(value) if value is True else value}" for factor, value in factors.items() if value]
+    return " ".join(["make experiment", f"NAME={name}", *given])

@@ -63,6 +63,11 @@ class Variant(Model):
 
     service: ClassVar[str]
 
+    @property
+    def image(self) -> str:
+        """The image that serves this variant."""
+        raise NotImplementedError
+
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {
@@ -153,7 +158,7 @@ class Experiment(Model):
             for quantity in (claim.value, claim.relative_to)
             if quantity
         ]
-        return [(f"published.{number}", one) for number, one in enumerate(self.published)] + claims
+        return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
 
 
 def names() -> list[str]:
@@ -215,8 +220,7 @@ def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> 
             problem = str(first["ctx"]["error"])
         case _:
             problem = f"{first['msg']}; it is {first['input']!r}"
-    place = f"{path.name}:{line}" if line else path.name
-    return f"{place}: {where}: {problem}" if where else f"{place}: {problem}"
+    return f"{path.name}:{line}: {where}: {problem}" if where else f"{path.name}: {problem}"
 
 
 def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:

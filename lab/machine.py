@@ -124,7 +124,11 @@ def host() -> Host:
 def images(names: list[str]) -> list[Image]:
     """Return the identities of images, with what stand-ins were built from."""
     return [
-        Image(name=name, id=DockerClient().image.inspect(name).id, stand_in=_label(name, STAND_IN) or None)
+        Image(
+            name=name,
+            id=DockerClient().image.inspect(name).id,
+            stand_in=(_label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
+        )
         for name in names
     ]
 
@@ -220,8 +224,8 @@ def _build_stand_in(image: str) -> None:
         if not _is_debian_root():
             raise LabError(
                 problem,
-                hint=f"On a machine that reaches a registry: docker pull {image} && docker save {image} --output i.tar\n"
-                "Here: docker load --input i.tar",
+                hint=f"Where a registry is reached: docker pull {image} && docker save {image} --output image.tar\n"
+                "Here: docker load --input image.tar",
             )
         _run([str(TOOLS / "build-debian.sh"), image], problem)
         return

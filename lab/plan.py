@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from math import ceil
 
 from lab.errors import WrongUse, nearest_first
 from lab.experiment import Experiment, Load, Variant, seconds
@@ -83,5 +84,7 @@ def plan(
                 )
                 for name in order
             ]
-            batches += [tuple(ready[start : start + jobs]) for start in range(0, len(ready), jobs)]
+            rounds = ceil(len(ready) / jobs)
+            size = ceil(len(ready) / rounds)  # batches of equal size disturb their trials equally
+            batches += [tuple(ready[start : start + size]) for start in range(0, len(ready), size)]
     return Plan(tuple(batches), jobs, seed)

@@ -10,13 +10,13 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import psutil
 import yaml
@@ -64,12 +64,12 @@ def remove_leftovers() -> list[str]:
     client = DockerClient()
     projects = set()
     for container in client.container.list(all=True, filters=[("label", RUN_LABEL)]):
-        if container.config.labels[RUN_LABEL] != BY_HAND:
-            projects.add(container.config.labels["com.docker.compose.project"])
+        if _labels(container)[RUN_LABEL] != BY_HAND:
+            projects.add(_labels(container)[_PROJECT])
             container.remove(force=True, volumes=True)
     for network in client.network.list(filters=[("label", RUN_LABEL)]):
-        if network.labels[RUN_LABEL] != BY_HAND:
-            projects.add(network.labels["com.docker.compose.project"])
+        if (network.labels or {})[RUN_LABEL] != BY_HAND:
+            projects.add((network.labels or {})[_PROJECT])
             network.remove()
     return sorted(projects)
 
@@ -112,7 +112,7 @@ class Stack:
             self.client.compose.up(["nginx"], detach=True, wait=True, no_build=True, pull="never", quiet=True,
                                    wait_timeout=UP_WITHIN_S)  # fmt: skip
             self.client.compose.create(["k6"], no_build=True, pull="never")
-            [self.k6] = [one for one in self._containers() if one.config.labels[_SERVICE] == "k6"]
+            [self.k6] = [one for one in self._containers() if _labels(one)[_SERVICE] == "k6"]
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
         self.seconds["up"] = time.monotonic() - began
@@ -131,7 +131,7 @@ class Stack:
         assert self.k6 is not None
         began = time.monotonic()
         try:
-            self.k6_exit_code = self.client.wait(self.k6)  # type: ignore[assignment]  # one container, one code
+            self.k6_exit_code = self.client.wait(self.k6)
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {_last_line(error)}")
         self.seconds["load"] = time.monotonic() - began
@@ -147,7 +147,7 @@ class Stack:
         began = time.monotonic()
         try:
             for container in self._containers():
-                labels = container.config.labels
+                labels = _labels(container)
                 log = self.part / f"{labels[_SERVICE]}-{labels['com.docker.compose.container-number']}.log"
                 log.write_bytes(_output_of(container))
                 if labels[_SERVICE] == "k6" and container.state.status == "exited":
@@ -229,16 +229,16 @@ class Stack:
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines that the least healthy container wrote; else what Docker said."""
         with _tolerating_docker_errors():
-            for container in sorted(self._containers(), key=lambda one: one.config.labels[_SERVICE] == "nginx"):
+            for container in sorted(self._containers(), key=lambda one: _labels(one)[_SERVICE] == "nginx"):
                 health = container.state.health.status if container.state.health else None
                 if container.state.status == "created" or health == "healthy":
                     continue
                 lines = _output_of(container).decode(errors="replace").splitlines()
                 probes = container.state.health.log if container.state.health else None
                 if probes:
-                    lines.append(f"the health check last said: {probes[-1].output.strip()}")
+                    lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")
                 if lines:
-                    return f"{container.config.labels[_SERVICE]} said:\n" + "\n".join(lines[-8:])
+                    return f"{_labels(container)[_SERVICE]} said:\n" + "\n".join(lines[-8:])
         return _last_line(error)
 
     def _last_words(self, service: str) -> str:
@@ -396,7 +396,12 @@ def _tolerating_docker_errors() -> Iterator[None]:
 
 def _output_of(container: Container) -> bytes:
     """Return what a container wrote, on both streams."""
-    return b"".join(line for _, line in DockerClient().container.logs(container, stream=True))
+    lines = DockerClient().container.logs(container, stream=True)
+    return b"".join(line for _, line in cast("Iterable[tuple[str, bytes]]", lines))
+
+
+def _labels(container: Container) -> dict[str, str]:
+    return container.config.labels or {}
 
 
 def _env_file(values: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ StartResponse = Callable[[str, list[tuple[str, str]]], object]
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
     """Serve ``/``, ``/work`` and ``/-/ready``; see ``workload`` for what they mean."""
     path = environ.get("PATH_INFO", "/")
+    body: dict[str, Any]
     if path == "/-/ready":
         status, body = "200 OK", {"ready": True}
     elif path in ("/", "/work"):

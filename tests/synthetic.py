@@ -1,0 +1,99 @@
+"""Runs made of points that were counted by hand, written as k6 writes them."""
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from analysis.quantities import Claim, Published
+from analysis.run_folder import Host, Image, LoadRecord, Run, Trial, VariantRecord, trial_folder, write_record
+
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as k6 saw it. Without ``answered`` the end of the run cut it off."""
+
+    overhead_ms: float = 1.0
+    asked_ms: float = 100.0
+    request: str = "light"
+    worker: str = "box:7"
+    sent_s: float = 0.0
+    error: str | None = None
+    answered: bool = True
+
+
+def point(metric: str, time: datetime, value: float, request: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return one Point line of k6's JSON output; metadata are texts, as k6 writes them."""
+    texts = {key: str(text) for key, text in metadata.items()}
+    stamp = time.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    tags = {"group": "", "request": request, "scenario": request}
+    return {"metric": metric, "type": "Point", "data": {"time": stamp, "value": value, "tags": tags, "metadata": texts}}
+
+
+def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
+    """Yield what k6 would write for the requests, with points of its own among them."""
+    yield {"type": "Metric", "data": {"name": "request_sent", "type": "counter"}, "metric": "request_sent"}
+    for number, one in enumerate(requests, start=1):
+        sent = BEGAN + timedelta(seconds=one.sent_s)
+        duration_ms = one.asked_ms + one.overhead_ms
+        answered = sent + timedelta(milliseconds=duration_ms)
+        known = {"id": f"1-{number}", "asked_ms": one.asked_ms}
+        yield point("request_sent", sent, 1, one.request, known)
+        if not one.answered:
+            continue
+        yield point("http_req_duration", answered, duration_ms, one.request, known)
+        outcome = {"error": one.error, "status": 502} if one.error else {"status": 200, "worker": one.worker}
+        stamps = {"thread": 9, "began": sent.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
+        timings = {"blocked_ms": 0.1, "connecting_ms": 0.05}
+        yield point("request_answered", answered, duration_ms, one.request, known | timings | outcome | stamps)
+
+
+def write_points(path: Path, requests: Iterable[Request]) -> None:
+    """Write a points file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines(requests))
+
+
+def make_trial(run: Path, variant: str, number: int, requests: Iterable[Request], **changed: Any) -> Path:
+    """Write the folder of one trial and return it."""
+    folder = trial_folder(run, variant, "mix", number)
+    write_points(folder / "points.json.gz", requests)
+    record: dict[str, Any] = {
+        "variant": variant, "load": "mix", "trial": number, "outcome": "measured", "k6_exit_code": 0,
+        "began": "2026-01-02T03:04:05.000Z", "ended": "2026-01-02T03:05:05.000Z", "side_by_side": 1,
+        "busy_before": 0.01, "busy_during": 0.1, "steal_during": 0.0,
+    }  # fmt: skip
+    write_record(folder / "trial.json", Trial(**(record | changed)))
+    return folder
+
+
+def make_run(
+    run: Path,
+    requests: dict[str, list[Request]],
+    *,
+    published: list[Published] | None = None,
+    claims: list[Claim] | None = None,
+    **changed: Any,
+) -> Path:
+    """Write the folder of a run with one trial of each variant under the load ``mix``, and return it."""
+    for variant, ones in requests.items():
+        make_trial(run, variant, 1, ones)
+    record: dict[str, Any] = {
+        "experiment": "made-up", "title": "A made-up question", "question": "Does it add up?", "source": None,
+        "published": published or [], "claims": claims or [],
+        "variants": [VariantRecord(name=name, workers=2, settings={"workers": 2}) for name in requests],
+        "loads": [LoadRecord(name="mix", script="mix.js", duration="60s", settings={"VUS": "1"})],
+        "full": False, "trials": 1, "jobs": 1, "seed": 0, "order": [[name, "mix", "1"] for name in requests],
+        "command": "make experiment NAME=made-up",
+        "host": Host(cpu="a processor", cores=2, memory_gib=4, kernel="Linux 6", engine="Docker 1", compose="2"),
+        "git": None, "images": [Image(name="debian:trixie-slim", id="sha256:0123456789abcdef")],
+        "began": "2026-01-02T03:04:05.000Z", "ended": "2026-01-02T03:05:05.000Z", "outcome": "completed",
+    }  # fmt: skip
+    write_record(run / "run.json", Run(**(record | changed)))
+    return run

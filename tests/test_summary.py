@@ -1,0 +1,220 @@
+"""analysis.summary: figures that were counted by hand, and verdicts that follow from them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.derive import derive
+from analysis.quantities import Claim, Published, Quantity, Statistic, rows_needed
+from analysis.summary import Row, Summary, largest_share
+from tests.synthetic import Request, make_run, make_trial
+
+HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
+
+
+def row(summary: Summary, stat: Statistic, request: str | None = "light", metric: str = "overhead") -> Row | None:
+    """Return the row of one statistic of the only variant, if there is one."""
+    found = [one for one in summary.rows if (one.stat, one.request, one.metric) == (stat, request, metric)]
+    return found[0] if found else None
+
+
+def p99(variant: str = "one") -> Quantity:
+    """Return the p99 overhead of light requests."""
+    return Quantity(variant=variant, request="light", metric="overhead", stat="p99")
+
+
+def test_percentiles_are_those_of_the_rows(tmp_path: Path) -> None:
+    """Of 1, 2, … 100 ms the median is 50.5 and p99 is 99.01, interpolated linearly between neighbours."""
+    summary = derive(make_run(tmp_path, {"one": HUNDRED}))
+
+    expected: dict[Statistic, float] = {"min": 1, "avg": 50.5, "p50": 50.5, "p90": 90.1, "p99": 99.01, "max": 100}
+    for stat, value in expected.items():
+        found = row(summary, stat)
+        assert found is not None
+        assert found.measured == pytest.approx(value)
+        assert (found.n, found.trials, found.unit) == (100, 1, "ms")
+
+
+def test_a_percentile_that_the_sample_cannot_carry_is_not_printed(tmp_path: Path) -> None:
+    summary = derive(make_run(tmp_path, {"one": HUNDRED[:99]}))
+
+    assert row(summary, "p90") is not None
+    assert row(summary, "p99") is None
+
+
+@pytest.mark.parametrize(
+    ("stat", "needed"), [("p50", 2), ("p90", 10), ("p10", 10), ("p99", 100), ("p99.9", 1000), ("min", 1), ("stdev", 2)]
+)
+def test_rows_needed_by_a_statistic(stat: Statistic, needed: int) -> None:
+    assert rows_needed(stat) == needed
+
+
+def test_failures_are_counted_beside_the_times_and_never_in_them(tmp_path: Path) -> None:
+    requests = [Request(overhead_ms=10) for _ in range(99)] + [Request(overhead_ms=-100, error="status 502")]
+
+    summary = derive(make_run(tmp_path, {"one": requests}))
+
+    low, share = row(summary, "min"), row(summary, "share", metric="failures")
+    assert low is not None
+    assert share is not None
+    assert (low.measured, low.n) == (10, 99)
+    assert share.measured == pytest.approx(0.01)
+
+
+def test_classes_of_request_are_kept_apart_and_counted_together(tmp_path: Path) -> None:
+    requests = [Request(overhead_ms=1), Request(overhead_ms=9, request="heavy")]
+
+    summary = derive(make_run(tmp_path, {"one": requests}))
+
+    assert {one.request: one.measured for one in summary.rows if (one.metric, one.stat) == ("overhead", "avg")} == {
+        "light": 1,
+        "heavy": 9,
+        None: 5,
+    }
+
+
+def test_throughput_counts_from_the_first_request_to_the_last_answer(tmp_path: Path) -> None:
+    requests = [Request(asked_ms=900, overhead_ms=100, sent_s=second) for second in range(10)]
+
+    found = row(derive(make_run(tmp_path, {"one": requests})), "per_second", metric="throughput")
+
+    assert found is not None
+    assert found.measured == pytest.approx(1.0)
+
+
+def test_the_median_trial_is_shown_and_rows_are_not_pooled(tmp_path: Path) -> None:
+    """Three trials with medians 1, 2 and 90 ms: the run's figure is 2, whatever their sizes."""
+    make_run(tmp_path, {"one": [Request(overhead_ms=1)] * 2}, trials=3)
+    make_trial(tmp_path, "one", 2, [Request(overhead_ms=2)] * 2)
+    make_trial(tmp_path, "one", 3, [Request(overhead_ms=90)] * 50)
+
+    found = row(derive(tmp_path), "p50")
+
+    assert found is not None
+    assert (found.measured, found.trials, found.n) == (2, 3, 54)
+
+
+def test_requests_are_counted_by_worker(tmp_path: Path) -> None:
+    requests = [Request(worker=worker) for worker in ["box:1"] * 3 + ["box:2"]]
+
+    summary = derive(make_run(tmp_path, {"one": requests}))
+
+    light = [(one.worker, one.requests, one.share) for one in summary.workers if one.request == "light"]
+    assert light == [("box:2", 1, 0.25), ("box:1", 3, 0.75)]
+    found = row(summary, "largest_share", metric="requests_by_worker")
+    assert found is not None
+    assert found.measured == 0.75
+    assert largest_share([1, 3]) == 0.75
+
+
+def test_published_figures_stand_beside_measured_ones(tmp_path: Path) -> None:
+    published = [
+        Published(variant="one", request="light", metric="overhead", stats={"p50": 292, "p99": 10550}),
+        Published(variant="one", request="light", metric="requests_by_worker", counts=[113, 95, 132, 455]),
+    ]
+
+    summary = derive(make_run(tmp_path, {"one": HUNDRED[:10]}, published=published))
+
+    median, tail = row(summary, "p50"), row(summary, "p99")
+    share = row(summary, "largest_share", metric="requests_by_worker")
+    assert median is not None
+    assert tail is not None
+    assert share is not None
+    assert (median.published, median.measured) == (292, 5.5)
+    assert (tail.published, tail.measured, tail.predicted) == (10550, None, None)
+    assert share.published == pytest.approx(455 / 795)
+
+
+@pytest.mark.parametrize(
+    ("bound", "verdict"),
+    [
+        ({"at_least": 99.01}, "reproduced"),
+        ({"at_least": 100}, "not reproduced"),
+        ({"at_most": 100}, "reproduced"),
+        ({"at_most": 99}, "not reproduced"),
+    ],
+)
+def test_a_verdict_follows_from_the_bound(tmp_path: Path, bound: dict[str, float], verdict: str) -> None:
+    claims = [Claim(says="the tail is so long", value=p99(), **bound)]
+
+    [claim] = derive(make_run(tmp_path, {"one": HUNDRED}, claims=claims)).claims
+
+    assert (claim.verdict, claim.reason) == (verdict, None)
+    assert claim.measured == pytest.approx(99.01)
+
+
+def test_a_claim_can_compare_two_variants(tmp_path: Path) -> None:
+    claims = [Claim(says="twice as long", value=p99("two"), relative_to=p99("one"), at_least=1.9)]
+    doubled = [Request(overhead_ms=one.overhead_ms * 2) for one in HUNDRED]
+
+    [claim] = derive(make_run(tmp_path, {"one": HUNDRED, "two": doubled}, claims=claims)).claims
+
+    assert (claim.verdict, claim.unit) == ("reproduced", "ratio")
+    assert claim.measured == pytest.approx(2)
+
+
+def test_too_few_requests_leave_a_claim_undecided(tmp_path: Path) -> None:
+    claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
+
+    [claim] = derive(make_run(tmp_path, {"one": HUNDRED[:99]}, claims=claims)).claims
+
+    assert (claim.verdict, claim.measured) == ("undecided", None)
+    assert claim.reason == "p99 needs 100 requests a trial; there were 99 in 1"
+
+
+def test_an_invalid_trial_gives_no_number_and_no_verdict(tmp_path: Path) -> None:
+    claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
+    make_run(tmp_path, {"one": HUNDRED}, claims=claims)
+    make_trial(tmp_path, "one", 1, HUNDRED, outcome="failed", reason="k6 ended with exit code 107", k6_exit_code=107)
+
+    summary = derive(tmp_path)
+
+    assert summary.rows == []
+    assert [(claim.verdict, claim.reason) for claim in summary.claims] == [
+        ("invalid", "one: failed: k6 ended with exit code 107")
+    ]
+
+
+def test_unreadable_points_make_the_trial_invalid_and_keep_the_others(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED})
+    points = tmp_path / "one" / "mix" / "1" / "points.json.gz"
+    points.write_bytes(points.read_bytes()[:300])
+
+    summary = derive(tmp_path)
+
+    assert {"two"} == {one.variant for one in summary.rows}
+    assert summary.validity.verdict == "invalid"
+    reason = "one: invalid: one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"
+    assert summary.validity.reasons[0].startswith(reason)
+
+
+def test_everything_derived_can_be_deleted_and_rebuilt(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED[:50]})
+    derive(tmp_path)
+    first = (tmp_path / "summary.json").read_bytes()
+    derived = [tmp_path / "summary.json", tmp_path / "report.html", *tmp_path.rglob("requests.parquet")]
+    assert len(derived) == 4
+    for path in derived:
+        path.unlink()
+
+    derive(tmp_path)
+
+    assert first == (tmp_path / "summary.json").read_bytes()
+    assert all(path.exists() for path in derived)
+
+
+def test_summary_json_keeps_its_keys(tmp_path: Path) -> None:
+    """What other programs read: these keys stay, others may come."""
+    claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
+    derive(make_run(tmp_path, {"one": HUNDRED}, claims=claims))
+
+    summary = json.loads((tmp_path / "summary.json").read_text())
+
+    assert summary["schema"] == 1
+    assert summary["experiment"] == "made-up"
+    assert {"verdict", "reasons"} <= set(summary["validity"])
+    row_keys = "variant load request metric stat unit published predicted measured low high n trials"
+    assert set(row_keys.split()) <= set(summary["rows"][0])
+    assert {"variant", "load", "trial", "request", "worker", "requests", "share"} <= set(summary["workers"][0])
+    assert {"says", "verdict", "measured", "bound", "unit", "reason"} <= set(summary["claims"][0])
