@@ -60,7 +60,7 @@ def run(
 
     experiment, plan = _plan(name, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     _print_plan(talk, name, plan)
-    with _progress() as progress:
+    with _interruptible(), _progress() as progress:
         folder, summary = running.run(
             name,
             experiment,
@@ -204,19 +204,14 @@ def main() -> NoReturn:
         del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app(prog_name="lab", standalone_mode=False)
-    except (typer.Exit, SystemExit) as stop:
-        sys.exit(getattr(stop, "exit_code", None) or getattr(stop, "code", 0))
-    except KeyboardInterrupt:
-        _say("Interrupted. Nothing is left running; what was measured is kept.")
-        sys.exit(130)
+        code = app(prog_name="lab", standalone_mode=False)
     except TyperException as error:
         _tell(WrongUse(f"{error.format_message()}", hint="lab --help"))
         sys.exit(2)
     except LabError as error:
         _tell(error)
         sys.exit(2 if isinstance(error, WrongUse) else 1)
-    sys.exit(0)
+    sys.exit(code or 0)
 
 
 def _interrupt(*_: object) -> None:
@@ -265,6 +260,16 @@ def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:
     for number, batch in enumerate(planned.batches, start=1):
         names = ", ".join(trial.variant_name for trial in batch)
         console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Say that an interrupt was heeded, once everything is cleaned up."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say("Interrupted. Nothing is left running; what was measured is kept.")
+        raise typer.Exit(130) from None
 
 
 @contextmanager

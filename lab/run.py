@@ -124,7 +124,7 @@ def clean_up(results: Path, say: Say) -> None:
         if record.outcome == "running":
             for part in path.parent.glob("*/*/.*.part"):
                 if (part / "points.json.gz").exists():  # raw and incomplete: kept, never counted
-                    part.rename(part.with_name(f"killed-{part.name.strip('.')}"))
+                    part.rename(part.with_name("killed-" + part.name.removeprefix(".").removesuffix(".part")))
                 else:
                     shutil.rmtree(part)
             _finish(path.parent, record.model_copy(update={"outcome": "failed", "reason": "the lab was killed"}))

@@ -136,7 +136,7 @@ def test_published_figures_stand_beside_measured_ones(tmp_path: Path) -> None:
     ],
 )
 def test_a_verdict_follows_from_the_bound(tmp_path: Path, bound: dict[str, float], verdict: str) -> None:
-    claims = [Claim(says="the tail is so long", value=p99(), **bound)]
+    claims = [Claim.model_validate({"says": "the tail is so long", "value": p99(), **bound})]
 
     [claim] = derive(make_run(tmp_path, {"one": HUNDRED}, claims=claims)).claims
 

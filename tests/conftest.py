@@ -1,0 +1,121 @@
+"""What the tests share: the command line as a user runs it, and copies of the lab that may be broken on purpose."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from python_on_whales import DockerClient
+
+from lab.paths import ROOT
+
+PARTS = ("lab", "analysis", "experiments", "k6", "servers", "nginx", "tools", "docker-compose.yml", ".dockerignore")
+PATIENCE_S = 120
+
+
+@dataclass
+class Lab:
+    """The lab in some folder, its results in another, run as a process of its own."""
+
+    root: Path
+    results: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command and return the process; what it says can be read from it."""
+        environment = os.environ | {"PYTHONPATH": str(self.root), "COLUMNS": "80", "NO_COLOR": "1"}
+        environment |= {"RESULTS": str(self.results)} | self.environment
+        return subprocess.Popen(
+            [sys.executable, "-m", "lab", *arguments],
+            cwd=self.root, env=environment, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end."""
+        return subprocess.CompletedProcess(arguments, *finish(self.start(*arguments)))
+
+    def edit(self, path: str, old: str, new: str) -> None:
+        """Change one file of this copy."""
+        assert self.root != ROOT
+        text = (self.root / path).read_text()
+        assert old in text
+        (self.root / path).write_text(text.replace(old, new))
+
+    def latest(self) -> Path:
+        """Return the folder of the last run."""
+        return (self.results / "heavy-mix" / "latest").resolve()
+
+    def leftovers(self) -> list[Path]:
+        """Return what looks like half-written files."""
+        return [path for path in self.results.rglob("*") if ".part" in path.name or path.name.startswith(".")]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    """The lab itself, with results of its own."""
+    return Lab(ROOT, tmp_path / "results")
+
+
+@pytest.fixture
+def copied_lab(tmp_path: Path) -> Lab:
+    """A copy of the lab, to break."""
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / "copy" / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tmp_path / "copy" / part)
+    return Lab(tmp_path / "copy", tmp_path / "results")
+
+
+def lab_objects() -> list[str]:
+    """Return the names of all containers and networks that runs of the lab have made."""
+    client = DockerClient()
+    containers = client.container.list(all=True, filters=[("label", "stampede.run")])
+    networks = client.network.list(filters=[("label", "stampede.run")])
+    return [one.name for one in containers] + [one.name for one in networks]
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """Fail the test when it leaves a container or a network of the lab behind."""
+    assert lab_objects() == []
+    yield
+    left = lab_objects()
+    assert left == []
+
+
+def wait_for_line(process: "subprocess.Popen[str]", start: str) -> list[str]:
+    """Read what a process says on stderr until a line begins so, and return the lines."""
+    assert process.stderr
+    lines: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        line = process.stderr.readline()
+        lines.append(line)
+        if line.startswith(start):
+            return lines
+        if not line:
+            break
+    process.kill()
+    pytest.fail(f"no line began with {start!r}:\n{''.join(lines)}")
+
+
+def finish(process: "subprocess.Popen[str]", with_signal: signal.Signals | None = None) -> "tuple[int, str, str]":
+    """Signal a process if asked to, wait for its end, and return its exit code and the rest of what it said."""
+    if with_signal:
+        process.send_signal(with_signal)
+    try:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        pytest.fail(f"{process.args!r} took more than {PATIENCE_S} s:\n{out}\n{err}")
+    return process.returncode, out, err

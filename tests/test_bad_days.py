@@ -1,0 +1,299 @@
+"""What goes wrong on real containers: a clear message, the right exit code, nothing lost and nothing left running."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from analysis.run_folder import read_run, read_trial, trial_folder
+from tests.conftest import Lab, finish, lab_objects, wait_for_line
+
+pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
+ONE = ("run", "heavy-mix", "--variants", "one-process", "--duration", "3s")
+TWO = ("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "3s")
+FAST = (
+    "light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10",
+    "light_delay_max_s: 0.1, heavy_vus: 2, heavy_delay_s: 0.2",
+)
+
+
+@pytest.fixture
+def fast_lab(copied_lab: Lab) -> Lab:
+    """A copy of the lab whose heavy requests do not take ten seconds."""
+    copied_lab.edit("experiments/heavy-mix.yaml", *FAST)
+    return copied_lab
+
+
+def reason(lab: Lab, variant: str = "one-process") -> str:
+    """Return why a trial failed, from its record."""
+    record = read_trial(trial_folder(lab.latest(), variant, "heavy-mix", 1))
+    assert record.outcome in ("failed", "interrupted")
+    return record.reason or ""
+
+
+def verdicts(lab: Lab) -> dict[str, str]:
+    """Return the validity of each trial, from the summary."""
+    summary = json.loads((lab.latest() / "summary.json").read_text())
+    return {trial["variant"]: trial["verdict"] for trial in summary["trials"]}
+
+
+def test_a_setting_that_the_script_refuses(fast_lab: Lab) -> None:
+    fast_lab.edit("experiments/heavy-mix.yaml", "heavy_vus: 2", "heavy_vus: 0")
+
+    done = fast_lab.run(*ONE)
+
+    assert done.returncode == 1
+    assert "k6 ended with exit code 107: " in reason(fast_lab)
+    assert "HEAVY_VUS=0 is not a number >= 1" in reason(fast_lab)
+    assert verdicts(fast_lab) == {"one-process": "invalid"}
+
+
+def test_a_setting_that_is_missing(fast_lab: Lab) -> None:
+    fast_lab.edit("experiments/heavy-mix.yaml", "light_vus: 5, ", "")
+
+    assert fast_lab.run(*ONE).returncode == 1
+
+    assert "LIGHT_VUS is not set; the experiment's load.settings must name it" in reason(fast_lab)
+
+
+def test_a_script_that_throws_while_it_runs(fast_lab: Lab) -> None:
+    """k6 goes on and exits with 0 when an iteration throws; no request was sent, and that is what is said."""
+    fast_lab.edit("k6/heavy-mix.js", "  get(name,", "  throw new Error('broken on purpose');\n  get(name,")
+
+    done = fast_lab.run(*ONE)
+
+    assert done.returncode == 1
+    assert verdicts(fast_lab) == {"one-process": "invalid"}
+    assert "one-process: invalid: no request was sent" in done.stdout
+    assert (
+        "broken on purpose" in (trial_folder(fast_lab.latest(), "one-process", "heavy-mix", 1) / "k6-1.log").read_text()
+    )
+
+
+def test_a_threshold_that_is_crossed_is_a_finding_and_not_a_failure(fast_lab: Lab) -> None:
+    fast_lab.edit("k6/heavy-mix.js", "  scenarios:", "  thresholds: { http_reqs: ['count<1'] },\n  scenarios:")
+
+    done = fast_lab.run(*ONE)
+
+    assert done.returncode == 0
+    assert verdicts(fast_lab) == {"one-process": "valid"}
+    assert "one-process: a threshold of the load script was crossed (k6 exit code 99)" in " ".join(done.stdout.split())
+
+
+def test_answers_other_than_200_are_failures_and_not_fast_successes(fast_lab: Lab) -> None:
+    fast_lab.edit("k6/heavy-mix.js", "`/?delay=${delayS}`", "`/nowhere?delay=${delayS}`")
+
+    done = fast_lab.run(*ONE)
+
+    assert done.returncode == 1
+    summary = json.loads((fast_lab.latest() / "summary.json").read_text())
+    assert {row["measured"] for row in summary["rows"]} == {None}
+    [trial] = summary["trials"]
+    assert trial["verdict"] == "invalid"
+    assert trial["reasons"][0].endswith("requests failed (status 404)")
+    assert {claim["verdict"] for claim in summary["claims"]} == {"invalid"}
+
+
+def test_a_server_that_never_becomes_healthy_shows_its_last_words_and_spoils_no_other(fast_lab: Lab) -> None:
+    fast_lab.edit("lab/experiment.py", '"LAB_THREADS": str(self.threads)', '"LAB_THREADS": "two" if self.replicas > 1 else str(self.threads)')  # fmt: skip  # noqa: E501
+
+    done = fast_lab.run(*TWO)
+
+    assert done.returncode == 1
+    assert "the servers did not become healthy: gunicorn-gthread said:\n" in reason(fast_lab, "least-conn")
+    assert "ValueError: invalid literal for int() with base 10: 'two'" in reason(fast_lab, "least-conn")
+    assert verdicts(fast_lab) == {"one-process": "valid", "least-conn": "invalid"}
+
+
+def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: Path) -> None:
+    """Through a door to the real engine that is shut while the load runs; when it opens again all is cleaned up."""
+    with door_to_the_engine(tmp_path / "engine.sock") as shut:
+        fast_lab.environment["DOCKER_HOST"] = f"unix://{tmp_path / 'engine.sock'}"
+        process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "8s")
+        wait_for_line(process, "load ")
+        shut()
+        code, out, _ = finish(process)
+
+    assert code == 1
+    assert reason(fast_lab).startswith("the container engine stopped answering: ")
+    assert "The measurement is invalid" in out
+    assert lab_objects() != []
+    del fast_lab.environment["DOCKER_HOST"]
+    cleaned = fast_lab.run("down")
+    assert cleaned.returncode == 0
+    assert cleaned.stderr.startswith("Removed what a killed run left behind: stampede-heavy-mix-")
+
+
+@pytest.mark.parametrize("stage", ["starting the servers", "load", "stopping the servers"])
+@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signals) -> None:
+    process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "6s")
+    wait_for_line(process, stage)
+    time.sleep(0.5)
+
+    code, _, said = finish(process, which)
+
+    if stage == "stopping the servers" and code == 0:
+        return  # it was faster than the signal
+    assert code == 130
+    assert said.endswith("Interrupted. Nothing is left running; what was measured is kept.\n")
+    assert fast_lab.leftovers() == []
+    assert read_run(fast_lab.latest()).outcome == "interrupted"
+    if stage == "load":
+        assert reason(fast_lab).startswith("interrupted at ")
+        assert (trial_folder(fast_lab.latest(), "one-process", "heavy-mix", 1) / "requests.parquet").exists()
+        assert verdicts(fast_lab) == {"one-process": "invalid", "least-conn": "invalid"}
+
+
+def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
+    """Ctrl-C on a terminal reaches every process of the group, and comes more than once."""
+    process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "6s")
+    wait_for_line(process, "load ")
+    for _ in range(5):
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.2)
+
+    assert finish(process)[0] == 130
+
+
+def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab) -> None:
+    process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
+    wait_for_line(process, "load ")
+    finish(process, signal.SIGKILL)
+    assert lab_objects() != []
+
+    done = fast_lab.run(*ONE)
+
+    assert done.returncode == 0
+    assert "Removed what a killed run left behind: stampede-heavy-mix-" in done.stderr
+    assert "Closed the record of a killed run: " in done.stderr
+    killed = [one for one in (fast_lab.results / "heavy-mix").iterdir() if one.resolve() != fast_lab.latest()]
+    assert [(read_run(one).outcome, read_run(one).reason) for one in killed] == [("failed", "the lab was killed")]
+    assert fast_lab.leftovers() == []
+    assert (killed[0] / "one-process" / "heavy-mix" / "killed-1" / "points.json.gz").exists()
+
+
+def test_two_runs_at_once_are_measured_one_after_the_other(fast_lab: Lab) -> None:
+    first = fast_lab.start(*ONE)
+    wait_for_line(first, "starting the servers")
+    second = fast_lab.start(*ONE)
+    wait_for_line(second, f"Another run is measuring (process {first.pid}); this one starts when it has ended.")
+
+    assert finish(first)[0] == 0
+    assert finish(second)[0] == 0
+    runs = [one for one in (fast_lab.results / "heavy-mix").iterdir() if not one.is_symlink()]
+    began, ended = zip(*sorted((read_run(one).began, read_run(one).ended or "") for one in runs), strict=True)
+    assert len(runs) == 2
+    assert ended[0] <= began[1]
+
+
+def test_what_somebody_started_by_hand_is_left_alone(fast_lab: Lab) -> None:
+    by_hand = ["docker", "compose", "--project-name", "by-hand", "--profile", "gunicorn-gthread"]
+    subprocess.run([*by_hand, "up", "--detach", "--wait"], cwd=fast_lab.root, check=True, capture_output=True)
+    try:
+        before = lab_objects()
+        assert fast_lab.run("down").returncode == 0
+        assert lab_objects() == before
+    finally:
+        subprocess.run([*by_hand, "down", "--timeout", "1"], cwd=fast_lab.root, check=True, capture_output=True)
+
+
+@contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """Mount a disk of a given size. Only root can."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write to a file until its disk is full."""
+    with pytest.raises(OSError, match="No space left"), path.open("wb") as file:  # noqa: PT012
+        while True:
+            file.write(bytes(2**20))
+            file.flush()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+
+
+@needs_root
+def test_no_room_for_results_is_said_before_anything_starts(lab: Lab, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 20) as disk:
+        lab.results = disk / "results"
+        done = lab.run(*ONE)
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[2:] == [
+        f"error: There is no room for results: 20 MiB are free in {tmp_path}/disk/results, a run needs 256 MiB.",
+        "",
+        "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path",
+    ]
+
+
+@needs_root
+def test_a_disk_that_fills_up_during_the_load_gives_no_wrong_number(fast_lab: Lab, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 300) as disk:
+        fast_lab.results = disk / "results"
+        process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "5s")
+        wait_for_line(process, "load ")
+        fill(disk / "filler")
+        code, out, said = finish(process)
+        (disk / "filler").unlink()
+        again = fast_lab.run("report", str(next((fast_lab.results / "heavy-mix").iterdir())))
+
+    assert code == 1
+    assert "There is no room left for results" in said or "invalid" in out
+    assert "reproduced" not in again.stdout.replace("not reproduced", "")
+
+
+@contextmanager
+def door_to_the_engine(path: Path) -> Iterator[Callable[[], None]]:
+    """Listen on a socket that passes everything on to the engine, and yield how to shut it for good."""
+    target = "/var/run/docker.sock"
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(str(path))
+    door.listen(64)
+    open_ones: list[socket.socket] = [door]
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = door.accept()
+            except OSError:
+                return
+            engine = socket.socket(socket.AF_UNIX)
+            engine.connect(target)
+            open_ones.extend((client, engine))
+            for pair in ((client, engine), (engine, client)):
+                threading.Thread(target=pump, args=pair, daemon=True).start()
+
+    def shut() -> None:
+        for one in open_ones:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        path.unlink(missing_ok=True)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield shut
+    finally:
+        shut()

@@ -1,0 +1,136 @@
+"""The command line without containers: wrong use is named, costs nothing and exits with 2."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.cli import app
+from tests.conftest import Lab
+from tests.synthetic import Request, make_run
+
+REPLY = """\
+error: {message}
+
+hint: {hint}
+"""
+VARIANTS = (
+    "one-process, busy-accept, connection-limit, least-conn, random-accept, reuse-port, shared-socket, shared-socket-23"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["run"], "There is no experiment ''.", "make experiment NAME=…, one of heavy-mix"),
+        (["run", "hevy-mix"], "There is no experiment 'hevy-mix'.", "make experiment NAME=…, one of heavy-mix"),
+        (["run", "../lab"], "There is no experiment '../lab'.", "make experiment NAME=…, one of heavy-mix"),
+        (["run", "heavy-mix", "--variants", "one-proces"], "There is no variant 'one-proces'.",
+         f"VARIANTS=…, any of {VARIANTS}"),
+        (["plan", "heavy-mix", "--duration", "soon"], "The duration 'soon' is neither seconds nor minutes.",
+         "DURATION=90s or DURATION=5m"),
+        (["run", "heavy-mix", "--trials", "0"],
+         "Invalid value for '--trials' (env var: 'TRIALS'): Input should be greater than or equal to 1", "lab --help"),
+        (["rum"], "No such command 'rum'. Did you mean 'run'?", "lab --help"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_named_and_starts_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
+    done = lab.run(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(message=message, hint=hint)
+    assert not lab.results.exists()
+
+
+def test_a_mistake_in_a_file_is_wrong_use(copied_lab: Lab) -> None:
+    copied_lab.edit("experiments/heavy-mix.yaml", "workers: 1, threads: 8", "workers: 0, threads: 8")
+
+    done = copied_lab.run("run", "heavy-mix")
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: heavy-mix.yaml:20: variants.one-process.workers: Input should be greater than or equal to 1; it is 0\n"
+    )
+
+
+def test_the_plan_says_how_long_and_in_which_order(lab: Lab) -> None:
+    done = lab.run("plan", "heavy-mix", "--variants", "one-process,reuse-port", "--jobs", "1", "--full")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "heavy-mix: 2 trials in 2 batches, about 10 min 54 s.\n"
+        "  1. heavy-mix, 5m: one-process\n"
+        "  2. heavy-mix, 5m: reuse-port\n"
+    )
+
+
+def test_the_list_is_for_people_and_for_programs(lab: Lab) -> None:
+    assert "heavy-mix\n  Two slow requests among many quick ones\n" in lab.run("list").stdout
+    [one] = [json.loads(line) for line in lab.run("list", "--json").stdout.splitlines()]
+    assert set(one) == {"name", "title", "question", "source", "variants", "loads"}
+    assert one["name"] == "heavy-mix"
+    assert one["variants"]["one-process"]["threads"] == 8
+
+
+def test_report_derives_everything_again(lab: Lab) -> None:
+    run = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=n) for n in range(1, 101)]})
+
+    done = lab.run("report", str(run))
+
+    assert (done.returncode, done.stderr) == (0, f"\nReport: {run / 'report.html'}\n")
+    assert "The measurement is valid: 1 of 1 trials are valid." in done.stdout
+    assert "one      measured  1.0  50.5  90.1  99.0  100" in done.stdout
+    assert (run / "summary.json").exists()
+
+
+def test_report_without_a_run_says_how_to_get_one(lab: Lab) -> None:
+    done = lab.run("report")
+
+    assert done.returncode == 2
+    message = f"There is no run in {lab.results}."
+    assert done.stderr == REPLY.format(message=message, hint="make experiment NAME=heavy-mix")
+
+
+def test_report_of_a_folder_that_is_no_run_is_refused(lab: Lab, tmp_path: Path) -> None:
+    done = lab.run("report", str(tmp_path))
+
+    assert done.returncode == 2
+    assert done.stderr == REPLY.format(
+        message=f"{tmp_path} has no run.json.", hint="A run's folder is results/<experiment>/<time>."
+    )
+
+
+def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:
+    lab.results.parent.mkdir(exist_ok=True)
+    lab.results.write_text("a file where a folder should be")
+
+    done = lab.run("run", "heavy-mix")
+
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        REPLY.format(
+            message=f"Results cannot be written to {lab.results}: File exists.",
+            hint="Free some space, or choose another place: make experiment NAME=… RESULTS=/path",
+        )
+    )
+
+
+def test_factors_come_from_the_file_and_never_from_the_shell(lab: Lab) -> None:
+    """A stray LAB_WORKERS in somebody's shell would be in no record; it is dropped before Compose can see it."""
+    program = "import os, lab.cli; lab.cli.app = lambda **_: print(os.environ.get('LAB_WORKERS')); lab.cli.main()"
+    environment = {"LAB_WORKERS": "64", "PYTHONPATH": str(lab.root)}
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+
+    assert done.stdout == "None\n"
+
+
+@pytest.mark.parametrize("command", sorted(str(one.name or one.callback.__name__) for one in app.registered_commands))  # type: ignore[union-attr]
+def test_every_command_explains_itself_with_an_example(lab: Lab, command: str) -> None:
+    done = lab.run(command, "--help")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: lab {command}")
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())

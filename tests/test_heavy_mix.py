@@ -1,0 +1,212 @@
+"""The whole way on real containers: heavy-mix for a few seconds, from the file to the report."""
+
+import gzip
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+import yaml
+from playwright.sync_api import sync_playwright
+
+from analysis.run_folder import read_run, read_trial, trial_folders
+from lab.experiment import load_experiment
+from lab.paths import ROOT
+from tests.conftest import Lab, lab_objects
+from tests.pages import chromium
+
+pytestmark = pytest.mark.containers
+Measured = tuple[Lab, "subprocess.CompletedProcess[str]"]
+VARIANTS = sorted(load_experiment("heavy-mix").variants)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """All eight variants, side by side, for twelve seconds."""
+    lab = Lab(ROOT, tmp_path_factory.mktemp("measured") / "results")
+    return lab, lab.run("run", "heavy-mix", "--duration", "12s")
+
+
+def requests(folder: Path) -> duckdb.DuckDBPyRelation:
+    """Return the requests of all trials."""
+    return duckdb.read_parquet(f"{folder}/*/*/*/requests.parquet")
+
+
+def values(relation: duckdb.DuckDBPyRelation, query: str) -> list[tuple[object, ...]]:
+    """Run a query on a relation that it calls requests."""
+    found = relation.query("requests", query)
+    assert found is not None
+    return found.fetchall()
+
+
+def test_it_ends_well_and_leaves_nothing_running(measured: Measured) -> None:
+    lab, done = measured
+
+    assert done.returncode == 0, done.stderr
+    assert lab_objects() == []
+    assert lab.leftovers() == []
+    assert (lab.results / "heavy-mix" / "latest").readlink() == Path(lab.latest().name)
+
+
+def test_every_variant_is_valid(measured: Measured) -> None:
+    summary = json.loads((measured[0].latest() / "summary.json").read_text())
+
+    assert [(name, "valid", []) for name in VARIANTS] == [
+        (trial["variant"], trial["verdict"], trial["reasons"]) for trial in summary["trials"]
+    ]
+
+
+def test_no_request_is_missing_from_the_rows(measured: Measured) -> None:
+    """k6's own counter of HTTP requests and our rows agree, trial by trial."""
+    for folder in trial_folders(measured[0].latest()):
+        with gzip.open(folder / "points.json.gz", "rt") as points:
+            counted = sum('"metric":"http_reqs","type":"Point"' in line for line in points)
+        [(rows, failed)] = values(
+            duckdb.read_parquet(f"{folder}/requests.parquet"), "SELECT count(*), count(error) FROM requests"
+        )
+        assert (rows, failed) == (counted, 0)
+        assert counted > 20
+
+
+def test_each_variant_is_served_as_its_file_says(measured: Measured) -> None:
+    """Release, processes, threads and containers, as the answers themselves show them."""
+    rows = requests(measured[0].latest())
+    seen = {
+        variant: (server, workers, hosts)
+        for variant, server, workers, hosts in values(
+            rows,
+            """SELECT variant, any_value(server), count(DISTINCT worker), count(DISTINCT split_part(worker, ':', 1))
+               FROM requests GROUP BY variant""",
+        )
+    }
+
+    assert {name: seen[name][0] for name in VARIANTS} == {
+        name: "gunicorn/23.0.0" if name == "shared-socket-23" else "gunicorn/27.0.1" for name in VARIANTS
+    }
+    assert seen["one-process"][1:] == (1, 1)
+    assert seen["least-conn"][1:] == (4, 4)
+    four_processes = [seen[name][1:] for name in VARIANTS if name not in ("one-process", "least-conn")]
+    assert set(four_processes) <= {(2, 1), (3, 1), (4, 1)}  # in seconds, an unlucky one may serve nothing
+    assert (4, 1) in four_processes
+    [(threads,)] = values(rows, "SELECT count(DISTINCT thread) FROM requests WHERE variant = 'one-process'")
+    assert threads == 8
+
+
+def test_the_overhead_is_what_the_request_lost(measured: Measured) -> None:
+    """Sleep and overhead add up to k6's time, and the server's own clock agrees with both."""
+    rows = requests(measured[0].latest())
+
+    assert values(rows, "SELECT count(*) FROM requests WHERE abs(asked_ms + overhead_ms - duration_ms) > 1e-6") == [
+        (0,)
+    ]
+    assert values(rows, "SELECT count(*) FROM requests WHERE (ended - began) * 1000 < asked_ms - 1") == [(0,)]
+    assert values(rows, "SELECT count(*) FROM requests WHERE began < epoch(sent) - 0.001") == [(0,)]
+
+
+def test_the_phenomenon_shows(measured: Measured) -> None:
+    """No absolute time: the shared socket's tail is many times the single process's, in the same run."""
+    summary = json.loads((measured[0].latest() / "summary.json").read_text())
+    p90 = {
+        row["variant"]: row["measured"]
+        for row in summary["rows"]
+        if (row["request"], row["metric"], row["stat"]) == ("light", "overhead", "p90")
+    }
+
+    assert p90["shared-socket-23"] > 10 * p90["one-process"]
+
+
+def test_the_records_say_what_was_measured(measured: Measured) -> None:
+    run = read_run(measured[0].latest())
+    trials = [read_trial(folder) for folder in trial_folders(measured[0].latest())]
+
+    assert (run.outcome, run.jobs, run.trials) == ("completed", 8, 1)
+    assert sorted(name for name, _, _ in run.order) == VARIANTS
+    assert run.command == "make experiment NAME=heavy-mix DURATION=12s"
+    assert {image.name for image in run.images} == {
+        "debian:trixie-slim", "grafana/k6:1.8.1", "stampede/nginx:trixie", "stampede/gunicorn:23.0.0",
+        "stampede/gunicorn:27.0.1",
+    }  # fmt: skip
+    assert all(image.id.startswith("sha256:") for image in run.images)
+    assert {trial.outcome for trial in trials} == {"measured"}
+    assert {trial.side_by_side for trial in trials} == {8}
+    assert all(trial.seconds.load and trial.seconds.load >= 12 for trial in trials)
+
+
+def test_a_trial_keeps_its_evidence_with_the_callers_ownership(
+    measured: Measured,
+) -> None:
+    folder = measured[0].latest() / "least-conn" / "heavy-mix" / "1"
+
+    assert {path.name for path in folder.iterdir()} == {
+        "compose.yml", "factors.env", "gunicorn-gthread-1.log", "gunicorn-gthread-2.log", "gunicorn-gthread-3.log",
+        "gunicorn-gthread-4.log", "k6-1.log", "load.env", "nginx-1.log", "points.json.gz", "requests.parquet",
+        "trial.json",
+    }  # fmt: skip
+    assert {os.getuid()} == {path.stat().st_uid for path in folder.iterdir()}
+    composed = yaml.safe_load((folder / "compose.yml").read_text())
+    assert composed["services"]["gunicorn-gthread"]["scale"] == 4
+    assert composed["services"]["nginx"]["environment"]["LAB_BALANCE"] == "least_conn;"
+
+
+def test_the_table_fits_a_terminal_of_80_columns(measured: Measured) -> None:
+    out = measured[1].stdout
+
+    assert max(len(line) for line in out.splitlines()) <= 80
+    assert out.index("The measurement is valid") < out.index("Overhead of light requests") < out.index("Claims")
+
+
+def test_the_terminal_shows_plain_lines_when_it_is_none(
+    measured: Measured,
+) -> None:
+    said = measured[1].stderr.splitlines()
+
+    assert said[0] == "heavy-mix: 8 trials in 1 batches, about 0 min 39 s."
+    assert "\x1b" not in measured[1].stderr
+    assert len([line for line in said if "(heavy-mix, trial 1): measured, " in line]) == 8
+
+
+def test_the_summary_can_be_derived_again(measured: Measured) -> None:
+    lab, _ = measured
+    first = (lab.latest() / "summary.json").read_bytes()
+    for path in [lab.latest() / "summary.json", *lab.latest().rglob("requests.parquet")]:
+        path.unlink()
+
+    assert lab.run("report", str(lab.latest())).returncode == 0
+
+    assert first == (lab.latest() / "summary.json").read_bytes()
+
+
+def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_path: Path) -> None:
+    """In a real browser: no request to anything, no script error, every section and picture there."""
+    asked: list[str] = []
+    complaints: list[str] = []
+    with sync_playwright() as playwright:
+        browser = chromium(playwright)
+        page = browser.new_page(viewport={"width": 1100, "height": 900})
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        report = measured[0].latest() / "report.html"
+        page.goto(report.as_uri())
+        headings = page.locator("h2").all_inner_texts()
+        figures = page.locator("figure svg")
+        drawn = [figures.nth(index).bounding_box() for index in range(figures.count())]
+        verdicts = page.locator("#verdicts + table tr").count() - 1
+        text = page.inner_text("body")
+        page.screenshot(path=tmp_path / "report.png", full_page=True)
+        browser.close()
+
+    assert asked == [report.as_uri()]
+    assert complaints == []
+    assert headings == [
+        "Can this be believed?", "Verdicts", "Pictures", "Published and measured", "Variants and loads",
+        "Environment", "Method", "Run it again",
+    ]  # fmt: skip
+    assert len(drawn) == 3
+    assert all(box and box["width"] > 500 and box["height"] > 200 for box in drawn)
+    assert verdicts == len(load_experiment("heavy-mix").claims)
+    assert "make experiment NAME=heavy-mix DURATION=12s" in text
+    assert all(name in text for name in VARIANTS)
+    assert report.stat().st_size < 2_000_000
