@@ -42,11 +42,11 @@ export function get(name, path, askedMs) {
 
 // Who served the request, or why nobody did: anything but a 200 with the contract's answer is a failure.
 function served(response) {
+  if (response.status !== 0 && response.status !== 200) {
+    return { error: `status ${response.status}` };
+  }
   if (response.error_code !== 0) {
     return { error: response.error || `k6 error ${response.error_code}` };
-  }
-  if (response.status !== 200) {
-    return { error: `status ${response.status}` };
   }
   let answer;
   try {

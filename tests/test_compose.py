@@ -1,0 +1,168 @@
+"""docker-compose.yml and the images: variants differ in what their file says and in nothing else."""
+
+import copy
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from python_on_whales import DockerClient
+
+from lab.experiment import GunicornGthread, Variant, load_experiment
+from lab.paths import COMPOSE_FILE, K6, ROOT
+
+pytestmark = pytest.mark.containers
+SERVERS = ("gunicorn-gthread",)
+OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
+
+
+def composed(tmp_path: Path, factors: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return what Compose makes of the file with some factors."""
+    file = tmp_path / "factors.env"
+    file.write_text("".join(f"{name}='{value}'\n" for name, value in (factors or {}).items()))
+    client = DockerClient(compose_files=[COMPOSE_FILE], compose_env_files=[file], compose_profiles=["*"])
+    resolved = client.compose.config(return_json=True)
+    assert isinstance(resolved, dict)
+    return resolved
+
+
+def test_all_servers_get_the_same_box(tmp_path: Path) -> None:
+    services = composed(tmp_path)["services"]
+    boxes = [{key: value for key, value in services[name].items() if key not in OWN_KEYS} for name in SERVERS]
+
+    assert all(box == boxes[0] for box in boxes)
+
+
+def test_the_box_is_closed(tmp_path: Path) -> None:
+    resolved = composed(tmp_path)
+
+    for name, service in resolved["services"].items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges"], name
+        assert service["read_only"], name
+        assert service["init"], name
+        assert "container_name" not in service
+        assert "restart" not in service
+        assert not service.get("privileged")
+        assert "docker.sock" not in json.dumps(service)
+        if name != "door":
+            assert list(service["networks"]) == ["lab"], name
+            assert "ports" not in service, name
+    assert resolved["networks"]["lab"]["internal"]
+    assert {port["host_ip"] for port in resolved["services"]["door"]["ports"]} == {"127.0.0.1"}
+
+
+def test_variants_differ_in_what_their_file_says_and_in_nothing_else(tmp_path: Path) -> None:
+    """Resolve every variant, undo what its file says against the plainest, and nothing is left."""
+    variants = load_experiment("heavy-mix").variants
+    plain = composed(tmp_path, variants["shared-socket"].environment())
+
+    def difference(name: str) -> set[str]:
+        return set(differences(plain, composed(tmp_path, variants[name].environment())))
+
+    server = "services.gunicorn-gthread"
+    assert difference("shared-socket-23") == {f"{server}.image", f"{server}.build.args.RELEASE"}
+    assert difference("one-process") == {f"{server}.environment.LAB_WORKERS", f"{server}.environment.LAB_THREADS"}
+    assert difference("reuse-port") == {f"{server}.environment.LAB_REUSE_PORT"}
+    assert difference("random-accept") == {f"{server}.environment.LAB_WORKER_CLASS"}
+    assert difference("busy-accept") == {f"{server}.environment.LAB_WORKER_CLASS"}
+    assert difference("connection-limit") == {f"{server}.environment.LAB_WORKER_CONNECTIONS"}
+    assert difference("least-conn") == {
+        f"{server}.environment.LAB_WORKERS", f"{server}.scale", "services.nginx.environment.LAB_BALANCE",
+    }  # fmt: skip
+
+
+def differences(one: object, other: object, where: str = "") -> list[str]:
+    """Return the paths at which two documents differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [
+            path
+            for key in one.keys() | other.keys()
+            for path in differences(one.get(key), other.get(key), f"{where}.{key}" if where else key)
+        ]
+    return [] if one == other else [where]
+
+
+def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
+    """A LAB_ name that nobody sets would be a factor that no experiment controls."""
+    variant = GunicornGthread(server="gunicorn-gthread", workers=1, threads=1).environment()
+    runner = {"LAB_RUN", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
+              "LAB_CA_BUNDLE", "LAB_INPUTS"}  # fmt: skip
+    for_people = {"LAB_PORT"}
+    text = COMPOSE_FILE.read_text()
+    named = {
+        word.split(":-")[0].strip("${}") for word in text.replace("${", " ${").split() if word.startswith("${LAB_")
+    }
+    named = {name.split("}")[0] for name in named}
+
+    assert named == set(variant) | runner | for_people
+
+
+def test_every_setting_of_a_variant_reaches_the_containers() -> None:
+    """Changing any setting changes the factors: none is read and then forgotten."""
+    plain = GunicornGthread(server="gunicorn-gthread", workers=2, threads=2)
+    other: dict[str, Any] = {
+        "workers": 3, "threads": 3, "replicas": 2, "balance": "least_conn", "upstream_keepalive": 4, "cpus": 2,
+        "release": "23.0.0", "worker_class": "acceptors.BusyAccept", "worker_connections": 5, "keepalive_s": 6,
+        "reuse_port": True,
+    }  # fmt: skip
+
+    assert set(other) | {"server"} == set(GunicornGthread.model_fields)
+    assert issubclass(GunicornGthread, Variant)
+    for setting, value in other.items():
+        changed = plain.model_copy(update={setting: value})
+        assert changed.environment() != plain.environment(), setting
+
+
+def test_the_load_by_hand_is_the_experiments_load() -> None:
+    """k6/heavy-mix.env is what Compose uses by hand; it must not drift from the experiment."""
+    by_hand = dict(line.split("=") for line in (K6 / "heavy-mix.env").read_text().splitlines() if "=" in line)
+
+    assert by_hand == load_experiment("heavy-mix").all_loads["heavy-mix"].environment() | {
+        "DURATION": "30s", "START_AFTER": "0s",
+    }  # fmt: skip
+
+
+def test_nginx_accepts_its_configuration_for_every_policy(tmp_path: Path) -> None:
+    for balance in ("", "least_conn;", "random two least_conn;"):
+        for keepalive in ("", "keepalive 4;"):
+            environment = {"LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": balance,
+                           "LAB_UPSTREAM_KEEPALIVE": keepalive, "LAB_UPSTREAM_CONNECTION": "close"}  # fmt: skip
+            flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+            check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check proxy'
+            done = subprocess.run(
+                ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/tmp", *flags, "--entrypoint", "sh",
+                 "stampede/nginx:trixie", "-c", check],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+    assert tmp_path.exists()
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in K6.glob("*.js")))
+def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_settings(script: str) -> None:
+    settings = (K6 / script).with_suffix(".env").read_text()
+    names = [line.split("=")[0] for line in settings.splitlines() if "=" in line]
+    given = dict(line.split("=", 1) for line in settings.splitlines() if "=" in line)
+
+    def inspect(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+        flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+        return subprocess.run(
+            ["docker", "run", "--rm", "--network", "none", "--volume", f"{K6}:/k6:ro", *flags,
+             "grafana/k6:1.8.1", "inspect", "--include-system-env-vars", f"/k6/{script}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    complete = copy.copy(given) | {"LAB_URL": "http://nginx:8080"}
+    assert inspect(complete).returncode == 0
+    for name in [*names, "LAB_URL"]:
+        done = inspect({key: value for key, value in complete.items() if key != name})
+        assert done.returncode != 0
+        assert f"{name} is not set; the experiment's load.settings must name it" in done.stderr
+
+
+def test_ignored_files_do_not_reach_the_images() -> None:
+    assert (ROOT / ".dockerignore").read_text().splitlines()[0] == "*"
+    assert yaml.safe_load(COMPOSE_FILE.read_text())["name"] == "stampede"

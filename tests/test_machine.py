@@ -1,0 +1,174 @@
+"""lab.machine: what is missing is put in place where that is allowed, and explained where it is not.
+
+The container engine is a program on the PATH that these tests replace: the real one cannot be missing, old or cut off
+from its registry on demand. Each replacement writes down how it was called.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lab import machine
+from lab.errors import LabError
+
+HEALTHY = """
+case "$*" in
+  "version --format"*) echo 28.0 ;;
+  "compose version"*) echo 2.30.0 ;;
+  "buildx version"*) echo buildx 0.20 ;;
+  "image inspect"*) {inspect} ;;
+  "image pull"*) {pull} ;;
+  "buildx build"*) touch {folder}/built ;;
+esac
+"""
+NO_IMAGE = "echo 'Error: No such image' >&2; exit 1"
+
+
+@pytest.fixture
+def said() -> list[str]:
+    """What the lab says while it makes the machine ready."""
+    return []
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with nothing on it but what a test puts there and a shell's basic tools."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "touch", "cat"):
+        (programs / name).symlink_to(Path("/bin") / name)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    return programs
+
+
+def put(path: Path, name: str, script: str) -> Path:
+    """Put a program on the PATH that logs its calls, and return the log."""
+    log = path.parent / f"{name}.log"
+    (path / name).write_text(f'#!/bin/sh\necho "$*" >> {log}\n{script}\n')
+    (path / name).chmod(0o755)
+    return log
+
+
+def not_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be somebody who may not install anything."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+
+def test_without_an_engine_and_rights_the_exact_commands_are_named(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_root(monkeypatch)
+
+    with pytest.raises(LabError) as caught:
+        machine.ready(said.append)
+
+    assert path.exists()
+    assert caught.value.message == "This machine has no container engine with Compose v2 and buildx."
+    assert caught.value.hint.splitlines() == [
+        "Debian or Ubuntu, as root:  tools/install-engine.sh",
+        "Fedora:                     sudo dnf install moby-engine docker-compose docker-buildx",
+        "macOS or Windows (WSL2):    install Docker Desktop, or: brew install colima docker docker-compose "
+        "docker-buildx",
+        "Then run the same command again.",
+    ]
+    assert said == []
+
+
+def test_an_old_compose_counts_as_missing(path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    not_root(monkeypatch)
+    put(path, "docker", 'case "$1" in compose) echo 1.29.2 ;; *) echo 28.0 ;; esac')
+
+    with pytest.raises(LabError, match="no container engine with Compose v2"):
+        machine.ready(said.append)
+
+
+def test_an_engine_that_may_not_be_started_is_explained(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_root(monkeypatch)
+    monkeypatch.setattr("lab.machine.platform.system", lambda: "Linux")
+    put(path, "dockerd", "")
+    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
+
+    with pytest.raises(LabError) as caught:
+        machine.ready(said.append)
+
+    assert caught.value.message == "The container engine does not answer."
+    assert caught.value.hint == (
+        "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
+    )
+
+
+def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "ssh://elsewhere")
+    put(path, "dockerd", "")
+    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
+
+    with pytest.raises(LabError, match="The container engine does not answer"):
+        machine.ready(said.append)
+
+
+def test_what_can_be_pulled_is_not_built(path: Path, said: list[str], tmp_path: Path) -> None:
+    pulled = tmp_path / "pulled"
+    there = '[{"Id": "sha256:1", "Config": {"Labels": {}}}]'
+    inspect = f"if [ -e {pulled} ]; then echo '{there}'; else {NO_IMAGE}; fi"
+    log = put(path, "docker", HEALTHY.format(inspect=inspect, pull=f"touch {pulled}", folder=tmp_path))
+
+    machine.ready(said.append)
+
+    assert "image pull --quiet debian:trixie-slim" in log.read_text().splitlines()
+    assert said[0] == "Pulling debian:trixie-slim …"
+    assert said[1].startswith("debian:trixie-slim is there after ")
+    assert not (tmp_path / "built").exists()
+
+
+def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
+    path: Path, said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    not_root(monkeypatch)
+    pull = "echo 'dial tcp: no such host' >&2; exit 1"
+    put(path, "docker", HEALTHY.format(inspect=NO_IMAGE, pull=pull, folder=tmp_path))
+
+    with pytest.raises(LabError) as caught:
+        machine.ready(said.append)
+
+    assert said == [
+        "Pulling debian:trixie-slim …",
+        "No registry has it for us (dial tcp: no such host); building a stand-in from package registries …",
+    ]
+    assert caught.value.message == "The image debian:trixie-slim can neither be pulled nor built here."
+    assert caught.value.hint == (
+        "Where a registry is reached: docker pull debian:trixie-slim && docker save debian:trixie-slim --output "
+        "image.tar\nHere: docker load --input image.tar"
+    )
+
+
+@pytest.mark.containers
+def test_a_ready_machine_is_left_alone_and_nothing_is_said(said: list[str]) -> None:
+    machine.ready(said.append)
+
+    assert said == []
+
+
+@pytest.mark.containers
+def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
+    found = machine.findings()
+
+    assert [finding.what for finding in found] == [
+        "Python >= 3.11", "docker", "container engine", "Compose v2", "buildx", "debian:trixie-slim",
+        "grafana/k6:1.8.1", "disk space >= 2 GiB",
+    ]  # fmt: skip
+    assert all(finding.there for finding in found)
+
+
+def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
+    assert path.exists()
+    python, docker = machine.findings()
+
+    assert python.there
+    assert not docker.there
+    assert "tools/install-engine.sh" in docker.remedy
