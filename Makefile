@@ -36,11 +36,17 @@ schema: .venv/core  ## the JSON schema of experiment files, for editors
 check: .venv/core .venv/tests  ## lint and types
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
 
-test: check  ## all tests, on real containers
-	@$(LAB) setup && .venv/bin/python -m pytest
+test: check setup .venv/browser  ## all tests, on real containers
+	@.venv/bin/python -m pytest
 
-bench: .venv/core .venv/tests  ## measure the lab itself: what it adds, how fast it reads, whether side by side is fair
-	@$(LAB) setup && .venv/bin/python -m tests.bench
+bench: .venv/tests setup  ## measure the lab itself: what it adds, how fast it reads, whether side by side is fair
+	@.venv/bin/python -m tests.bench
+
+lock: .venv/core  ## pin the newest packages that the .in files allow
+	@tools/lock.sh
+
+.venv/browser: .venv/tests
+	@tools/install-chromium.sh && touch $@
 
 .venv/%: requirements/%.txt
 	@tools/venv.sh $*

@@ -124,6 +124,22 @@ def _data(values: list[dict[str, Any]]) -> alt.InlineData:
     return alt.InlineData(values=values)
 
 
+def across_runs(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:
+    """Draw one statistic of every variant in several runs; ``rows`` are those of ``collection.measured``."""
+    points = (
+        alt.Chart(_data(rows))
+        .mark_point(filled=True, size=60, opacity=0.7, color=_MEASURED)
+        .encode(
+            x=alt.X("value:Q", title=f"measured, {rows[0]['unit']}" if rows else None, scale=alt.Scale(type="log")),
+            y=alt.Y("variant:N", title=None, axis=alt.Axis(grid=True, labelLimit=200)),
+            tooltip=["run:N", "variant:N", "value:Q", "n:Q"],
+        )
+    )
+    variants = {row["variant"] for row in rows}
+    runs = {row["run"] for row in rows}
+    return _styled(points, title, f"{len(runs)} runs, a dot each", 30 * max(1, len(variants)))
+
+
 def _segments(variant: str, request: str, kind: str, counts: list[int]) -> list[dict[str, Any]]:
     return [
         {"variant": variant, "request": request, "kind": kind, "rank": rank, "share": count / sum(counts)}

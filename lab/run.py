@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.derive import derive
 from analysis.run_folder import BadRun, LoadRecord, Run, Trial, VariantRecord, read_run, write_record
 from analysis.summary import Summary
 from lab import machine, runner
@@ -194,6 +193,8 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
 def _finish(folder: Path, record: Run) -> Summary:
     """Close the record, derive everything from what was measured, and point ``latest`` to it."""
     write_record(folder / "run.json", record.model_copy(update={"ended": runner.now()}))
+    from analysis.derive import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
+
     summary = derive(folder)
     link = folder.parent / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)

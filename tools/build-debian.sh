@@ -3,6 +3,7 @@
 # image registry. Debian or Ubuntu, as root.
 # Usage: tools/build-debian.sh IMAGE
 set -eu
+cd "$(dirname "$0")/.."
 
 image=$1
 export DEBIAN_FRONTEND=noninteractive
@@ -13,14 +14,18 @@ if ! command -v mmdebstrap >/dev/null || [ ! -e "$keyring" ]; then
     apt-get install --yes --quiet --no-install-recommends mmdebstrap debian-archive-keyring
 fi
 
+# From where this machine gets its own packages, which a closed network mirrors; else from mmdebstrap's default.
+mirror=$(tools/debian-mirror.sh Debian)
+security=$(tools/debian-mirror.sh Debian-Security)
+set --
+if [ -n "$mirror" ]; then set -- "deb $mirror trixie main" "deb $mirror trixie-updates main"; fi
+if [ -n "$security" ]; then set -- "$@" "deb $security trixie-security main"; fi
+
 root=$(mktemp)
 trap 'rm -f "$root"' EXIT
 mmdebstrap --variant=minbase --format=tar --keyring="$keyring" \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
-    trixie "$root" \
-    'deb http://deb.debian.org/debian trixie main' \
-    'deb http://deb.debian.org/debian trixie-updates main' \
-    'deb http://deb.debian.org/debian-security trixie-security main'
+    trixie "$root" "$@"
 docker import --change 'CMD ["bash"]' --change 'LABEL stampede.stand-in="Debian package archive"' "$root" "$image"

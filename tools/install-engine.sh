@@ -2,6 +2,7 @@
 # Install Docker's engine with the Compose and buildx plug-ins from the distribution's own archive.
 # Debian or Ubuntu, as root. Does nothing that is already done.
 set -eu
+cd "$(dirname "$0")/.."
 
 export DEBIAN_FRONTEND=noninteractive
 plugins=/usr/local/lib/docker/cli-plugins
@@ -16,7 +17,7 @@ install_plugins_of_trixie() {
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/parts" "$plugins"
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" \
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(tools/debian-mirror.sh Debian) trixie main" \
         > "$work/sources.list"
     for command in update "download docker-compose docker-buildx"; do
         # shellcheck disable=SC2086  # the second command has three words

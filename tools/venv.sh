@@ -38,14 +38,15 @@ if [ ! -x .venv/bin/pip ]; then
         say "hint: sudo apt-get install python3-venv, then run the same command again"
         exit 1
     fi
-    cat > .venv/bin/lab <<'END'
+fi
+
+cat > .venv/bin/lab <<'END'
 #!/bin/sh
 # The lab's command line, from any folder.
 here=$(cd "$(dirname "$0")/../.." && pwd)
 PYTHONPATH="$here" exec "$here/.venv/bin/python" -m lab "$@"
 END
-    chmod +x .venv/bin/lab
-fi
+chmod +x .venv/bin/lab
 
 say "Installing the Python packages of requirements/$wanted.txt …"
 .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"

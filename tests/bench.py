@@ -1,0 +1,292 @@
+"""What the lab itself costs and whether it disturbs what it measures: ``make bench``, results in docs/benchmarks.md.
+
+Every figure is a ratio, or stands beside what it is to be compared with, measured in one go and interleaved, because
+machines differ and drift. Takes about half an hour and needs a machine with nothing else to do.
+"""
+
+import gzip
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from python_on_whales import Container, DockerClient
+
+from analysis.run_folder import read_trial, trial_folders
+from lab.machine import K6
+from lab.paths import K6 as SCRIPTS
+from lab.paths import ROOT
+
+REPEATS = 5
+POINTS_BYTES = 800 * 10**6
+STATIC = """
+daemon off; worker_processes 1; pid /tmp/nginx.pid; error_log /dev/stderr; worker_rlimit_nofile 16384;
+events { worker_connections 4096; }
+http {
+  access_log off; keepalive_requests 100000000;
+  client_body_temp_path /tmp/a; proxy_temp_path /tmp/b; fastcgi_temp_path /tmp/c; uwsgi_temp_path /tmp/d;
+  scgi_temp_path /tmp/e;
+  server { listen 8080; location / { default_type application/json;
+    return 200 '{"worker": 7, "host": "0123456789ab", "thread": 9, "began": 1795169100.04491, "ended": 1795169100.04651, "server": "nginx"}'; } }
+}
+"""  # noqa: E501
+MIX = {"DURATION": "20s", "START_AFTER": "0s", "LIGHT_VUS": "3", "LIGHT_DELAY_MAX_S": "0", "HEAVY_VUS": "1",
+       "HEAVY_DELAY_S": "0"}  # fmt: skip
+
+
+def main() -> None:
+    """Measure everything, or the parts that are named on the command line."""
+    parts: dict[str, Callable[[Path], None]] = {
+        "setup": nothing_to_do,
+        "points": points_to_requests,
+        "floor": floor,
+        "added": added_by_the_lab,
+        "together": side_by_side,
+    }
+    with tempfile.TemporaryDirectory(prefix="stampede-bench-") as folder:
+        for name in sys.argv[1:] or list(parts):
+            parts[name](Path(folder))
+
+
+def nothing_to_do(_folder: Path) -> None:
+    """The set-up part of a command on a machine that is ready."""
+    times = [timed(["make", "setup"])[0] for _ in range(REPEATS + 1)][1:]
+    show("Set-up when there is nothing to do", [("make setup", f"{median(times):.2f} s (max {max(times):.2f})")])
+
+
+def points_to_requests(folder: Path) -> None:
+    """From k6's points to the table of requests, against the article's way and against reading alone."""
+    whole, tenth = folder / "whole", folder / "tenth"
+    size = write_points_with_k6(whole)
+    tenth.mkdir()
+    with gzip.open(whole / "points.json.gz", "rb") as source, gzip.open(tenth / "points.json.gz", "wb", 6) as target:
+        left = size // 10
+        for line in source:
+            target.write(line)
+            left -= len(line)
+            if left <= 0:
+                break
+    program = "from pathlib import Path; import sys; from analysis.requests import write_requests; " \
+              "write_requests(Path(sys.argv[1]), 'v', 'l', 1)"  # fmt: skip
+    ours = [sys.executable, "-c", program]
+    points = whole / "points.json.gz"
+    chosen = 'select(.type=="Point" and .metric=="request_answered") | .data.metadata.worker'
+    article = f"zcat {points} | jq -r '{chosen}' | sort | uniq -c"
+    rows: dict[str, list[float]] = {"ours": [], "tenth": [], "zcat": [], "article": []}
+    peak = 0
+    for _ in range(REPEATS):
+        spent, peak_now = timed([*ours, str(whole)])
+        peak = max(peak, peak_now)
+        rows["ours"].append(spent)
+        rows["tenth"].append(timed([*ours, str(tenth)])[0])
+        rows["zcat"].append(timed(["sh", "-c", f"zcat {points} > /dev/null"])[0])
+    if shutil.which("jq"):
+        rows["article"] = [timed(["sh", "-c", f"{article} > /dev/null"])[0] for _ in range(2)]
+    middle = {name: median(values) for name, values in rows.items() if values}
+    show(
+        f"Points to requests: {size / 1e6:.0f} MB of points, {points.stat().st_size / 1e6:.0f} MB compressed",
+        [
+            ("ours", spread(rows["ours"])),
+            ("zcat > /dev/null", spread(rows["zcat"])),
+            ("ours / zcat", f"{middle['ours'] / middle['zcat']:.2f} (at most 1)"),
+            ("zcat, jq, sort, uniq -c", spread(rows["article"]) if rows["article"] else "jq is not installed"),
+            ("that / ours", f"{middle['article'] / middle['ours']:.1f} (at least 10)" if rows["article"] else ""),
+            ("a tenth of the input", spread(rows["tenth"])),
+            ("whole / tenth", f"{middle['ours'] / middle['tenth']:.1f} (at most 11)"),
+            ("peak memory", f"{peak / 1024:.0f} MB (at most 1000)"),
+        ],
+    )
+
+
+def floor(folder: Path) -> None:
+    """The least a request costs: four virtual users, no delay, through fewer and fewer parts."""
+    shown = []
+    results: dict[str, list[tuple[float, float, float]]] = {}
+    for repeat in range(3):
+        with static_nginx(folder) as network:
+            record(results, "k6, nginx", folder / f"static-{repeat}", network, "http://static:8080")
+        for cpus in ("1", "2"):
+            with stack({"LAB_WORKERS": "1", "LAB_THREADS": "8", "LAB_CPUS": cpus}) as network:
+                name = f"gunicorn 1x8 on {cpus} core{'s' if cpus != '1' else ''}"
+                record(results, f"k6, {name}", folder / f"direct-{cpus}-{repeat}", network, "http://app:8000")
+                record(results, f"k6, nginx, {name}", folder / f"whole-{cpus}-{repeat}", network, "http://nginx:8080")
+    for name, ones in results.items():
+        p50, p99, rate = (median(values) for values in zip(*ones, strict=True))
+        shown.append((name, f"p50 {p50:.2f} ms, p99 {p99:.2f} ms, {rate:.0f} requests/s"))
+    show("The floor: 4 virtual users, delay 0, closed loop, 20 s, median of 3", shown)
+
+
+def added_by_the_lab(folder: Path) -> None:
+    """What a trial takes beyond its load, and what eight side by side take against one."""
+    alone = [lab_run(folder / f"alone-{n}", "--variants", "one-process", "--duration", "30s") for n in range(REPEATS)]
+    added = [wall - load for wall, load, _ in alone]
+    together = [lab_run(folder / f"eight-{n}", "--duration", "60s") for n in range(2)]
+    longest = [lab_run(folder / f"sixty-{n}", "--variants", "shared-socket", "--duration", "60s") for n in range(2)]
+    eight, one = median(wall for wall, _, _ in together), median(wall for wall, _, _ in longest)
+    show(
+        "What the lab adds",
+        [
+            ("a trial beyond its load", f"{spread(added)} (at most 6 s), start of the command to its end"),
+            ("eight variants of 60 s, side by side", f"{eight:.1f} s"),
+            ("the longest of them alone", f"{one:.1f} s"),
+            ("ratio", f"{eight / one:.2f} (less than 1.5)"),
+        ],
+    )
+
+
+def side_by_side(folder: Path) -> None:
+    """The overhead of two variants alone and among all eight, against how much repeats of the same differ."""
+    watched = ("one-process", "shared-socket")
+    figures: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for repeat in range(REPEATS):
+        for variant in watched:
+            _, _, summary = lab_run(folder / f"a-{variant}-{repeat}", "--variants", variant, "--duration", "30s")
+            collect(figures, summary, variant, "alone")
+        _, _, summary = lab_run(folder / f"e-{repeat}", "--duration", "30s")
+        for variant in watched:
+            collect(figures, summary, variant, "among eight")
+    shown = []
+    for (variant, stat), values in figures.items():
+        alone, among = values["alone"], values["among eight"]
+        difference = abs(median(alone) - median(among))
+        repeats = max(max(ones) - min(ones) for ones in values.values())
+        verdict = "within repeats" if difference <= repeats else "NOT within repeats"
+        shown.append(
+            (f"{variant} {stat}", f"alone {spread(alone, 'ms')}, among eight {spread(among, 'ms')}: {verdict}")
+        )
+    show("Side by side is honest: light overhead alone and among eight", shown)
+
+
+def collect(
+    figures: dict[tuple[str, str], dict[str, list[float]]], summary: dict[str, Any], variant: str, where: str
+) -> None:
+    """Add the light overhead of one variant to the figures."""
+    for row in summary["rows"]:
+        if (row["variant"], row["request"], row["metric"]) == (variant, "light", "overhead") and row["stat"] in (
+            "p50", "p90", "p99",
+        ):  # fmt: skip
+            figures.setdefault((variant, row["stat"]), {}).setdefault(where, []).append(row["measured"])
+
+
+def lab_run(results: Path, *arguments: str) -> tuple[float, float, dict[str, Any]]:
+    """Measure heavy-mix in a process of its own; return its wall time, its longest load and its summary."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "lab", "run", "heavy-mix", "--results", str(results), *arguments]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    wall = time.monotonic() - began
+    run = results / "heavy-mix" / "latest"
+    loads = [read_trial(folder).seconds.load or 0.0 for folder in trial_folders(run)]
+    return wall, max(loads), json.loads((run / "summary.json").read_text())
+
+
+def write_points_with_k6(folder: Path) -> int:
+    """Let a real k6 write at least POINTS_BYTES of points, and return how many bytes they are."""
+    size = 0
+    duration_s = 40
+    while size < POINTS_BYTES:
+        shutil.rmtree(folder, ignore_errors=True)
+        with static_nginx(folder) as network:
+            k6(folder, network, "http://static:8080", MIX | {"DURATION": f"{duration_s}s"})
+        with gzip.open(folder / "points.json.gz") as points:
+            size = sum(len(block) for block in iter(lambda: points.read(2**20), b""))
+        duration_s = round(duration_s * max(1.5, 1.2 * POINTS_BYTES / max(size, 1)))
+    return size
+
+
+def record(
+    results: dict[str, list[tuple[float, float, float]]], name: str, folder: Path, network: str, url: str
+) -> None:
+    """Measure one path once: p50 and p99 in ms, requests/s."""
+    out = k6(folder, network, url, MIX)
+    found = re.search(r"http_req_duration\.*: (.*)", out)
+    rate = re.search(r"http_reqs\.*: \d+\s+([\d.]+)/s", out)
+    assert found
+    assert rate
+    stats = dict(word.split("=") for word in found[1].split())
+    results.setdefault(name, []).append((ms(stats["p(50)"]), ms(stats["p(99)"]), float(rate[1])))
+
+
+def k6(folder: Path, network: str, url: str, settings: dict[str, str]) -> str:
+    """Run heavy-mix.js in a network and return what k6 printed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = [word for name, value in (settings | {"LAB_URL": url}).items() for word in ("--env", f"{name}={value}")]
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", network, "--user", f"{os.getuid()}:{os.getgid()}",
+         "--volume", f"{SCRIPTS}:/k6:ro", "--volume", f"{folder}:/results", "--env", "K6_NO_USAGE_REPORT=true",
+         *flags, K6, "run", "--quiet", "--out", "json=/results/points.json.gz", "/k6/heavy-mix.js"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout
+
+
+@contextmanager
+def static_nginx(folder: Path) -> Iterator[str]:
+    """Start an nginx that answers by itself, in a closed network, and yield the network's name."""
+    client = DockerClient()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "static.conf").write_text(STATIC)
+    subprocess.run(["docker", "network", "create", "--internal", "stampede-bench"], check=True, capture_output=True)
+    container = client.container.run(
+        "stampede/nginx:trixie", ["-c", "/conf/static.conf"], detach=True, entrypoint="nginx",
+        networks=["stampede-bench"], network_aliases=["static"], volumes=[(folder, "/conf", "ro")],
+    )  # fmt: skip
+    assert isinstance(container, Container)
+    try:
+        container.execute(["sh", "-c", "until curl -sf -o /dev/null 127.0.0.1:8080; do :; done"])
+        yield "stampede-bench"
+    finally:
+        container.remove(force=True)
+        client.network.remove("stampede-bench")
+
+
+@contextmanager
+def stack(factors: dict[str, str]) -> Iterator[str]:
+    """Start the lab by hand with some factors, and yield its network's name."""
+    compose = ["docker", "compose", "--project-name", "stampede-bench", "--profile", "gunicorn-gthread"]
+    environment = os.environ | factors
+    subprocess.run([*compose, "up", "--detach", "--wait"], cwd=ROOT, env=environment, check=True, capture_output=True)
+    try:
+        yield "stampede-bench_lab"
+    finally:
+        subprocess.run([*compose, "down", "--timeout", "1"], cwd=ROOT, check=True, capture_output=True)
+
+
+def timed(command: list[str]) -> tuple[float, int]:
+    """Return how many seconds a command took, and the largest peak memory in KiB of any command so far."""
+    began = time.monotonic()
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+
+
+def ms(text: str) -> float:
+    """Return one of k6's times in ms."""
+    for unit, factor in (("µs", 1e-3), ("ms", 1.0), ("s", 1e3)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * factor
+    raise ValueError(text)
+
+
+def spread(values: list[float], unit: str = "s") -> str:
+    """Return median and range."""
+    return f"{median(values):.2f} {unit} ({min(values):.2f} to {max(values):.2f})"
+
+
+def show(title: str, rows: list[tuple[str, str]]) -> None:
+    """Print one table, ready for docs/benchmarks.md."""
+    print(f"\n**{title}**\n\n| | |\n| --- | --- |")
+    for name, value in rows:
+        print(f"| {name} | {value} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Print where this machine gets Debian's packages from; nothing on other systems.
+# Usage: tools/debian-mirror.sh Debian|Debian-Security
+set -eu
+# The variables are apt's.
+# shellcheck disable=SC2016
+uris() { apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null; }
+[ -n "$(uris)" ] || apt-get update --quiet --quiet >&2
+uris | sed -n "s/^$1 //p" | sort -u | head -n 1
