@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 LAB := .venv/bin/lab
 
-.PHONY: help experiment list plan report notebook setup doctor down schema test check bench
+.PHONY: help experiment list plan report notebook setup doctor down schema test check bench lock
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 

@@ -159,14 +159,22 @@ def engine_version() -> str:
 
 
 def _make_engine_ready(say: Say) -> None:
-    if engine_version() and _is_v2(_plugin_version("compose")) and _plugin_version("buildx"):
+    client = bool(shutil.which("docker")) and _is_v2(_plugin_version("compose")) and bool(_plugin_version("buildx"))
+    if client and engine_version():
         return
-    missing = not shutil.which("docker") or not _is_v2(_plugin_version("compose")) or not _plugin_version("buildx")
-    no_engine = not engine_version() and not shutil.which("dockerd") and not os.environ.get("DOCKER_HOST")
-    if missing or no_engine:
+    if not client or (_is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
         _install_engine(say)
     if not engine_version():
         _start_engine(say)
+
+
+def _dockerd() -> str | None:
+    """Return where the engine's program is; Debian keeps it where only root's PATH leads."""
+    return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def _engine_is_elsewhere() -> bool:
+    return bool(os.environ.get("DOCKER_HOST")) or _output(["docker", "context", "show"]) not in ("", "default")
 
 
 def _install_engine(say: Say) -> None:
@@ -182,7 +190,8 @@ def _install_engine(say: Say) -> None:
 
 
 def _start_engine(say: Say) -> None:
-    if os.geteuid() != 0 or not shutil.which("dockerd") or os.environ.get("DOCKER_HOST"):
+    program = _dockerd()
+    if os.geteuid() != 0 or not program or _engine_is_elsewhere():
         raise LabError("The container engine does not answer.", hint=_how_to_start())
     say("Starting the container engine …")
     if Path("/run/systemd/system").is_dir():
@@ -190,7 +199,7 @@ def _start_engine(say: Say) -> None:
     else:
         with ENGINE_LOG.open("ab") as log:
             subprocess.Popen(
-                ["dockerd"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+                [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
             )  # it outlives the lab, as an engine that the system starts would
     deadline = time.monotonic() + ENGINE_START_S
     while not engine_version():
@@ -213,7 +222,7 @@ def _make_base_images_ready(say: Say) -> None:
         try:
             client.image.pull(image, quiet=True)
         except DockerException as error:
-            say(f"No registry has it for us ({_last_line(error)}); building a stand-in from package registries …")
+            say(f"No registry has it for us ({last_line(error)}); building a stand-in from package registries …")
             _build_stand_in(image)
         say(f"{image} is there after {time.monotonic() - began:.0f} s.")
 
@@ -266,6 +275,8 @@ def _is_debian_root() -> bool:
 
 
 def _how_to_start() -> str:
+    if _engine_is_elsewhere():
+        return "DOCKER_HOST or docker context names an engine elsewhere: start that one, or choose another."
     if platform.system() == "Darwin":
         return "Start Docker Desktop (or: colima start), then run the same command again."
     return "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
@@ -294,5 +305,7 @@ def _run(command: list[str], problem: str, environment: dict[str, str] | None = 
         raise LabError(problem, hint=f"{' '.join(command[:4])} … ended with {done.returncode}:\n{last}")
 
 
-def _last_line(error: DockerException) -> str:
-    return (error.stderr or str(error)).strip().splitlines()[-1][:120]
+def last_line(error: DockerException) -> str:
+    """Return the last line that Docker said, which is where it names the problem."""
+    lines = (error.stderr or str(error)).strip().splitlines()
+    return lines[-1][:300] if lines else "it said nothing"

@@ -6,12 +6,13 @@ was measured lies in the run's folder.
 """
 
 import os
+import platform
 import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -26,17 +27,17 @@ from python_on_whales.exceptions import DockerException
 from analysis.run_folder import Seconds, Trial, trial_folder, write_record, write_whole
 from lab import plan
 from lab.experiment import seconds
-from lab.machine import K6_RELEASE, ca_bundle
+from lab.machine import K6_RELEASE, ca_bundle, last_line
 from lab.paths import COMPOSE_FILE
 
-RUN_LABEL = "stampede.run"
-BY_HAND = "by-hand"
+OWNER_LABEL = "stampede.owner"
 
 UP_WITHIN_S = 60
 LAST_ANSWER_WITHIN_S = 60
 """As in k6/lib/shapes.js: how long k6 waits for the requests in flight when the load has ended."""
 K6_SLACK_S = 60
 K6_STOPS_WITHIN_S = 10
+DOWN_ATTEMPTS = 5
 START_UP_S = 0.5
 """What one k6 needs to start up; a batch of n leaves n times that before the first of them sends."""
 QUIET = 0.2
@@ -57,21 +58,25 @@ def measure(plan_: plan.Plan, run_folder: Path, progress: Progress) -> Iterator[
 
 
 def remove_leftovers() -> list[str]:
-    """Remove the containers and networks of runs whose process is gone, and return the names of their projects.
+    """Remove what this user's killed runs on this machine left behind, and return the names of their projects.
 
-    Call it only while no run is under way. What somebody started by hand is left alone.
+    Call it only while no run is under way. What somebody started by hand, or another user or machine, is left alone.
     """
     client = DockerClient()
+    mine = [("label", f"{OWNER_LABEL}={owner()}")]
     projects = set()
-    for container in client.container.list(all=True, filters=[("label", RUN_LABEL)]):
-        if _labels(container)[RUN_LABEL] != BY_HAND:
-            projects.add(_labels(container)[_PROJECT])
-            container.remove(force=True, volumes=True)
-    for network in client.network.list(filters=[("label", RUN_LABEL)]):
-        if (network.labels or {})[RUN_LABEL] != BY_HAND:
-            projects.add((network.labels or {})[_PROJECT])
-            network.remove()
+    for container in client.container.list(all=True, filters=mine):
+        projects.add(_labels(container)[_PROJECT])
+        container.remove(force=True, volumes=True)
+    for network in client.network.list(filters=mine):
+        projects.add((network.labels or {})[_PROJECT])
+        network.remove()
     return sorted(projects)
+
+
+def owner() -> str:
+    """Return who starts containers here: this user on this machine, also when several share an engine."""
+    return f"{platform.node()}-{os.getuid()}"
 
 
 class Stack:
@@ -84,7 +89,6 @@ class Stack:
         self.part = self.folder.with_name(f".{trial.number}.part")
         run_id = f"{run_folder.parent.name}-{run_folder.name}".lower()
         self.project = f"stampede-{run_id}-{trial.variant_name}-{trial.load_name}-{trial.number}"
-        self.run_id = run_id
         self.began = now()
         self.outcome: Literal["measured", "interrupted", "failed"] = "measured"
         self.reason: str | None = None
@@ -92,11 +96,7 @@ class Stack:
         self.k6: Container | None = None
         self.k6_exit_code: int | None = None
         self.seconds: dict[str, float] = {}
-
-    @property
-    def name(self) -> str:
-        """The trial in words."""
-        return f"{self.trial.variant_name} {self.trial.load_name} {self.trial.number}"
+        self.gone = False
 
     def fail(self, reason: str) -> None:
         """Note why this trial measures nothing; the first reason counts."""
@@ -123,7 +123,7 @@ class Stack:
         try:
             self.k6.start()
         except DockerException as error:
-            self.fail(f"k6 did not start: {_last_line(error)}")
+            self.fail(f"k6 did not start: {last_line(error)}")
 
     def wait_for_load(self) -> None:
         """Wait until the load generator has ended."""
@@ -133,7 +133,7 @@ class Stack:
         try:
             self.k6_exit_code = self.client.wait(self.k6)
         except DockerException as error:
-            self.fail(f"the container engine stopped answering: {_last_line(error)}")
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
         self.seconds["load"] = time.monotonic() - began
 
     def end_load(self) -> None:
@@ -155,24 +155,28 @@ class Stack:
                 elif container.state.status == "exited" and self.outcome == "measured":
                     self.fail(f"{labels[_SERVICE]} ended during the load with exit code {container.state.exit_code}")
         except DockerException as error:
-            self.fail(f"the container engine stopped answering: {_last_line(error)}")
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
         self.seconds["collect"] = time.monotonic() - began
 
     def down(self) -> None:
-        """Remove this trial's containers and network, and no others."""
+        """Remove this trial's containers and network, and no others; what resists is left to the next command."""
         client = DockerClient()
-        for _ in range(3):
+        mine = [("label", f"{_PROJECT}={self.project}")]
+        for _ in range(DOWN_ATTEMPTS):
             with _tolerating_docker_errors():
-                if containers := client.container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")]):
+                if containers := client.container.list(all=True, filters=mine):
                     client.container.remove(containers, force=True, volumes=True)
-                for network in client.network.list(filters=[("label", f"{_PROJECT}={self.project}")]):
+                for network in client.network.list(filters=mine):
                     network.remove()
+                self.gone = True
                 return
 
     def save(self, settle: float, usage: "Usage") -> Trial:
         """Write trial.json and give the folder its name, and return the record."""
-        if self.k6_exit_code not in (None, 0, 99) and self.outcome == "measured":
+        if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
+        if thrown := self._thrown():  # k6 itself goes on, and ends with 0
+            self.fail(f"the load script threw: {thrown}")
         record = Trial(
             variant=self.trial.variant_name,
             load=self.trial.load_name,
@@ -199,7 +203,7 @@ class Stack:
             "START_AFTER": f"{START_UP_S * self.side_by_side:g}s",
         }
         factors = self.trial.variant.environment() | {
-            "LAB_RUN": self.run_id,
+            "LAB_OWNER": owner(),
             "LAB_SCRIPT": self.trial.load.script,
             "LAB_K6_RELEASE": K6_RELEASE,
             "LAB_LOAD_SETTINGS": str(self.part / "load.env"),
@@ -223,8 +227,7 @@ class Stack:
         )
 
     def _containers(self) -> list[Container]:
-        assert self.client is not None
-        return self.client.container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
+        return DockerClient().container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines that the least healthy container wrote; else what Docker said."""
@@ -239,13 +242,20 @@ class Stack:
                     lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")
                 if lines:
                     return f"{_labels(container)[_SERVICE]} said:\n" + "\n".join(lines[-8:])
-        return _last_line(error)
+        return last_line(error)
+
+    def _said(self, service: str) -> list[str]:
+        log = self.part / f"{service}-1.log"
+        return log.read_text(errors="replace").strip().splitlines() if log.exists() else []
 
     def _last_words(self, service: str) -> str:
-        log = self.part / f"{service}-1.log"
-        lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        lines = self._said(service)
         errors = [line for line in lines if "level=error" in line]
         return (errors or lines or ["it wrote nothing"])[-1][:300]
+
+    def _thrown(self) -> str | None:
+        thrown = [line for line in self._said("k6") if "script exception" in line]
+        return thrown[0][:300] if thrown else None
 
 
 class Usage:
@@ -294,7 +304,25 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
                 _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, expected_s=1)
             finally:
                 _together(Stack.down, stacks, stopping, expected_s=2)
-            records = [stack.save(settle_s, usage) for stack in stacks if _is_worth_keeping(stack)]
+            records = _save(stacks, settle_s, usage)
+    return records
+
+
+def _save(stacks: list[Stack], settle_s: float, usage: Usage) -> list[Trial]:
+    """Save every stack, whatever becomes of the others; the first that could not be saved is raised afterwards."""
+    records: list[Trial] = []
+    problem: OSError | None = None
+    for stack in stacks:
+        if not stack.gone:
+            stack.fail(f"its containers could not be removed; make down removes {stack.project}")
+        try:
+            if _is_worth_keeping(stack):
+                records.append(stack.save(settle_s, usage))
+        except OSError as error:
+            shutil.rmtree(stack.part, ignore_errors=True)
+            problem = problem or error
+    if problem:
+        raise problem
     return records
 
 
@@ -302,14 +330,15 @@ def _load(stacks: list[Stack], usage: Usage, progress: Progress) -> None:
     """Start the load on all stacks at once and wait until the last has ended."""
     _together(Stack.start_load, stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
-    time.sleep(START_UP_S * len(stacks))  # no load before this, see START_AFTER; what is measured is the load
+    time.sleep(START_UP_S * stacks[0].side_by_side)  # no load before this, see START_AFTER
     duration_s = max(seconds(stack.trial.duration) for stack in stacks)
     deadline_s = duration_s + LAST_ANSWER_WITHIN_S + K6_SLACK_S
 
     def stop_late_ones() -> None:
         for stack in started:
-            stack.fail(f"k6 did not end within {deadline_s} s")
-            stack.end_load()
+            if stack.k6_exit_code is None:
+                stack.fail(f"k6 did not end within {deadline_s} s")
+                stack.end_load()
 
     late = threading.Timer(deadline_s, stop_late_ones)
     late.start()
@@ -349,8 +378,9 @@ def _together(
         return
     began = time.monotonic()
     pool = ThreadPoolExecutor(len(stacks))
-    waiting = futures = [pool.submit(step, stack) for stack in stacks]
+    futures: list[Future[None]] = []
     try:
+        waiting = futures = [pool.submit(step, stack) for stack in stacks]
         while waiting:
             waiting = list(wait(waiting, timeout=0.5).not_done)
             progress(time.monotonic() - began, expected_s)
@@ -376,13 +406,17 @@ def _is_worth_keeping(stack: Stack) -> bool:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Finish what is inside even if somebody asks again to stop."""
-    previous = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM)}
+    """Finish what is inside even if somebody asks to stop; heed it afterwards."""
+    asked: list[int] = []
+    stops = (signal.SIGINT, signal.SIGTERM)
+    previous = {one: signal.signal(one, lambda number, _frame: asked.append(number)) for one in stops}
     try:
         yield
     finally:
         for one, handler in previous.items():
             signal.signal(one, handler)
+    if asked:
+        raise KeyboardInterrupt
 
 
 @contextmanager
@@ -413,5 +447,3 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _last_line(error: DockerException) -> str:
-    return (error.stderr or str(error)).strip().splitlines()[-1][:300]

@@ -6,4 +6,4 @@ set -eu
 # shellcheck disable=SC2016
 uris() { apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null; }
 [ -n "$(uris)" ] || apt-get update --quiet --quiet >&2
-uris | sed -n "s/^$1 //p" | sort -u | head -n 1
+uris | sed -n "s|^$1 \([a-z+]*:[^ ]*\)\$|\1|p" | sort -u | head -n 1

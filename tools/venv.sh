@@ -17,7 +17,7 @@ fi
 
 # On a network that re-signs TLS, only the host's bundle knows the certificate.
 if [ -z "${PIP_CERT:-}" ]; then
-    for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
+    for bundle in "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
         if [ -s "$bundle" ]; then export PIP_CERT="$bundle"; break; fi
     done
 fi

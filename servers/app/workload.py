@@ -32,7 +32,8 @@ def answer(path: str, query: str, server: str) -> dict[str, Any]:
 
     ``worker`` is the process id, ``host`` the container it lives in, ``thread`` the native thread id;
     ``began`` and ``ended`` are epoch seconds around the work alone, with microsecond digits.
-    Raise BadRequest before any work is done when a parameter is missing, unknown or out of range.
+    A parameter that is left out asks for nothing. Raise BadRequest before any work is done when one is unknown or out
+    of range.
     """
     work = _planned_work(path, query)
     began = time.time()
