@@ -1,6 +1,6 @@
 """The words for a measured number: which variant, load and class of request, which metric, which statistic."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -18,9 +18,7 @@ UNITS: dict[Metric, str] = {
     "failures": "share",
 }
 
-TIME_STATISTICS: tuple[Statistic, ...] = (
-    "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
-)  # fmt: skip
+TIME_STATISTICS: tuple[Statistic, ...] = get_args(Statistic)[: get_args(Statistic).index("max") + 1]
 STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "overhead": TIME_STATISTICS,
     "response_time": TIME_STATISTICS,
@@ -29,7 +27,8 @@ STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "failures": ("share",),
 }
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """Names of experiments, variants and loads: they become folders and container names."""
 
 
@@ -110,14 +109,26 @@ class Claim(Model):
         return value <= self.at_most
 
 
+def percentile(stat: Statistic) -> float | None:
+    """Return the q of a percentile, between 0 and 100; None for other statistics."""
+    return float(stat[1:]) if stat[0] == "p" and stat[1].isdecimal() else None
+
+
 def rows_needed(stat: Statistic) -> int:
     """Return how many rows a statistic needs before it may be printed: p99 needs 100, p99.9 needs 1000.
 
-    A percentile q needs 1 / (1 - q) rows above the median and 1 / q below it, so that at least one row lies beyond.
+    At least one row must lie beyond a percentile, so that the sample carries it.
     """
-    if stat == "stdev":
-        return 2
-    if not stat.startswith("p") or stat == "per_second":
-        return 1
-    tail = min(float(stat[1:]), 100 - float(stat[1:]))
-    return round(100 / tail)
+    q = percentile(stat)
+    if q is not None:
+        return round(100 / min(q, 100 - q))
+    return 2 if stat == "stdev" else 1
+
+
+def failures_allowed(stat: Statistic) -> float:
+    """Return the share of failed requests from which on a statistic is not printed.
+
+    Had they been answered, they might have been the slowest: a p99 means nothing when one request in a hundred failed.
+    """
+    q = percentile(stat)
+    return 1 if q is None else 1 - q / 100

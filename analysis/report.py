@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup
 
 from analysis import figures
-from analysis.run_folder import Run, read_run, trial_folders, write_whole
+from analysis.run_folder import Run, read_run, trial_folder, write_whole
 from analysis.summary import Summary
 from analysis.table import number, quantity_grids
 
@@ -35,7 +35,8 @@ def _is_common(run: Run, setting: str) -> bool:
 
 
 def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
-    files = [str(path) for folder in trial_folders(run_folder) if (path := folder / "requests.parquet").exists()]
+    trusted = [one for one in summary.trials if one.verdict != "invalid"]
+    files = [str(trial_folder(run_folder, one.variant, one.load, one.trial) / "requests.parquet") for one in trusted]
     if not files:
         return
     with duckdb.connect() as database:

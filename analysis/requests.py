@@ -1,5 +1,7 @@
 """k6's points to one row per request."""
 
+import errno
+import tempfile
 from pathlib import Path
 
 import duckdb
@@ -55,27 +57,31 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> P
     """Rebuild a trial's requests from its points and return the path of requests.parquet, whole or not written.
 
     Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
-    cut short, is not gzip or holds something else than k6's points.
+    cut short, is not gzip or holds something else than k6's points; OSError when the table cannot be written.
     """
     points_files = sorted(trial_folder.glob("points*.json.gz"))
     if not points_files:
         raise UnreadablePoints(f"{trial_folder} has no points.json.gz")
     target = trial_folder / "requests.parquet"
     part = trial_folder / ".requests.parquet.part"
-    with duckdb.connect(config={"memory_limit": "768MB", "threads": 2}) as database:
+    with tempfile.TemporaryDirectory() as spill, duckdb.connect() as database:
+        database.execute(f"SET memory_limit = '768MB'; SET threads = 2; SET temp_directory = '{_quoted(Path(spill))}'")
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         for points in points_files:
             try:
                 database.execute("DROP TABLE IF EXISTS points")
                 database.execute(_READ, {"points": str(points)})
+                database.execute(
+                    _JOIN, {"variant": variant, "load": load, "trial": trial, "generator": points.name.split(".")[0]}
+                )
             except duckdb.Error as error:
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
-            database.execute(
-                _JOIN, {"variant": variant, "load": load, "trial": trial, "generator": points.name.split(".")[0]}
-            )
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id) TO '{_quoted(part)}' (FORMAT parquet)")
             part.replace(target)
+        except duckdb.IOException as error:
+            number = errno.ENOSPC if "No space left" in str(error) else errno.EIO
+            raise OSError(number, _first_line(error)) from None
         finally:
             part.unlink(missing_ok=True)
     return target

@@ -66,6 +66,7 @@ class LoadRecord(Record):
 
     name: str
     script: str
+    loop: Literal["closed", "open"] = "closed"
     duration: str
     settings: dict[str, str]
 

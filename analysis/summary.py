@@ -8,10 +8,21 @@ from typing import Literal
 
 import duckdb
 
-from analysis.quantities import STATISTICS, UNITS, Claim, Metric, Model, Quantity, Statistic, rows_needed
+from analysis.quantities import (
+    STATISTICS,
+    UNITS,
+    Claim,
+    Metric,
+    Model,
+    Quantity,
+    Statistic,
+    failures_allowed,
+    percentile,
+    rows_needed,
+)
 from analysis.requests import COLUMNS
 from analysis.run_folder import SCHEMA, Run, Trial, read_run, read_trial, trial_folders, write_whole
-from analysis.validity import TrialValidity, Validity, judge_missing, judge_run, judge_trial
+from analysis.validity import ClassCount, TrialValidity, Validity, judge_missing, judge_run, judge_trial
 
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
 
@@ -104,7 +115,7 @@ def summarise(run_folder: Path, problems: dict[Path, str] | None = None) -> Summ
         for cell, measured in _cells(database):
             if (cell[0], cell[1], measured.trial) in trusted:
                 cells.setdefault(cell, []).append(measured)
-        workers = _workers(database)
+        workers = [one for one in _workers(database) if (one.variant, one.load, one.trial) in trusted]
     results = Results(run, cells)
     return Summary(
         experiment=run.experiment,
@@ -136,15 +147,30 @@ class Results:
 
     def measured(self, quantity: Quantity) -> float | None:
         """Return the median over trials, in the metric's unit; None when no trial carries the statistic."""
-        cell = self.cells.get((quantity.variant, self._load(quantity.load), quantity.request), [])
-        key = (quantity.metric, quantity.stat)
-        values = [one.stats[key] for one in cell if key in one.stats]
+        values = [one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)]
         return median(values) if values else None
 
     def sample(self, quantity: Quantity) -> tuple[int, int]:
         """Return how many answered requests, in how many trials, a quantity was computed from."""
-        cell = self.cells.get((quantity.variant, self._load(quantity.load), quantity.request), [])
-        return sum(one.n for one in cell), len(cell)
+        carrying = self._carrying(quantity)
+        return sum(one.n for one in carrying), len(carrying)
+
+    def why_not(self, quantity: Quantity) -> str:
+        """Return why no trial carries a statistic, although there are trials."""
+        cell = self._cell(quantity)
+        if not cell:
+            return f"no {quantity.request or ''} request was answered".replace("  ", " ")
+        failures = max(one.stats["failures", "share"] for one in cell)
+        if failures >= failures_allowed(quantity.stat):
+            return f"{failures:.1%} of the requests failed, too many to leave out of {quantity.stat}"
+        needed, most = rows_needed(quantity.stat), max(one.n for one in cell)
+        return f"{quantity.stat} needs {needed} requests a trial; there were {most} at most"
+
+    def _cell(self, quantity: Quantity) -> list[Measured]:
+        return self.cells.get((quantity.variant, self._load(quantity.load), quantity.request), [])
+
+    def _carrying(self, quantity: Quantity) -> list[Measured]:
+        return [one for one in self._cell(quantity) if (quantity.metric, quantity.stat) in one.stats]
 
     def rows(self) -> Iterator[Row]:
         """Yield every quantity that was measured or published, in the experiment's order."""
@@ -200,31 +226,37 @@ class Results:
 
 def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
     quantities = [claim.value] + ([claim.relative_to] if claim.relative_to else [])
-    values = [results.measured(quantity) for quantity in quantities]
-    unit = "ratio" if claim.relative_to else UNITS[claim.value.metric]
-    measured = reason = None
-    verdict: ClaimVerdict
-    for quantity, value in zip(quantities, values, strict=True):
-        n, trials = results.sample(quantity)
-        if trials == 0:
-            verdict = "invalid"
-            why = [
-                text
-                for one in judged
-                if one.variant == quantity.variant and one.verdict == "invalid"
-                for text in one.reasons
-            ]
-            reason = f"{quantity.variant}: {why[0] if why else 'not part of this run'}"
-            break
+    values = []
+    for quantity in quantities:
+        value = results.measured(quantity)
         if value is None:
-            verdict = "undecided"
-            reason = f"{quantity.stat} needs {rows_needed(quantity.stat)} requests a trial; there were {n} in {trials}"
+            verdict, reason = _no_verdict(quantity, results, judged)
             break
+        values.append(value)
     else:
-        [value, *others] = [value for value in values if value is not None]
-        measured = value / others[0] if others else value
-        verdict = "reproduced" if claim.holds(measured) else "not reproduced"
-    return ClaimRow(says=claim.says, verdict=verdict, measured=measured, bound=claim.bound, unit=unit, reason=reason)
+        measured = values[0] / values[1] if claim.relative_to else values[0]
+        doubtful = [one for one in judged if one.variant in claim.variants and one.verdict == "suspect"]
+        return ClaimRow(
+            says=claim.says,
+            verdict="reproduced" if claim.holds(measured) else "not reproduced",
+            measured=measured,
+            bound=claim.bound,
+            unit="ratio" if claim.relative_to else UNITS[claim.value.metric],
+            reason=f"suspect: {doubtful[0].reasons[0]}" if doubtful else None,
+        )
+    return ClaimRow(
+        says=claim.says, verdict=verdict, measured=None, bound=claim.bound, unit=UNITS[claim.value.metric],
+        reason=reason,
+    )  # fmt: skip
+
+
+def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:
+    """Return why a quantity has no value: nothing of its trials can be trusted, or they do not carry it."""
+    trials = [one for one in judged if one.variant == quantity.variant and quantity.load in (None, one.load)]
+    invalid = [reason for one in trials if one.verdict == "invalid" for reason in one.reasons]
+    if all(one.verdict == "invalid" for one in trials):
+        return "invalid", f"{quantity.variant}: {invalid[0] if invalid else 'not part of this run'}"
+    return "undecided", results.why_not(quantity)
 
 
 _CLASSES = """
@@ -275,28 +307,30 @@ def _cells(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[Cell, Measured
         if n and seconds:
             stats["throughput", "per_second"] = n / seconds
         for (metric, stat), value in zip(_TIMES, times, strict=True):
-            if value is not None and n >= rows_needed(stat):
+            if value is not None and n >= rows_needed(stat) and failures < failures_allowed(stat):
                 stats[metric, stat] = value
         yield (variant, load, request), Measured(trial=trial, n=n, stats=stats)
 
 
 def _time_statistic(metric: Metric, stat: Statistic) -> str:
     column = {"overhead": "overhead_ms", "response_time": "duration_ms"}[metric]
-    if stat.startswith("p"):
-        function = f"quantile_cont({column}, {float(stat[1:]) / 100})"
+    if (q := percentile(stat)) is not None:
+        function = f"quantile_cont({column}, {q / 100})"
     else:
         function = {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}[stat] + f"({column})"
     return f"{function} FILTER (WHERE error IS NULL)"
 
 
 def _judge(database: duckdb.DuckDBPyConnection, trial: Trial, problem: str | None) -> TrialValidity:
-    sent, failed = database.execute(
-        "SELECT count(*), count(error) FROM requests WHERE (variant, load, trial) = ($1, $2, $3)",
-        [trial.variant, trial.load, trial.trial],
-    ).fetchall()[0]
-    errors = database.execute(
-        """SELECT error FROM requests WHERE (variant, load, trial) = ($1, $2, $3) AND error IS NOT NULL
-           GROUP BY error ORDER BY count(*) DESC, error""",
-        [trial.variant, trial.load, trial.trial],
+    asked = {"variant": trial.variant, "load": trial.load, "trial": trial.trial}
+    of_trial = "FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)"
+    counts = database.execute(
+        f"SELECT request, count(*), count(error) {of_trial} GROUP BY request ORDER BY request",
+        asked,
     ).fetchall()
-    return judge_trial(trial, sent, failed, [error for (error,) in errors], problem)
+    errors = database.execute(
+        f"SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error",
+        asked,
+    ).fetchall()
+    classes = [ClassCount(*row) for row in counts]
+    return judge_trial(trial, classes, [error for (error,) in errors], problem)

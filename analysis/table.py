@@ -150,7 +150,7 @@ def claims_table(summary: Summary) -> RenderableType:
         says = claim.says + (f" — {claim.reason}" if claim.reason else "")
         table.add_row(
             Text(claim.verdict, style=_VERDICT_STYLE[claim.verdict]),
-            says,
+            Text(says),
             number(claim.measured) + (f" {claim.unit}" if claim.unit == "ms" else ""),
             claim.bound,
         )
@@ -186,4 +186,6 @@ def _of_load(run: Run, load: str) -> str:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False)
+    return Table(
+        title=Text(title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
+    )

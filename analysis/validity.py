@@ -1,6 +1,6 @@
 """Whether a measurement can be believed, decided before any of its numbers is shown."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from analysis.quantities import Model
 from analysis.run_folder import Run, Trial
@@ -32,36 +32,48 @@ class Validity(Model):
     reasons: list[str]
 
 
-def judge_trial(trial: Trial, sent: int, failed: int, errors: list[str], problem: str | None = None) -> TrialValidity:
-    """Judge one trial from its record, its number of requests sent and failed, and the kinds of error they met.
+class ClassCount(NamedTuple):
+    """How many requests of one class a trial sent, and how many of them failed."""
 
-    ``problem`` is why its points could not be read, if they could not.
+    request: str
+    sent: int
+    failed: int
+
+
+def judge_trial(
+    trial: Trial, classes: list[ClassCount], errors: list[str], problem: str | None = None
+) -> TrialValidity:
+    """Judge one trial from its record, its requests by class, and the kinds of error they met, frequent ones first.
+
+    Each class is judged by itself: few slow requests that all fail are not to vanish among many quick ones.
+    ``problem`` is why the trial's points could not be read, if they could not.
     """
-    invalid = []
-    suspect = []
+    invalid: list[str] = []
+    suspect: list[str] = []
+    notes: list[str] = []
     if trial.outcome != "measured":
         invalid.append(f"{trial.outcome}: {trial.reason}")
     elif trial.k6_exit_code not in _K6_MEASURED:
         invalid.append(f"k6 ended with exit code {trial.k6_exit_code}")
     elif problem is not None:
         invalid.append(problem)
-    elif sent == 0:
+    elif not classes:
         invalid.append("no request was sent")
-    if sent and failed == sent:
-        invalid.append(f"all {sent} requests failed ({_kinds(errors)})")
-    elif failed > FAILURES_ALLOWED * sent:
-        suspect.append(f"{failed} of {sent} requests failed ({_kinds(errors)})")
+    for one in classes:
+        if one.failed == one.sent:
+            invalid.append(f"all {one.sent} {one.request} requests failed ({_kinds(errors)})")
+        elif one.failed:
+            seriously = one.failed > FAILURES_ALLOWED * one.sent
+            kind = suspect if seriously else notes
+            kind.append(f"{one.failed} of {one.sent} {one.request} requests failed ({_kinds(errors)})")
     if trial.busy_before is not None and trial.busy_before > BUSY_BEFORE_ALLOWED:
         suspect.append(f"the machine was {trial.busy_before:.0%} busy before the load began")
     if trial.busy_during is not None and trial.busy_during > BUSY_DURING_ALLOWED:
         suspect.append(f"the machine was {trial.busy_during:.0%} busy during the load")
     if trial.steal_during is not None and trial.steal_during > STEAL_ALLOWED:
         suspect.append(f"other machines of this host took {trial.steal_during:.1%} of the processor time")
-    notes = []
     if trial.k6_exit_code == 99:
         notes.append("a threshold of the load script was crossed (k6 exit code 99)")
-    if failed and not suspect and not invalid:
-        notes.append(f"{failed} of {sent} requests failed ({_kinds(errors)})")
     verdict: Verdict = "invalid" if invalid else "suspect" if suspect else "valid"
     return TrialValidity(
         variant=trial.variant,

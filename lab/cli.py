@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.exceptions import TyperException
 
 from lab import plan as planning
@@ -31,14 +32,14 @@ app = typer.Typer(
 out = Console(highlight=False)
 talk = Console(stderr=True, highlight=False)
 
-Results = Annotated[Path, typer.Option(envvar="RESULTS", help="Where results lie.")]
+Results = Annotated[Path, typer.Option(envvar="RESULTS", resolve_path=True, help="Where results lie.")]
 Variants = Annotated[str, typer.Option(envvar="VARIANTS", help="Only these, separated by commas.")]
 Full = Annotated[bool, typer.Option(envvar="FULL", help="As long as it was published.")]
 Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each load lasts, e.g. 90s or 5m.")]
 Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, help="How often each variant is measured.")]
 Jobs = Annotated[int, typer.Option(envvar="JOBS", min=0, help="Variants side by side; 0: as many as fit.")]
 Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
-Name = Annotated[str, typer.Argument(help="The experiment: a file in experiments/, without .yaml.", show_default=False)]
+Name = Annotated[str, typer.Argument(show_default=False, help="The experiment, a file in experiments/.")]
 
 
 @app.command()
@@ -56,10 +57,14 @@ def run(
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
     from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
     from analysis.table import print_tables  # noqa: PLC0415
+    from lab import machine  # noqa: PLC0415
     from lab import run as running  # noqa: PLC0415
 
     experiment, plan = _plan(name, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    running.check_room(results)
     _print_plan(talk, name, plan)
+    with _interruptible():
+        machine.ready(_say)
     with _interruptible(), _progress() as progress:
         folder, summary = running.run(
             name,
@@ -80,7 +85,7 @@ def run(
             progress=progress,
         )
     print_tables(out, read_run(folder), summary)
-    talk.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
+    _say(f"\nReport: {folder / 'report.html'}")
     if summary.validity.verdict == "invalid":
         raise typer.Exit(1)
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
@@ -142,11 +147,10 @@ def report(
     except BadRun as error:
         raise WrongUse(f"{error}.", hint="A run's folder is results/<experiment>/<time>.") from None
     except OSError as error:
-        raise LabError(
-            f"{folder} cannot be written: {error.strerror}.", hint="Copy the run to where you can write."
-        ) from None
+        problem = f"{folder} cannot be written: {error.strerror or error}."
+        raise LabError(problem, hint="Copy the run to where you can write.") from None
     print_tables(out, record, summary)
-    talk.print(f"\nReport: {folder / 'report.html'}", soft_wrap=True)
+    _say(f"\nReport: {folder / 'report.html'}")
 
 
 @app.command()
@@ -159,14 +163,14 @@ def schema() -> None:
 
 @app.command()
 def doctor() -> None:
-    """Say what this machine has and lacks for the lab, without changing anything."""
+    """Say what this machine has and lacks for the lab, without changing anything, e.g. lab doctor."""
     from lab.machine import findings  # noqa: PLC0415
 
     missing = False
     for finding in findings():
         missing |= not finding.there
         mark = "[green]ok[/]     " if finding.there else "[red]missing[/]"
-        out.print(f"{mark} {finding.what}: {finding.detail}", soft_wrap=True)
+        out.print(f"{mark} {escape(finding.what)}: {escape(finding.detail)}", soft_wrap=True)
         if not finding.there and finding.remedy:
             out.print("        " + finding.remedy.replace("\n", "\n        "), markup=False, soft_wrap=True)
     if missing:
@@ -175,19 +179,20 @@ def doctor() -> None:
 
 @app.command()
 def setup() -> None:
-    """Make this machine ready: engine, base images, the lab's own images."""
+    """Make this machine ready: engine, base images, the lab's own images, e.g. lab setup."""
     from lab import machine  # noqa: PLC0415
+    from lab import run as running  # noqa: PLC0415
     from lab.experiment import load_experiment, names  # noqa: PLC0415
-    from lab.run import lab_images  # noqa: PLC0415
 
     machine.ready(_say)
-    for name in names():
-        machine.build_images(lab_images(planning.plan(load_experiment(name))), _say)
+    with running.alone(_say):  # a build would disturb what somebody measures
+        for name in names():
+            machine.build_images(running.lab_images(planning.plan(load_experiment(name))), _say)
 
 
 @app.command()
 def down(results: Results = RESULTS) -> None:
-    """Remove what killed runs left behind: their containers, networks and open records."""
+    """Remove what killed runs left behind: containers, networks and open records, e.g. lab down."""
     from lab import run as running  # noqa: PLC0415
     from lab.machine import engine_version  # noqa: PLC0415
 
@@ -200,6 +205,10 @@ def down(results: Results = RESULTS) -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit: 0 measured, 1 failed or invalid, 2 wrong use, 130 interrupted."""
+    from python_on_whales.exceptions import DockerException  # noqa: PLC0415
+
+    from lab.machine import last_line  # noqa: PLC0415
+
     for name in [name for name in os.environ if name.startswith("LAB_")]:
         del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
     signal.signal(signal.SIGTERM, _interrupt)
@@ -208,6 +217,11 @@ def main() -> NoReturn:
     except TyperException as error:
         _tell(WrongUse(f"{error.format_message()}", hint="lab --help"))
         sys.exit(2)
+    except typer.Abort:
+        sys.exit(130)
+    except DockerException as error:
+        _tell(LabError(f"The container engine refused or stopped answering: {last_line(error)}", hint="make doctor"))
+        sys.exit(1)
     except LabError as error:
         _tell(error)
         sys.exit(2 if isinstance(error, WrongUse) else 1)
@@ -219,13 +233,9 @@ def _interrupt(*_: object) -> None:
 
 
 def _tell(error: LabError) -> None:
-    talk.print(f"[red]error:[/] {_plain(error.message)}", soft_wrap=True)
+    talk.print(f"[red]error:[/] {escape(error.message)}", soft_wrap=True)
     if error.hint:
-        talk.print(f"\n[cyan]hint:[/] {_plain(error.hint)}", soft_wrap=True)
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")
+        talk.print(f"\n[cyan]hint:[/] {escape(error.hint)}", soft_wrap=True)
 
 
 def _say(text: str) -> None:
@@ -241,7 +251,7 @@ def _plan(
     experiment = load_experiment(name)
     planned = planning.plan(
         experiment,
-        variants=[one.strip() for one in variants.split(",") if one.strip()],
+        variants=[one.strip() for one in variants.split(",")] if variants else None,
         full=full,
         duration=duration or None,
         trials=trials,
@@ -253,10 +263,8 @@ def _plan(
 
 def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:
     minutes, rest = divmod(planned.expected_s, 60)
-    console.print(
-        f"{name}: {len(planned.trials)} trials in {len(planned.batches)} batches, about {minutes} min {rest:02} s.",
-        soft_wrap=True,
-    )
+    size = f"{len(planned.trials)} trials in {len(planned.batches)} batches"
+    console.print(f"{escape(name)}: {size}, about {minutes} min {rest:02} s.", soft_wrap=True)
     for number, batch in enumerate(planned.batches, start=1):
         names = ", ".join(trial.variant_name for trial in batch)
         console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)

@@ -8,12 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from analysis.quantities import Claim, Model, Name, Published, Quantity
-from analysis.run_folder import Source
+from analysis.quantities import NAME_PATTERN, Claim, Model, Name, Published, Quantity
 from lab.errors import WrongUse, nearest_first
 from lab.paths import EXPERIMENTS, K6, SERVERS
 
 Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$", description="Whole seconds or minutes: 90s, 5m.")]
+SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+SettingText = Annotated[str, Field(pattern=r"^[^'\n\r]*$")]
+SET_BY_THE_LAB = {"duration", "start_after", "lab_url"}
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 
 
@@ -24,18 +26,30 @@ class Durations(Model):
     full: Duration
 
 
+class Source(Model):
+    """Where the published figures come from, and what it does not say of its set-up."""
+
+    title: str
+    publisher: str
+    year: int | None = None
+    unknown: list[str] = Field([])
+
+
 class Load(Model):
     """One way of asking: a k6 script and its settings, which reach it as upper-case environment variables."""
 
     script: str
+    loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
     duration: Durations
-    settings: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")], float | int | str] = Field({})
+    settings: dict[SettingName, float | int | SettingText] = Field({})
 
     @model_validator(mode="after")
     def _script_exists(self) -> Self:
         if not (K6 / self.script).is_file() or "/" in self.script:
             known = [path.name for path in K6.glob("*.js")]
             raise ValueError(f"k6/{self.script} does not exist; there are {nearest_first(self.script, known)}")
+        if taken := self.settings.keys() & SET_BY_THE_LAB:
+            raise ValueError(f"settings.{min(taken)} is set by the lab; choose another")
         return self
 
     def environment(self) -> dict[str, str]:
@@ -81,6 +95,9 @@ class Variant(Model):
         }
 
 
+FIRST_WITH_REUSE_PORT = 24
+
+
 class GunicornGthread(Variant):
     """gunicorn with threads: the released worker, or one of ours on top of it."""
 
@@ -100,6 +117,8 @@ class GunicornGthread(Variant):
             raise ValueError(
                 f"gunicorn {self.release} has no lock file; there are {nearest_first(self.release, known)}"
             )
+        if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
+            raise ValueError(f"gunicorn {self.release} ignores reuse_port; it works from {FIRST_WITH_REUSE_PORT} on")
         return self
 
     @property
@@ -163,7 +182,7 @@ class Experiment(Model):
 
 def names() -> list[str]:
     """Return the names of all experiments."""
-    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml") if re.fullmatch(NAME_PATTERN, path.stem))
 
 
 def load_experiment(name: str) -> Experiment:
@@ -181,6 +200,7 @@ def read_experiment(path: Path) -> Experiment:
     try:
         text = path.read_text(encoding="utf-8")
         document = yaml.compose(text, Loader=yaml.SafeLoader)
+        _refuse_duplicates(document)
         values = yaml.safe_load(text)
     except (OSError, UnicodeDecodeError) as error:
         raise WrongUse(f"{path} cannot be read: {error}") from None
@@ -206,6 +226,21 @@ def seconds(duration: str) -> int:
     if not match:
         raise WrongUse(f"The duration {duration!r} is neither seconds nor minutes.", hint="DURATION=90s or DURATION=5m")
     return int(match[1]) * (60 if match[2] == "m" else 1)
+
+
+def _refuse_duplicates(node: yaml.Node | None) -> None:
+    """Raise a YAML error when a key stands twice in one mapping: YAML's readers would keep the last one silently."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_duplicates(item)
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"the key {key.value} stands twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+            _refuse_duplicates(value)
 
 
 def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:

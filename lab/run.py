@@ -6,17 +6,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.run_folder import BadRun, LoadRecord, Run, Trial, VariantRecord, read_run, write_record
+from analysis.run_folder import BadRun, LoadRecord, Run, Source, Trial, VariantRecord, read_run, write_record
 from analysis.summary import Summary
 from lab import machine, runner
-from lab.errors import LabError
+from lab.errors import LabError, WrongUse
 from lab.experiment import Experiment
 from lab.plan import Plan
 
+LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one for all users, never followed if it is a link
 ROOM_NEEDED = 256 * 2**20
 """Bytes free before anything is started: a minute of light load needs a hundredth of it, a minute at full rate all."""
 
@@ -34,13 +35,11 @@ def run(
     say: Say,
     progress: runner.Progress,
 ) -> tuple[Path, Summary]:
-    """Measure a plan and return the run's folder and its summary.
+    """Measure a plan on a machine that is ready, and return the run's folder and its summary.
 
     Raise LabError when nothing could be measured, and KeyboardInterrupt after cleaning up; what was measured before
     either lies in the folder, with summary.json and report.html.
     """
-    check_room(results)
-    machine.ready(say)
     with alone(say):
         clean_up(results, say)
         images = lab_images(plan)
@@ -52,20 +51,29 @@ def run(
             for done in runner.measure(plan, folder, progress):
                 for trial in done:
                     say(describe(trial))
-            record = record.model_copy(update={"outcome": "completed"})
-        except KeyboardInterrupt:
-            record = record.model_copy(update={"outcome": "interrupted", "reason": "stopped by the user"})
+        except BaseException as error:
+            _close_after(error, folder, record)
+            if isinstance(error, OSError):
+                raise no_room(error, results) from error
             raise
-        except OSError as error:
-            record = record.model_copy(update={"outcome": "failed", "reason": str(error)})
-            raise no_room(error, results) from error
-        finally:
-            summary = _finish(folder, record)
-    return folder, summary
+        return folder, _close(folder, record.model_copy(update={"outcome": "completed"}))
+
+
+def _close_after(error: BaseException, folder: Path, record: Run) -> None:
+    """Close the record of a run that did not end well, as far as that is possible."""
+    interrupted = isinstance(error, KeyboardInterrupt)
+    outcome = {"outcome": "interrupted", "reason": "stopped by the user"} if interrupted else {
+        "outcome": "failed", "reason": str(error) or type(error).__name__,
+    }  # fmt: skip
+    with suppress(OSError):  # the disk may be what failed; clean_up closes the record when there is room
+        _close(folder, record.model_copy(update=outcome))
 
 
 def check_room(results: Path) -> None:
     """Raise LabError when results cannot be written or there is no room for them."""
+    if found := set(str(results)) & set("'\n\r"):
+        raise WrongUse(f"The path of results {str(results)!r} has {found.pop()!r} in it, which Compose cannot take.",
+                       hint=_OTHER_PLACE)  # fmt: skip
     try:
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=results):
@@ -77,57 +85,72 @@ def check_room(results: Path) -> None:
         raise LabError(
             f"There is no room for results: {free // 2**20} MiB are free in {results}, a run needs "
             f"{ROOM_NEEDED // 2**20} MiB.",
-            hint="Free some space, or choose another place: make experiment NAME=… RESULTS=/path",
+            hint=_OTHER_PLACE,
         )
 
 
 def no_room(error: OSError, results: Path) -> LabError:
     """Turn a failure to write into a message with a way out."""
-    hint = "Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
     if error.errno == errno.ENOSPC:
-        return LabError(f"There is no room left for results in {results}.", hint=hint)
-    return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=hint)
+        return LabError(f"There is no room left for results in {results}.", hint=_OTHER_PLACE)
+    return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=_OTHER_PLACE)
+
+
+_OTHER_PLACE = "Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
 
 
 @contextmanager
 def alone(say: Say) -> Iterator[None]:
-    """Hold this user's right to measure on this machine; wait for a run that has it, because two would disturb both."""
-    path = Path(tempfile.gettempdir()) / f"stampede-{os.getuid()}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Hold the right to measure on this machine; wait for a run that has it, because two would disturb each other."""
+    descriptor = _open_lock()
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
-            say(f"Another run is measuring (process {owner}); this one starts when it has ended.")
+            say(f"Another run is measuring (process {_read(descriptor)}); this one starts when it has ended.")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # another user's lock can be held but not written
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
 
 
+def _open_lock() -> int:
+    """Open the lock of all users of this machine, who may not write each other's files."""
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):
+        with suppress(OSError):
+            return os.open(LOCK, flags | mode, 0o644)
+    raise LabError(f"The lock {LOCK} can be neither opened nor made.", hint=f"Remove it: sudo rm {LOCK}")
+
+
+def _read(descriptor: int) -> str:
+    return os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+
+
 def clean_up(results: Path, say: Say) -> None:
-    """Remove what a killed run left behind, and close its record; call it only while holding the lock."""
-    projects = runner.remove_leftovers()
-    if projects:
+    """Remove what killed runs left behind, and close their records; call it only while holding the lock."""
+    if projects := runner.remove_leftovers():
         say(f"Removed what a killed run left behind: {', '.join(projects)}.")
     for path in sorted(results.glob("*/*/run.json")):
-        if path.parent.is_symlink():
+        folder = path.parent
+        if folder.is_symlink() or (folder / "summary.json").exists():
             continue
-        try:
-            record = read_run(path.parent)
-        except BadRun:
-            continue
-        if record.outcome == "running":
-            for part in path.parent.glob("*/*/.*.part"):
-                if (part / "points.json.gz").exists():  # raw and incomplete: kept, never counted
-                    part.rename(part.with_name("killed-" + part.name.removeprefix(".").removesuffix(".part")))
-                else:
-                    shutil.rmtree(part)
-            _finish(path.parent, record.model_copy(update={"outcome": "failed", "reason": "the lab was killed"}))
-            say(f"Closed the record of a killed run: {path.parent}.")
+        for temporary in folder.glob(".*"):
+            temporary.unlink()
+        for part in folder.glob("*/*/.*.part"):
+            if (part / "points.json.gz").exists():  # raw and incomplete: kept, never counted
+                part.rename(part.with_name("killed-" + part.name.removeprefix(".").removesuffix(".part")))
+            else:
+                shutil.rmtree(part)
+        with suppress(BadRun):  # what another version wrote is left as it is
+            record = read_run(folder)
+            if record.outcome == "running":
+                record = record.model_copy(update={"outcome": "failed", "reason": "the lab was killed"})
+            _close(folder, record)
+            say(f"Closed the record of a killed run: {folder}.")
 
 
 def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
@@ -165,7 +188,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         experiment=name,
         title=experiment.title,
         question=experiment.question,
-        source=experiment.source,
+        source=Source.model_validate(experiment.source.model_dump()) if experiment.source else None,
         published=[one for one in experiment.published if one.variant in asked],
         claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
         variants=[
@@ -174,7 +197,9 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
             if variant in asked
         ],
         loads=[
-            LoadRecord(name=load, script=one.script, duration=durations[load], settings=one.environment())
+            LoadRecord(
+                name=load, script=one.script, loop=one.loop, duration=durations[load], settings=one.environment()
+            )
             for load, one in experiment.all_loads.items()
         ],
         full=full,
@@ -190,14 +215,13 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
     )
 
 
-def _finish(folder: Path, record: Run) -> Summary:
-    """Close the record, derive everything from what was measured, and point ``latest`` to it."""
-    write_record(folder / "run.json", record.model_copy(update={"ended": runner.now()}))
+def _close(folder: Path, record: Run) -> Summary:
+    """Close the record, point ``latest`` to the run, and derive everything from what was measured."""
     from analysis.derive import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
 
-    summary = derive(folder)
+    write_record(folder / "run.json", record.model_copy(update={"ended": runner.now()}))
     link = folder.parent / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
     link.replace(folder.parent / "latest")
-    return summary
+    return derive(folder)

@@ -43,6 +43,7 @@ START_UP_S = 0.5
 QUIET = 0.2
 QUIET_WITHIN_S = 10
 
+LabelFilter = list[tuple[Literal["label"], str]]
 Progress = Callable[[str, float, float], None]
 """Called with what is being done, for how many seconds, of how many expected."""
 
@@ -63,7 +64,7 @@ def remove_leftovers() -> list[str]:
     Call it only while no run is under way. What somebody started by hand, or another user or machine, is left alone.
     """
     client = DockerClient()
-    mine = [("label", f"{OWNER_LABEL}={owner()}")]
+    mine: LabelFilter = [("label", f"{OWNER_LABEL}={owner()}")]
     projects = set()
     for container in client.container.list(all=True, filters=mine):
         projects.add(_labels(container)[_PROJECT])
@@ -161,7 +162,7 @@ class Stack:
     def down(self) -> None:
         """Remove this trial's containers and network, and no others; what resists is left to the next command."""
         client = DockerClient()
-        mine = [("label", f"{_PROJECT}={self.project}")]
+        mine: LabelFilter = [("label", f"{_PROJECT}={self.project}")]
         for _ in range(DOWN_ATTEMPTS):
             with _tolerating_docker_errors():
                 if containers := client.container.list(all=True, filters=mine):
@@ -445,5 +446,3 @@ def _env_file(values: dict[str, str]) -> str:
 def now() -> str:
     """Return the time in UTC with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-

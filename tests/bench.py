@@ -233,12 +233,13 @@ def k6(folder: Path, network: str, url: str, settings: dict[str, str]) -> str:
 def static_nginx(folder: Path) -> Iterator[str]:
     """Start an nginx that answers by itself, in a closed network, and yield the network's name."""
     client = DockerClient()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "static.conf").write_text(STATIC)
+    configuration = folder / "static"
+    configuration.mkdir(parents=True, exist_ok=True)
+    (configuration / "static.conf").write_text(STATIC)
     subprocess.run(["docker", "network", "create", "--internal", "stampede-bench"], check=True, capture_output=True)
     container = client.container.run(
         "stampede/nginx:trixie", ["-c", "/conf/static.conf"], detach=True, entrypoint="nginx",
-        networks=["stampede-bench"], network_aliases=["static"], volumes=[(folder, "/conf", "ro")],
+        networks=["stampede-bench"], network_aliases=["static"], volumes=[(configuration, "/conf", "ro")],
     )  # fmt: skip
     assert isinstance(container, Container)
     try:

@@ -29,6 +29,8 @@ VARIANTS = (
         (["run", "../lab"], "There is no experiment '../lab'.", "make experiment NAME=…, one of heavy-mix"),
         (["run", "heavy-mix", "--variants", "one-proces"], "There is no variant 'one-proces'.",
          f"VARIANTS=…, any of {VARIANTS}"),
+        (["plan", "heavy-mix", "--variants", ","], "There is no variant ''.",
+         f"VARIANTS=…, any of {', '.join(sorted(VARIANTS.split(', ')))}"),
         (["plan", "heavy-mix", "--duration", "soon"], "The duration 'soon' is neither seconds nor minutes.",
          "DURATION=90s or DURATION=5m"),
         (["run", "heavy-mix", "--trials", "0"],
@@ -117,6 +119,15 @@ def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) ->
     )
 
 
+def test_a_path_that_compose_cannot_take_is_refused(lab: Lab) -> None:
+    lab.results = lab.results.parent / "that's mine"
+
+    done = lab.run("run", "heavy-mix")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"""error: The path of results "{lab.results}" has "'" in it, which Compose cannot""")
+
+
 def test_factors_come_from_the_file_and_never_from_the_shell(lab: Lab) -> None:
     """A stray LAB_WORKERS in somebody's shell would be in no record; it is dropped before Compose can see it."""
     program = "import os, lab.cli; lab.cli.app = lambda **_: print(os.environ.get('LAB_WORKERS')); lab.cli.main()"
@@ -133,4 +144,5 @@ def test_every_command_explains_itself_with_an_example(lab: Lab, command: str) -
 
     assert done.returncode == 0
     assert done.stdout.startswith(f"Usage: lab {command}")
+    assert f"e.g. lab {command}" in " ".join(done.stdout.split())
     assert all(len(line) <= 80 for line in done.stdout.splitlines())

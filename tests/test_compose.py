@@ -11,10 +11,9 @@ import yaml
 from python_on_whales import DockerClient
 
 from lab.experiment import GunicornGthread, Variant, load_experiment
-from lab.paths import COMPOSE_FILE, K6, ROOT
+from lab.paths import COMPOSE_FILE, K6
 
 pytestmark = pytest.mark.containers
-SERVERS = ("gunicorn-gthread",)
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
 
 
@@ -29,10 +28,30 @@ def composed(tmp_path: Path, factors: dict[str, str] | None = None) -> dict[str,
 
 
 def test_all_servers_get_the_same_box(tmp_path: Path) -> None:
+    """What a service adds to the box is what it is, never how much it gets. A copy that drifts is seen against it."""
+    document = yaml.safe_load(COMPOSE_FILE.read_text())
+    servers = [name for name, one in document["services"].items() if "app" in aliases(one)]
     services = composed(tmp_path)["services"]
-    boxes = [{key: value for key, value in services[name].items() if key not in OWN_KEYS} for name in SERVERS]
+    file = tmp_path / "box.yml"
+    box_alone = {"services": {"box": document["x-server"] | {"image": "none"}}, "networks": document["networks"]}
+    file.write_text(yaml.safe_dump(box_alone))
+    resolved = DockerClient(compose_files=[file]).compose.config(return_json=True)
+    assert isinstance(resolved, dict)
 
-    assert all(box == boxes[0] for box in boxes)
+    assert servers
+    for name in servers:
+        assert own(services[name]) == own(resolved["services"]["box"]), name
+
+
+def aliases(service: dict[str, Any]) -> list[str]:
+    """Return the names of a service on the lab's network."""
+    networks = service.get("networks", {})
+    return (networks["lab"] or {}).get("aliases", []) if isinstance(networks, dict) and "lab" in networks else []
+
+
+def own(service: dict[str, Any]) -> dict[str, Any]:
+    """Return a service without what every server has of its own."""
+    return {key: value for key, value in service.items() if key not in OWN_KEYS}
 
 
 def test_the_box_is_closed(tmp_path: Path) -> None:
@@ -88,7 +107,7 @@ def differences(one: object, other: object, where: str = "") -> list[str]:
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
     variant = GunicornGthread(server="gunicorn-gthread", workers=1, threads=1).environment()
-    runner = {"LAB_RUN", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
+    runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
               "LAB_CA_BUNDLE", "LAB_INPUTS"}  # fmt: skip
     for_people = {"LAB_PORT"}
     text = COMPOSE_FILE.read_text()
@@ -125,20 +144,23 @@ def test_the_load_by_hand_is_the_experiments_load() -> None:
     }  # fmt: skip
 
 
-def test_nginx_accepts_its_configuration_for_every_policy(tmp_path: Path) -> None:
-    for balance in ("", "least_conn;", "random two least_conn;"):
-        for keepalive in ("", "keepalive 4;"):
-            environment = {"LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": balance,
-                           "LAB_UPSTREAM_KEEPALIVE": keepalive, "LAB_UPSTREAM_CONNECTION": "close"}  # fmt: skip
-            flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
-            check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check proxy'
-            done = subprocess.run(
-                ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/tmp", *flags, "--entrypoint", "sh",
-                 "stampede/nginx:trixie", "-c", check],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-    assert tmp_path.exists()
+@pytest.mark.parametrize("balance", ["", "least_conn;", "random two least_conn;"])
+@pytest.mark.parametrize(("keepalive", "connection"), [("", "close"), ("keepalive 4;", '""')])
+def test_nginx_accepts_its_configuration(balance: str, keepalive: str, connection: str) -> None:
+    environment = {
+        "LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
+        "LAB_UPSTREAM_CONNECTION": connection,
+    }  # fmt: skip
+    flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+    check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check proxy'
+
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/tmp", *flags, "--entrypoint", "sh",
+         "stampede/nginx:trixie", "-c", check],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in K6.glob("*.js")))
@@ -163,6 +185,10 @@ def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_setting
         assert f"{name} is not set; the experiment's load.settings must name it" in done.stderr
 
 
-def test_ignored_files_do_not_reach_the_images() -> None:
-    assert (ROOT / ".dockerignore").read_text().splitlines()[0] == "*"
-    assert yaml.safe_load(COMPOSE_FILE.read_text())["name"] == "stampede"
+def test_the_image_holds_the_application_and_nothing_else_of_ours() -> None:
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--entrypoint", "ls", "stampede/gunicorn:27.0.1", "/srv"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert set(done.stdout.split()) == {"__pycache__", "acceptors.py", "gunicorn.conf.py", "workload.py", "wsgi.py"}

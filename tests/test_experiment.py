@@ -82,6 +82,12 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:17: claims.0.value: metric throughput has no stat p99; it has per_second"),
         (("stats: {p99: 1000}", "counts: [1, 2]"),
          "mine.yaml:14: published.0: counts belong to metric requests_by_worker"),
+        (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n"),
+         "mine.yaml:8: variants.shared-socket: gunicorn 23.0.0 ignores reuse_port; it works from 24 on"),
+        (("light_vus: 5", "duration: 5"), "mine.yaml:3: load: settings.duration is set by the lab; choose another"),
+        (("question: Why?\n", "question: Why?\nsource: {title: T, publisher: P, yaer: 2025}\n"),
+         "mine.yaml:3: source.yaer: unknown key"),
+        (("  one-process:", "  shared-socket:"), "mine.yaml:12: not YAML: the key shared-socket stands twice"),
         (("  one-process:", "  One_Process:"),
          "mine.yaml:12: variants.One_Process.[key]: String should match pattern '^[a-z0-9]+(-[a-z0-9]+)*$'; it is "
          "'One_Process'"),

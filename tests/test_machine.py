@@ -101,6 +101,17 @@ def test_an_engine_that_may_not_be_started_is_explained(
     )
 
 
+def test_an_engine_that_is_installed_where_only_root_looks_is_not_called_missing(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian keeps dockerd in /usr/sbin; a user outside the group docker has the client and no answer."""
+    not_root(monkeypatch)
+    put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
+
+    with pytest.raises(LabError, match="The container engine does not answer"):
+        machine.ready(said.append)
+
+
 def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(
     path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,17 @@
 """analysis.summary: figures that were counted by hand, and verdicts that follow from them."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity, Statistic, rows_needed
+from analysis.run_folder import read_run
 from analysis.summary import Row, Summary, largest_share
+from analysis.table import print_tables
 from tests.synthetic import Request, make_run, make_trial
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
@@ -160,7 +164,57 @@ def test_too_few_requests_leave_a_claim_undecided(tmp_path: Path) -> None:
     [claim] = derive(make_run(tmp_path, {"one": HUNDRED[:99]}, claims=claims)).claims
 
     assert (claim.verdict, claim.measured) == ("undecided", None)
-    assert claim.reason == "p99 needs 100 requests a trial; there were 99 in 1"
+    assert claim.reason == "p99 needs 100 requests a trial; there were 99 at most"
+
+
+def test_failures_that_could_be_the_tail_leave_a_claim_undecided(tmp_path: Path) -> None:
+    """One request in a hundred failed: had they been answered, they might have been the slowest hundredth."""
+    claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
+    requests = HUNDRED * 10 + [Request(error="status 502")] * 11
+
+    summary = derive(make_run(tmp_path, {"one": requests}, claims=claims))
+
+    assert (summary.claims[0].verdict, summary.claims[0].reason) == (
+        "undecided", "1.1% of the requests failed, too many to leave out of p99",
+    )  # fmt: skip
+    assert row(summary, "p99") is None
+    assert row(summary, "p95") is not None
+
+
+def test_a_verdict_from_a_suspect_trial_says_so(tmp_path: Path) -> None:
+    claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
+    make_run(tmp_path, {"one": HUNDRED}, claims=claims)
+    make_trial(tmp_path, "one", 1, HUNDRED, busy_before=0.5)
+
+    [claim] = derive(tmp_path).claims
+
+    assert (claim.verdict, claim.reason) == (
+        "reproduced", "suspect: the machine was 50% busy before the load began",
+    )  # fmt: skip
+
+
+def test_only_trials_that_carry_a_statistic_are_counted_for_it(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": HUNDRED}, trials=2)
+    make_trial(tmp_path, "one", 2, HUNDRED[:50])
+
+    summary = derive(tmp_path)
+
+    tail, middle = row(summary, "p99"), row(summary, "p50")
+    assert tail is not None
+    assert middle is not None
+    assert (tail.n, tail.trials) == (100, 1)
+    assert (middle.n, middle.trials) == (150, 2)
+
+
+def test_text_with_brackets_is_printed_as_it_is(tmp_path: Path) -> None:
+    """Rich would take [/work] for markup and stop, after the whole measurement."""
+    claims = [Claim(says="the tail of [/work] is [even]", value=p99(), at_most=1e9)]
+    run = make_run(tmp_path, {"one": HUNDRED}, claims=claims)
+    console = Console(width=200, record=True, file=io.StringIO())
+
+    print_tables(console, read_run(run), derive(run))
+
+    assert "the tail of [/work] is [even]" in console.export_text()
 
 
 def test_an_invalid_trial_gives_no_number_and_no_verdict(tmp_path: Path) -> None:

@@ -44,15 +44,24 @@ def test_a_trial_is_judged_by_its_record(tmp_path: Path, trial: dict[str, Any], 
 @pytest.mark.parametrize(
     ("failed", "verdict", "reason"),
     [
-        (2, "valid", "2 of 200 requests failed (status 502)"),
-        (3, "suspect", "3 of 200 requests failed (status 502)"),
-        (200, "invalid", "all 200 requests failed (status 502)"),
+        (2, "valid", "2 of 200 light requests failed (status 502)"),
+        (3, "suspect", "3 of 200 light requests failed (status 502)"),
+        (200, "invalid", "all 200 light requests failed (status 502)"),
     ],
 )
 def test_a_trial_is_judged_by_its_failures(tmp_path: Path, failed: int, verdict: str, reason: str) -> None:
     requests = [Request(error="status 502")] * failed + FINE[failed:]
 
     assert judged(tmp_path, requests) == (verdict, [reason])
+
+
+def test_few_requests_that_all_fail_do_not_vanish_among_many_that_do_not(tmp_path: Path) -> None:
+    requests = [*FINE, Request(request="heavy", error="request timeout"), Request(request="heavy", answered=False)]
+
+    verdict, [reason] = judged(tmp_path, requests)
+
+    assert verdict == "invalid"
+    assert reason.startswith("all 2 heavy requests failed (")
 
 
 def test_a_trial_without_requests_is_invalid(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,8 +100,3 @@ def test_holding_keeps_the_interpreter_lock() -> None:
         other.join()
 
     assert held < free / 5
-
-
-def test_the_application_is_all_that_the_image_copies() -> None:
-    assert {"workload.py", "wsgi.py"} == {path.name for path in (SERVERS / "app").glob("*.py")}
-    assert Path(workload.__file__).parent == SERVERS / "app"
