@@ -255,7 +255,7 @@ class Stack:
         return (errors or lines or ["it wrote nothing"])[-1][:300]
 
     def _thrown(self) -> str | None:
-        thrown = [line for line in self._said("k6") if "script exception" in line]
+        thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
         return thrown[0][:300] if thrown else None
 
 

@@ -14,6 +14,7 @@ import pytest
 from python_on_whales import DockerClient
 
 from lab.paths import ROOT
+from lab.runner import OWNER_LABEL
 
 PARTS = ("lab", "analysis", "experiments", "k6", "servers", "nginx", "tools", "docker-compose.yml", ".dockerignore")
 PATIENCE_S = 120
@@ -76,10 +77,10 @@ def copied_lab(tmp_path: Path) -> Lab:
 
 
 def lab_objects() -> list[str]:
-    """Return the names of all containers and networks that runs of the lab have made."""
+    """Return the names of all containers and networks that the lab, or somebody with its Compose file, has made."""
     client = DockerClient()
-    containers = client.container.list(all=True, filters=[("label", "stampede.run")])
-    networks = client.network.list(filters=[("label", "stampede.run")])
+    containers = client.container.list(all=True, filters=[("label", OWNER_LABEL)])
+    networks = client.network.list(filters=[("label", OWNER_LABEL)])
     return [one.name for one in containers] + [one.name for one in networks]
 
 

@@ -232,7 +232,7 @@ def test_no_room_for_results_is_said_before_anything_starts(lab: Lab, tmp_path: 
         done = lab.run(*ONE)
 
     assert done.returncode == 1
-    assert done.stderr.splitlines()[2:] == [
+    assert done.stderr.splitlines() == [
         f"error: There is no room for results: 20 MiB are free in {tmp_path}/disk/results, a run needs 256 MiB.",
         "",
         "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path",

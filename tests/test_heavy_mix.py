@@ -91,7 +91,7 @@ def test_each_variant_is_served_as_its_file_says(measured: Measured) -> None:
     assert set(four_processes) <= {(2, 1), (3, 1), (4, 1)}  # in seconds, an unlucky one may serve nothing
     assert (4, 1) in four_processes
     [(threads,)] = values(rows, "SELECT count(DISTINCT thread) FROM requests WHERE variant = 'one-process'")
-    assert threads == 8
+    assert threads in (7, 8)  # the pool starts a thread when none is idle, and there are seven clients
 
 
 def test_the_overhead_is_what_the_request_lost(measured: Measured) -> None:
