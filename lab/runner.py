@@ -38,6 +38,7 @@ LAST_ANSWER_WITHIN_S = 60
 K6_SLACK_S = 60
 K6_STOPS_WITHIN_S = 10
 DOWN_ATTEMPTS = 5
+LOOK_AGAIN_S = 1
 START_UP_S = 0.5
 """What one k6 needs to start up; a batch of n leaves n times that before the first of them sends."""
 QUIET = 0.2
@@ -63,16 +64,28 @@ def remove_leftovers() -> list[str]:
 
     Call it only while no run is under way. What somebody started by hand, or another user or machine, is left alone.
     """
+    projects: set[str] = set()
+    for _ in range(DOWN_ATTEMPTS):
+        found = _remove_all_of_mine()
+        if not found:
+            break
+        projects |= found
+        time.sleep(LOOK_AGAIN_S)  # a Compose whose runner was killed may still be starting the next container
+    return sorted(projects)
+
+
+def _remove_all_of_mine() -> set[str]:
     client = DockerClient()
     mine: LabelFilter = [("label", f"{OWNER_LABEL}={owner()}")]
     projects = set()
-    for container in client.container.list(all=True, filters=mine):
-        projects.add(_labels(container)[_PROJECT])
-        container.remove(force=True, volumes=True)
-    for network in client.network.list(filters=mine):
-        projects.add((network.labels or {})[_PROJECT])
-        network.remove()
-    return sorted(projects)
+    with _tolerating_docker_errors():
+        for container in client.container.list(all=True, filters=mine):
+            projects.add(_labels(container)[_PROJECT])
+            container.remove(force=True, volumes=True)
+        for network in client.network.list(filters=mine):
+            projects.add((network.labels or {})[_PROJECT])
+            network.remove()
+    return projects
 
 
 def owner() -> str:

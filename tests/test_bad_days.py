@@ -112,6 +112,30 @@ def test_a_server_that_never_becomes_healthy_shows_its_last_words_and_spoils_no_
     assert verdicts(fast_lab) == {"one-process": "valid", "least-conn": "invalid"}
 
 
+def test_a_server_that_runs_and_is_never_ready_shows_what_the_health_check_saw(fast_lab: Lab) -> None:
+    fast_lab.edit("docker-compose.yml", "http://127.0.0.1:8000/-/ready", "http://127.0.0.1:8000/-/never")
+    fast_lab.edit("docker-compose.yml", "retries: 60", "retries: 3")
+
+    done = fast_lab.run(*ONE)
+
+    assert done.returncode == 1
+    assert "the health check last said: curl: (22) The requested URL returned error: 404" in reason(fast_lab)
+
+
+def test_some_answers_other_than_200_make_the_trial_suspect(fast_lab: Lab) -> None:
+    fast_lab.edit(
+        "k6/heavy-mix.js", "`/?delay=${delayS}`", "`/${Math.random() < 0.2 ? 'nowhere' : ''}?delay=${delayS}`"
+    )
+
+    done = fast_lab.run(*ONE)
+
+    assert done.returncode == 0
+    assert verdicts(fast_lab) == {"one-process": "suspect"}
+    assert "light requests failed (status 404)" in " ".join(done.stdout.split())
+    [claim] = json.loads((fast_lab.latest() / "summary.json").read_text())["claims"]
+    assert claim["verdict"] == "undecided"
+
+
 def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: Path) -> None:
     """Through a door to the real engine that is shut while the load runs; when it opens again all is cleaned up."""
     with door_to_the_engine(tmp_path / "engine.sock") as shut:
@@ -150,6 +174,25 @@ def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signa
         assert verdicts(fast_lab) == {"one-process": "invalid", "least-conn": "invalid"}
 
 
+def test_an_interrupt_while_another_run_is_waited_for(fast_lab: Lab) -> None:
+    first = fast_lab.start(*ONE)
+    wait_for_line(first, "starting the servers")
+    second = fast_lab.start(*ONE)
+    wait_for_line(second, "Another run is measuring")
+
+    assert finish(second, signal.SIGINT)[0] == 130
+    assert finish(first)[0] == 0
+
+
+def test_an_interrupt_while_an_image_is_built(fast_lab: Lab) -> None:
+    fast_lab.edit("servers/app/wsgi.py", "no framework", f"no framework ({time.time()})")
+    process = fast_lab.start(*ONE)
+    wait_for_line(process, "Building stampede/nginx:trixie …")
+
+    assert finish(process, signal.SIGINT)[0] == 130
+    assert list(fast_lab.results.iterdir()) == []
+
+
 def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     """Ctrl-C on a terminal reaches every process of the group, and comes more than once."""
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "6s")
@@ -161,9 +204,11 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     assert finish(process)[0] == 130
 
 
-def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab) -> None:
+@pytest.mark.parametrize("stage", ["starting the servers", "load"])
+def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: str) -> None:
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
-    wait_for_line(process, "load ")
+    wait_for_line(process, stage)
+    time.sleep(1)
     finish(process, signal.SIGKILL)
     assert lab_objects() != []
 
@@ -175,7 +220,8 @@ def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab) -> None:
     killed = [one for one in (fast_lab.results / "heavy-mix").iterdir() if one.resolve() != fast_lab.latest()]
     assert [(read_run(one).outcome, read_run(one).reason) for one in killed] == [("failed", "the lab was killed")]
     assert fast_lab.leftovers() == []
-    assert (killed[0] / "one-process" / "heavy-mix" / "killed-1" / "points.json.gz").exists()
+    if stage == "load":
+        assert (killed[0] / "one-process" / "heavy-mix" / "killed-1" / "points.json.gz").exists()
 
 
 def test_two_runs_at_once_are_measured_one_after_the_other(fast_lab: Lab) -> None:
