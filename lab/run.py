@@ -40,7 +40,7 @@ def run(
     Raise LabError when nothing could be measured, and KeyboardInterrupt after cleaning up; what was measured before
     either lies in the folder, with summary.json and report.html.
     """
-    with alone(say):
+    with alone(say), writing(results):
         clean_up(results, say)
         images = lab_images(plan)
         machine.build_images(images, say)
@@ -53,8 +53,6 @@ def run(
                     say(describe(trial))
         except BaseException as error:
             _close_after(error, folder, record)
-            if isinstance(error, OSError):
-                raise no_room(error, results) from error
             raise
         return folder, _close(folder, record.model_copy(update={"outcome": "completed"}))
 
@@ -87,6 +85,17 @@ def check_room(results: Path) -> None:
             f"{ROOM_NEEDED // 2**20} MiB.",
             hint=_OTHER_PLACE,
         )
+
+
+@contextmanager
+def writing(results: Path) -> Iterator[None]:
+    """Turn a disk that is full or forbidden into a message with a way out."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO):
+            raise no_room(error, results) from error
+        raise
 
 
 def no_room(error: OSError, results: Path) -> LabError:
