@@ -44,6 +44,10 @@ MIX = {"DURATION": "20s", "START_AFTER": "0s", "LIGHT_VUS": "3", "LIGHT_DELAY_MA
        "HEAVY_DELAY_S": "0"}  # fmt: skip
 
 
+ALONE = MIX | {"LIGHT_VUS": "1", "HEAVY_DELAY_S": "30"}
+"""One virtual user without delay; the other sleeps in a thread of its own."""
+
+
 def main() -> None:
     """Measure everything, or the parts that are named on the command line."""
     parts: dict[str, Callable[[Path], None]] = {
@@ -115,6 +119,11 @@ def floor(folder: Path) -> None:
     for repeat in range(3):
         with static_nginx(folder) as network:
             record(results, "k6, nginx", folder / f"static-{repeat}", network, "http://static:8080")
+        with stack({"LAB_WORKERS": "1", "LAB_THREADS": "8"}) as network:
+            direct = "k6, gunicorn 1x8 on 1 core, one virtual user"
+            record(results, direct, folder / f"one-{repeat}", network, "http://app:8000", ALONE)
+            whole = "k6, nginx, gunicorn 1x8 on 1 core, one virtual user"
+            record(results, whole, folder / f"one-whole-{repeat}", network, "http://nginx:8080", ALONE)
         for cpus in ("1", "2"):
             with stack({"LAB_WORKERS": "1", "LAB_THREADS": "8", "LAB_CPUS": cpus}) as network:
                 name = f"gunicorn 1x8 on {cpus} core{'s' if cpus != '1' else ''}"
@@ -204,10 +213,15 @@ def write_points_with_k6(folder: Path) -> int:
 
 
 def record(
-    results: dict[str, list[tuple[float, float, float]]], name: str, folder: Path, network: str, url: str
+    results: dict[str, list[tuple[float, float, float]]],
+    name: str,
+    folder: Path,
+    network: str,
+    url: str,
+    load: dict[str, str] = MIX,
 ) -> None:
     """Measure one path once: p50 and p99 in ms, requests/s."""
-    out = k6(folder, network, url, MIX)
+    out = k6(folder, network, url, load)
     found = re.search(r"http_req_duration\.*: (.*)", out)
     rate = re.search(r"http_reqs\.*: \d+\s+([\d.]+)/s", out)
     assert found
