@@ -54,6 +54,8 @@ def run(
         except BaseException as error:
             _close_after(error, folder, record)
             raise
+        finally:
+            runner.remove_leftovers()  # what resisted its own trial's end
         return folder, _close(folder, record.model_copy(update={"outcome": "completed"}))
 
 
