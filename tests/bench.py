@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -138,14 +139,16 @@ def floor(folder: Path) -> None:
 def added_by_the_lab(folder: Path) -> None:
     """What a trial takes beyond its load, and what eight side by side take against one."""
     alone = [lab_run(folder / f"alone-{n}", "--variants", "one-process", "--duration", "30s") for n in range(REPEATS)]
-    added = [wall - load for wall, load, _ in alone]
+    beyond = [trial_beyond_load(folder / f"alone-{n}") for n in range(REPEATS)]
+    around = [wall - load - trial for (wall, load, _), trial in zip(alone, beyond, strict=True)]
     together = [lab_run(folder / f"eight-{n}", "--duration", "60s") for n in range(2)]
     longest = [lab_run(folder / f"sixty-{n}", "--variants", "shared-socket", "--duration", "60s") for n in range(2)]
     eight, one = median(wall for wall, _, _ in together), median(wall for wall, _, _ in longest)
     show(
         "What the lab adds",
         [
-            ("a trial beyond its load", f"{spread(added)} (at most 6 s), start of the command to its end"),
+            ("a trial beyond its load: up, quiet, collecting, down", f"{spread(beyond)} (at most 6 s)"),
+            ("a command beyond its trials: start, analysis, report", spread(around)),
             ("eight variants of 60 s, side by side", f"{eight:.1f} s"),
             ("the longest of them alone", f"{one:.1f} s"),
             ("ratio", f"{eight / one:.2f} (less than 1.5)"),
@@ -196,6 +199,14 @@ def lab_run(results: Path, *arguments: str) -> tuple[float, float, dict[str, Any
     run = results / "heavy-mix" / "latest"
     loads = [read_trial(folder).seconds.load or 0.0 for folder in trial_folders(run)]
     return wall, max(loads), json.loads((run / "summary.json").read_text())
+
+
+def trial_beyond_load(results: Path) -> float:
+    """Return how many seconds the only trial of a run took besides its load."""
+    [folder] = trial_folders(results / "heavy-mix" / "latest")
+    trial = read_trial(folder)
+    whole = datetime.fromisoformat(trial.ended) - datetime.fromisoformat(trial.began)
+    return whole.total_seconds() - (trial.seconds.load or 0.0)
 
 
 def write_points_with_k6(folder: Path) -> int:
