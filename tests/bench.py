@@ -186,7 +186,7 @@ def collect(
     for row in summary["rows"]:
         if (row["variant"], row["request"], row["metric"]) == (variant, "light", "overhead") and row["stat"] in (
             "p50", "p90", "p99",
-        ):  # fmt: skip
+        ) and row["measured"] is not None:  # fmt: skip
             figures.setdefault((variant, row["stat"]), {}).setdefault(where, []).append(row["measured"])
 
 
