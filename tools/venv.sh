@@ -29,7 +29,9 @@ if [ ! -x .venv/bin/pip ]; then
     # Debian and Ubuntu keep the module that makes them in a package of its own.
     if ! make_venv && [ "$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then
         say "Installing python3-venv …"
-        apt-get update --quiet --quiet && apt-get install --yes --quiet --quiet --no-install-recommends python3-venv >&2
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update --quiet --quiet
+        apt-get install --yes --quiet --quiet --no-install-recommends python3-venv >/dev/null
     fi
     if [ ! -x .venv/bin/pip ] && ! make_venv; then
         rm -rf .venv
