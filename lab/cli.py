@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -263,11 +263,15 @@ def _plan(
 
 def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:
     minutes, rest = divmod(planned.expected_s, 60)
-    size = f"{len(planned.trials)} trials in {len(planned.batches)} batches"
+    size = f"{_count(planned.trials, 'trial')} in {_count(planned.batches, 'batch', 'batches')}"
     console.print(f"{escape(name)}: {size}, about {minutes} min {rest:02} s.", soft_wrap=True)
     for number, batch in enumerate(planned.batches, start=1):
         names = ", ".join(trial.variant_name for trial in batch)
         console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
+
+
+def _count(things: Sized, one: str, many: str = "") -> str:
+    return f"{len(things)} {one if len(things) == 1 else many or one + 's'}"
 
 
 @contextmanager
@@ -285,7 +289,7 @@ def _progress() -> "Iterator[Progress]":
     """Yield a runner.Progress: a live line on a terminal, one plain line per step elsewhere."""
     if talk.is_terminal:
         with talk.status("") as status:
-            yield lambda what, spent, of: status.update(f"{what}: {spent:.0f} of about {of:.0f} s")
+            yield lambda what, spent, of: status.update(f"{what}: {spent:.0f} s of about {of:.0f} s")
         return
     said: list[str] = []
 

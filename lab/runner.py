@@ -359,7 +359,7 @@ def _load(stacks: list[Stack], usage: Usage, progress: Progress) -> None:
     try:
         with usage.during():
             _together(
-                Stack.wait_for_load, started, partial(progress, "load"), expected_s=duration_s, stop=Stack.end_load
+                Stack.wait_for_load, started, partial(progress, "load"), duration_s + plan.TAIL_S, stop=Stack.end_load
             )
     finally:
         late.cancel()
