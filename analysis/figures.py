@@ -65,7 +65,9 @@ def overhead(
         for row in summary.rows
         if row.load == load and row.request == request and row.metric == "overhead" and row.published is not None
     ]
-    x = alt.X("overhead:Q", title=f"overhead of {request} requests, ms", scale=alt.Scale(type="log", nice=False))
+    x = alt.X(
+        "overhead:Q", title=f"overhead of {request} requests, ms", scale=alt.Scale(type="log", nice=False, padding=10)
+    )
     y = alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=200))
     colour = alt.Color(
         "kind:N",
@@ -83,7 +85,10 @@ def overhead(
     published_names = published.mark_text(dy=-10, fontSize=9, color=_PUBLISHED).encode(text="label:N")
     trials = f"{run.trials} trial{'s' if run.trials > 1 else ''}"
     counts = [len(values) for _, values in rows]
-    size = f"{min(counts)} to {max(counts)} requests a variant, {trials}" if counts else trials
+    fewest, most = (min(counts), max(counts)) if counts else (0, 0)
+    size = (
+        f"{fewest} to {most} requests a variant, {trials}" if fewest < most else f"{most} requests a variant, {trials}"
+    )
     what = "request" if counts and max(counts) <= DOTS else "hundredth of the requests"
     layers = [measured_dots] + ([published_marks, published_names] if marks else [])
     title = _worst_and_best(summary, load, request)
@@ -117,7 +122,7 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
         )
         .properties(width=250, height=34 * len(order))
     )
-    return _styled(bars, "Even counts do not mean short waits: who answered", "first trial of each variant", None)
+    return _styled(bars, "Who answered: the share of each worker", "first trial of each variant", None)
 
 
 def _data(values: list[dict[str, Any]]) -> alt.InlineData:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from analysis import figures
 from analysis.run_folder import Run, read_run, trial_folder, write_whole
 from analysis.summary import Summary
-from analysis.table import number, quantity_grids
+from analysis.table import MEANING, claim_value, number, quantity_grids
 
 
 def write_report(run_folder: Path, summary: Summary) -> None:
@@ -19,12 +19,16 @@ def write_report(run_folder: Path, summary: Summary) -> None:
     environment = Environment(
         loader=PackageLoader("analysis"), autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True
     )
-    page = environment.get_template("report.html").render(
+    page = environment.get_template(
+        "report.html"
+    ).render(
         run=run,
         summary=summary,
         figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # drawn by ourselves
         grids=list(quantity_grids(run, summary)),
         number=number,
+        claim_value=claim_value,
+        meaning=MEANING[0].upper() + MEANING[1:],
         common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
     )
     write_whole(run_folder / "report.html", page)

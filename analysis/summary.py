@@ -64,6 +64,7 @@ class ClaimRow(Model):
     """A claim with what was measured for it and the verdict. ``reason`` says why there is no plain answer."""
 
     says: str
+    stat: Statistic
     verdict: ClaimVerdict
     measured: float | None
     bound: str
@@ -238,6 +239,7 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
         doubtful = [one for one in judged if one.variant in claim.variants and one.verdict == "suspect"]
         return ClaimRow(
             says=claim.says,
+            stat=claim.value.stat,
             verdict="reproduced" if claim.holds(measured) else "not reproduced",
             measured=measured,
             bound=claim.bound,
@@ -245,9 +247,14 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
             reason=f"suspect: {doubtful[0].reasons[0]}" if doubtful else None,
         )
     return ClaimRow(
-        says=claim.says, verdict=verdict, measured=None, bound=claim.bound, unit=UNITS[claim.value.metric],
+        says=claim.says,
+        stat=claim.value.stat,
+        verdict=verdict,
+        measured=None,
+        bound=claim.bound,
+        unit=UNITS[claim.value.metric],
         reason=reason,
-    )  # fmt: skip
+    )
 
 
 def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from analysis.quantities import STATISTICS, UNITS, Metric, Statistic
 from analysis.run_folder import Run
-from analysis.summary import Row, Summary, WorkerRow
+from analysis.summary import ClaimRow, Row, Summary, WorkerRow
 
 DEFAULT_STATISTICS: tuple[Statistic, ...] = ("min", "p50", "p90", "p99")
 _VERDICT_STYLE = {
@@ -95,11 +95,13 @@ def quantity_table(grid: Grid) -> Table:
     for stat in grid.statistics:
         table.add_column(stat, justify="right")
     table.add_column("n", justify="right")
+    above = ""
     for line in grid.lines:
         style = "bold" if line.word == "measured" else "dim"
         cells = [Text(number(value), style=style) for value in line.values]
         n = "" if line.n is None else str(line.n)
-        table.add_row(line.variant, Text(line.word, style=style), *cells, n)
+        name, above = "" if line.variant == above else line.variant, line.variant
+        table.add_row(name, Text(line.word, style=style), *cells, n)
     return table
 
 
@@ -151,10 +153,22 @@ def claims_table(summary: Summary) -> RenderableType:
         table.add_row(
             Text(claim.verdict, style=_VERDICT_STYLE[claim.verdict]),
             Text(says),
-            number(claim.measured) + (f" {claim.unit}" if claim.unit == "ms" else ""),
-            claim.bound,
+            claim_value(claim),
+            claim.bound + (f" {claim.unit}" if claim.unit == "ms" else ""),
         )
-    return table
+    return Group(table, Text(MEANING, style="dim"))
+
+
+MEANING = "reproduced: the measured value keeps the bound; it need not equal what was published"
+
+
+def claim_value(claim: ClaimRow) -> str:
+    """Return what was measured for a claim, with its statistic and unit."""
+    if claim.measured is None:
+        return number(None)
+    if claim.stat == "largest_share":
+        return number(claim.measured)
+    return f"{claim.stat} {number(claim.measured)} {claim.unit}"
 
 
 def number(value: float | None) -> str:
@@ -170,13 +184,11 @@ def _grid(run: Run, load: str, metric: Metric, request: str, rows: list[Row]) ->
     lines = []
     for variant in run.variants:
         mine = {row.stat: row for row in rows if row.variant == variant.name}
-        name = variant.name
         for word in ("published", "predicted", "measured"):
             values = [getattr(mine[stat], word) if stat in mine else None for stat in statistics]
             if word == "measured" or any(value is not None for value in values):
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
-                lines.append(Line(name, word, values, n))
-                name = ""
+                lines.append(Line(variant.name, word, values, n))
     title = f"{metric.replace('_', ' ')} of {request} requests, {UNITS[metric]}{_of_load(run, load)}"
     return Grid(title[0].upper() + title[1:], statistics, lines)
 

@@ -145,7 +145,7 @@ def report(
         summary = derive(folder)
         record = read_run(folder)
     except BadRun as error:
-        raise WrongUse(f"{error}.", hint="A run's folder is results/<experiment>/<time>.") from None
+        raise WrongUse(f"{error}.", hint="make report RUN=results/<experiment>/<time>, or …/latest") from None
     except OSError as error:
         problem = f"{folder} cannot be written: {error.strerror or error}."
         raise LabError(problem, hint="Copy the run to where you can write.") from None
@@ -263,8 +263,9 @@ def _plan(
 
 def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:
     minutes, rest = divmod(planned.expected_s, 60)
+    time = f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
     size = f"{_count(planned.trials, 'trial')} in {_count(planned.batches, 'batch', 'batches')}"
-    console.print(f"{escape(name)}: {size}, about {minutes} min {rest:02} s.", soft_wrap=True)
+    console.print(f"{escape(name)}: {size}, about {time}.", soft_wrap=True)
     for number, batch in enumerate(planned.batches, start=1):
         names = ", ".join(trial.variant_name for trial in batch)
         console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)

@@ -188,6 +188,8 @@ def names() -> list[str]:
 def load_experiment(name: str) -> Experiment:
     """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first thing that is wrong."""
     path = EXPERIMENTS / f"{name}.yaml"
+    if not name:
+        raise WrongUse("No experiment was named.", hint=f"NAME=…, one of {nearest_first(name, names())}")
     if name not in names():
         raise WrongUse(
             f"There is no experiment {name!r}.", hint=f"make experiment NAME=…, one of {nearest_first(name, names())}"
@@ -244,7 +246,8 @@ def _refuse_duplicates(node: yaml.Node | None) -> None:
 
 
 def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:
-    first = error.errors()[0]
+    problems = error.errors()  # a misspelt key is both unknown and missing: say what was written
+    first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     where, line = _locate(document, first["loc"])
     match first["type"]:
         case "extra_forbidden":

@@ -53,6 +53,7 @@ def run(
                     say(describe(trial))
         except BaseException as error:
             _close_after(error, folder, record)
+            say(f"What was measured is in {folder}.")
             raise
         finally:
             runner.remove_leftovers()  # what resisted its own trial's end

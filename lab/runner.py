@@ -7,6 +7,7 @@ was measured lies in the run's folder.
 
 import os
 import platform
+import re
 import shutil
 import signal
 import threading
@@ -265,11 +266,11 @@ class Stack:
     def _last_words(self, service: str) -> str:
         lines = self._said(service)
         errors = [line for line in lines if "level=error" in line]
-        return (errors or lines or ["it wrote nothing"])[-1][:300]
+        return _message((errors or lines or ["it wrote nothing"])[-1])
 
     def _thrown(self) -> str | None:
         thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
-        return thrown[0][:300] if thrown else None
+        return _message(thrown[0]) if thrown else None
 
 
 class Usage:
@@ -450,6 +451,12 @@ def _output_of(container: Container) -> bytes:
 
 def _labels(container: Container) -> dict[str, str]:
     return container.config.labels or {}
+
+
+def _message(line: str) -> str:
+    """Return the message of one line of k6's log, without the stack below it."""
+    found = re.search(r'msg="(.*?)(?:\\n|"(?: |$))', line)
+    return (found[1] if found else line)[:300]
 
 
 def _env_file(values: dict[str, str]) -> str:

@@ -24,7 +24,7 @@ VARIANTS = (
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["run"], "There is no experiment ''.", "make experiment NAME=…, one of heavy-mix"),
+        (["run"], "No experiment was named.", "NAME=…, one of heavy-mix"),
         (["run", "hevy-mix"], "There is no experiment 'hevy-mix'.", "make experiment NAME=…, one of heavy-mix"),
         (["run", "../lab"], "There is no experiment '../lab'.", "make experiment NAME=…, one of heavy-mix"),
         (["run", "heavy-mix", "--variants", "one-proces"], "There is no variant 'one-proces'.",
@@ -100,7 +100,7 @@ def test_report_of_a_folder_that_is_no_run_is_refused(lab: Lab, tmp_path: Path) 
 
     assert done.returncode == 2
     assert done.stderr == REPLY.format(
-        message=f"{tmp_path} has no run.json.", hint="A run's folder is results/<experiment>/<time>."
+        message=f"{tmp_path} has no run.json.", hint="make report RUN=results/<experiment>/<time>, or …/latest"
     )
 
 

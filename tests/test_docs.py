@@ -89,7 +89,7 @@ def test_nothing_names_a_package_registry_or_an_absolute_path_of_somebody() -> N
 @pytest.fixture
 def by_hand(tmp_path: Path) -> Iterator[tuple[dict[str, str], list[str]]]:
     """The environment and the commands of the README's section, and the way back."""
-    section = README[README.index("## By hand") : README.index("Every `LAB_` variable")]
+    section = README[README.index("## By hand") : README.index("The `LAB_` variables of")]
     commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
     assert len(commands) == 5
     environment = os.environ | {

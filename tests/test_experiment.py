@@ -58,7 +58,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("threads: 2\n", "threds: 2\n"), "mine.yaml:8: variants.shared-socket.threads: missing key"),
+        (("threads: 2\n", "threds: 2\n"), "mine.yaml:11: variants.shared-socket.threds: unknown key"),
         (("threads: 2\n", "threads: 2\n    spare: 1\n"), "mine.yaml:12: variants.shared-socket.spare: unknown key"),
         (("question: Why?\n", ""), "mine.yaml:1: question: missing key"),
         (("workers: 4", "workers: 0"),

@@ -162,7 +162,7 @@ def test_the_terminal_shows_plain_lines_when_it_is_none(
 ) -> None:
     said = measured[1].stderr.splitlines()
 
-    assert said[0] == "heavy-mix: 8 trials in 1 batch, about 0 min 39 s."
+    assert said[0] == "heavy-mix: 8 trials in 1 batch, about 39 s."
     assert "\x1b" not in measured[1].stderr
     assert len([line for line in said if "(heavy-mix, trial 1): measured, " in line]) == 8
 
