@@ -211,7 +211,8 @@ def main() -> NoReturn:
 
     for name in [name for name in os.environ if name.startswith("LAB_")]:
         del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
-    signal.signal(signal.SIGTERM, _interrupt)
+    for stop in (signal.SIGINT, signal.SIGTERM):  # also where the shell that started it ignores one
+        signal.signal(stop, _interrupt)
     try:
         code = app(prog_name="lab", standalone_mode=False)
     except TyperException as error:
