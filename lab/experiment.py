@@ -2,6 +2,7 @@
 
 import json
 import re
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -65,7 +66,7 @@ _BALANCE: dict[str, str] = {
 }
 
 
-class Variant(Model):
+class Variant(Model, ABC):
     """One way of serving: what every server behind the balancer has."""
 
     workers: int = Field(ge=1, description="Processes in each container.")
@@ -78,9 +79,9 @@ class Variant(Model):
     service: ClassVar[str]
 
     @property
+    @abstractmethod
     def image(self) -> str:
         """The image that serves this variant."""
-        raise NotImplementedError
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""

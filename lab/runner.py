@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -171,6 +171,8 @@ class Stack:
                     self.fail(f"{labels[_SERVICE]} ended during the load with exit code {container.state.exit_code}")
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
+        except OSError as error:
+            self.fail(f"its logs could not be kept: {error.strerror or error}")
         self.seconds["collect"] = time.monotonic() - began
 
     def down(self) -> None:
@@ -334,7 +336,8 @@ def _save(stacks: list[Stack], settle_s: float, usage: Usage) -> list[Trial]:
             if _is_worth_keeping(stack):
                 records.append(stack.save(settle_s, usage))
         except OSError as error:
-            shutil.rmtree(stack.part, ignore_errors=True)
+            with suppress(OSError):  # renaming takes no room: the raw points stay, and are never counted
+                stack.part.rename(stack.part.with_name(f"unsaved-{stack.trial.number}"))
             problem = problem or error
     if problem:
         raise problem
