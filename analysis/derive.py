@@ -2,27 +2,33 @@
 
 from pathlib import Path
 
+from analysis.observation import UnreadableObservation, read_containers, read_generator
 from analysis.report import write_report
 from analysis.requests import UnreadablePoints, write_requests
 from analysis.run_folder import read_trial, trial_folders
 from analysis.summary import Summary, summarise, write_summary
+from analysis.validity import Evidence
 
 
 def derive(run_folder: Path) -> Summary:
     """Write requests.parquet of every trial, summary.json and report.html, and return the summary.
 
-    A trial whose points cannot be read is judged invalid with the reason; raise BadRun when run.json or a trial.json
+    A trial whose raw files cannot be read is judged invalid with the reason; raise BadRun when run.json or a trial.json
     cannot be read.
     """
-    problems: dict[Path, str] = {}
-    for folder in trial_folders(run_folder):
-        trial = read_trial(folder)
-        try:
-            write_requests(folder, trial.variant, trial.load, trial.trial)
-        except UnreadablePoints as unreadable:
-            (folder / "requests.parquet").unlink(missing_ok=True)
-            problems[folder] = str(unreadable).replace(f"{run_folder}/", "")
-    summary = summarise(run_folder, problems)
+    evidence = {folder: _evidence(run_folder, folder) for folder in trial_folders(run_folder)}
+    summary = summarise(run_folder, evidence)
     write_summary(run_folder, summary)
     write_report(run_folder, summary)
     return summary
+
+
+def _evidence(run_folder: Path, folder: Path) -> Evidence:
+    """Write a trial's requests.parquet, and return what else its raw files say."""
+    trial = read_trial(folder)
+    try:
+        dropped = write_requests(folder, trial.variant, trial.load, trial.trial)
+        return Evidence(containers=read_containers(folder), generator=read_generator(folder), dropped=dropped)
+    except (UnreadablePoints, UnreadableObservation) as unreadable:
+        (folder / "requests.parquet").unlink(missing_ok=True)
+        return Evidence(problem=str(unreadable).replace(f"{run_folder}/", ""))

@@ -13,15 +13,16 @@ class UnreadablePoints(Exception):
 
 COLUMNS = """
     variant VARCHAR, load VARCHAR, trial INTEGER, generator VARCHAR, id VARCHAR,
-    request VARCHAR, sent TIMESTAMP, asked_ms DOUBLE, duration_ms DOUBLE, overhead_ms DOUBLE,
+    request VARCHAR, sent TIMESTAMP, answered TIMESTAMP, asked_ms DOUBLE, duration_ms DOUBLE, overhead_ms DOUBLE,
     blocked_ms DOUBLE, connecting_ms DOUBLE, status INTEGER, error VARCHAR,
     worker VARCHAR, thread BIGINT, began DOUBLE, ended DOUBLE, server VARCHAR
 """
 """requests.parquet, one row per request, in the order of sending.
 
-``sent`` is UTC, taken just before the request; ``began`` and ``ended`` are epoch seconds on the server's side of the
-same clock. ``duration_ms`` is k6's http_req_duration, ``overhead_ms`` what it exceeds ``asked_ms`` by. A request that
-failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no ``duration_ms`` either.
+``sent`` and ``answered`` are UTC, taken just before and after the request; ``began`` and ``ended`` are epoch seconds on
+the server's side of the same clock. ``duration_ms`` is k6's http_req_duration, ``overhead_ms`` what it exceeds
+``asked_ms`` by. A request that failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no
+``duration_ms`` either.
 """
 
 # The load scripts write two points of their own for each request, see k6/lib/request.js. k6's nine others stay unread.
@@ -33,15 +34,15 @@ FROM read_json($points, format = 'newline_delimited', compression = 'gzip', colu
     data: 'STRUCT(time VARCHAR, value DOUBLE, tags STRUCT(request VARCHAR), metadata STRUCT(
         id VARCHAR, asked_ms DOUBLE, status INTEGER, error VARCHAR, blocked_ms DOUBLE, connecting_ms DOUBLE,
         worker VARCHAR, thread BIGINT, began DOUBLE, ended DOUBLE, server VARCHAR))'})
-WHERE metric IN ('request_sent', 'request_answered') AND type = 'Point'
+WHERE metric IN ('request_sent', 'request_answered', 'dropped_iterations') AND type = 'Point'
 """
 
 _JOIN = """
 INSERT INTO requests BY NAME
 SELECT
     $variant AS variant, $load AS load, $trial AS trial, $generator AS generator,
-    sent.metadata.id AS id, sent.request, sent.time AS sent, sent.metadata.asked_ms AS asked_ms,
-    answered.value AS duration_ms,
+    sent.metadata.id AS id, sent.request, sent.time AS sent, answered.time AS answered,
+    sent.metadata.asked_ms AS asked_ms, answered.value AS duration_ms,
     CASE WHEN answered.metadata.error IS NULL THEN answered.value - sent.metadata.asked_ms END AS overhead_ms,
     answered.metadata.blocked_ms, answered.metadata.connecting_ms, answered.metadata.status,
     CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run'
@@ -53,8 +54,10 @@ LEFT JOIN (FROM points WHERE metric = 'request_answered') AS answered ON sent.me
 """
 
 
-def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> Path:
-    """Rebuild a trial's requests from its points and return the path of requests.parquet, whole or not written.
+def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> int:
+    """Rebuild a trial's requests from its points and write requests.parquet, whole or not at all.
+
+    Return how many iterations the load generators dropped: requests that were due and never sent.
 
     Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
     cut short, is not gzip or holds something else than k6's points; OSError when the table cannot be written.
@@ -64,6 +67,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> P
         raise UnreadablePoints(f"{trial_folder} has no points.json.gz")
     target = trial_folder / "requests.parquet"
     part = trial_folder / ".requests.parquet.part"
+    dropped = 0.0
     with tempfile.TemporaryDirectory() as spill, duckdb.connect() as database:
         database.execute(f"SET memory_limit = '768MB'; SET threads = 2; SET temp_directory = '{_quoted(Path(spill))}'")
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
@@ -74,6 +78,8 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> P
                 database.execute(
                     _JOIN, {"variant": variant, "load": load, "trial": trial, "generator": points.name.split(".")[0]}
                 )
+                [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
+                dropped += found[0] or 0
             except duckdb.Error as error:
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
         try:
@@ -84,7 +90,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> P
             raise OSError(number, _first_line(error)) from None
         finally:
             part.unlink(missing_ok=True)
-    return target
+    return round(dropped)
 
 
 def _quoted(path: Path) -> str:

@@ -54,10 +54,14 @@ class Git(Record):
 
 
 class VariantRecord(Record):
-    """A variant as it was asked for, with the number of workers that should have shared its requests."""
+    """A variant as it was asked for, with the number of workers that should have shared its requests.
+
+    ``accept`` says whether the workers of one container share a listening socket or have one each.
+    """
 
     name: str
     workers: int
+    accept: Literal["shared", "per-worker"] | None = None
     settings: dict[str, Any]
 
 
@@ -81,7 +85,7 @@ class Source(Record):
 
 
 class Run(Record):
-    """run.json: what was asked, of which machine, and how it ended."""
+    """run.json: what was asked, of which machine, and how it ended. ``sleeping``: no request computes."""
 
     schema_: int = SCHEMA
     experiment: str
@@ -92,6 +96,7 @@ class Run(Record):
     claims: list[Claim]
     variants: list[VariantRecord]
     loads: list[LoadRecord]
+    sleeping: bool = False
     full: bool
     trials: int
     jobs: int
@@ -117,7 +122,11 @@ class Seconds(Record):
 
 
 class Trial(Record):
-    """trial.json: one variant under one load, once."""
+    """trial.json: one variant under one load, once.
+
+    The machine's state is in shares between 0 and 1: ``busy`` and ``steal`` of all cores, ``pressure`` of the time in
+    which something waited for a processor. None: this machine does not tell.
+    """
 
     schema_: int = SCHEMA
     variant: str
@@ -132,6 +141,8 @@ class Trial(Record):
     busy_before: float | None = None
     busy_during: float | None = None
     steal_during: float | None = None
+    pressure_during: float | None = None
+    clock_step_s: float | None = None
     seconds: Seconds = Seconds()
 
 

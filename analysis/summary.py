@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import duckdb
 
+from analysis import intervals
+from analysis.intervals import Interval
 from analysis.quantities import (
     STATISTICS,
     UNITS,
@@ -21,16 +23,30 @@ from analysis.quantities import (
     rows_needed,
 )
 from analysis.requests import COLUMNS
-from analysis.run_folder import SCHEMA, Run, Trial, read_run, read_trial, trial_folders, write_whole
-from analysis.validity import ClassCount, TrialValidity, Validity, judge_missing, judge_run, judge_trial
+from analysis.run_folder import SCHEMA, Run, Trial, read_run, read_trial, write_whole
+from analysis.validity import (
+    ClassCount,
+    Evidence,
+    Requests,
+    TrialValidity,
+    Validity,
+    judge_missing,
+    judge_run,
+    judge_trial,
+)
 
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
+
+
+PRINTED: tuple[Statistic, ...] = ("min", "p50", "p90", "p99")
+"""The statistics that a table shows also where nobody published them."""
 
 
 class Row(Model):
     """One number as published, predicted and measured. ``n`` rows over ``trials`` trials carry the measured one.
 
-    ``request`` is None for all classes together. ``low`` and ``high`` bound the measured value; None: no interval.
+    ``request`` is None for all classes together. ``low`` and ``high`` are the 95 % bootstrap interval of the median
+    over trials; None: one trial has none.
     """
 
     variant: str
@@ -67,6 +83,8 @@ class ClaimRow(Model):
     stat: Statistic
     verdict: ClaimVerdict
     measured: float | None
+    low: float | None
+    high: float | None
     bound: str
     unit: str
     reason: str | None
@@ -95,13 +113,13 @@ class Measured(Model):
     stats: dict[tuple[Metric, Statistic], float]
 
 
-def summarise(run_folder: Path, problems: dict[Path, str] | None = None) -> Summary:
-    """Compute the summary of a run from its records and the requests.parquet of its trials.
+def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
+    """Compute the summary of a run from its records, the requests.parquet of its trials and what else they show.
 
-    ``problems`` says for which trial's folder the points could not be read, and why.
+    ``evidence`` has an entry for each folder of a trial.
     """
     run = read_run(run_folder)
-    folders = trial_folders(run_folder)
+    folders = list(evidence)
     with duckdb.connect() as database:
         files = [str(folder / "requests.parquet") for folder in folders if (folder / "requests.parquet").exists()]
         if files:
@@ -109,7 +127,10 @@ def summarise(run_folder: Path, problems: dict[Path, str] | None = None) -> Summ
         else:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")
         database.execute(_CLASSES)
-        judged = [_judge(database, read_trial(folder), (problems or {}).get(folder)) for folder in folders]
+        judged = []
+        for folder, found in evidence.items():
+            trial = read_trial(folder)
+            judged.append(judge_trial(run, trial, _requests(database, trial), found))
         judged += judge_missing(run, judged)
         trusted = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
         cells: dict[Cell, list[Measured]] = {}
@@ -120,7 +141,7 @@ def summarise(run_folder: Path, problems: dict[Path, str] | None = None) -> Summ
     results = Results(run, cells)
     return Summary(
         experiment=run.experiment,
-        validity=judge_run(run, judged),
+        validity=judge_run(run, judged, list(results.too_few())),
         trials=judged,
         rows=list(results.rows()),
         workers=workers,
@@ -145,11 +166,21 @@ class Results:
     def __init__(self, run: Run, cells: dict[Cell, list[Measured]]) -> None:
         self.run = run
         self.cells = cells
+        self._intervals = {cell: _intervals(trials) for cell, trials in cells.items()}
+
+    def values(self, quantity: Quantity) -> list[float]:
+        """Return a statistic of every trial that carries it, in the metric's unit."""
+        return [one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)]
 
     def measured(self, quantity: Quantity) -> float | None:
         """Return the median over trials, in the metric's unit; None when no trial carries the statistic."""
-        values = [one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)]
+        values = self.values(quantity)
         return median(values) if values else None
+
+    def interval(self, quantity: Quantity) -> Interval | tuple[None, None]:
+        """Return the interval of the median over trials; None and None for fewer than two trials."""
+        cell = (quantity.variant, self._load(quantity.load), quantity.request)
+        return self._intervals.get(cell, {}).get((quantity.metric, quantity.stat), (None, None))
 
     def sample(self, quantity: Quantity) -> tuple[int, int]:
         """Return how many answered requests, in how many trials, a quantity was computed from."""
@@ -166,6 +197,23 @@ class Results:
             return f"{failures:.1%} of the requests failed, too many to leave out of {quantity.stat}"
         needed, most = rows_needed(quantity.stat), max(one.n for one in cell)
         return f"{quantity.stat} needs {needed} requests a trial; there were {most} at most"
+
+    def too_few(self) -> Iterator[str]:
+        """Yield a sentence for each percentile that a table would show, had there been more requests."""
+        wanted = {quantity.stat for quantity in self._published() if percentile(quantity.stat)} | {*PRINTED}
+        classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
+        for load, request in sorted(classes):
+            most = {
+                cell[0]: max(one.n for one in ones) for cell, ones in self.cells.items() if cell[1:] == (load, request)
+            }
+            for stat in sorted(wanted, key=rows_needed):
+                if lacking := [variant for variant, n in most.items() if n < rows_needed(stat)]:
+                    which = ", ".join(lacking) if len(lacking) < len(most) else "any variant"
+                    yield (
+                        f"no {stat} of {request} requests of {which}: it needs {rows_needed(stat)} a trial, "
+                        f"there were {max(most[variant] for variant in lacking)} at most"
+                    )
+                    break  # the percentiles beyond need more still
 
     def _cell(self, quantity: Quantity) -> list[Measured]:
         return self.cells.get((quantity.variant, self._load(quantity.load), quantity.request), [])
@@ -189,6 +237,7 @@ class Results:
                     if measured is None and quantity not in published:
                         continue
                     n, trials = self.sample(quantity)
+                    low, high = self.interval(quantity)
                     yield Row(
                         variant=variant,
                         load=load,
@@ -199,8 +248,8 @@ class Results:
                         published=published.get(quantity),
                         predicted=None,
                         measured=measured,
-                        low=None,
-                        high=None,
+                        low=low,
+                        high=high,
                         n=n,
                         trials=trials,
                     )
@@ -225,36 +274,68 @@ class Results:
         return figures
 
 
-def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
-    quantities = [claim.value] + ([claim.relative_to] if claim.relative_to else [])
-    values = []
-    for quantity in quantities:
-        value = results.measured(quantity)
-        if value is None:
-            verdict, reason = _no_verdict(quantity, results, judged)
-            break
-        values.append(value)
-    else:
-        measured = values[0] / values[1] if claim.relative_to else values[0]
-        doubtful = [one for one in judged if one.variant in claim.variants and one.verdict == "suspect"]
-        return ClaimRow(
-            says=claim.says,
-            stat=claim.value.stat,
-            verdict="reproduced" if claim.holds(measured) else "not reproduced",
-            measured=measured,
-            bound=claim.bound,
-            unit="ratio" if claim.relative_to else UNITS[claim.value.metric],
-            reason=f"suspect: {doubtful[0].reasons[0]}" if doubtful else None,
+def _intervals(trials: list[Measured]) -> dict[tuple[Metric, Statistic], Interval]:
+    """Return the interval of every statistic that two or more trials carry."""
+    together: dict[tuple[int, ...], list[tuple[Metric, Statistic]]] = {}
+    for key in dict.fromkeys(key for one in trials for key in one.stats):
+        carrying = tuple(index for index, one in enumerate(trials) if key in one.stats)
+        together.setdefault(carrying, []).append(key)
+    return {
+        key: interval
+        for carrying, keys in together.items()
+        if len(carrying) > 1
+        for key, interval in zip(
+            keys, intervals.of_medians([[trials[index].stats[key] for index in carrying] for key in keys]), strict=True
         )
+    }
+
+
+def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
+    verdict: ClaimVerdict
+    measured: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+    quantities = [claim.value] + ([claim.relative_to] if claim.relative_to else [])
+    missing = next((one for one in quantities if results.measured(one) is None), None)
+    if missing:
+        verdict, reason = _no_verdict(missing, results, judged)
+    elif claim.relative_to and not all(results.values(claim.relative_to)):
+        verdict, reason = "undecided", f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"
+    else:
+        measured, (low, high) = _claimed(claim, results)
+        ends = (low, high) if low is not None and high is not None else (measured,)
+        kept = {claim.holds(end) for end in ends}
+        verdict = "undecided" if len(kept) > 1 else "reproduced" if kept == {True} else "not reproduced"
+        doubtful = [one for one in judged if one.variant in claim.variants and one.verdict == "suspect"]
+        reasons = ["the interval straddles the bound"] if len(kept) > 1 else []
+        reasons += [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
+        reason = "; ".join(reasons) or None
     return ClaimRow(
         says=claim.says,
         stat=claim.value.stat,
         verdict=verdict,
-        measured=None,
+        measured=measured,
+        low=low,
+        high=high,
         bound=claim.bound,
-        unit=UNITS[claim.value.metric],
+        unit="ratio" if claim.relative_to else UNITS[claim.value.metric],
         reason=reason,
     )
+
+
+def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | tuple[None, None]]:
+    """Return the value that a claim speaks of, and its interval if both sides have two trials or more."""
+    value = results.measured(claim.value)
+    assert value is not None
+    if not claim.relative_to:
+        return value, results.interval(claim.value)
+    other = results.measured(claim.relative_to)
+    assert other
+    values, others = results.values(claim.value), results.values(claim.relative_to)
+    if min(len(values), len(others)) < 2:
+        return value / other, (None, None)
+    return value / other, intervals.of_ratio(values, others)
 
 
 def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:
@@ -328,16 +409,42 @@ def _time_statistic(metric: Metric, stat: Statistic) -> str:
     return f"{function} FILTER (WHERE error IS NULL)"
 
 
-def _judge(database: duckdb.DuckDBPyConnection, trial: Trial, problem: str | None) -> TrialValidity:
+def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
+    """Return what the rows of a trial say as a whole."""
     asked = {"variant": trial.variant, "load": trial.load, "trial": trial.trial}
     of_trial = "FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)"
-    counts = database.execute(
-        f"SELECT request, count(*), count(error) {of_trial} GROUP BY request ORDER BY request",
-        asked,
-    ).fetchall()
-    errors = database.execute(
-        f"SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error",
-        asked,
-    ).fetchall()
-    classes = [ClassCount(*row) for row in counts]
-    return judge_trial(trial, classes, [error for (error,) in errors], problem)
+
+    def rows(query: str) -> list[tuple[Any, ...]]:
+        return database.execute(query.format(of_trial=of_trial), asked).fetchall()
+
+    [(with_status,)] = rows("SELECT count(*) FILTER (WHERE status > 0) {of_trial}")
+    [(in_flight, little)] = rows(_LITTLE)
+    return Requests(
+        classes=[
+            ClassCount(*row)
+            for row in rows("SELECT request, count(*), count(error) {of_trial} GROUP BY request ORDER BY request")
+        ],
+        errors=[
+            error
+            for (error,) in rows(
+                "SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error"
+            )
+        ],
+        with_status=with_status,
+        by_worker=dict(rows("SELECT worker, count(*) {of_trial} AND error IS NULL GROUP BY worker")),
+        in_flight=in_flight,
+        little=little,
+    )
+
+
+# L = lambda W (Little 1961). L from the wall clock, W from k6's own timings, which run on another clock. What k6 itself
+# takes for a request between the two, a quarter of a millisecond, counts as part of the response: it is the median's.
+_LITTLE = """
+WITH timed AS (
+    SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,
+        1000 * (duration_ms + blocked_ms + connecting_ms) AS response_us, sent, answered
+    {of_trial} AND answered IS NOT NULL)
+SELECT sum(under_way_us) / any_value(span_us) AS in_flight,
+    count(*) / any_value(span_us) * (avg(response_us) + median(under_way_us - response_us)) AS little
+FROM timed, (SELECT nullif(max(epoch_us(answered)) - min(epoch_us(sent)), 0) AS span_us FROM timed)
+"""

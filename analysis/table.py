@@ -10,9 +10,8 @@ from rich.text import Text
 
 from analysis.quantities import STATISTICS, UNITS, Metric, Statistic
 from analysis.run_folder import Run
-from analysis.summary import ClaimRow, Row, Summary, WorkerRow
+from analysis.summary import PRINTED, ClaimRow, Row, Summary, WorkerRow
 
-DEFAULT_STATISTICS: tuple[Statistic, ...] = ("min", "p50", "p90", "p99")
 _VERDICT_STYLE = {
     "reproduced": "green",
     "not reproduced": "red",
@@ -32,6 +31,8 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
     for grid in quantity_grids(run, summary):
         console.print()
         console.print(quantity_table(grid))
+    if run.trials > 1:
+        console.print(Text(INTERVAL, style="dim"))
     for load in run.loads:
         if any(worker.load == load.name for worker in summary.workers):
             console.print()
@@ -57,10 +58,10 @@ def doubts(summary: Summary) -> RenderableType:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a grid: the published, predicted or measured statistics of one variant."""
+    """One line of a grid: the published, predicted or measured statistics of one variant, or an end of the interval."""
 
     variant: str
-    word: Literal["published", "predicted", "measured"]
+    word: Literal["published", "predicted", "measured", "low", "high"]
     values: list[float | None]
     n: int | None
 
@@ -107,7 +108,8 @@ def quantity_table(grid: Grid) -> Table:
 
 def workers_table(run: Run, summary: Summary, load: str) -> Table:
     """Return how many requests each worker answered, least first, for each variant and class of request."""
-    table = _table(f"Requests by worker, least first{_of_load(run, load)}")
+    which = ", first trial" if run.trials > 1 else ""
+    table = _table(f"Requests by worker, least first{which}{_of_load(run, load)}")
     table.add_column("variant")
     table.add_column("request")
     table.add_column("published")
@@ -153,13 +155,14 @@ def claims_table(summary: Summary) -> RenderableType:
         table.add_row(
             Text(claim.verdict, style=_VERDICT_STYLE[claim.verdict]),
             Text(says),
-            claim_value(claim),
+            claim_value(claim) + (f"\n{claim_interval(claim)}" if claim.low is not None else ""),
             claim.bound + (f" {claim.unit}" if claim.unit == "ms" else ""),
         )
     return Group(table, Text(MEANING, style="dim"))
 
 
 MEANING = "reproduced: the measured value keeps the bound; it need not equal what was published"
+INTERVAL = "low and high: 95 % bootstrap interval of the median over trials"
 
 
 def claim_value(claim: ClaimRow) -> str:
@@ -171,6 +174,11 @@ def claim_value(claim: ClaimRow) -> str:
     return f"{claim.stat} {number(claim.measured)} {claim.unit}"
 
 
+def claim_interval(claim: ClaimRow) -> str:
+    """Return the interval of what was measured for a claim, e.g. 1.2 to 3.4; empty for one trial."""
+    return "" if claim.low is None else f"{number(claim.low)} to {number(claim.high)}"
+
+
 def number(value: float | None) -> str:
     """Return a value with the digits that matter: none after the point from 100 on, two below 1."""
     if value is None:
@@ -180,11 +188,11 @@ def number(value: float | None) -> str:
 
 def _grid(run: Run, load: str, metric: Metric, request: str, rows: list[Row]) -> Grid:
     published = {row.stat for row in rows if row.published is not None}
-    statistics = [stat for stat in STATISTICS[metric] if stat in DEFAULT_STATISTICS or stat in published]
+    statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published]
     lines = []
     for variant in run.variants:
         mine = {row.stat: row for row in rows if row.variant == variant.name}
-        for word in ("published", "predicted", "measured"):
+        for word in ("published", "predicted", "measured", "low", "high"):
             values = [getattr(mine[stat], word) if stat in mine else None for stat in statistics]
             if word == "measured" or any(value is not None for value in values):
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None

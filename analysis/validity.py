@@ -1,18 +1,29 @@
 """Whether a measurement can be believed, decided before any of its numbers is shown."""
 
+from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from analysis.intervals import NOMINAL_FROM, coverage
+from analysis.observation import Container, Generator, Observation
 from analysis.quantities import Model
-from analysis.run_folder import Run, Trial
+from analysis.run_folder import Run, Trial, VariantRecord
 
 Verdict = Literal["valid", "suspect", "invalid"]
 
 FAILURES_ALLOWED = 0.01
+DROPPED_ALLOWED = 0.01
 BUSY_BEFORE_ALLOWED = 0.25
 STEAL_ALLOWED = 0.02
 BUSY_DURING_ALLOWED = 0.85
+PRESSURE_ALLOWED = 0.25
+GENERATOR_WAIT_ALLOWED = 0.1
+THROTTLED_ALLOWED = 0.01
+LITTLE_ALLOWED = 0.05
+CLOCK_STEP_ALLOWED_S = 0.05
 
 _K6_MEASURED = {0, 99}  # 99: a threshold of the script was crossed, which is a finding
+
+Doubt = tuple[Literal["invalid", "suspect", "note"], str]
 
 
 class TrialValidity(Model):
@@ -40,48 +51,203 @@ class ClassCount(NamedTuple):
     failed: int
 
 
-def judge_trial(
-    trial: Trial, classes: list[ClassCount], errors: list[str], problem: str | None = None
-) -> TrialValidity:
-    """Judge one trial from its record, its requests by class, and the kinds of error they met, frequent ones first.
+class Requests(NamedTuple):
+    """What the rows of a trial say as a whole.
 
-    Each class is judged by itself: few slow requests that all fail are not to vanish among many quick ones.
-    ``problem`` is why the trial's points could not be read, if they could not.
+    ``answered`` had an answer that counts, ``with_status`` any answer. ``in_flight`` is the mean number of requests
+    under way, from the times at which they were sent and answered; ``little`` what it should be: throughput times mean
+    response time, by k6's own timings. ``by_worker`` counts answers by the worker (host:pid) that they name.
     """
-    invalid: list[str] = []
-    suspect: list[str] = []
-    notes: list[str] = []
-    if trial.outcome != "measured":
-        invalid.append(f"{trial.outcome}: {trial.reason}")
-    elif trial.k6_exit_code not in _K6_MEASURED:
-        invalid.append(f"k6 ended with exit code {trial.k6_exit_code}")
-    elif problem is not None:
-        invalid.append(problem)
-    elif not classes:
-        invalid.append("no request was sent")
-    for one in classes:
-        if one.failed == one.sent:
-            invalid.append(f"all {one.sent} {one.request} requests failed ({_kinds(errors)})")
-        elif one.failed:
-            seriously = one.failed > FAILURES_ALLOWED * one.sent
-            kind = suspect if seriously else notes
-            kind.append(f"{one.failed} of {one.sent} {one.request} requests failed ({_kinds(errors)})")
-    if trial.busy_before is not None and trial.busy_before > BUSY_BEFORE_ALLOWED:
-        suspect.append(f"the machine was {trial.busy_before:.0%} busy before the load began")
-    if trial.busy_during is not None and trial.busy_during > BUSY_DURING_ALLOWED:
-        suspect.append(f"the machine was {trial.busy_during:.0%} busy during the load")
-    if trial.steal_during is not None and trial.steal_during > STEAL_ALLOWED:
-        suspect.append(f"other machines of this host took {trial.steal_during:.1%} of the processor time")
+
+    classes: list[ClassCount]
+    errors: list[str]
+    with_status: int
+    by_worker: dict[str, int]
+    in_flight: float | None
+    little: float | None
+
+    @property
+    def sent(self) -> int:
+        """All requests."""
+        return sum(one.sent for one in self.classes)
+
+    @property
+    def answered(self) -> int:
+        """The requests that did not fail."""
+        return sum(one.sent - one.failed for one in self.classes)
+
+
+class Evidence(NamedTuple):
+    """What else is known of a trial: its containers, its load generator, what the points say besides requests.
+
+    ``problem`` is why the raw files could not be read, if they could not.
+    """
+
+    containers: tuple[Container, ...] = ()
+    generator: Generator | None = None
+    dropped: int = 0
+    problem: str | None = None
+
+
+def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) -> TrialValidity:
+    """Judge one trial from its record, its requests, and what the containers said of themselves."""
+    doubts = [*_record(trial, requests, evidence), *_failures(requests), *_machine(run, trial)]
+    if trial.outcome == "measured" and requests.sent:
+        variant = next(one for one in run.variants if one.name == trial.variant)
+        doubts += _load(requests, evidence, trial)
+        doubts += _counts(requests, evidence.containers)
+        doubts += _servers(run, trial, variant, evidence.containers)
     if trial.k6_exit_code == 99:
-        notes.append("a threshold of the load script was crossed (k6 exit code 99)")
-    verdict: Verdict = "invalid" if invalid else "suspect" if suspect else "valid"
+        doubts.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
+    kinds = {kind for kind, _ in doubts}
     return TrialValidity(
         variant=trial.variant,
         load=trial.load,
         trial=trial.trial,
-        verdict=verdict,
-        reasons=[*invalid, *suspect, *notes],
+        verdict="invalid" if "invalid" in kinds else "suspect" if "suspect" in kinds else "valid",
+        reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in doubts if kind == wanted],
     )
+
+
+def _record(trial: Trial, requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
+    if trial.outcome != "measured":
+        yield "invalid", f"{trial.outcome}: {trial.reason}"
+    elif trial.k6_exit_code not in _K6_MEASURED:
+        yield "invalid", f"k6 ended with exit code {trial.k6_exit_code}"
+    elif evidence.problem is not None:
+        yield "invalid", evidence.problem
+    elif not requests.sent:
+        yield "invalid", "no request was sent"
+
+
+def _failures(requests: Requests) -> Iterator[Doubt]:
+    """Judge each class by itself: few slow requests that all fail are not to vanish among many quick ones."""
+    kinds = "; ".join(requests.errors[:3]) or "no reason given"
+    for one in requests.classes:
+        if one.failed == one.sent:
+            yield "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
+        elif one.failed:
+            seriously = one.failed > FAILURES_ALLOWED * one.sent
+            reason = f"{one.failed} of {one.sent} {one.request} requests failed ({kinds})"
+            yield "suspect" if seriously else "note", reason
+
+
+def _machine(run: Run, trial: Trial) -> Iterator[Doubt]:
+    if trial.busy_before is not None and trial.busy_before > BUSY_BEFORE_ALLOWED:
+        yield "suspect", f"the machine was {trial.busy_before:.0%} busy before the load began"
+    if trial.busy_during is not None and trial.busy_during > BUSY_DURING_ALLOWED:
+        yield "suspect", f"the machine was {trial.busy_during:.0%} busy during the load"
+    if trial.steal_during is not None and trial.steal_during > STEAL_ALLOWED:
+        yield "suspect", f"other machines of this host took {trial.steal_during:.1%} of the processor time"
+    if run.sleeping and trial.pressure_during is not None and trial.pressure_during > PRESSURE_ALLOWED:
+        yield "suspect", f"something waited for a processor during {trial.pressure_during:.0%} of the load"
+    if trial.clock_step_s is not None and abs(trial.clock_step_s) > CLOCK_STEP_ALLOWED_S:
+        yield "invalid", f"the clock was set by {trial.clock_step_s:+.2f} s during the load"
+
+
+def _load(requests: Requests, evidence: Evidence, trial: Trial) -> Iterator[Doubt]:
+    """Was the load what was asked for, and did the load generator keep up?"""
+    if evidence.dropped:
+        share = evidence.dropped / (evidence.dropped + requests.sent)
+        kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
+        yield kind, f"the load generator dropped {evidence.dropped} iterations, {share:.1%} of what it should have sent"
+    if evidence.generator and trial.seconds.load:
+        share = evidence.generator.waited_s / trial.seconds.load
+        if share > GENERATOR_WAIT_ALLOWED:
+            yield "suspect", f"the load generator waited for a processor during {share:.0%} of the load"
+    if requests.in_flight and requests.little:
+        ratio = requests.in_flight / requests.little
+        if abs(ratio - 1) > LITTLE_ALLOWED:
+            under_way = f"{requests.in_flight:.2f} requests were under way on average"
+            expected = f"throughput times response time is {requests.little:.2f}"
+            yield "suspect", f"Little's law does not hold: {under_way}, {expected}"
+
+
+def _counts(requests: Requests, containers: tuple[Container, ...]) -> Iterator[Doubt]:
+    """Do the load generator, nginx and the workers tell of the same requests?
+
+    Where some failed, k6 cannot know how far they got: then the counts must lie between what it sent and what was
+    answered; otherwise they must be equal.
+    """
+    nginx, by_worker = nginx_served(containers), served_by_worker(containers)
+    if nginx is None or not by_worker:
+        yield "suspect", "the servers were not observed before and after the load: nothing confirms the counts"
+        return
+    workers = sum(by_worker.values())
+    if not requests.with_status <= nginx <= requests.sent:
+        said = f"{requests.sent} requests were sent and {requests.with_status} answered"
+        yield "invalid", f"the counts disagree: {said}, nginx served {nginx}"
+    if not requests.answered <= workers <= max(nginx, requests.answered):
+        said = f"{requests.answered} requests were answered by a worker"
+        yield "invalid", f"the counts disagree: {said}, nginx served {nginx}, the workers {workers}"
+    for worker in sorted(by_worker.keys() | requests.by_worker.keys()):
+        named, counted = requests.by_worker.get(worker, 0), by_worker.get(worker, 0)
+        if named > counted or (named < counted and requests.sent == requests.answered):
+            yield "invalid", f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
+
+
+def _servers(run: Run, trial: Trial, variant: VariantRecord, containers: tuple[Container, ...]) -> Iterator[Doubt]:
+    """Were the servers what the variant asks for, from the beginning to the end, and nothing else in their way?"""
+    living = 0
+    for one in containers:
+        if one.before is None or one.after is None:
+            yield "suspect", f"{one.name} was not observed {'before' if one.before is None else 'after'} the load"
+            continue
+        if lost := one.before.workers - one.after.workers:
+            memory = " (out of memory)" if one.after.out_of_memory > one.before.out_of_memory else ""
+            yield "invalid", f"{one.name} lost {_workers(lost)} during the load{memory}"
+        if new := one.after.workers - one.before.workers:
+            yield "invalid", f"{one.name} started {_workers(new)} during the load"
+        if full := one.after.listen_overflows - one.before.listen_overflows:
+            yield "suspect", f"the listen queue of {one.name} was full for {full} connections"
+        throttled_s = one.after.throttled_s - one.before.throttled_s
+        if trial.seconds.load and throttled_s > THROTTLED_ALLOWED * trial.seconds.load:
+            reason = f"{one.name} was kept from computing by its limit for {throttled_s:.1f} s"
+            yield "suspect" if run.sleeping else "note", reason
+        living += len(one.before.workers)
+        if one.before.workers:
+            yield from _accept_model(one.name, one.before, variant)
+    if living and living != variant.workers:
+        yield "invalid", f"{living} workers served where {variant.workers} were asked for"
+
+
+def _accept_model(name: str, observed: Observation, variant: VariantRecord) -> Iterator[Doubt]:
+    """Do the workers hold the listening sockets that the variant asks for?"""
+    held = [observed.holds[worker] for worker in sorted(observed.workers)]
+    sockets = frozenset[int]().union(*held)
+    if variant.accept is None:
+        return
+    if variant.accept == "shared":
+        right = len(sockets) == 1 and all(one == sockets for one in held)
+        wanted = "one socket that all share"
+    else:
+        right = all(len(one) == 1 for one in held) and len(sockets) == len(held)
+        wanted = "a socket of their own each"
+    if not right:
+        count = f"{len(sockets)} listening socket{'' if len(sockets) == 1 else 's'}"
+        yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
+
+
+def nginx_served(containers: tuple[Container, ...]) -> int | None:
+    """Return how many requests nginx served during the load; asking it is a request, too."""
+    for one in containers:
+        if one.before and one.after and one.before.nginx_served is not None and one.after.nginx_served is not None:
+            return one.after.nginx_served - one.before.nginx_served - 1
+    return None
+
+
+def served_by_worker(containers: tuple[Container, ...]) -> dict[str, int]:
+    """Return how many requests each worker (host:pid) counted itself during the load."""
+    return {
+        f"{one.after.host}:{worker}": served - one.before.served.get(worker, 0)
+        for one in containers
+        if one.before and one.after
+        for worker, served in one.after.served.items()
+    }
+
+
+def _workers(some: set[int]) -> str:
+    return f"worker{'s' if len(some) > 1 else ''} {', '.join(map(str, sorted(some)))}"
 
 
 def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
@@ -101,8 +267,8 @@ def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
     ]
 
 
-def judge_run(run: Run, trials: list[TrialValidity]) -> Validity:
-    """Judge a run from its trials and its record."""
+def judge_run(run: Run, trials: list[TrialValidity], too_few: list[str]) -> Validity:
+    """Judge a run from its trials and its record; ``too_few`` says which percentiles its samples do not carry."""
     verdict: Verdict = "valid"
     for worse in ("suspect", "invalid"):
         if any(one.verdict == worse for one in trials):
@@ -117,6 +283,12 @@ def judge_run(run: Run, trials: list[TrialValidity]) -> Validity:
         reasons.append("the run did not end: its process was killed, or it is still at work")
     if run.trials == 1:
         reasons.append("one trial of each variant: there is no interval, and another run may differ")
+    elif run.trials < NOMINAL_FROM:
+        reasons.append(
+            f"{run.trials} trials of each variant: the intervals are their range, "
+            f"which holds the true median in {coverage(run.trials):.0%} of all cases"
+        )
+    reasons += too_few
     stand_ins = [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]
     if stand_ins:
         reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")
@@ -129,7 +301,3 @@ def _which(run: Run, one: TrialValidity) -> str:
     words = [one.load] if len(run.loads) > 1 else []
     words += [f"trial {one.trial}"] if run.trials > 1 else []
     return f" ({', '.join(words)})" if words else ""
-
-
-def _kinds(errors: list[str]) -> str:
-    return "; ".join(errors[:3]) or "no reason given"

@@ -83,6 +83,11 @@ class Variant(Model, ABC):
     def image(self) -> str:
         """The image that serves this variant."""
 
+    @property
+    @abstractmethod
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """Whether the workers of one container share a listening socket or have one each."""
+
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {
@@ -126,6 +131,11 @@ class GunicornGthread(Variant):
     def image(self) -> str:
         """The image that serves this variant."""
         return f"stampede/gunicorn:{self.release}"
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """reuse_port gives every worker a listening socket of its own."""
+        return "per-worker" if self.reuse_port else "shared"
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""

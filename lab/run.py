@@ -204,7 +204,12 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         published=[one for one in experiment.published if one.variant in asked],
         claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
         variants=[
-            VariantRecord(name=variant, workers=one.workers * one.replicas, settings=one.model_dump(mode="json"))
+            VariantRecord(
+                name=variant,
+                workers=one.workers * one.replicas,
+                accept=one.accept,
+                settings=one.model_dump(mode="json"),
+            )
             for variant, one in experiment.variants.items()
             if variant in asked
         ],
@@ -214,6 +219,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
             )
             for load, one in experiment.all_loads.items()
         ],
+        sleeping=experiment.parallel,
         full=full,
         trials=max(trial.number for trial in plan.trials),
         jobs=plan.jobs,

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -132,6 +133,13 @@ class Stack:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
         self.seconds["up"] = time.monotonic() - began
 
+    def look_before(self) -> None:
+        """Keep what the containers are, and have counted so far, before the load."""
+        try:
+            self._observe("before")
+        except DockerException as error:
+            self.fail(f"its containers could not be observed: {last_line(error)}")
+
     def start_load(self) -> None:
         """Start the load generator, which begins to send when its START_AFTER is over."""
         assert self.k6 is not None
@@ -158,13 +166,14 @@ class Stack:
             self.k6.stop(time=K6_STOPS_WITHIN_S)
 
     def collect(self) -> None:
-        """Keep the containers' logs and how the load generator ended."""
+        """Keep what the containers have counted, their logs and how the load generator ended."""
         began = time.monotonic()
         try:
+            if self.k6_exit_code is not None:
+                self._observe("after")
             for container in self._containers():
                 labels = _labels(container)
-                log = self.part / f"{labels[_SERVICE]}-{labels['com.docker.compose.container-number']}.log"
-                log.write_bytes(_output_of(container))
+                (self.part / f"{_numbered(labels)}.log").write_bytes(_output_of(container))
                 if labels[_SERVICE] == "k6" and container.state.status == "exited":
                     self.k6_exit_code = container.state.exit_code
                 elif container.state.status == "exited" and self.outcome == "measured":
@@ -188,7 +197,7 @@ class Stack:
                 self.gone = True
                 return
 
-    def save(self, settle: float, usage: "Usage") -> Trial:
+    def save(self, quiet: "Quiet | None", usage: "Usage | None") -> Trial:
         """Write trial.json and give the folder its name, and return the record."""
         if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
@@ -204,10 +213,12 @@ class Stack:
             began=self.began,
             ended=now(),
             side_by_side=self.side_by_side,
-            busy_before=usage.before,
-            busy_during=usage.busy,
-            steal_during=usage.steal,
-            seconds=Seconds(settle=settle, **self.seconds),
+            busy_before=quiet and quiet.busy,
+            busy_during=usage and usage.busy,
+            steal_during=usage and usage.steal,
+            pressure_during=usage and usage.pressure,
+            clock_step_s=usage and usage.clock_step_s,
+            seconds=Seconds(settle=quiet and quiet.waited_s, **self.seconds),
         )
         write_record(self.part / "trial.json", record)
         self.part.rename(self.folder)
@@ -243,6 +254,15 @@ class Stack:
             compose_profiles=[self.trial.variant.service, "load"],
         )
 
+    def _observe(self, moment: Literal["before", "after"]) -> None:
+        """Ask every container but the load generator's what it is and has counted; see servers/observe."""
+        for container in self._containers():
+            labels = _labels(container)
+            if labels[_SERVICE] == "k6" or container.state.status != "running":
+                continue
+            said = DockerClient().container.execute(container, ["observe"])
+            write_whole(self.part / f"{_numbered(labels)}.{moment}.txt", f"{said}\n")
+
     def _containers(self) -> list[Container]:
         return DockerClient().container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
 
@@ -275,25 +295,48 @@ class Stack:
         return _message(thrown[0]) if thrown else None
 
 
+@dataclass(frozen=True)
 class Usage:
-    """How busy the machine was, as shares of all cores between 0 and 1: before the load, and during it."""
+    """The machine during the load, as shares between 0 and 1; None: it does not tell."""
+
+    busy: float
+    steal: float
+    pressure: float | None
+    clock_step_s: float
+
+
+class Watch:
+    """Accounts for the machine from its making to ``read``."""
 
     def __init__(self) -> None:
-        self.before: float | None = None
-        self.busy: float | None = None
-        self.steal: float | None = None
+        self._cpu = psutil.cpu_times()
+        self._pressure_us = _cpu_pressure_us()
+        self._wall_s, self._monotonic_s = time.time(), time.monotonic()
 
-    @contextmanager
-    def during(self) -> Iterator[None]:
-        """Account for the time inside."""
-        first = psutil.cpu_times()
-        yield
+    def read(self) -> Usage:
+        """Return how the machine was since the making."""
         last = psutil.cpu_times()
-        spent = {field: getattr(last, field) - getattr(first, field) for field in first._fields}
-        total = sum(value for field, value in spent.items() if not field.startswith("guest"))
-        if total > 0:
-            self.busy = 1 - (spent["idle"] + spent.get("iowait", 0.0)) / total
-            self.steal = spent.get("steal", 0.0) / total
+        spent = {field: getattr(last, field) - getattr(self._cpu, field) for field in last._fields}
+        total = sum(value for field, value in spent.items() if not field.startswith("guest")) or 1.0
+        elapsed_s = time.monotonic() - self._monotonic_s
+        pressure_us = _cpu_pressure_us()
+        return Usage(
+            busy=1 - (spent["idle"] + spent.get("iowait", 0.0)) / total,
+            steal=spent.get("steal", 0.0) / total,
+            pressure=None
+            if pressure_us is None or self._pressure_us is None
+            else (pressure_us - self._pressure_us) / 1e6 / elapsed_s,
+            clock_step_s=round(time.time() - self._wall_s - elapsed_s, 3),
+        )
+
+
+def _cpu_pressure_us() -> int | None:
+    """Return for how many microseconds since its start something on this machine waited for a processor."""
+    try:
+        some = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()[0]
+    except (OSError, IndexError):  # a kernel without pressure stall information
+        return None
+    return int(some.rpartition("total=")[2])
 
 
 _SERVICE = "com.docker.compose.service"
@@ -302,14 +345,16 @@ _PROJECT = "com.docker.compose.project"
 
 def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Progress) -> list[Trial]:
     stacks = [Stack(trial, run_folder, len(batch)) for trial in batch]
-    usage = Usage()
-    settle_s = 0.0
+    quiet: Quiet | None = None
+    usage: Usage | None = None
     try:
         _together(Stack.up, stacks, partial(progress, "starting the servers"), expected_s=3 + len(batch))
         ready = [stack for stack in stacks if stack.outcome == "measured"]
         if ready:
-            settle_s = _settle(usage, progress)
-            _load(ready, usage, progress)
+            _together(Stack.look_before, ready, partial(progress, "observing the servers"), expected_s=1)
+            ready = [stack for stack in ready if stack.outcome == "measured"]
+            quiet = _settle(progress)
+            usage = _load(ready, progress)
     except KeyboardInterrupt:
         for stack in stacks:
             stack.outcome, stack.reason = "interrupted", f"interrupted at {now()}"
@@ -321,11 +366,11 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
                 _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, expected_s=1)
             finally:
                 _together(Stack.down, stacks, stopping, expected_s=2)
-            records = _save(stacks, settle_s, usage)
+            records = _save(stacks, quiet, usage)
     return records
 
 
-def _save(stacks: list[Stack], settle_s: float, usage: Usage) -> list[Trial]:
+def _save(stacks: list[Stack], quiet: "Quiet | None", usage: Usage | None) -> list[Trial]:
     """Save every stack, whatever becomes of the others; the first that could not be saved is raised afterwards."""
     records: list[Trial] = []
     problem: OSError | None = None
@@ -334,7 +379,7 @@ def _save(stacks: list[Stack], settle_s: float, usage: Usage) -> list[Trial]:
             stack.fail(f"its containers could not be removed; make down removes {stack.project}")
         try:
             if _is_worth_keeping(stack):
-                records.append(stack.save(settle_s, usage))
+                records.append(stack.save(quiet, usage))
         except OSError as error:
             with suppress(OSError):  # renaming takes no room: the raw points stay, and are never counted
                 stack.part.rename(stack.part.with_name(f"unsaved-{stack.trial.number}"))
@@ -344,8 +389,8 @@ def _save(stacks: list[Stack], settle_s: float, usage: Usage) -> list[Trial]:
     return records
 
 
-def _load(stacks: list[Stack], usage: Usage, progress: Progress) -> None:
-    """Start the load on all stacks at once and wait until the last has ended."""
+def _load(stacks: list[Stack], progress: Progress) -> Usage:
+    """Start the load on all stacks at once, wait until the last has ended, and return how the machine was meanwhile."""
     _together(Stack.start_load, stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
     time.sleep(START_UP_S * stacks[0].side_by_side)  # no load before this, see START_AFTER
@@ -360,24 +405,33 @@ def _load(stacks: list[Stack], usage: Usage, progress: Progress) -> None:
 
     late = threading.Timer(deadline_s, stop_late_ones)
     late.start()
+    watch = Watch()
     try:
-        with usage.during():
-            _together(
-                Stack.wait_for_load, started, partial(progress, "load"), duration_s + plan.TAIL_S, stop=Stack.end_load
-            )
+        _together(
+            Stack.wait_for_load, started, partial(progress, "load"), duration_s + plan.TAIL_S, stop=Stack.end_load
+        )
+        return watch.read()
     finally:
         late.cancel()
 
 
-def _settle(usage: Usage, progress: Progress) -> float:
+@dataclass(frozen=True)
+class Quiet:
+    """How long the machine took to become quiet, and how busy it still was, as a share of all cores."""
+
+    waited_s: float
+    busy: float
+
+
+def _settle(progress: Progress) -> Quiet:
     """Wait until the machine is quiet, but not for ever: what was still going on is written down."""
     began = time.monotonic()
     while True:
-        usage.before = psutil.cpu_percent(interval=0.4) / 100
-        waited = time.monotonic() - began
-        if usage.before <= QUIET or waited > QUIET_WITHIN_S:
-            return waited
-        progress("waiting until the machine is quiet", waited, QUIET_WITHIN_S)
+        busy = psutil.cpu_percent(interval=0.4) / 100
+        waited_s = time.monotonic() - began
+        if busy <= QUIET or waited_s > QUIET_WITHIN_S:
+            return Quiet(waited_s, busy)
+        progress("waiting until the machine is quiet", waited_s, QUIET_WITHIN_S)
 
 
 def _together(
@@ -454,6 +508,11 @@ def _output_of(container: Container) -> bytes:
 
 def _labels(container: Container) -> dict[str, str]:
     return container.config.labels or {}
+
+
+def _numbered(labels: dict[str, str]) -> str:
+    """Return the name of a container within its project, e.g. nginx-1."""
+    return f"{labels[_SERVICE]}-{labels['com.docker.compose.container-number']}"
 
 
 def _message(line: str) -> str:

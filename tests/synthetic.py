@@ -60,10 +60,62 @@ def write_points(path: Path, requests: Iterable[Request]) -> None:
         file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines(requests))
 
 
+def observation(
+    host: str = "box",
+    served: dict[int, int] | None = None,
+    *,
+    sockets: dict[int, list[int]] | None = None,
+    overflows: int = 0,
+    throttled_s: float = 0,
+    out_of_memory: int = 0,
+    nginx: int | None = None,
+) -> str:
+    """Return what servers/observe prints in a container with such counts; all workers share socket 100 if not told."""
+    served = served or {}
+    holds = {pid: [100] for pid in served} if sockets is None else sockets
+    listening = sorted({inode for inodes in holds.values() for inode in inodes})
+    sections = {
+        "/etc/hostname": f"{host}\n",
+        "TcpExt": f"TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 {overflows} {overflows}\n",
+        "listening sockets: port in hexadecimal, inode": "".join(f"1F40 {inode}\n" for inode in [*listening]),
+        "sockets of processes": "".join(
+            f"/proc/{pid}/fd socket:[{inode}]\n" for pid, inodes in holds.items() for inode in [7, *inodes]
+        ),
+        "/sys/fs/cgroup/cpu.stat": f"usage_usec 5\nthrottled_usec {throttled_s * 1e6:.0f}\n",
+        "/sys/fs/cgroup/memory.events": f"oom 0\noom_kill {out_of_memory}\n",
+        **{f"worker {pid}": f"served {count:020}\n" for pid, count in served.items()},
+    }
+    if nginx is not None:
+        sections["nginx"] = (
+            f"Active connections: 1 \nserver accepts handled requests\n 9 9 {nginx} \nReading: 0 Writing: 1 Waiting: 0 \n"
+        )
+    return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())
+
+
+def write_observations(folder: Path, requests: Iterable[Request]) -> None:
+    """Write what the containers would have said of requests that all came through, before and after the load."""
+    answered = [one for one in requests if one.answered]
+    workers = {tuple(one.worker.split(":")) for one in answered if not one.error} or {("box", "7")}
+    if len(workers) == 1:
+        workers |= {(next(iter(workers))[0], "99")}
+    for number, host in enumerate(sorted({host for host, _ in workers}), start=1):
+        counts = {
+            int(pid): sum(one.worker == f"{host}:{pid}" and not one.error for one in answered)
+            for box, pid in workers
+            if box == host
+        }
+        (folder / f"server-{number}.before.txt").write_text(observation(host, dict.fromkeys(counts, 0)))
+        (folder / f"server-{number}.after.txt").write_text(observation(host, counts))
+    (folder / "nginx-1.before.txt").write_text(observation("proxy", nginx=2))
+    (folder / "nginx-1.after.txt").write_text(observation("proxy", nginx=3 + len(answered)))
+
+
 def make_trial(run: Path, variant: str, number: int, requests: Iterable[Request], **changed: Any) -> Path:
     """Write the folder of one trial and return it."""
     folder = trial_folder(run, variant, "mix", number)
+    requests = list(requests)
     write_points(folder / "points.json.gz", requests)
+    write_observations(folder, requests)
     record: dict[str, Any] = {
         "variant": variant, "load": "mix", "trial": number, "outcome": "measured", "k6_exit_code": 0,
         "began": "2026-01-02T03:04:05.000Z", "ended": "2026-01-02T03:05:05.000Z", "side_by_side": 1,

@@ -17,7 +17,8 @@ from tests.synthetic import Request, lines, write_points
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     """Return the requests of a trial's folder as dictionaries."""
-    relation = duckdb.read_parquet(str(write_requests(folder, "one", "mix", 3)))
+    write_requests(folder, "one", "mix", 3)
+    relation = duckdb.read_parquet(str(folder / "requests.parquet"))
     return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 

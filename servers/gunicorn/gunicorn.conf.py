@@ -1,6 +1,11 @@
 """gunicorn's settings, each from the experiment and none from the machine. Used by every release."""
 
+import json
 import os
+from pathlib import Path
+from typing import Any
+
+from counters import Counters
 
 bind = "0.0.0.0:8000"
 wsgi_app = "wsgi:app"
@@ -15,3 +20,16 @@ reuse_port = os.environ["LAB_REUSE_PORT"] == "true"
 worker_tmp_dir = "/dev/shm"  # the heartbeat file: never on a disk
 control_socket_disable = True  # 25.1 and later would all share one path; older releases skip the unknown setting
 graceful_timeout = 1  # a trial is over when its load has ended; nobody waits for an answer then
+
+
+def on_starting(server: Any) -> None:
+    settings = {name: repr(setting.get()) for name, setting in sorted(server.cfg.settings.items())}
+    Path("/tmp/settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+
+
+def post_fork(_server: Any, worker: Any) -> None:
+    worker.counters = Counters("served")
+
+
+def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:
+    worker.counters.add("served")
