@@ -2,12 +2,15 @@
 .DEFAULT_GOAL := help
 LAB := .venv/bin/lab
 
-.PHONY: help experiment list plan report notebook setup doctor down schema test check bench lock
+.PHONY: help experiment aa list plan report notebook setup doctor down schema test check bench lock
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 JOBS=1 SEED=7)
 	@$(LAB) run $(NAME)
+
+aa: .venv/core  ## measure one variant of NAME against itself: the smallest difference that this machine can tell
+	@$(LAB) aa $(NAME)
 
 list: .venv/core  ## the experiments and their questions
 	@$(LAB) list

@@ -10,7 +10,16 @@ from markupsafe import Markup
 from analysis import figures
 from analysis.run_folder import Run, read_run, trial_folder, write_whole
 from analysis.summary import Summary
-from analysis.table import INTERVAL, MEANING, claim_interval, claim_value, number, quantity_grids
+from analysis.table import (
+    INTERVAL,
+    MEANING,
+    SMALLEST,
+    claim_interval,
+    claim_value,
+    number,
+    quantity_grids,
+    telling_differences,
+)
 
 
 def write_report(run_folder: Path, summary: Summary) -> None:
@@ -30,6 +39,8 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         claim_value=claim_value,
         claim_interval=claim_interval,
         interval=INTERVAL[0].upper() + INTERVAL[1:],
+        differences=telling_differences(summary),
+        smallest=SMALLEST,
         meaning=MEANING[0].upper() + MEANING[1:],
         common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
     )

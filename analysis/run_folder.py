@@ -111,6 +111,11 @@ class Run(Record):
     outcome: Literal["running", "completed", "interrupted", "failed"] = "running"
     reason: str | None = None
 
+    @property
+    def against_itself(self) -> bool:
+        """Whether two variants are the same, so that a difference between them is chance."""
+        return len(self.variants) == 2 and self.variants[0].settings == self.variants[1].settings
+
 
 class Seconds(Record):
     """Where the time of a trial went. None: it did not get that far."""

@@ -90,8 +90,27 @@ class ClaimRow(Model):
     reason: str | None
 
 
+class DifferenceRow(Model):
+    """How far two measurements of the same thing differ: b minus a, with the interval of the difference of medians.
+
+    ``smallest`` is the end of the interval that is farther from zero: what is not larger may be chance.
+    """
+
+    load: str
+    request: str | None
+    metric: Metric
+    stat: Statistic
+    unit: str
+    a: float
+    b: float
+    low: float
+    high: float
+    smallest: float
+    trials: int
+
+
 class Summary(Model):
-    """All results of one run."""
+    """All results of one run. ``differences`` has rows only where a variant was measured against itself."""
 
     experiment: str
     validity: Validity
@@ -99,6 +118,7 @@ class Summary(Model):
     rows: list[Row]
     workers: list[WorkerRow]
     claims: list[ClaimRow]
+    differences: list[DifferenceRow]
 
 
 Cell = tuple[str, str, str | None]
@@ -146,6 +166,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         rows=list(results.rows()),
         workers=workers,
         claims=[_verdict(claim, results, judged) for claim in run.claims],
+        differences=list(_differences(results)) if run.against_itself else [],
     )
 
 
@@ -322,6 +343,32 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
         unit="ratio" if claim.relative_to else UNITS[claim.value.metric],
         reason=reason,
     )
+
+
+def _differences(results: Results) -> Iterator[DifferenceRow]:
+    """Yield the differences between the two variants of a run, for every statistic that both carry twice."""
+    one, other = (variant.name for variant in results.run.variants)
+    for variant, load, request in sorted(results.cells, key=lambda cell: (cell[1], cell[2] is None, cell[2] or "")):
+        for metric, statistics in STATISTICS.items():
+            for stat in statistics if variant == one else ():
+                quantity = Quantity(variant=one, load=load, request=request, metric=metric, stat=stat)
+                a, b = results.values(quantity), results.values(quantity.model_copy(update={"variant": other}))
+                if min(len(a), len(b)) < 2:
+                    continue
+                low, high = intervals.of_difference(b, a)
+                yield DifferenceRow(
+                    load=load,
+                    request=request,
+                    metric=metric,
+                    stat=stat,
+                    unit=UNITS[metric],
+                    a=median(a),
+                    b=median(b),
+                    low=low,
+                    high=high,
+                    smallest=max(abs(low), abs(high)),
+                    trials=min(len(a), len(b)),
+                )
 
 
 def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | tuple[None, None]]:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from analysis.quantities import STATISTICS, UNITS, Metric, Statistic
 from analysis.run_folder import Run
-from analysis.summary import PRINTED, ClaimRow, Row, Summary, WorkerRow
+from analysis.summary import PRINTED, ClaimRow, DifferenceRow, Row, Summary, WorkerRow
 
 _VERDICT_STYLE = {
     "reproduced": "green",
@@ -38,7 +38,10 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
             console.print()
             console.print(workers_table(run, summary, load.name))
     console.print()
-    console.print(claims_table(summary))
+    if summary.differences:
+        console.print(differences_table(run, summary))
+    else:
+        console.print(claims_table(summary))
 
 
 def doubts(summary: Summary) -> RenderableType:
@@ -161,6 +164,37 @@ def claims_table(summary: Summary) -> RenderableType:
     return Group(table, Text(MEANING, style="dim"))
 
 
+def telling_differences(summary: Summary) -> list[DifferenceRow]:
+    """Return the differences that a table shows: of the printed statistics, class by class."""
+    return [
+        row
+        for row in summary.differences
+        if row.request and (row.metric in ("throughput", "requests_by_worker") or row.stat in PRINTED)
+        if row.metric not in ("response_time", "failures")
+    ]
+
+
+def differences_table(run: Run, summary: Summary) -> RenderableType:
+    """Return how far a variant differs from itself, and so which difference is more than chance."""
+    table = _table("The smallest difference that this machine can tell")
+    for name in ("request", "metric", "stat"):
+        table.add_column(name)
+    for name in ("a", "b", "b - a", "smallest"):
+        table.add_column(name, justify="right")
+    for row in telling_differences(summary):
+        table.add_row(
+            f"{row.request}{_of_load(run, row.load)}",
+            row.metric.replace("_", " "),
+            row.stat.replace("_", " "),
+            number(row.a),
+            number(row.b),
+            f"{number(row.low)} to {number(row.high)}",
+            f"{number(row.smallest)} {row.unit}",
+        )
+    return Group(table, Text(SMALLEST, style="dim"))
+
+
+SMALLEST = "b - a: 95 % interval of the difference; what is not larger than the smallest may be chance"
 MEANING = "reproduced: the measured value keeps the bound; it need not equal what was published"
 INTERVAL = "low and high: 95 % bootstrap interval of the median over trials"
 

@@ -19,6 +19,7 @@ from lab.errors import LabError, WrongUse
 from lab.paths import RESULTS
 
 if TYPE_CHECKING:
+    from analysis.summary import Summary
     from lab.experiment import Experiment
     from lab.runner import Progress
 
@@ -55,41 +56,47 @@ def run(
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
-    from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
-    from analysis.table import print_tables  # noqa: PLC0415
-    from lab import machine  # noqa: PLC0415
-    from lab import run as running  # noqa: PLC0415
+    from lab.experiment import load_experiment  # noqa: PLC0415
 
-    experiment, plan = _plan(name, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    running.check_room(results)
-    _print_plan(talk, name, plan)
-    with _interruptible():
-        machine.ready(_say)
-    with _interruptible(), _progress() as progress:
-        folder, summary = running.run(
-            name,
-            experiment,
-            plan,
-            results=results,
-            full=full,
-            command=_command(
-                name,
-                VARIANTS=variants,
-                FULL=full,
-                DURATION=duration,
-                TRIALS=trials if trials > 1 else 0,
-                JOBS=jobs,
-                SEED=seed,
-            ),
-            say=_say,
-            progress=progress,
-        )
-    print_tables(out, read_run(folder), summary)
-    _say(f"\nReport: {folder / 'report.html'}")
-    if summary.validity.verdict == "invalid":
-        raise typer.Exit(1)
+    command = _command(
+        f"make experiment NAME={name}",
+        VARIANTS=variants,
+        FULL=full,
+        DURATION=duration,
+        TRIALS=trials if trials > 1 else 0,
+        JOBS=jobs,
+        SEED=seed,
+    )
+    experiment = load_experiment(name)
+    planned = _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    summary = _measure(name, experiment, planned, full=full, command=command, results=results)
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
+
+
+@app.command()
+def aa(
+    name: Name = "",
+    variants: Annotated[str, typer.Option(envvar="VARIANTS", help="Which one; default: the first.")] = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 5,
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+    results: Results = RESULTS,
+) -> None:
+    """Measure one variant against itself: the smallest difference this machine can tell. lab aa heavy-mix."""
+    from lab.experiment import against_itself, load_experiment  # noqa: PLC0415
+
+    command = _command(
+        f"make aa NAME={name}", VARIANTS=variants, FULL=full, DURATION=duration, TRIALS=trials, JOBS=jobs, SEED=seed
+    )
+    if trials < 2:
+        raise WrongUse("One trial of each has no spread to compare with.", hint="TRIALS=5")
+    experiment = load_experiment(name)
+    experiment = against_itself(experiment, variants or next(iter(experiment.variants)))
+    planned = _plan(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    _measure(f"{name}-aa", experiment, planned, full=full, command=command, results=results)
 
 
 @app.command()
@@ -103,8 +110,12 @@ def plan(
     seed: Seed = 0,
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
-    _, planned = _plan(name, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    _print_plan(out, name, planned)
+    from lab.experiment import load_experiment  # noqa: PLC0415
+
+    experiment = load_experiment(name)
+    _print_plan(
+        out, name, _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    )
 
 
 @app.command(name="list")
@@ -243,14 +254,36 @@ def _say(text: str) -> None:
     talk.print(text, markup=False, soft_wrap=True)
 
 
+def _measure(
+    name: str, experiment: "Experiment", planned: planning.Plan, *, full: bool, command: str, results: Path
+) -> "Summary":
+    """Make the machine ready, measure a plan and print the results. Exit with 1 when they are invalid."""
+    from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
+    from analysis.table import print_tables  # noqa: PLC0415
+    from lab import machine  # noqa: PLC0415
+    from lab import run as running  # noqa: PLC0415
+
+    running.check_room(results)
+    _print_plan(talk, name, planned)
+    with _interruptible():
+        machine.ready(_say)
+    with _interruptible(), _progress() as progress:
+        folder, summary = running.run(
+            name, experiment, planned, results=results, full=full, command=command, say=_say, progress=progress
+        )
+    print_tables(out, read_run(folder), summary)
+    _say(f"\nReport: {folder / 'report.html'}")
+    if summary.validity.verdict == "invalid":
+        raise typer.Exit(1)
+    return summary
+
+
 def _plan(
-    name: str, variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int
-) -> "tuple[Experiment, planning.Plan]":
-    from lab.experiment import load_experiment  # noqa: PLC0415
+    experiment: "Experiment", variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int
+) -> planning.Plan:
     from lab.machine import default_jobs  # noqa: PLC0415
 
-    experiment = load_experiment(name)
-    planned = planning.plan(
+    return planning.plan(
         experiment,
         variants=[one.strip() for one in variants.split(",")] if variants else None,
         full=full,
@@ -259,7 +292,6 @@ def _plan(
         jobs=jobs or default_jobs(),
         seed=seed,
     )
-    return experiment, planned
 
 
 def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:
@@ -310,7 +342,7 @@ def _latest(results: Path) -> Path:
     return links[-1].resolve()
 
 
-def _command(name: str, **factors: object) -> str:
+def _command(make: str, **factors: object) -> str:
     """Return the make command that asks for the same again."""
     given = [f"{factor}={int(value) if value is True else value}" for factor, value in factors.items() if value]
-    return " ".join(["make experiment", f"NAME={name}", *given])
+    return " ".join([make, *given])

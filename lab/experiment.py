@@ -191,6 +191,30 @@ class Experiment(Model):
         return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
 
 
+def against_itself(experiment: Experiment, variant: str) -> Experiment:
+    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none."""
+    if variant not in experiment.variants:
+        raise unknown_variant(variant, experiment)
+    one = experiment.variants[variant]
+    return experiment.model_copy(
+        update={
+            "title": f"{variant} against itself",
+            "question": "Which difference is more than chance on this machine?",
+            "source": None,
+            "variants": {"a": one, "b": one},
+            "published": [],
+            "claims": [],
+        }
+    )
+
+
+def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
+    """Return the error that lists the variants there are."""
+    return WrongUse(
+        f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {nearest_first(name, list(experiment.variants))}"
+    )
+
+
 def names() -> list[str]:
     """Return the names of all experiments."""
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml") if re.fullmatch(NAME_PATTERN, path.stem))

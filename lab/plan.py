@@ -4,8 +4,7 @@ import random
 from dataclasses import dataclass
 from math import ceil
 
-from lab.errors import WrongUse, nearest_first
-from lab.experiment import Experiment, Load, Variant, seconds
+from lab.experiment import Experiment, Load, Variant, seconds, unknown_variant
 
 START_S = 12
 """About how long a batch takes besides its load: starting, settling, collecting, stopping."""
@@ -62,8 +61,7 @@ def plan(
     chosen = variants or list(experiment.variants)
     for name in chosen:
         if name not in experiment.variants:
-            known = nearest_first(name, list(experiment.variants))
-            raise WrongUse(f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {known}")
+            raise unknown_variant(name, experiment)
     if duration is not None:
         seconds(duration)
     jobs = jobs if experiment.parallel else 1

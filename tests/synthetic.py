@@ -87,7 +87,8 @@ def observation(
     }
     if nginx is not None:
         sections["nginx"] = (
-            f"Active connections: 1 \nserver accepts handled requests\n 9 9 {nginx} \nReading: 0 Writing: 1 Waiting: 0 \n"
+            f"Active connections: 1 \nserver accepts handled requests\n 9 9 {nginx} \n"
+            "Reading: 0 Writing: 1 Waiting: 0 \n"
         )
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())
 

@@ -16,3 +16,18 @@ export function closedLoop(exec, vus) {
     gracefulStop: LAST_ANSWER_WITHIN,
   };
 }
+
+// Open loop: `rateRps` requests a second, each sent by one of at most `usersMax` virtual users. When all of them still
+// wait for an answer, k6 drops what is due and counts it; the lab then doubts the trial.
+export function openLoop(exec, rateRps, usersMax) {
+  return {
+    executor: 'constant-arrival-rate',
+    exec,
+    rate: rateRps,
+    timeUnit: '1s',
+    preAllocatedVUs: usersMax,
+    duration: DURATION,
+    startTime: START_AFTER,
+    gracefulStop: LAST_ANSWER_WITHIN,
+  };
+}

@@ -1,0 +1,17 @@
+// Requests that arrive at a fixed rate, whether or not earlier ones were answered: an open loop.
+
+import { get } from './lib/request.js';
+import { number } from './lib/settings.js';
+import { openLoop } from './lib/shapes.js';
+
+const RATE_RPS = number('RATE_RPS', 1);
+const USERS_MAX = number('USERS_MAX', 1);
+const DELAY_S = number('DELAY_S', 0);
+
+export const options = {
+  scenarios: { arrival: openLoop('arrival', RATE_RPS, USERS_MAX) },
+};
+
+export function arrival() {
+  get('arrival', `/?delay=${DELAY_S}`, DELAY_S * 1000);
+}

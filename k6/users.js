@@ -1,0 +1,26 @@
+// Virtual users that each ask, wait for the answer, and pause: a closed loop with one class of request.
+
+import { sleep } from 'k6';
+import { get } from './lib/request.js';
+import { number } from './lib/settings.js';
+import { closedLoop } from './lib/shapes.js';
+
+const USERS = number('USERS', 1);
+const DELAY_MIN_S = number('DELAY_MIN_S', 0);
+const DELAY_MAX_S = number('DELAY_MAX_S', DELAY_MIN_S);
+const PAUSE_S = number('PAUSE_S', 0);
+
+export const options = {
+  scenarios: { user: closedLoop('user', USERS) },
+};
+
+export function user() {
+  if (__ITER === 0 && PAUSE_S > 0) {
+    sleep(Math.random() * PAUSE_S); // or all of them would ask at the same moment, for ever
+  }
+  const delayS = DELAY_MIN_S + Math.random() * (DELAY_MAX_S - DELAY_MIN_S);
+  get('user', `/?delay=${delayS}`, delayS * 1000);
+  if (PAUSE_S > 0) {
+    sleep(PAUSE_S);
+  }
+}
