@@ -19,6 +19,7 @@ from analysis.table import (
     number,
     quantity_grids,
     telling_differences,
+    what,
 )
 
 
@@ -41,6 +42,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         interval=INTERVAL[0].upper() + INTERVAL[1:],
         differences=telling_differences(summary),
         smallest=SMALLEST,
+        what=what,
         meaning=MEANING[0].upper() + MEANING[1:],
         common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
     )

@@ -174,23 +174,23 @@ def telling_differences(summary: Summary) -> list[DifferenceRow]:
     ]
 
 
+def what(row: DifferenceRow) -> str:
+    """Return the quantity in words, with its unit."""
+    if row.metric == "throughput":
+        return f"throughput, {row.unit}"
+    return "largest share of a worker" if row.stat == "largest_share" else f"{row.metric} {row.stat}, {row.unit}"
+
+
 def differences_table(run: Run, summary: Summary) -> RenderableType:
     """Return how far a variant differs from itself, and so which difference is more than chance."""
     table = _table("The smallest difference that this machine can tell")
-    for name in ("request", "metric", "stat"):
-        table.add_column(name)
+    table.add_column("request")
+    table.add_column("what")
     for name in ("a", "b", "b - a", "smallest"):
         table.add_column(name, justify="right")
     for row in telling_differences(summary):
-        table.add_row(
-            f"{row.request}{_of_load(run, row.load)}",
-            row.metric.replace("_", " "),
-            row.stat.replace("_", " "),
-            number(row.a),
-            number(row.b),
-            f"{number(row.low)} to {number(row.high)}",
-            f"{number(row.smallest)} {row.unit}",
-        )
+        values = number(row.a), number(row.b), f"{number(row.low)} to {number(row.high)}", number(row.smallest)
+        table.add_row(f"{row.request}{_of_load(run, row.load)}", what(row), *values)
     return Group(table, Text(SMALLEST, style="dim"))
 
 

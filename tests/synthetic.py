@@ -16,7 +16,10 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Request:
-    """One request as k6 saw it. Without ``answered`` the end of the run cut it off."""
+    """One request as k6 saw it. Without ``answered`` the end of the run cut it off.
+
+    ``lag_ms`` is what k6 took besides, and did not count.
+    """
 
     overhead_ms: float = 1.0
     asked_ms: float = 100.0
@@ -25,6 +28,7 @@ class Request:
     sent_s: float = 0.0
     error: str | None = None
     answered: bool = True
+    lag_ms: float = 0.0
 
 
 def point(metric: str, time: datetime, value: float, request: str, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +45,7 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
     for number, one in enumerate(requests, start=1):
         sent = BEGAN + timedelta(seconds=one.sent_s)
         duration_ms = one.asked_ms + one.overhead_ms
-        answered = sent + timedelta(milliseconds=duration_ms)
+        answered = sent + timedelta(milliseconds=duration_ms + 0.15 + one.lag_ms)
         known = {"id": f"1-{number}", "asked_ms": one.asked_ms}
         yield point("request_sent", sent, 1, one.request, known)
         if not one.answered:
@@ -121,6 +125,7 @@ def make_trial(run: Path, variant: str, number: int, requests: Iterable[Request]
         "variant": variant, "load": "mix", "trial": number, "outcome": "measured", "k6_exit_code": 0,
         "began": "2026-01-02T03:04:05.000Z", "ended": "2026-01-02T03:05:05.000Z", "side_by_side": 1,
         "busy_before": 0.01, "busy_during": 0.1, "steal_during": 0.0,
+        "pressure_during": 0.05, "clock_step_s": 0.0,
     }  # fmt: skip
     write_record(folder / "trial.json", Trial(**(record | changed)))
     return folder
@@ -142,7 +147,8 @@ def make_run(
         "published": published or [], "claims": claims or [],
         "variants": [VariantRecord(name=name, workers=2, settings={"workers": 2}) for name in requests],
         "loads": [LoadRecord(name="mix", script="mix.js", duration="60s", settings={"VUS": "1"})],
-        "full": False, "trials": 1, "jobs": 1, "seed": 0, "order": [[name, "mix", "1"] for name in requests],
+        "sleeping": True, "full": False, "trials": 1, "jobs": 1, "seed": 0,
+        "order": [[name, "mix", "1"] for name in requests],
         "command": "make experiment NAME=made-up",
         "host": Host(cpu="a processor", cores=2, memory_gib=4, kernel="Linux 6", engine="Docker 1", compose="2"),
         "git": None, "images": [Image(name="debian:trixie-slim", id="sha256:0123456789abcdef")],

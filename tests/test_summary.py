@@ -3,13 +3,14 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity, Statistic, rows_needed
-from analysis.run_folder import read_run
+from analysis.run_folder import VariantRecord, read_run
 from analysis.summary import Row, Summary, largest_share
 from analysis.table import print_tables
 from tests.synthetic import Request, make_run, make_trial
@@ -272,3 +273,104 @@ def test_summary_json_keeps_its_keys(tmp_path: Path) -> None:
     assert set(row_keys.split()) <= set(summary["rows"][0])
     assert {"variant", "load", "trial", "request", "worker", "requests", "share"} <= set(summary["workers"][0])
     assert {"says", "verdict", "measured", "bound", "unit", "reason"} <= set(summary["claims"][0])
+
+
+def repeated(folder: Path, p99s: dict[str, list[float]], claim: Claim | None = None, **changed: Any) -> Summary:
+    """Return the summary of a run whose trials have these p99 of overhead."""
+    values = {
+        variant: [[Request(overhead_ms=p, sent_s=n / 10) for n in range(100)] for p in p99s[variant]]
+        for variant in p99s
+    }
+    make_run(folder, {variant: trials[0] for variant, trials in values.items()}, claims=[claim] if claim else [],
+             trials=max(map(len, p99s.values())), **changed)  # fmt: skip
+    for variant, trials in values.items():
+        for number, requests in enumerate(trials, start=1):
+            make_trial(folder, variant, number, requests)
+    return derive(folder)
+
+
+def test_trials_give_their_median_and_an_interval_around_it(tmp_path: Path) -> None:
+    found = row(repeated(tmp_path, {"one": [10, 30, 20, 90, 15]}), "p99")
+
+    assert found is not None
+    assert (found.measured, found.low, found.high, found.trials) == pytest.approx((20, 10, 90, 5))
+
+
+def test_one_trial_has_no_interval_and_says_so(tmp_path: Path) -> None:
+    summary = repeated(tmp_path, {"one": [10]})
+
+    found = row(summary, "p99")
+    assert found is not None
+    assert (found.low, found.high) == (None, None)
+    assert "one trial of each variant: there is no interval, and another run may differ" in summary.validity.reasons
+
+
+def test_few_trials_say_how_little_their_interval_promises(tmp_path: Path) -> None:
+    summary = repeated(tmp_path, {"one": [10, 20, 30]})
+
+    assert (
+        "3 trials of each variant: the intervals are their range, which holds the true median in 75% of all cases"
+        in summary.validity.reasons
+    )
+
+
+@pytest.mark.parametrize(
+    ("p99s", "verdict", "reason"),
+    [
+        ([60, 70, 80, 90, 95], "reproduced", None),
+        ([10, 20, 30, 40, 49], "not reproduced", None),
+        ([10, 60, 70, 80, 90], "undecided", "the interval straddles the bound"),
+    ],
+)
+def test_a_verdict_uses_the_interval(tmp_path: Path, p99s: list[float], verdict: str, reason: str | None) -> None:
+    """The median of the last is 70, which alone would keep the bound."""
+    [claim] = repeated(tmp_path, {"one": p99s}, Claim(says="It waits", value=p99(), at_least=50)).claims
+
+    assert (claim.verdict, claim.reason) == (verdict, reason)
+    assert (claim.low, claim.high) == pytest.approx((min(p99s), max(p99s)))
+
+
+def test_a_ratio_has_an_interval_too(tmp_path: Path) -> None:
+    claim = Claim(says="One waits longer", value=p99("one"), relative_to=p99("two"), at_least=2)
+
+    [found] = repeated(tmp_path, {"one": [40, 60], "two": [10, 20]}, claim).claims
+
+    assert found.verdict == "reproduced"
+    assert (found.measured, found.low, found.high) == pytest.approx((50 / 15, 2, 6))
+
+
+def test_nothing_is_divided_by_zero(tmp_path: Path) -> None:
+    claim = Claim(says="One waits longer", value=p99("one"), relative_to=p99("two"), at_least=2)
+
+    [found] = repeated(tmp_path, {"one": [40], "two": [0]}, claim).claims
+
+    assert (found.verdict, found.measured) == ("undecided", None)
+    assert found.reason == "a trial of two has 0, by which nothing can be divided"
+
+
+def test_a_percentile_that_no_sample_carries_is_named(tmp_path: Path) -> None:
+    summary = derive(make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED[:99]}))
+
+    assert "no p99 of light requests of two: it needs 100 a trial, there were 99 at most" in summary.validity.reasons
+
+
+def test_a_variant_against_itself_shows_the_smallest_difference(tmp_path: Path) -> None:
+    summary = repeated(tmp_path, {"a": [10, 12, 14], "b": [10, 13, 19]})
+
+    [found] = [
+        one for one in summary.differences if (one.request, one.metric, one.stat) == ("light", "overhead", "p99")
+    ]
+
+    assert (found.a, found.b, found.low, found.high) == pytest.approx((12, 13, -4, 9))
+    assert found.smallest == pytest.approx(9)
+    assert (found.unit, found.trials) == ("ms", 3)
+    out = io.StringIO()
+    print_tables(Console(file=out, width=80), read_run(tmp_path), summary)
+    assert "The smallest difference that this machine can tell" in out.getvalue()
+    assert "The smallest difference that this machine can tell" in (tmp_path / "report.html").read_text()
+
+
+def test_different_variants_have_no_such_difference(tmp_path: Path) -> None:
+    variants = [VariantRecord(name=name, workers=2, settings={"threads": name}) for name in ("a", "b")]
+
+    assert repeated(tmp_path, {"a": [10, 12], "b": [10, 13]}, variants=variants).differences == []

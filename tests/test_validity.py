@@ -1,13 +1,15 @@
 """analysis.validity: a failed measurement says so itself."""
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analysis.derive import derive
-from analysis.run_folder import BadRun, Git, Image
-from tests.synthetic import Request, make_run, make_trial
+from analysis.run_folder import BadRun, Git, Image, Seconds, VariantRecord
+from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]
 
@@ -35,10 +37,175 @@ def test_a_good_trial_is_valid_without_reasons(tmp_path: Path) -> None:
         ({"busy_before": 0.5}, "suspect", "the machine was 50% busy before the load began"),
         ({"busy_during": 0.9}, "suspect", "the machine was 90% busy during the load"),
         ({"steal_during": 0.03}, "suspect", "other machines of this host took 3.0% of the processor time"),
+        ({"pressure_during": 0.3}, "suspect", "something waited for a processor during 30% of the load"),
+        ({"clock_step_s": -0.5}, "invalid", "the clock was set by -0.50 s during the load"),
+        ({"pressure_during": None, "clock_step_s": 0.01}, "valid", None),
     ],
 )
-def test_a_trial_is_judged_by_its_record(tmp_path: Path, trial: dict[str, Any], verdict: str, reason: str) -> None:
-    assert judged(tmp_path, **trial) == (verdict, [reason])
+def test_a_trial_is_judged_by_its_record(
+    tmp_path: Path, trial: dict[str, Any], verdict: str, reason: str | None
+) -> None:
+    assert judged(tmp_path, **trial) == (verdict, [reason] if reason else [])
+
+
+def test_a_machine_that_computes_may_be_short_of_processors(tmp_path: Path) -> None:
+    """Where requests compute, waiting for a processor is what is measured."""
+    make_run(tmp_path, {"one": FINE}, sleeping=False)
+    make_trial(tmp_path, "one", 1, FINE, pressure_during=0.9)
+
+    assert derive(tmp_path).validity.verdict == "valid"
+
+
+BOTH = {7: 150, 8: 50}
+"""What the workers of ``SHARED`` served."""
+SHARED = [Request(sent_s=n / 10, worker=f"box:{7 if n % 4 else 8}") for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "reason"),
+    [
+        ({}, {}, "valid", None),
+        ({}, {"served": {7: 151, 8: 50}}, "invalid",
+         "the counts disagree: 200 requests were answered by a worker, nginx served 200, the workers 201"),
+        ({}, {"served": {7: 151, 8: 49}}, "invalid",
+         "the counts disagree: 150 answers name worker box:7, which counted 151"),
+        ({}, {"overflows": 2}, "suspect", "the listen queue of server-1 was full for 2 connections"),
+        ({}, {"throttled_s": 0.9}, "suspect", "server-1 was kept from computing by its limit for 0.9 s"),
+        ({}, {"throttled_s": 0.1}, "valid", None),
+        ({}, {"sockets": {7: [100]}}, "invalid", "server-1 lost worker 8 during the load"),
+        ({}, {"sockets": {7: [100]}, "out_of_memory": 1}, "invalid",
+         "server-1 lost worker 8 during the load (out of memory)"),
+        ({}, {"served": {**BOTH, 9: 0, 10: 0}}, "invalid", "server-1 started workers 9, 10 during the load"),
+        ({"served": {7: 0}}, {"served": {7: 150}}, "invalid", "1 workers served where 2 were asked for"),
+        ({"sockets": {7: [100], 8: [101]}}, {}, "invalid",
+         "the workers of server-1 hold 2 listening sockets, not one socket that all share"),
+    ],
+)  # fmt: skip
+def test_a_trial_is_judged_by_what_its_servers_say(
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any], verdict: str, reason: str | None
+) -> None:
+    variant = VariantRecord(name="one", workers=2, accept="shared", settings={})
+    make_run(tmp_path, {"one": SHARED}, variants=[variant], sleeping=True)
+    folder = make_trial(tmp_path, "one", 1, SHARED, seconds=Seconds(load=60))
+    (folder / "server-1.before.txt").write_text(observation(**({"served": {7: 0, 8: 0}} | before)))
+    (folder / "server-1.after.txt").write_text(observation(**({"served": BOTH} | after)))
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.verdict == verdict
+    assert (reason in trial.reasons) if reason else trial.reasons == []
+
+
+@pytest.mark.parametrize(
+    ("sockets", "reason"),
+    [
+        ({7: [100], 8: [101]}, None),
+        ({7: [100], 8: [100]}, "the workers of server-1 hold 1 listening socket, not a socket of their own each"),
+        ({7: [100, 101], 8: [101]}, "the workers of server-1 hold 2 listening sockets, not a socket of their own each"),
+    ],
+)
+def test_workers_that_should_have_a_socket_each_must_have_one(
+    tmp_path: Path, sockets: dict[int, list[int]], reason: str | None
+) -> None:
+    make_run(
+        tmp_path, {"one": SHARED}, variants=[VariantRecord(name="one", workers=2, accept="per-worker", settings={})]
+    )
+    folder = make_trial(tmp_path, "one", 1, SHARED)
+    (folder / "server-1.before.txt").write_text(observation(served={7: 0, 8: 0}, sockets=sockets))
+    (folder / "server-1.after.txt").write_text(observation(served=BOTH, sockets=sockets))
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.reasons == ([reason] if reason else [])
+
+
+@pytest.mark.parametrize(("nginx", "counted"), [(202, 199), (204, 201)])
+def test_a_trial_is_judged_by_what_nginx_counted(tmp_path: Path, nginx: int, counted: int) -> None:
+    """Two requests before the load, and one that asks: 203 would be right."""
+    make_run(tmp_path, {"one": SHARED})
+    folder = make_trial(tmp_path, "one", 1, SHARED)
+    (folder / "nginx-1.after.txt").write_text(observation("proxy", nginx=nginx))
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (
+        "invalid",
+        [f"the counts disagree: 200 requests were sent and 200 answered, nginx served {counted}"],
+    )
+
+
+def test_servers_that_nobody_looked_at_confirm_nothing(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": FINE})
+    folder = make_trial(tmp_path, "one", 1, FINE)
+    for path in folder.glob("*.after.txt"):
+        path.unlink()
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (
+        "suspect",
+        [
+            "the servers were not observed before and after the load: nothing confirms the counts",
+            "nginx-1 was not observed after the load",
+            "server-1 was not observed after the load",
+        ],
+    )
+
+
+def test_an_observation_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": FINE})
+    folder = make_trial(tmp_path, "one", 1, FINE)
+    (folder / "server-1.after.txt").write_text("==> /etc/hostname <==\n")
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.verdict == "invalid"
+    assert trial.reasons[0].startswith("one/mix/1/server-1.after.txt is not an observation: ")
+
+
+@pytest.mark.parametrize(
+    ("dropped", "verdict", "reason"),
+    [
+        (0, "valid", None),
+        (2, "suspect", "the load generator dropped 2 iterations, 1.0% of what it should have sent"),
+        (50, "invalid", "the load generator dropped 50 iterations, 20.0% of what it should have sent"),
+    ],
+)
+def test_a_load_that_was_not_sent_whole_is_doubted(
+    tmp_path: Path, dropped: int, verdict: str, reason: str | None
+) -> None:
+    make_run(tmp_path, {"one": FINE})
+    folder = make_trial(tmp_path, "one", 1, FINE)
+    with gzip.open(folder / "points.json.gz", "at") as points:
+        for _ in range(dropped):
+            points.write(json.dumps(point("dropped_iterations", BEGAN, 1, "light", {})) + "\n")
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (verdict, [reason] if reason else [])
+
+
+@pytest.mark.parametrize(("waited_s", "doubted"), [(5, False), (7, True)])
+def test_a_load_generator_that_waited_for_a_processor_is_doubted(tmp_path: Path, waited_s: int, doubted: bool) -> None:
+    make_run(tmp_path, {"one": FINE})
+    folder = make_trial(tmp_path, "one", 1, FINE, seconds=Seconds(load=60))
+    (folder / "k6-processor.txt").write_text(f"1 1\n2 {waited_s}000000001\n")
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.reasons == (["the load generator waited for a processor during 12% of the load"] if doubted else [])
+
+
+def test_a_load_generator_that_lags_breaks_littles_law(tmp_path: Path) -> None:
+    """One request in four is under way for twice as long as k6's own timings say: 0.125 s on average, not 0.1."""
+    lagging = [Request(sent_s=n / 10, lag_ms=100 if n % 4 == 0 else 0) for n in range(200)]
+
+    verdict, [reason] = judged(tmp_path, lagging)
+
+    assert verdict == "suspect"
+    assert reason == (
+        "Little's law does not hold: 1.26 requests were under way on average, throughput times response time is 1.01"
+    )
 
 
 @pytest.mark.parametrize(
