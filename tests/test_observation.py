@@ -1,0 +1,103 @@
+"""analysis.observation: what containers and the load generator said of themselves is read exactly or refused."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analysis.observation import Generator, UnreadableObservation, parse, read_containers, read_generator
+from tests.synthetic import observation
+
+
+def test_every_count_is_read() -> None:
+    text = observation(
+        "box", {7: 12, 8: 30}, sockets={7: [100], 8: [100, 101]}, overflows=3, throttled_s=1.5, out_of_memory=2, nginx=9
+    )
+
+    seen = parse(text)
+
+    assert (seen.host, seen.served, seen.workers) == ("box", {7: 12, 8: 30}, {7, 8})
+    assert seen.holds == {7: {100}, 8: {100, 101}}
+    assert (seen.listen_overflows, seen.throttled_s, seen.out_of_memory, seen.nginx_served) == (3, 1.5, 2, 9)
+
+
+def test_a_worker_that_is_dead_is_remembered_and_does_not_live() -> None:
+    seen = parse(observation(served={7: 12, 8: 30}, sockets={8: [100]}))
+
+    assert seen.served == {7: 12, 8: 30}
+    assert seen.workers == {8}
+
+
+def test_the_older_kind_of_control_groups_is_read_too() -> None:
+    text = observation().replace("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
+    text = text.replace("throttled_usec 0", "nr_throttled 4\nthrottled_time 2500000000")
+    text = text.replace("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+
+    assert parse(text).throttled_s == 2.5
+    assert parse(text).out_of_memory == 0
+
+
+def test_a_container_that_was_gone_afterwards_has_no_second_observation(tmp_path: Path) -> None:
+    (tmp_path / "server-1.before.txt").write_text(observation())
+
+    [container] = read_containers(tmp_path)
+
+    assert (container.name, container.before is None, container.after is None) == ("server-1", False, True)
+
+
+def test_an_observation_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server-1.after.txt").write_text(observation()[:60])
+
+    with pytest.raises(UnreadableObservation) as caught:
+        read_containers(tmp_path)
+
+    assert str(caught.value) == (
+        f"{tmp_path}/server-1.after.txt is not an observation: "
+        "'listening sockets: port in hexadecimal, inode'"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1000000000 500000000\n3000000000 600000000\n", Generator(ran_s=2, waited_s=0.1)),
+        ("1000000000 500000000\n", None),
+        ("", None),
+    ],
+)
+def test_the_generators_time_runs_from_the_first_to_the_last_reading(
+    tmp_path: Path, text: str, expected: Generator | None
+) -> None:
+    (tmp_path / "k6-processor.txt").write_text(text)
+
+    assert expected == read_generator(tmp_path)
+
+
+def test_a_generator_that_wrote_nonsense_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "k6-processor.txt").write_text("a b\n")
+
+    with pytest.raises(UnreadableObservation) as caught:
+        read_generator(tmp_path)
+
+    assert str(caught.value) == (
+        f"{tmp_path}/k6-processor.txt cannot be read: invalid literal for int() with base 10: 'a'"
+    )
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    cut=st.tuples(st.integers(0, 400), st.integers(0, 400)), put=st.text(max_size=20), processor=st.text(max_size=30)
+)
+def test_no_text_makes_the_reader_fail_otherwise(
+    tmp_path: Path, cut: tuple[int, int], put: str, processor: str
+) -> None:
+    whole = observation(served={7: 1}, nginx=3)
+    (tmp_path / "server-1.before.txt").write_text(whole[: cut[0]] + put + whole[cut[1] :], encoding="utf-8")
+    (tmp_path / "k6-processor.txt").write_text(processor, encoding="utf-8")
+
+    with contextlib.suppress(UnreadableObservation):
+        read_containers(tmp_path)
+    with contextlib.suppress(UnreadableObservation):
+        read_generator(tmp_path)
