@@ -67,13 +67,18 @@ def lab(tmp_path: Path) -> Lab:
 @pytest.fixture
 def copied_lab(tmp_path: Path) -> Lab:
     """A copy of the lab, to break."""
+    return copy_lab(tmp_path)
+
+
+def copy_lab(folder: Path) -> Lab:
+    """Copy the lab into a folder, to break it there."""
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
-            shutil.copytree(source, tmp_path / "copy" / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, folder / "copy" / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            shutil.copy(source, tmp_path / "copy" / part)
-    return Lab(tmp_path / "copy", tmp_path / "results")
+            shutil.copy(source, folder / "copy" / part)
+    return Lab(folder / "copy", folder / "results")
 
 
 def lab_objects() -> list[str]:

@@ -1,0 +1,234 @@
+"""Every doubt is provoked for real, once: on real containers, and the lab says which number cannot be believed."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from python_on_whales import Container, DockerClient
+
+from lab.runner import OWNER_LABEL
+from tests.conftest import Lab, finish, wait_for_line
+
+pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
+
+EXPERIMENT = """\
+title: A load that something spoils
+question: Does the lab notice?
+load:
+  script: {script}
+  duration: {{short: {duration}, full: 1m}}
+  settings: {settings}
+parallel: true
+variants:
+  spoilt: {variant}
+"""
+GTHREAD = "{server: gunicorn-gthread, workers: 2, threads: 8}"
+USERS = "{users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}"
+
+
+def write_experiment(
+    lab: Lab, variant: str = GTHREAD, script: str = "users.js", settings: str = USERS, duration: str = "4s"
+) -> None:
+    """Write experiments/spoilt.yaml into a copy of the lab."""
+    text = EXPERIMENT.format(script=script, settings=settings, variant=variant, duration=duration)
+    (lab.root / "experiments" / "spoilt.yaml").write_text(text)
+
+
+def judged(lab: Lab) -> tuple[str, list[str]]:
+    """Return the verdict on the only trial of the last run, and its reasons."""
+    latest = (lab.results / "spoilt" / "latest").resolve()
+    [trial] = json.loads((latest / "summary.json").read_text())["trials"]
+    return trial["verdict"], trial["reasons"]
+
+
+def measure(lab: Lab) -> tuple[str, list[str]]:
+    """Measure the experiment and return the verdict on its only trial, and its reasons."""
+    done = lab.run("run", "spoilt")
+    verdict, reasons = judged(lab)
+    assert done.returncode == (1 if verdict == "invalid" else 0), done.stderr
+    assert f"The measurement is {verdict}: " in done.stdout
+    return verdict, reasons
+
+
+def of_the_lab(reasons: list[str]) -> list[str]:
+    """Return the reasons that are not about what else this machine does while it is tested."""
+    others = ("the machine was ", "something waited ", "other machines ", "the load generator waited ")
+    return [reason for reason in reasons if not reason.startswith(others)]
+
+
+def only(reasons: list[str], start: str) -> str:
+    """Return the reason that begins so."""
+    [found] = [reason for reason in reasons if reason.startswith(start)]
+    return found
+
+
+@contextmanager
+def under_load(lab: Lab, service: str) -> Iterator[Container]:
+    """Start the experiment, yield the container of a service once the load has begun, and wait for the end."""
+    process = lab.start("run", "spoilt")
+    wait_for_line(process, "load ")
+    time.sleep(1)
+    mine = DockerClient().container.list(filters=[("label", OWNER_LABEL)])
+    [container] = [one for one in mine if (one.config.labels or {})["com.docker.compose.service"] == service]
+    yield container
+    finish(process)
+
+
+def test_nothing_is_doubted_when_nothing_is_wrong(copied_lab: Lab) -> None:
+    """The control: the same experiment without any trouble."""
+    write_experiment(copied_lab)
+
+    assert of_the_lab(measure(copied_lab)[1]) == []
+
+
+def test_a_request_that_has_no_row_is_missed_by_nginx_and_the_workers(copied_lab: Lab) -> None:
+    write_experiment(copied_lab)
+    copied_lab.edit("k6/lib/request.js", "  const response =", "  http.get(LAB_URL + path);\n  const response =")
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "invalid"
+    sent = only(reasons, "the counts disagree: ").split()[3]
+    assert (
+        f"the counts disagree: {sent} requests were sent and {sent} answered, nginx served {2 * int(sent)}" in reasons
+    )
+
+
+def test_an_answer_that_names_the_wrong_worker_is_seen_by_that_workers_own_count(copied_lab: Lab) -> None:
+    write_experiment(copied_lab)
+    copied_lab.edit("servers/app/workload.py", '"worker": os.getpid()', '"worker": 77')
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "invalid"
+    assert any(" answers name worker " in reason and ":77, which counted 0" in reason for reason in reasons)
+
+
+def test_iterations_that_the_load_generator_dropped(copied_lab: Lab) -> None:
+    settings = "{rate_rps: 40, users_max: 4, delay_s: 0.5}"
+    write_experiment(copied_lab, script="arrivals.js", settings=settings)
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "invalid"
+    assert only(reasons, "the load generator dropped ").endswith("% of what it should have sent")
+
+
+def test_a_load_generator_short_of_processor_time(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, settings="{users: 8, delay_min_s: 0, delay_max_s: 0.01, pause_s: 0}")
+    copied_lab.edit("docker-compose.yml", "    profiles: [load]\n", "    profiles: [load]\n    cpus: 0.1\n")
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "suspect"
+    assert only(reasons, "the load generator waited for a processor during ")
+
+
+def test_a_load_generator_that_dawdles_between_asking_and_timing(copied_lab: Lab) -> None:
+    write_experiment(copied_lab)
+    dawdle = "if (sequence % 4 === 0) { const until = Date.now() + 150; while (Date.now() < until) {} }"
+    copied_lab.edit("k6/lib/request.js", "  const response =", f"  {dawdle}\n  const response =")
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "suspect"
+    assert only(reasons, "Little's law does not hold: ")
+
+
+def test_a_machine_short_of_processor_time(copied_lab: Lab) -> None:
+    write_experiment(copied_lab)
+    process = copied_lab.start("run", "spoilt")
+    wait_for_line(process, "load ")
+    program = "import time\nend = time.monotonic() + 8\nwhile time.monotonic() < end: pass"
+    others = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(8)]
+    finish(process)
+    for other in others:
+        other.terminate()
+        other.wait()
+
+    verdict, reasons = judged(copied_lab)
+
+    assert verdict == "suspect"
+    assert only(reasons, "something waited for a processor during ").endswith("% of the load")
+    assert only(reasons, "the machine was ").endswith("% busy during the load")
+
+
+def test_a_server_that_its_limit_keeps_from_computing(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, "{server: gunicorn-gthread, workers: 2, threads: 8, cpus: 0.05}")
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "suspect"
+    assert only(reasons, "gunicorn-gthread-1 was kept from computing by its limit for ")
+
+
+def test_a_worker_that_is_killed_and_replaced(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, duration="6s")
+    with under_load(copied_lab, "gunicorn-gthread") as server:
+        [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
+        server.execute(["sh", "-c", f"kill -9 {worker}"])
+
+    verdict, reasons = judged(copied_lab)
+
+    assert verdict == "invalid"
+    assert f"gunicorn-gthread-1 lost worker {worker} during the load" in reasons
+    assert only(reasons, "gunicorn-gthread-1 started worker ")
+
+
+def test_a_server_that_is_out_of_memory(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, duration="6s")
+    greedy = 'if delay_s > 0.149:\n            globals()["_kept"] = bytearray(2**30)\n        return lambda: '
+    copied_lab.edit("servers/app/workload.py", "return lambda: time.sleep", f"{greedy}time.sleep")
+    copied_lab.edit("docker-compose.yml", "mem_limit: 1g", "mem_limit: 300m")
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "invalid"
+    assert only(reasons, "gunicorn-gthread-1 lost worker").endswith(" (out of memory)")
+
+
+def test_a_listen_queue_that_overflows(copied_lab: Lab) -> None:
+    """One thread that takes no connection while it is busy, and a queue of one."""
+    write_experiment(
+        copied_lab,
+        "{server: gunicorn-gthread, workers: 1, threads: 1, worker_connections: 1}",
+        settings="{users: 20, delay_min_s: 0.01, delay_max_s: 0.02, pause_s: 0}",
+    )
+    copied_lab.edit("docker-compose.yml", "net.core.somaxconn: 4096", "net.core.somaxconn: 1")
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "suspect"
+    assert only(reasons, "the listen queue of gunicorn-gthread-1 was full for ").endswith(" connections")
+
+
+@pytest.mark.parametrize(
+    ("asked", "instead", "reason"),
+    [
+        ("reuse_port: true", "False", "hold 1 listening socket, not a socket of their own each"),
+        ("reuse_port: false", "True", "hold 2 listening sockets, not one socket that all share"),
+    ],
+)
+def test_another_accept_model_than_the_variants(copied_lab: Lab, asked: str, instead: str, reason: str) -> None:
+    write_experiment(copied_lab, GTHREAD.replace("}", f", {asked}}}"), duration="2s")
+    copied_lab.edit("servers/gunicorn/gunicorn.conf.py", 'os.environ["LAB_REUSE_PORT"] == "true"', instead)
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "invalid"
+    assert of_the_lab(reasons) == [f"the workers of gunicorn-gthread-1 {reason}"]
+
+
+def test_a_clock_that_is_set(copied_lab: Lab) -> None:
+    """No test may set the clock of somebody's machine: the runner's own reading of it jumps instead."""
+    write_experiment(copied_lab, duration="2s")
+    copied_lab.edit("lab/runner.py", "round(time.time() -", "round(3.5 + time.time() -")
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "invalid"
+    assert of_the_lab(reasons) == ["the clock was set by +3.50 s during the load"]
