@@ -62,6 +62,7 @@ def test_the_box_is_closed(tmp_path: Path) -> None:
         assert service["security_opt"] == ["no-new-privileges"], name
         assert service["read_only"], name
         assert service["init"], name
+        assert service["dns"] == ["127.0.0.1"], name
         assert "container_name" not in service
         assert "restart" not in service
         assert not service.get("privileged")
@@ -69,7 +70,10 @@ def test_the_box_is_closed(tmp_path: Path) -> None:
         if name != "door":
             assert list(service["networks"]) == ["lab"], name
             assert "ports" not in service, name
+    bridge = "com.docker.network.bridge"
     assert resolved["networks"]["lab"]["internal"]
+    assert resolved["networks"]["lab"]["driver_opts"] == {f"{bridge}.inhibit_ipv4": "true"}
+    assert resolved["networks"]["outside"]["driver_opts"] == {f"{bridge}.enable_ip_masquerade": "false"}
     assert {port["host_ip"] for port in resolved["services"]["door"]["ports"]} == {"127.0.0.1"}
 
 
