@@ -28,11 +28,15 @@ class Record(BaseModel):
 
 
 class Image(Record):
-    """A container image that took part. ``stand_in`` names what it was built from when no registry was reached."""
+    """A container image that took part. ``stand_in`` names what it was built from when no registry was reached.
+
+    ``digests`` are those under which a registry knows it; none of a stand-in, and of what was built here.
+    """
 
     name: str
     id: str
     stand_in: str | None = None
+    digests: list[str] = []
 
 
 class Host(Record):

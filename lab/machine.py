@@ -27,6 +27,8 @@ DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "1.8.1"
 K6 = f"grafana/k6:{K6_RELEASE}"
 BASE_IMAGES = (DEBIAN, K6)
+PINNED = {line.split("@")[0]: line for line in (TOOLS / "base-images.txt").read_text(encoding="utf-8").split()}
+"""What is pulled for each base image: its name with the digest of its contents. `make lock` pins anew."""
 STAND_IN = "stampede.stand-in"
 INPUTS = "stampede.inputs"
 
@@ -101,9 +103,7 @@ def findings() -> list[Finding]:
     if engine:
         for name in BASE_IMAGES:
             there = client.image.exists(name)
-            stand_in = _label(name, STAND_IN) if there else ""
-            detail = f"stand-in from the {stand_in}" if stand_in else "pulled" if there else "not there yet"
-            found.append(Finding(name, there, detail, "make setup"))
+            found.append(Finding(name, there, _origin(name) if there else "not there yet", "make setup"))
     free = shutil.disk_usage(ROOT).free / 2**30
     found.append(Finding("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
     return found
@@ -122,12 +122,13 @@ def host() -> Host:
 
 
 def images(names: list[str]) -> list[Image]:
-    """Return the identities of images, with what stand-ins were built from."""
+    """Return the identities of images, with what stand-ins were built from and under which digests others came."""
     return [
         Image(
             name=name,
             id=DockerClient().image.inspect(name).id,
             stand_in=(_label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
+            digests=_digests(name) if name in BASE_IMAGES else [],
         )
         for name in names
     ]
@@ -220,7 +221,8 @@ def _make_base_images_ready(say: Say) -> None:
         say(f"Pulling {image} …")
         began = time.monotonic()
         try:
-            client.image.pull(image, quiet=True)
+            client.image.pull(PINNED[image], quiet=True)
+            client.image.tag(PINNED[image], image)  # the name that FROM and Compose know, as a stand-in has it
         except DockerException as error:
             say(f"No registry has it for us ({last_line(error)}); building a stand-in from package registries …")
             _build_stand_in(image)
@@ -233,8 +235,8 @@ def _build_stand_in(image: str) -> None:
         if not _is_debian_root():
             raise LabError(
                 problem,
-                hint=f"Where a registry is reached: docker pull {image} && docker save {image} --output image.tar\n"
-                "Here: docker load --input image.tar",
+                hint=f"Where a registry is reached: docker pull {PINNED[image]} && docker tag {PINNED[image]} {image} "
+                f"&& docker save {image} --output image.tar\nHere: docker load --input image.tar",
             )
         _run([str(TOOLS / "build-debian.sh"), image], problem)
         return
@@ -253,6 +255,19 @@ def _inputs_digest() -> str:
             if path.is_file() and "__pycache__" not in path.parts:
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+def _origin(image: str) -> str:
+    """Return where a base image came from, in words."""
+    if stand_in := _label(image, STAND_IN):
+        return f"stand-in from the {stand_in}"
+    pinned = PINNED[image].split("@")[1]
+    return "pulled as pinned" if any(one.endswith(f"@{pinned}") for one in _digests(image)) else "not the pinned one"
+
+
+def _digests(image: str) -> list[str]:
+    """Return the digests under which a registry gave us an image; none of a stand-in."""
+    return [] if _label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
 
 
 def _label(image: str, label: str) -> str:

@@ -4,13 +4,18 @@ The container engine is a program on the PATH that these tests replace: the real
 from its registry on demand. Each replacement writes down how it was called.
 """
 
+import json
 import os
+import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from lab import machine
 from lab.errors import LabError
+from lab.paths import TOOLS
 
 HEALTHY = """
 case "$*" in
@@ -123,7 +128,8 @@ def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(
         machine.ready(said.append)
 
 
-def test_what_can_be_pulled_is_not_built(path: Path, said: list[str], tmp_path: Path) -> None:
+def test_what_can_be_pulled_is_pulled_by_its_digest_and_not_built(path: Path, said: list[str], tmp_path: Path) -> None:
+    """A tag may name something else tomorrow. FROM and Compose know the plain name, so the image gets that, too."""
     pulled = tmp_path / "pulled"
     there = '[{"Id": "sha256:1", "Config": {"Labels": {}}}]'
     inspect = f"if [ -e {pulled} ]; then echo '{there}'; else {NO_IMAGE}; fi"
@@ -131,7 +137,10 @@ def test_what_can_be_pulled_is_not_built(path: Path, said: list[str], tmp_path: 
 
     machine.ready(said.append)
 
-    assert "image pull --quiet debian:trixie-slim" in log.read_text().splitlines()
+    assert [line for line in log.read_text().splitlines() if line.startswith(("image pull", "image tag"))] == [
+        f"image pull --quiet {machine.PINNED['debian:trixie-slim']}",
+        f"image tag {machine.PINNED['debian:trixie-slim']} debian:trixie-slim",
+    ]
     assert said[0] == "Pulling debian:trixie-slim …"
     assert said[1].startswith("debian:trixie-slim is there after ")
     assert not (tmp_path / "built").exists()
@@ -153,9 +162,58 @@ def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
     ]
     assert caught.value.message == "The image debian:trixie-slim can neither be pulled nor built here."
     assert caught.value.hint == (
-        "Where a registry is reached: docker pull debian:trixie-slim && docker save debian:trixie-slim --output "
-        "image.tar\nHere: docker load --input image.tar"
+        f"Where a registry is reached: docker pull {machine.PINNED['debian:trixie-slim']} && "
+        f"docker tag {machine.PINNED['debian:trixie-slim']} debian:trixie-slim && "
+        "docker save debian:trixie-slim --output image.tar\nHere: docker load --input image.tar"
     )
+
+
+def test_every_base_image_is_pinned_by_a_digest() -> None:
+    assert tuple(machine.PINNED) == machine.BASE_IMAGES
+    for name, pinned in machine.PINNED.items():
+        assert re.fullmatch(re.escape(name) + "@sha256:[0-9a-f]{64}", pinned)
+
+
+PIN = machine.PINNED["debian:trixie-slim"].split("@")[1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "digests", "origin", "recorded"),
+    [
+        ({}, [f"debian@{PIN}"], "pulled as pinned", [f"debian@{PIN}"]),
+        ({}, ["debian@sha256:1"], "not the pinned one", ["debian@sha256:1"]),
+        ({}, [], "not the pinned one", []),
+        ({"stampede.stand-in": "attic"}, ["debian@sha256:1"], "stand-in from the attic", []),
+    ],
+)
+def test_where_a_base_image_came_from_is_told_and_recorded(
+    path: Path, tmp_path: Path, labels: dict[str, str], digests: list[str], origin: str, recorded: list[str]
+) -> None:
+    described = json.dumps([{"Id": "sha256:1", "Config": {"Labels": labels}, "RepoDigests": digests}])
+    put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
+
+    details = {finding.what: finding.detail for finding in machine.findings()}
+    [image, ours] = machine.images(["debian:trixie-slim", "stampede/nginx:trixie"])
+
+    assert details["debian:trixie-slim"] == origin
+    assert image.digests == recorded
+    assert ours.digests == []
+
+
+def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, tools = tmp_path / "programs", tmp_path / "tools"
+    programs.mkdir()
+    tools.mkdir()
+    shutil.copy(TOOLS / "lock-images.sh", tools)
+    (tools / "base-images.txt").write_text("one:1@sha256:old\ntwo:2@sha256:kept\n")
+    said = "Name:   one:1\nDigest:  sha256:new\n\nManifests:\n  Name: one:1@sha256:other\n  Digest: sha256:other"
+    put(programs, "docker", f'case "$4" in one:1) echo "{said}" ;; *) echo "no such host" >&2; exit 1 ;; esac')
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+
+    done = subprocess.run([tools / "lock-images.sh"], capture_output=True, text=True, check=True)
+
+    assert (tools / "base-images.txt").read_text() == "one:1@sha256:new\ntwo:2@sha256:kept\n"
+    assert done.stderr == "no such host\nNo registry has two:2 for us; it stays pinned as it is.\n"
 
 
 @pytest.mark.containers

@@ -1,15 +1,16 @@
 #!/bin/sh
-# Pin every package with its hashes, as the newest release that the .in files allow.
+# Pin every package with its hashes, as the newest release that the .in files allow, and the base images.
 set -eu
 cd "$(dirname "$0")/.."
-.venv/bin/pip install --quiet --disable-pip-version-check uv
+tools/venv.sh lock
 lock() {
     python_version=$1 source=$2 target=$3
     .venv/bin/uv pip compile --quiet --no-config --universal --upgrade --generate-hashes --no-emit-index-url \
         --custom-compile-command "make lock" --python-version "$python_version" "$source" --output-file "$target"
 }
-for name in core tests notebook; do lock 3.11 "requirements/$name.in" "requirements/$name.txt"; done
+for name in lock core tests notebook; do lock 3.11 "requirements/$name.in" "requirements/$name.txt"; done
 for file in servers/gunicorn/requirements/*.txt; do
     release=$(basename "$file" .txt)
     echo "gunicorn==$release" | lock 3.13 - "$file"
 done
+tools/lock-images.sh
