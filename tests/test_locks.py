@@ -1,0 +1,61 @@
+"""What comes from elsewhere is checked against what is written down here, or against a signature."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.paths import ROOT
+
+LOCKS = [*(ROOT / "requirements").glob("*.txt"), *(ROOT / "servers").rglob("requirements/*.txt")]
+INSTALLERS = [
+    *(path for folder in ("servers", "nginx", "tools") for path in (ROOT / folder).rglob("*") if path.is_file()),
+    ROOT / "Makefile",
+]
+WAIVERS = (
+    "trusted=yes", "allow-unauthenticated", "allow-insecure", "--insecure", "trusted-host", "GOSUMDB=off", "GONOSUM",
+    "GOPRIVATE", "GOINSECURE", "check-valid-until=no",
+)  # fmt: skip
+
+
+def name(path: Path) -> str:
+    """Return a file's place in the checkout."""
+    return str(path.relative_to(ROOT))
+
+
+def read(path: Path) -> str:
+    """Return a file's text with broken lines joined."""
+    return path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=name)
+def test_every_requirement_is_one_release_with_its_hashes(lock: Path) -> None:
+    wanted = [line for line in read(lock).splitlines() if line.strip() and not line.strip().startswith("#")]
+
+    assert wanted
+    for line in wanted:
+        assert re.match(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[^ ;]+ ", line), line
+        assert re.search(r" --hash=sha256:[0-9a-f]{64}( |$)", line), line
+
+
+def test_every_in_file_has_its_lock() -> None:
+    wanted = {path.stem for path in (ROOT / "requirements").glob("*.in")}
+
+    assert wanted == {path.stem for path in (ROOT / "requirements").glob("*.txt")}
+
+
+def test_every_command_that_installs_python_packages_requires_hashes() -> None:
+    commands = [
+        (name(path), command.strip())
+        for path in INSTALLERS
+        for line in read(path).splitlines()
+        for command in line.split("&&")
+        if re.search(r"\bpip3? install\b", command) and not line.lstrip().startswith("#")
+    ]
+
+    assert {where for where, _ in commands} >= {"servers/Dockerfile", "tools/venv.sh"}
+    assert [one for one in commands if "--require-hashes" not in one[1]] == []
+
+
+def test_no_command_waives_a_signature() -> None:
+    assert [(name(path), waiver) for path in INSTALLERS for waiver in WAIVERS if waiver in read(path)] == []
