@@ -196,7 +196,7 @@ def test_a_listen_queue_that_overflows(copied_lab: Lab) -> None:
     write_experiment(
         copied_lab,
         "{server: gunicorn-gthread, workers: 1, threads: 1, worker_connections: 1}",
-        settings="{users: 20, delay_min_s: 0.01, delay_max_s: 0.02, pause_s: 0}",
+        settings="{users: 6, delay_min_s: 0.01, delay_max_s: 0.02, pause_s: 0}",
     )
     copied_lab.edit("docker-compose.yml", "net.core.somaxconn: 4096", "net.core.somaxconn: 1")
 
