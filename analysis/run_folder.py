@@ -30,13 +30,23 @@ class Record(BaseModel):
 class Image(Record):
     """A container image that took part. ``stand_in`` names what it was built from when no registry was reached.
 
-    ``digests`` are those under which a registry knows it; none of a stand-in, and of what was built here.
+    ``digests`` are those under which a registry knows it; none of a stand-in, and of what was built here. ``packages``
+    has the version of every package inside; Python's own are called ``python/…``.
     """
 
     name: str
     id: str
     stand_in: str | None = None
     digests: list[str] = []
+    packages: dict[str, str] = {}
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """The versions of what this image is for."""
+        return {name.removeprefix("python/"): self.packages[name] for name in _PROGRAMS if name in self.packages}
+
+
+_PROGRAMS = ("k6", "nginx", "python3", "python/gunicorn")
 
 
 class Host(Record):

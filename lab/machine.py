@@ -19,7 +19,6 @@ import psutil
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException, NoSuchImage
 
-from analysis.run_folder import Git, Host, Image
 from lab.errors import LabError
 from lab.paths import COMPOSE_FILE, ROOT, TOOLS
 
@@ -74,7 +73,7 @@ def build_images(services: dict[str, dict[str, str]], say: Say) -> None:
     """
     inputs = _inputs_digest()
     for image, factors in services.items():
-        if _label(image, INPUTS) == inputs:
+        if label(image, INPUTS) == inputs:
             continue
         say(f"Building {image} …")
         began = time.monotonic()
@@ -96,9 +95,9 @@ def findings() -> list[Finding]:
         return found
     engine = engine_version()
     found.append(Finding("container engine", bool(engine), engine or "does not answer", _how_to_start()))
-    compose = _plugin_version("compose")
+    compose = plugin_version("compose")
     found.append(Finding("Compose v2", _is_v2(compose), compose or "not installed", _INSTALL_BY_HAND))
-    found.append(Finding("buildx", bool(buildx := _plugin_version("buildx")), buildx or "not installed",
+    found.append(Finding("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
                          _INSTALL_BY_HAND))  # fmt: skip
     if engine:
         for name in BASE_IMAGES:
@@ -107,39 +106,6 @@ def findings() -> list[Finding]:
     free = shutil.disk_usage(ROOT).free / 2**30
     found.append(Finding("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
     return found
-
-
-def host() -> Host:
-    """Describe this machine and its engine."""
-    return Host(
-        cpu=_cpu_model(),
-        cores=os.cpu_count() or 1,
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        kernel=f"{platform.system()} {platform.release()}",
-        engine=engine_version(),
-        compose=_plugin_version("compose"),
-    )
-
-
-def images(names: list[str]) -> list[Image]:
-    """Return the identities of images, with what stand-ins were built from and under which digests others came."""
-    return [
-        Image(
-            name=name,
-            id=DockerClient().image.inspect(name).id,
-            stand_in=(_label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
-            digests=_digests(name) if name in BASE_IMAGES else [],
-        )
-        for name in names
-    ]
-
-
-def git() -> Git | None:
-    """Return the commit of the lab's own files and whether they were changed since; None outside a git checkout."""
-    commit = _output(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
-    if not commit:
-        return None
-    return Git(commit=commit, dirty=bool(_output(["git", "-C", str(ROOT), "status", "--porcelain"])))
 
 
 def default_jobs() -> int:
@@ -155,12 +121,12 @@ def ca_bundle() -> str:
 
 def engine_version() -> str:
     """Return the engine's name and version; empty when no engine answers."""
-    version = _output(["docker", "version", "--format", "{{.Server.Version}}"])
+    version = output(["docker", "version", "--format", "{{.Server.Version}}"])
     return f"Docker {version}" if version else ""
 
 
 def _make_engine_ready(say: Say) -> None:
-    client = bool(shutil.which("docker")) and _is_v2(_plugin_version("compose")) and bool(_plugin_version("buildx"))
+    client = bool(shutil.which("docker")) and _is_v2(plugin_version("compose")) and bool(plugin_version("buildx"))
     if client and engine_version():
         return
     if not client or (_is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
@@ -175,7 +141,7 @@ def _dockerd() -> str | None:
 
 
 def _engine_is_elsewhere() -> bool:
-    return bool(os.environ.get("DOCKER_HOST")) or _output(["docker", "context", "show"]) not in ("", "default")
+    return bool(os.environ.get("DOCKER_HOST")) or output(["docker", "context", "show"]) not in ("", "default")
 
 
 def _install_engine(say: Say) -> None:
@@ -259,26 +225,28 @@ def _inputs_digest() -> str:
 
 def _origin(image: str) -> str:
     """Return where a base image came from, in words."""
-    if stand_in := _label(image, STAND_IN):
+    if stand_in := label(image, STAND_IN):
         return f"stand-in from the {stand_in}"
     pinned = PINNED[image].split("@")[1]
-    return "pulled as pinned" if any(one.endswith(f"@{pinned}") for one in _digests(image)) else "not the pinned one"
+    return "pulled as pinned" if any(one.endswith(f"@{pinned}") for one in digests(image)) else "not the pinned one"
 
 
-def _digests(image: str) -> list[str]:
+def digests(image: str) -> list[str]:
     """Return the digests under which a registry gave us an image; none of a stand-in."""
-    return [] if _label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
+    return [] if label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
 
 
-def _label(image: str, label: str) -> str:
+def label(image: str, name: str) -> str:
+    """Return a label of an image; empty when either is missing."""
     try:
-        return (DockerClient().image.inspect(image).config.labels or {}).get(label, "")
+        return (DockerClient().image.inspect(image).config.labels or {}).get(name, "")
     except NoSuchImage:
         return ""
 
 
-def _plugin_version(plugin: str) -> str:
-    return _output(["docker", plugin, "version"] + (["--short"] if plugin == "compose" else []))
+def plugin_version(plugin: str) -> str:
+    """Return the version of one of docker's plug-ins; empty when it is missing."""
+    return output(["docker", plugin, "version"] + (["--short"] if plugin == "compose" else []))
 
 
 def _is_v2(compose: str) -> bool:
@@ -297,15 +265,8 @@ def _how_to_start() -> str:
     return "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
 
 
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
-def _output(command: list[str]) -> str:
+def output(command: list[str]) -> str:
+    """Return what a command prints; empty when it fails, hangs or is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):

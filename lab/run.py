@@ -12,7 +12,7 @@ from pathlib import Path
 
 from analysis.run_folder import BadRun, LoadRecord, Run, Source, Trial, VariantRecord, read_run, write_record
 from analysis.summary import Summary
-from lab import machine, runner
+from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
 from lab.experiment import Experiment
 from lab.plan import Plan
@@ -226,9 +226,9 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         seed=plan.seed,
         order=[[trial.variant_name, trial.load_name, str(trial.number)] for trial in plan.trials],
         command=command,
-        host=machine.host(),
-        git=machine.git(),
-        images=machine.images([*machine.BASE_IMAGES, *images]),
+        host=provenance.host(),
+        git=provenance.git(),
+        images=provenance.images([*machine.BASE_IMAGES, *images]),
         began=runner.now(),
     )
 

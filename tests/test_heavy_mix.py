@@ -129,6 +129,12 @@ def test_the_records_say_what_was_measured(measured: Measured) -> None:
         "stampede/gunicorn:27.0.1",
     }  # fmt: skip
     assert all(image.id.startswith("sha256:") for image in run.images)
+    assert all("libc6" in image.packages or "musl" in image.packages for image in run.images)
+    programs = {image.name: image.programs for image in run.images}
+    assert programs["grafana/k6:1.8.1"] == {"k6": "1.8.1"}
+    assert programs["stampede/nginx:trixie"]["nginx"].startswith("1.26.")
+    assert programs["stampede/gunicorn:27.0.1"]["gunicorn"] == "27.0.1"
+    assert programs["stampede/gunicorn:27.0.1"]["python3"].startswith("3.13.")
     assert {trial.outcome for trial in trials} == {"measured"}
     assert {trial.side_by_side for trial in trials} == {8}
     assert all(trial.seconds.load and trial.seconds.load >= 12 for trial in trials)
@@ -140,14 +146,26 @@ def test_a_trial_keeps_its_evidence_with_the_callers_ownership(
     folder = measured[0].latest() / "least-conn" / "heavy-mix" / "1"
 
     assert {path.name for path in folder.iterdir()} == {
-        "compose.yml", "factors.env", "gunicorn-gthread-1.log", "gunicorn-gthread-2.log", "gunicorn-gthread-3.log",
-        "gunicorn-gthread-4.log", "k6-1.log", "load.env", "nginx-1.log", "points.json.gz", "requests.parquet",
-        "trial.json",
+        "compose.yml", "factors.env", "k6-1.log", "k6-processor.txt", "load.env", "points.json.gz", "requests.parquet",
+        "trial.json", "nginx-1.log", "nginx-1.before.txt", "nginx-1.after.txt",
+        *(f"gunicorn-gthread-{number}.{what}" for number in (1, 2, 3, 4) for what in ("log", "before.txt", "after.txt")),
     }  # fmt: skip
     assert {os.getuid()} == {path.stat().st_uid for path in folder.iterdir()}
     composed = yaml.safe_load((folder / "compose.yml").read_text())
     assert composed["services"]["gunicorn-gthread"]["scale"] == 4
     assert composed["services"]["nginx"]["environment"]["LAB_BALANCE"] == "least_conn;"
+
+
+def test_a_trial_keeps_the_settings_and_limits_that_were_in_force(measured: Measured) -> None:
+    folder = measured[0].latest() / "least-conn" / "heavy-mix" / "1"
+    server, nginx = ((folder / f"{name}-1.before.txt").read_text() for name in ("gunicorn-gthread", "nginx"))
+
+    assert json.loads(server.split("==> settings <==\n")[1])["threads"] == "2"
+    assert "least_conn;" in nginx.split("==> settings <==\n")[1]
+    assert "CapEff:\t0000000000000000" in server
+    assert "Max open files            16384                16384" in server
+    assert "==> /proc/sys/net/core/somaxconn <==\n4096\n" in server
+    assert "1073741824" in server  # the memory limit, in either kind of control group
 
 
 def test_the_table_fits_a_terminal_of_80_columns(measured: Measured) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import machine
+from lab import machine, provenance
 from lab.errors import LabError
 from lab.paths import TOOLS
 
@@ -193,7 +193,7 @@ def test_where_a_base_image_came_from_is_told_and_recorded(
     put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
 
     details = {finding.what: finding.detail for finding in machine.findings()}
-    [image, ours] = machine.images(["debian:trixie-slim", "stampede/nginx:trixie"])
+    [image, ours] = provenance.images(["debian:trixie-slim", "stampede/nginx:trixie"])
 
     assert details["debian:trixie-slim"] == origin
     assert image.digests == recorded

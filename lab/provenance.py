@@ -1,0 +1,78 @@
+"""What a run was made of: the machine, the lab's own files, and every program in every image."""
+
+import os
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+from python_on_whales import DockerClient
+
+from analysis.run_folder import Git, Host, Image
+from lab.machine import BASE_IMAGES, STAND_IN, digests, engine_version, label, output, plugin_version
+from lab.paths import ROOT
+
+# Debian's packages or Alpine's, Python's in the virtual environment, and k6: a line each, name and version.
+_PACKAGES = """\
+if command -v dpkg-query > /dev/null; then dpkg-query --show --showformat='${Package} ${Version}\\n'
+else apk info -v 2> /dev/null | sed 's/-\\([0-9]\\)/ \\1/'
+fi
+if [ -x /opt/venv/bin/python ]; then /opt/venv/bin/python -c '
+from importlib.metadata import distributions
+for one in distributions(): print("python/" + one.metadata["Name"].lower(), one.version)'
+fi
+if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 \\1/p'; fi
+"""
+
+
+def host() -> Host:
+    """Describe this machine and its engine."""
+    return Host(
+        cpu=_cpu_model(),
+        cores=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        kernel=f"{platform.system()} {platform.release()}",
+        engine=engine_version(),
+        compose=plugin_version("compose"),
+    )
+
+
+def git() -> Git | None:
+    """Return the commit of the lab's own files and whether they were changed since; None outside a git checkout."""
+    commit = output(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
+    if not commit:
+        return None
+    return Git(commit=commit, dirty=bool(output(["git", "-C", str(ROOT), "status", "--porcelain"])))
+
+
+def images(names: list[str]) -> list[Image]:
+    """Return the identities of images, what stand-ins were built from, and the packages in each."""
+    with ThreadPoolExecutor() as pool:
+        packages = list(pool.map(packages_of, names))
+    return [
+        Image(
+            name=name,
+            id=DockerClient().image.inspect(name).id,
+            stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
+            digests=digests(name) if name in BASE_IMAGES else [],
+            packages=inside,
+        )
+        for name, inside in zip(names, packages, strict=True)
+    ]
+
+
+def packages_of(image: str) -> dict[str, str]:
+    """Return the version of every package in an image by its name; ``python/…`` for Python's own."""
+    lines = output(
+        ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
+         "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES]
+    ).splitlines()  # fmt: skip
+    return dict(line.split(maxsplit=1) for line in lines if len(line.split()) == 2)
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
