@@ -83,7 +83,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
             except duckdb.Error as error:
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
         try:
-            database.execute(f"COPY (FROM requests ORDER BY sent, id) TO '{_quoted(part)}' (FORMAT parquet)")
+            database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")
             part.replace(target)
         except duckdb.IOException as error:
             number = errno.ENOSPC if "No space left" in str(error) else errno.EIO
