@@ -1,13 +1,18 @@
 """The command line without containers: wrong use is named, costs nothing and exits with 2."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from analysis.derive import derive
+from analysis.manifest import MANIFEST, seal, sha256
 from lab.cli import app
+from lab.paths import ROOT
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 
@@ -101,6 +106,165 @@ def test_report_of_a_folder_that_is_no_run_is_refused(lab: Lab, tmp_path: Path) 
     assert done.returncode == 2
     assert done.stderr == REPLY.format(
         message=f"{tmp_path} has no run.json.", hint="make report RUN=results/<experiment>/<time>, or …/latest"
+    )
+
+
+@pytest.fixture
+def measured(lab: Lab) -> Path:
+    """A run among the lab's results, measured, sealed and derived."""
+    requests = [Request(overhead_ms=n) for n in range(1, 101)]
+    run = make_run(lab.results / "made-up" / "20260102T030405Z", {"one": requests, "two": requests})
+    seal(run)
+    derive(run)
+    (run.parent / "latest").symlink_to(run.name)
+    return run
+
+
+def as_measured(run: Path) -> str:
+    """Return what is said of a run that is what was measured."""
+    return (
+        "13 files are what was measured; summary.json, report.html and requests.parquet follow from them.\n"
+        f"manifest.sha256: {sha256(run / MANIFEST)}\n"
+    )
+
+
+def test_verify_says_that_the_latest_run_is_what_was_measured(lab: Lab, measured: Path) -> None:
+    done = lab.run("verify")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == as_measured(measured)
+
+
+def test_verify_names_every_difference(lab: Lab, measured: Path) -> None:
+    (measured / "two" / "mix" / "1" / "points.json.gz").write_bytes(b"")
+    (measured / "notes [1].txt").write_text("mine")
+
+    done = lab.run("verify", str(measured))
+
+    assert done.returncode == 1
+    assert done.stdout == (
+        "notes [1].txt: not in manifest.sha256\n"
+        "two/mix/1/points.json.gz: changed, its hash differs from manifest.sha256\n"
+        "report.html: does not follow from the raw points\n"
+        "summary.json: does not follow from the raw points\n"
+        "two/mix/1/requests.parquet: does not follow from the raw points\n"
+    )
+    assert done.stderr == f"error: {measured} is not what was measured.\n"
+
+
+def test_verify_derives_nothing_from_records_that_were_changed(lab: Lab, measured: Path) -> None:
+    text = (measured / "run.json").read_text()
+    (measured / "run.json").write_text(text.replace('"name": "one"', '"name": "oen"'))
+
+    done = lab.run("verify", str(measured))
+
+    assert (done.returncode, done.stdout) == (1, "run.json: changed, its hash differs from manifest.sha256\n")
+    assert done.stderr == (
+        f"error: {measured} is not what was measured. Its records were changed, so what is derived was not checked.\n"
+    )
+
+
+def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) -> None:
+    text = (measured / "summary.json").read_text()
+    (measured / "summary.json").write_text(text.replace('"valid"', '"valid "', 1))
+    (measured / "report.html").unlink()
+
+    done = lab.run("verify", str(measured))
+
+    assert done.returncode == 1
+    assert done.stdout == (
+        "report.html: missing, although it follows from the raw points\n"
+        "summary.json: does not follow from the raw points\n"
+    )
+    assert done.stderr == REPLY.format(
+        message=f"What was measured in {measured} is as it was; what is derived does not follow from it.",
+        hint=f"So it is after an update of the lab, too. Derive it again: make report RUN={measured}",
+    )
+    assert lab.run("report", str(measured)).returncode == 0
+    assert lab.run("verify", str(measured)).stdout == as_measured(measured)
+
+
+@pytest.mark.parametrize("command", ["verify"])
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [(["run.json", MANIFEST], "{run} has no run.json."), ([MANIFEST], "{run} has no manifest.sha256.")],
+    ids=["no run", "no manifest"],
+)
+def test_what_cannot_be_verified_is_refused(
+    lab: Lab, measured: Path, command: str, gone: list[str], message: str
+) -> None:
+    for name in gone:
+        (measured / name).unlink()
+
+    done = lab.run(command, str(measured))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(
+        message=message.format(run=measured), hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest"
+    )
+
+
+@pytest.mark.parametrize("command", ["verify"])
+def test_a_manifest_that_cannot_be_understood_is_refused(lab: Lab, measured: Path, command: str) -> None:
+    (measured / MANIFEST).write_text("hello\n")
+
+    done = lab.run(command, str(measured))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(
+        message=f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'.",
+        hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest",
+    )
+
+
+def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a shell script without any network, in mounts of its own; ``lab`` is the lab."""
+    unshare = ["unshare", "--net", "--mount", "sh", "-ec"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "mount -t tmpfs none /mnt"], check=False,
+                                                     capture_output=True).returncode:  # fmt: skip
+        pytest.skip("needs unshare and root")
+    lab = f'lab() {{ "{sys.executable}" -m lab "$@"; }}\n'
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    return subprocess.run(
+        [*unshare, lab + script, "sh", *arguments],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_run_that_may_only_be_read_is_verified_without_a_network(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount --bind "$1" "$1"
+        mount -o remount,bind,ro "$1"
+        ! touch "$1/mine" 2> /dev/null
+        lab verify "$1"
+        cp -r "$1" "$2"
+        lab verify "$2/20260102T030405Z"
+        lab report "$2/20260102T030405Z" > /dev/null 2>&1
+        lab verify "$2/20260102T030405Z"
+    """
+
+    done = isolated(script, str(measured), str(tmp_path))
+
+    said = as_measured(measured)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == said * 3
+
+
+def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount -t tmpfs -o size=32k none "$2"
+        TMPDIR="$2" lab verify "$1" || code=$?
+        ls -A "$2"
+        exit $code
+    """
+    (tmp_path / "disk").mkdir()
+
+    done = isolated(script, str(measured), str(tmp_path / "disk"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == REPLY.format(
+        message=f"{measured} cannot be verified: No space left on device.",
+        hint="It must be readable, and TMPDIR needs room for what is derived again.",
     )
 
 
