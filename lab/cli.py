@@ -175,6 +175,26 @@ def verify(run: RunFolder = None, results: Results = RESULTS) -> None:
 
 
 @app.command()
+def export(
+    run: RunFolder = None,
+    to: Annotated[
+        Path | None, typer.Option(envvar="TO", show_default=False, help="Default: <experiment>-<run time>.tar.gz")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Verify a run and pack it into one file, e.g. lab export results/heavy-mix/latest --to mine.tar.gz."""
+    from lab import export as exporting  # noqa: PLC0415
+
+    folder = run or _latest(results)
+    with _run_for("export"):
+        target = exporting.archive_path(folder, to)
+        for line in _verified(folder, talk):
+            _say(line)
+        exporting.export(folder, target)
+    out.print(str(target), markup=False, soft_wrap=True)
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of experiment files, e.g. lab schema > experiments/schema.json."""
     from lab.experiment import schema as text  # noqa: PLC0415

@@ -1,10 +1,12 @@
 """The command line without containers: wrong use is named, costs nothing and exits with 2."""
 
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -184,7 +186,7 @@ def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) 
     assert lab.run("verify", str(measured)).stdout == as_measured(measured)
 
 
-@pytest.mark.parametrize("command", ["verify"])
+@pytest.mark.parametrize("command", ["verify", "export"])
 @pytest.mark.parametrize(
     ("gone", "message"),
     [(["run.json", MANIFEST], "{run} has no run.json."), ([MANIFEST], "{run} has no manifest.sha256.")],
@@ -204,7 +206,7 @@ def test_what_cannot_be_verified_is_refused(
     )
 
 
-@pytest.mark.parametrize("command", ["verify"])
+@pytest.mark.parametrize("command", ["verify", "export"])
 def test_a_manifest_that_cannot_be_understood_is_refused(lab: Lab, measured: Path, command: str) -> None:
     (measured / MANIFEST).write_text("hello\n")
 
@@ -215,6 +217,117 @@ def test_a_manifest_that_cannot_be_understood_is_refused(lab: Lab, measured: Pat
         message=f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'.",
         hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest",
     )
+
+
+def unpack(archive: Path, where: Path) -> Path:
+    """Unpack an archive and return the one folder in it."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(where, filter="data")
+    [folder] = where.iterdir()
+    return folder
+
+
+def test_an_exported_run_can_be_read_anywhere(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    (measured / ".temporary").write_text("half")
+    archive = tmp_path / "mine.tar.gz"
+
+    done = lab.run("export", str(measured), "--to", str(archive))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{archive}\n", as_measured(measured))
+    copy = unpack(archive, tmp_path / "some where [else]")
+    assert copy.name == "made-up-20260102T030405Z"
+    (measured / ".temporary").unlink()
+    there, here = ({path.relative_to(run) for run in [one] for path in one.rglob("*")} for one in (copy, measured))
+    assert there == here
+    shutil.rmtree(lab.results)
+    assert lab.run("verify", str(copy)).stdout == as_measured(copy)
+    report = lab.run("report", str(copy))
+    assert report.returncode == 0
+    assert "The measurement is valid: 2 of 2 trials are valid." in report.stdout
+    assert lab.run("verify", str(copy)).stdout == as_measured(copy)
+
+
+def test_an_archive_has_the_same_bytes_whoever_packs_it(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{name}.tar.gz" for name in ("first", "second", "third"))
+    assert lab.run("export", str(measured), "--to", str(first)).returncode == 0
+    for path in measured.rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(0o700)
+    assert lab.run("export", str(measured.parent / "latest"), "--to", str(second)).returncode == 0
+    copy = unpack(first, tmp_path / "elsewhere")
+    assert lab.run("export", str(copy), "--to", str(third)).returncode == 0
+
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
+    with tarfile.open(first) as packed:
+        members = packed.getmembers()
+    assert [one.name for one in members] == sorted(one.name for one in members)
+    assert {(one.uid, one.gid, one.uname, one.gname, one.mode, one.mtime) for one in members} == {
+        (0, 0, "", "", 0o644, 1767323045)  # when the run began
+    }
+    assert gzip.decompress(first.read_bytes())
+    assert first.read_bytes()[4:8] == bytes(4), "no time in the header"
+
+
+def test_an_archive_is_named_after_the_run_and_overwrites_nothing(copied_lab: Lab, measured: Path) -> None:
+    copied_lab.results = measured.parent.parent
+    name = "made-up-20260102T030405Z.tar.gz"
+
+    assert copied_lab.run("export").stdout == f"{name}\n"
+    packed = (copied_lab.root / name).read_bytes()
+    again = copied_lab.run("export")
+
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == REPLY.format(
+        message=f"{name} is already there.",
+        hint="Remove it, or choose another name: make export RUN=… TO=/path/name.tar.gz",
+    )
+    assert (copied_lab.root / name).read_bytes() == packed
+    assert [path.name for path in copied_lab.root.glob("*tar*")] == [name]
+
+
+def test_an_archive_left_in_the_checkout_does_not_make_it_dirty(lab: Lab) -> None:
+    ignored = subprocess.run(
+        ["git", "check-ignore", "made-up-20260102T030405Z.tar.gz", ".made-up-20260102T030405Z.tar.gz.abc"],
+        cwd=lab.root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert len(ignored.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("to", "code", "message", "hint"),
+    [
+        ("{run}", 2, "{to} is a folder.", "make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}/mine.tar.gz", 2, "{to} would lie in the run's own folder, among what was measured.",
+         "Choose another place: make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}/run.json", 2, "{to} is already there.",
+         "Remove it, or choose another name: make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}-nowhere/mine.tar.gz", 1, "{to} cannot be written: No such file or directory.",
+         "Free some space, or choose another place: make export RUN=… TO=/path/name.tar.gz"),
+    ],
+    ids=["a folder", "in the run", "there already", "nowhere"],
+)  # fmt: skip
+def test_a_place_for_an_archive_that_will_not_do_is_refused(
+    lab: Lab, measured: Path, to: str, code: int, message: str, hint: str
+) -> None:
+    before = sorted(lab.results.rglob("*"))
+    to = to.format(run=measured)
+
+    done = lab.run("export", str(measured), "--to", to)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.endswith(REPLY.format(message=message.format(to=to), hint=hint))
+    assert sorted(lab.results.rglob("*")) == before
+
+
+def test_a_run_that_is_not_what_was_measured_is_not_exported(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    (measured / "notes.txt").write_text("mine")
+
+    done = lab.run("export", str(measured), "--to", str(tmp_path / "mine.tar.gz"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (f"notes.txt: not in manifest.sha256\nerror: {measured} is not what was measured.\n")
+    assert not list(tmp_path.glob("*tar*"))
 
 
 def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -231,23 +344,24 @@ def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
     )  # fmt: skip
 
 
-def test_a_run_that_may_only_be_read_is_verified_without_a_network(measured: Path, tmp_path: Path) -> None:
+def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(measured: Path, tmp_path: Path) -> None:
     script = """
         mount --bind "$1" "$1"
         mount -o remount,bind,ro "$1"
         ! touch "$1/mine" 2> /dev/null
         lab verify "$1"
-        cp -r "$1" "$2"
-        lab verify "$2/20260102T030405Z"
-        lab report "$2/20260102T030405Z" > /dev/null 2>&1
-        lab verify "$2/20260102T030405Z"
+        lab export "$1" --to "$2/mine.tar.gz" 2> /dev/null
+        tar -xzf "$2/mine.tar.gz" -C "$2"
+        lab verify "$2/made-up-20260102T030405Z"
+        lab report "$2/made-up-20260102T030405Z" > /dev/null 2>&1
+        lab verify "$2/made-up-20260102T030405Z"
     """
 
     done = isolated(script, str(measured), str(tmp_path))
 
     said = as_measured(measured)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == said * 3
+    assert done.stdout == f"{said}{tmp_path / 'mine.tar.gz'}\n{said}{said}"
 
 
 def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_path: Path) -> None:
@@ -265,6 +379,24 @@ def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_pa
     assert done.stderr == REPLY.format(
         message=f"{measured} cannot be verified: No space left on device.",
         hint="It must be readable, and TMPDIR needs room for what is derived again.",
+    )
+
+
+def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount -t tmpfs -o size=16k none "$2"
+        lab export "$1" --to "$2/mine.tar.gz" || code=$?
+        ls -A "$2"
+        exit $code
+    """
+    (tmp_path / "disk").mkdir()
+
+    done = isolated(script, str(measured), str(tmp_path / "disk"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == as_measured(measured) + REPLY.format(
+        message=f"{tmp_path / 'disk' / 'mine.tar.gz'} cannot be written: No space left on device.",
+        hint="Free some space, or choose another place: make export RUN=… TO=/path/name.tar.gz",
     )
 
 
