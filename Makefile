@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 LAB := .venv/bin/lab
 
-.PHONY: help experiment aa list plan report notebook setup doctor down schema test check bench lock
+.PHONY: help experiment aa list plan report verify export notebook setup doctor down schema test check bench lock
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -20,6 +20,12 @@ plan: .venv/core  ## what NAME would measure, in which order, for how long
 
 report: .venv/core  ## derive everything again from the raw points of RUN (default: the latest)
 	@$(LAB) report $(RUN)
+
+verify: .venv/core  ## whether RUN (default: the latest) is still what was measured, and its results follow
+	@$(LAB) verify $(RUN)
+
+export: .venv/core  ## verify RUN (default: the latest) and pack it into one file (TO=name.tar.gz)
+	@$(LAB) export $(RUN)
 
 notebook: .venv/core .venv/notebook  ## aggregate any number of runs in JupyterLab
 	@.venv/bin/jupyter lab analysis/explore.ipynb

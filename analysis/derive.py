@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from analysis.manifest import Hashes, points_problem, sealed
 from analysis.observation import UnreadableObservation, read_containers, read_generator
 from analysis.report import write_report
 from analysis.requests import UnreadablePoints, write_requests
@@ -13,22 +14,26 @@ from analysis.validity import Evidence
 def derive(run_folder: Path) -> Summary:
     """Write requests.parquet of every trial, summary.json and report.html, and return the summary.
 
-    A trial whose raw files cannot be read is judged invalid with the reason; raise BadRun when run.json or a trial.json
-    cannot be read.
+    A trial whose raw files cannot be read, or whose points are not those that manifest.sha256 lists, is judged invalid
+    with the reason; raise BadRun when run.json, a trial.json or the manifest cannot be read.
     """
-    evidence = {folder: _evidence(run_folder, folder) for folder in trial_folders(run_folder)}
+    hashes = sealed(run_folder)
+    evidence = {folder: _evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     summary = summarise(run_folder, evidence)
     write_summary(run_folder, summary)
     write_report(run_folder, summary)
     return summary
 
 
-def _evidence(run_folder: Path, folder: Path) -> Evidence:
+def _evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
     """Write a trial's requests.parquet, and return what else its raw files say."""
     trial = read_trial(folder)
-    try:
-        dropped = write_requests(folder, trial.variant, trial.load, trial.trial)
-        return Evidence(containers=read_containers(folder), generator=read_generator(folder), dropped=dropped)
-    except (UnreadablePoints, UnreadableObservation) as unreadable:
-        (folder / "requests.parquet").unlink(missing_ok=True)
-        return Evidence(problem=str(unreadable).replace(f"{run_folder}/", ""))
+    problem = points_problem(run_folder, folder, hashes)
+    if not problem:
+        try:
+            dropped = write_requests(folder, trial.variant, trial.load, trial.trial)
+            return Evidence(containers=read_containers(folder), generator=read_generator(folder), dropped=dropped)
+        except (UnreadablePoints, UnreadableObservation) as unreadable:
+            problem = str(unreadable).replace(f"{run_folder}/", "")
+    (folder / "requests.parquet").unlink(missing_ok=True)
+    return Evidence(problem=problem)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import duckdb
 
+from analysis.run_folder import POINTS
+
 
 class UnreadablePoints(Exception):
     """A points file that is missing, cut short or not k6's; the message says which and how."""
@@ -62,7 +64,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
     Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
     cut short, is not gzip or holds something else than k6's points; OSError when the table cannot be written.
     """
-    points_files = sorted(trial_folder.glob("points*.json.gz"))
+    points_files = sorted(trial_folder.glob(POINTS))
     if not points_files:
         raise UnreadablePoints(f"{trial_folder} has no points.json.gz")
     target = trial_folder / "requests.parquet"
@@ -83,7 +85,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
             except duckdb.Error as error:
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
         try:
-            database.execute(f"COPY (FROM requests ORDER BY sent, id) TO '{_quoted(part)}' (FORMAT parquet)")
+            database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")
             part.replace(target)
         except duckdb.IOException as error:
             number = errno.ENOSPC if "No space left" in str(error) else errno.EIO

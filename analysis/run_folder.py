@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from analysis.quantities import Claim, Published
 
 SCHEMA = 1
+POINTS = "points*.json.gz"
+"""The names of a trial's raw points; each file is one load generator's."""
 R = TypeVar("R", bound="Record")
 
 

@@ -140,7 +140,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
     """
     run = read_run(run_folder)
     folders = list(evidence)
-    with duckdb.connect() as database:
+    with duckdb.connect(config={"threads": 1}) as database:  # several would add up in a different order each time
         files = [str(folder / "requests.parquet") for folder in folders if (folder / "requests.parquet").exists()]
         if files:
             database.read_parquet(files).create_view("requests")

@@ -42,6 +42,8 @@ Jobs = Annotated[int, typer.Option(envvar="JOBS", min=0, help="Variants side by 
 Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment, a file in experiments/.")]
 
+RunFolder = Annotated[Path | None, typer.Argument(help="A run's folder; default: the latest of all.")]
+
 
 @app.command()
 def run(
@@ -143,25 +145,53 @@ def list_experiments(
 
 @app.command()
 def report(
-    run: Annotated[Path | None, typer.Argument(help="A run's folder; default: the latest of all.")] = None,
+    run: RunFolder = None,
     results: Results = RESULTS,
 ) -> None:
     """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
     from analysis.derive import derive  # noqa: PLC0415
-    from analysis.run_folder import BadRun, read_run  # noqa: PLC0415
+    from analysis.run_folder import read_run  # noqa: PLC0415
     from analysis.table import print_tables  # noqa: PLC0415
 
     folder = run or _latest(results)
-    try:
-        summary = derive(folder)
+    with _run_for("report"):
+        try:
+            summary = derive(folder)
+        except OSError as error:
+            problem = f"{folder} cannot be written: {error.strerror or error}."
+            raise LabError(problem, hint="Copy the run to where you can write.") from None
         record = read_run(folder)
-    except BadRun as error:
-        raise WrongUse(f"{error}.", hint="make report RUN=results/<experiment>/<time>, or …/latest") from None
-    except OSError as error:
-        problem = f"{folder} cannot be written: {error.strerror or error}."
-        raise LabError(problem, hint="Copy the run to where you can write.") from None
     print_tables(out, record, summary)
     _say(f"\nReport: {folder / 'report.html'}")
+
+
+@app.command()
+def verify(run: RunFolder = None, results: Results = RESULTS) -> None:
+    """Say whether a run is still what was measured, e.g. lab verify results/heavy-mix/latest."""
+    folder = run or _latest(results)
+    with _run_for("verify"):
+        for line in _verified(folder, out):
+            out.print(line, markup=False, soft_wrap=True)
+
+
+@app.command()
+def export(
+    run: RunFolder = None,
+    to: Annotated[
+        Path | None, typer.Option(envvar="TO", show_default=False, help="Default: <experiment>-<run time>.tar.gz")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Verify a run and pack it into one file, e.g. lab export results/heavy-mix/latest --to mine.tar.gz."""
+    from lab import export as exporting  # noqa: PLC0415
+
+    folder = run or _latest(results)
+    with _run_for("export"):
+        target = exporting.archive_path(folder, to)
+        for line in _verified(folder, talk):
+            _say(line)
+        exporting.export(folder, target)
+    out.print(str(target), markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -340,6 +370,50 @@ def _latest(results: Path) -> Path:
     if not links:
         raise WrongUse(f"There is no run in {results}.", hint="make experiment NAME=heavy-mix")
     return links[-1].resolve()
+
+
+@contextmanager
+def _run_for(command: str) -> Iterator[None]:
+    """Turn a folder that is no run into wrong use of a command, with a way out."""
+    from analysis.run_folder import BadRun  # noqa: PLC0415
+
+    try:
+        yield
+    except BadRun as error:
+        raise WrongUse(f"{error}.", hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest") from None
+
+
+def _verified(folder: Path, console: Console) -> list[str]:
+    """Return what can be said of a run that is what was measured; print how another differs and raise LabError."""
+    from analysis.manifest import MANIFEST  # noqa: PLC0415
+    from analysis.verification import verify as verify_run  # noqa: PLC0415
+
+    try:
+        found = verify_run(folder)
+    except OSError as error:
+        problem = f"{folder} cannot be verified: {error.strerror or error}."
+        raise LabError(problem, hint="It must be readable, and TMPDIR needs room for what is derived again.") from None
+    for one in found.differences:
+        console.print(str(one), markup=False, soft_wrap=True)
+    if found.differences and found.is_as_measured:
+        hint = f"So it is after an update of the lab, too. Derive it again: make report RUN={folder}"
+        raise LabError(f"What was measured in {folder} is as it was; what is derived does not follow from it.", hint)
+    if found.derived is None:
+        problem = f"{folder} is not what was measured. Its records were changed, so what is derived was not checked."
+        raise LabError(problem)
+    if found.differences:
+        raise LabError(f"{folder} is not what was measured.")
+    recorded = f"{found.recorded} files are" if found.recorded != 1 else "1 file is"
+    return [
+        f"{recorded} what was measured; {_derived(found.derived)} follow from them.",
+        f"{MANIFEST}: {found.manifest}",
+    ]
+
+
+def _derived(paths: list[str]) -> str:
+    """Return the names of derived files as part of a sentence, those of the whole run first."""
+    names = sorted({Path(path).name for path in paths}, key=["summary.json", "report.html", "requests.parquet"].index)
+    return ", ".join(names[:-1]) + " and " + names[-1]
 
 
 def _command(make: str, **factors: object) -> str:

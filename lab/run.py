@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from analysis.manifest import seal
 from analysis.run_folder import BadRun, LoadRecord, Run, Source, Trial, VariantRecord, read_run, write_record
 from analysis.summary import Summary
 from lab import machine, provenance, runner
@@ -49,6 +50,7 @@ def run(
         write_record(folder / "run.json", record)
         try:
             for done in runner.measure(plan, folder, progress):
+                seal(folder)
                 for trial in done:
                     say(describe(trial))
         except BaseException as error:
@@ -234,10 +236,11 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
 
 
 def _close(folder: Path, record: Run) -> Summary:
-    """Close the record, point ``latest`` to the run, and derive everything from what was measured."""
+    """Close and seal the record, point ``latest`` to the run, and derive everything from what was measured."""
     from analysis.derive import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
 
     write_record(folder / "run.json", record.model_copy(update={"ended": runner.now()}))
+    seal(folder)
     link = folder.parent / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)

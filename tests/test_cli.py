@@ -1,13 +1,20 @@
 """The command line without containers: wrong use is named, costs nothing and exits with 2."""
 
+import gzip
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from analysis.derive import derive
+from analysis.manifest import MANIFEST, seal, sha256
 from lab.cli import app
+from lab.paths import ROOT
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 
@@ -101,6 +108,295 @@ def test_report_of_a_folder_that_is_no_run_is_refused(lab: Lab, tmp_path: Path) 
     assert done.returncode == 2
     assert done.stderr == REPLY.format(
         message=f"{tmp_path} has no run.json.", hint="make report RUN=results/<experiment>/<time>, or …/latest"
+    )
+
+
+@pytest.fixture
+def measured(lab: Lab) -> Path:
+    """A run among the lab's results, measured, sealed and derived."""
+    requests = [Request(overhead_ms=n) for n in range(1, 101)]
+    run = make_run(lab.results / "made-up" / "20260102T030405Z", {"one": requests, "two": requests})
+    seal(run)
+    derive(run)
+    (run.parent / "latest").symlink_to(run.name)
+    return run
+
+
+def as_measured(run: Path) -> str:
+    """Return what is said of a run that is what was measured."""
+    return (
+        "13 files are what was measured; summary.json, report.html and requests.parquet follow from them.\n"
+        f"manifest.sha256: {sha256(run / MANIFEST)}\n"
+    )
+
+
+def test_verify_says_that_the_latest_run_is_what_was_measured(lab: Lab, measured: Path) -> None:
+    done = lab.run("verify")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == as_measured(measured)
+
+
+def test_verify_names_every_difference(lab: Lab, measured: Path) -> None:
+    (measured / "two" / "mix" / "1" / "points.json.gz").write_bytes(b"")
+    (measured / "notes [1].txt").write_text("mine")
+
+    done = lab.run("verify", str(measured))
+
+    assert done.returncode == 1
+    assert done.stdout == (
+        "notes [1].txt: not in manifest.sha256\n"
+        "two/mix/1/points.json.gz: changed, its hash differs from manifest.sha256\n"
+        "report.html: does not follow from the raw points\n"
+        "summary.json: does not follow from the raw points\n"
+        "two/mix/1/requests.parquet: does not follow from the raw points\n"
+    )
+    assert done.stderr == f"error: {measured} is not what was measured.\n"
+
+
+def test_verify_derives_nothing_from_records_that_were_changed(lab: Lab, measured: Path) -> None:
+    text = (measured / "run.json").read_text()
+    (measured / "run.json").write_text(text.replace('"name": "one"', '"name": "oen"'))
+
+    done = lab.run("verify", str(measured))
+
+    assert (done.returncode, done.stdout) == (1, "run.json: changed, its hash differs from manifest.sha256\n")
+    assert done.stderr == (
+        f"error: {measured} is not what was measured. Its records were changed, so what is derived was not checked.\n"
+    )
+
+
+def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) -> None:
+    text = (measured / "summary.json").read_text()
+    (measured / "summary.json").write_text(text.replace('"valid"', '"valid "', 1))
+    (measured / "report.html").unlink()
+
+    done = lab.run("verify", str(measured))
+
+    assert done.returncode == 1
+    assert done.stdout == (
+        "report.html: missing, although it follows from the raw points\n"
+        "summary.json: does not follow from the raw points\n"
+    )
+    assert done.stderr == REPLY.format(
+        message=f"What was measured in {measured} is as it was; what is derived does not follow from it.",
+        hint=f"So it is after an update of the lab, too. Derive it again: make report RUN={measured}",
+    )
+    assert lab.run("report", str(measured)).returncode == 0
+    assert lab.run("verify", str(measured)).stdout == as_measured(measured)
+
+
+@pytest.mark.parametrize("command", ["verify", "export"])
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [(["run.json", MANIFEST], "{run} has no run.json."), ([MANIFEST], "{run} has no manifest.sha256.")],
+    ids=["no run", "no manifest"],
+)
+def test_what_cannot_be_verified_is_refused(
+    lab: Lab, measured: Path, command: str, gone: list[str], message: str
+) -> None:
+    for name in gone:
+        (measured / name).unlink()
+
+    done = lab.run(command, str(measured))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(
+        message=message.format(run=measured), hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest"
+    )
+
+
+@pytest.mark.parametrize("command", ["verify", "export"])
+def test_a_manifest_that_cannot_be_understood_is_refused(lab: Lab, measured: Path, command: str) -> None:
+    (measured / MANIFEST).write_text("hello\n")
+
+    done = lab.run(command, str(measured))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == REPLY.format(
+        message=f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'.",
+        hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest",
+    )
+
+
+def unpack(archive: Path, where: Path) -> Path:
+    """Unpack an archive and return the one folder in it."""
+    with tarfile.open(archive) as packed:
+        packed.extractall(where, filter="data")
+    [folder] = where.iterdir()
+    return folder
+
+
+def test_an_exported_run_can_be_read_anywhere(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    (measured / ".temporary").write_text("half")
+    archive = tmp_path / "mine.tar.gz"
+
+    done = lab.run("export", str(measured), "--to", str(archive))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{archive}\n", as_measured(measured))
+    copy = unpack(archive, tmp_path / "some where [else]")
+    assert copy.name == "made-up-20260102T030405Z"
+    (measured / ".temporary").unlink()
+    there, here = ({path.relative_to(run) for run in [one] for path in one.rglob("*")} for one in (copy, measured))
+    assert there == here
+    shutil.rmtree(lab.results)
+    assert lab.run("verify", str(copy)).stdout == as_measured(copy)
+    report = lab.run("report", str(copy))
+    assert report.returncode == 0
+    assert "The measurement is valid: 2 of 2 trials are valid." in report.stdout
+    assert lab.run("verify", str(copy)).stdout == as_measured(copy)
+
+
+def test_an_archive_has_the_same_bytes_whoever_packs_it(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{name}.tar.gz" for name in ("first", "second", "third"))
+    assert lab.run("export", str(measured), "--to", str(first)).returncode == 0
+    for path in measured.rglob("*"):
+        os.utime(path, (1, 1))
+        path.chmod(0o700)
+    assert lab.run("export", str(measured.parent / "latest"), "--to", str(second)).returncode == 0
+    copy = unpack(first, tmp_path / "elsewhere")
+    assert lab.run("export", str(copy), "--to", str(third)).returncode == 0
+
+    assert first.read_bytes() == second.read_bytes() == third.read_bytes()
+    with tarfile.open(first) as packed:
+        members = packed.getmembers()
+    assert [one.name for one in members] == sorted(one.name for one in members)
+    assert {(one.uid, one.gid, one.uname, one.gname, one.mode, one.mtime) for one in members} == {
+        (0, 0, "", "", 0o644, 1767323045)  # when the run began
+    }
+    assert gzip.decompress(first.read_bytes())
+    assert first.read_bytes()[4:8] == bytes(4), "no time in the header"
+
+
+def test_an_archive_is_named_after_the_run_and_overwrites_nothing(copied_lab: Lab, measured: Path) -> None:
+    copied_lab.results = measured.parent.parent
+    name = "made-up-20260102T030405Z.tar.gz"
+
+    assert copied_lab.run("export").stdout == f"{name}\n"
+    packed = (copied_lab.root / name).read_bytes()
+    again = copied_lab.run("export")
+
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == REPLY.format(
+        message=f"{name} is already there.",
+        hint="Remove it, or choose another name: make export RUN=… TO=/path/name.tar.gz",
+    )
+    assert (copied_lab.root / name).read_bytes() == packed
+    assert [path.name for path in copied_lab.root.glob("*tar*")] == [name]
+
+
+def test_an_archive_left_in_the_checkout_does_not_make_it_dirty(lab: Lab) -> None:
+    ignored = subprocess.run(
+        ["git", "check-ignore", "made-up-20260102T030405Z.tar.gz", ".made-up-20260102T030405Z.tar.gz.abc"],
+        cwd=lab.root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert len(ignored.stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("to", "code", "message", "hint"),
+    [
+        ("{run}", 2, "{to} is a folder.", "make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}/mine.tar.gz", 2, "{to} would lie in the run's own folder, among what was measured.",
+         "Choose another place: make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}/run.json", 2, "{to} is already there.",
+         "Remove it, or choose another name: make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}-nowhere/mine.tar.gz", 1, "{to} cannot be written: No such file or directory.",
+         "Free some space, or choose another place: make export RUN=… TO=/path/name.tar.gz"),
+    ],
+    ids=["a folder", "in the run", "there already", "nowhere"],
+)  # fmt: skip
+def test_a_place_for_an_archive_that_will_not_do_is_refused(
+    lab: Lab, measured: Path, to: str, code: int, message: str, hint: str
+) -> None:
+    before = sorted(lab.results.rglob("*"))
+    to = to.format(run=measured)
+
+    done = lab.run("export", str(measured), "--to", to)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.endswith(REPLY.format(message=message.format(to=to), hint=hint))
+    assert sorted(lab.results.rglob("*")) == before
+
+
+def test_a_run_that_is_not_what_was_measured_is_not_exported(lab: Lab, measured: Path, tmp_path: Path) -> None:
+    (measured / "notes.txt").write_text("mine")
+
+    done = lab.run("export", str(measured), "--to", str(tmp_path / "mine.tar.gz"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (f"notes.txt: not in manifest.sha256\nerror: {measured} is not what was measured.\n")
+    assert not list(tmp_path.glob("*tar*"))
+
+
+def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run a shell script without any network, in mounts of its own; ``lab`` is the lab."""
+    unshare = ["unshare", "--net", "--mount", "sh", "-ec"]
+    if not shutil.which("unshare") or subprocess.run([*unshare, "mount -t tmpfs none /mnt"], check=False,
+                                                     capture_output=True).returncode:  # fmt: skip
+        pytest.skip("needs unshare and root")
+    lab = f'lab() {{ "{sys.executable}" -m lab "$@"; }}\n'
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    return subprocess.run(
+        [*unshare, lab + script, "sh", *arguments],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount --bind "$1" "$1"
+        mount -o remount,bind,ro "$1"
+        ! touch "$1/mine" 2> /dev/null
+        lab verify "$1"
+        lab export "$1" --to "$2/mine.tar.gz" 2> /dev/null
+        tar -xzf "$2/mine.tar.gz" -C "$2"
+        lab verify "$2/made-up-20260102T030405Z"
+        lab report "$2/made-up-20260102T030405Z" > /dev/null 2>&1
+        lab verify "$2/made-up-20260102T030405Z"
+    """
+
+    done = isolated(script, str(measured), str(tmp_path))
+
+    said = as_measured(measured)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{said}{tmp_path / 'mine.tar.gz'}\n{said}{said}"
+
+
+def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount -t tmpfs -o size=32k none "$2"
+        TMPDIR="$2" lab verify "$1" || code=$?
+        ls -A "$2"
+        exit $code
+    """
+    (tmp_path / "disk").mkdir()
+
+    done = isolated(script, str(measured), str(tmp_path / "disk"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == REPLY.format(
+        message=f"{measured} cannot be verified: No space left on device.",
+        hint="It must be readable, and TMPDIR needs room for what is derived again.",
+    )
+
+
+def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_path: Path) -> None:
+    script = """
+        mount -t tmpfs -o size=16k none "$2"
+        lab export "$1" --to "$2/mine.tar.gz" || code=$?
+        ls -A "$2"
+        exit $code
+    """
+    (tmp_path / "disk").mkdir()
+
+    done = isolated(script, str(measured), str(tmp_path / "disk"))
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == as_measured(measured) + REPLY.format(
+        message=f"{tmp_path / 'disk' / 'mine.tar.gz'} cannot be written: No space left on device.",
+        hint="Free some space, or choose another place: make export RUN=… TO=/path/name.tar.gz",
     )
 
 

@@ -5,14 +5,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from rich.console import Console
 
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity, Statistic, rows_needed
 from analysis.run_folder import VariantRecord, read_run
-from analysis.summary import Row, Summary, largest_share
+from analysis.summary import Row, Summary, largest_share, summarise
 from analysis.table import print_tables
+from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
@@ -257,6 +259,24 @@ def test_everything_derived_can_be_deleted_and_rebuilt(tmp_path: Path) -> None:
 
     assert first == (tmp_path / "summary.json").read_bytes()
     assert all(path.exists() for path in derived)
+
+
+def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path) -> None:
+    """Several threads would add up the rows in another order each time, and the last digits of an average differ."""
+    run = make_run(tmp_path, {"one": HUNDRED})
+    derive(run)
+    folder = run / "one" / "mix" / "1"
+    table, larger = folder / "requests.parquet", folder / "larger.parquet"
+    duckdb.sql(f"""
+        COPY (SELECT * REPLACE ((hash(i) % 1000003) / 7.0 AS overhead_ms, (hash(i) % 1000003) / 3.0 AS duration_ms)
+              FROM '{table}', range(6000) AS numbers(i)) TO '{larger}' (FORMAT parquet)
+    """)
+    larger.rename(table)
+
+    summaries = [summarise(run, {folder: Evidence()}).model_dump_json() for _ in range(4)]
+
+    assert summaries[0].count('"n":600000') > 10
+    assert len(set(summaries)) == 1
 
 
 def test_summary_json_keeps_its_keys(tmp_path: Path) -> None:

@@ -1,0 +1,166 @@
+"""The hashes of what a run measured and recorded: manifest.sha256, which ``sha256sum --check`` reads too.
+
+It shows that a file was changed, not who did it: whoever can change a file can write its hash anew. Quote the hash of
+the manifest where others can see it, and no file can be changed unseen any more.
+"""
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NoReturn
+
+from analysis.run_folder import POINTS, BadRun, write_whole
+
+MANIFEST = "manifest.sha256"
+_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+_DERIVED = {"summary.json", "report.html", MANIFEST}
+_REWRITTEN = "run.json"  # by the lab, when the run ends
+
+Hashes = dict[str, str]
+"""The SHA-256 of files in hexadecimal digits, by their path in the run's folder."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is wrong with one file of a run."""
+
+    path: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path if self.path.isprintable() else ascii(self.path)}: {self.what}"
+
+
+def seal(run_folder: Path) -> None:
+    """Write the hashes of everything that was measured and recorded so far, whole or not at all.
+
+    A hash that is already there stays, so that sealing again never blesses a change; only run.json, which the lab
+    writes anew when the run ends, is hashed anew. Raise BadRun when the manifest that is there cannot be understood.
+    """
+    hashes = sealed(run_folder)
+    hashes.pop(_REWRITTEN, None)
+    for name in files(run_folder):
+        if name not in hashes and _can_be_listed(name) and (run_folder / name).is_file():
+            hashes[name] = sha256(run_folder / name)
+    write_whole(run_folder / MANIFEST, "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes)))
+
+
+def sealed(run_folder: Path) -> Hashes:
+    """Return what the manifest says; nothing when there is none, as in runs of older versions."""
+    return read_manifest(run_folder) if (run_folder / MANIFEST).exists() else {}
+
+
+def read_manifest(run_folder: Path) -> Hashes:
+    """Read manifest.sha256. Raise BadRun when there is none, or with the line that cannot be understood and why."""
+    path = run_folder / MANIFEST
+    try:
+        *lines, rest = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise BadRun(f"{run_folder} has no {MANIFEST}") from None
+    except OSError as error:
+        raise BadRun(f"{path} cannot be read: {error.strerror or error}") from None
+    hashes: Hashes = {}
+    for number, line in enumerate([*lines, rest] if rest else lines, start=1):
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise BadRun(f"{path}:{number}: not UTF-8") from None
+        found = _LINE.fullmatch(text)
+        if not found:
+            raise BadRun(f"{path}:{number}: not a hash, two spaces and a path: {_short(text)}")
+        digits, name = found.groups()
+        if not _can_be_listed(name):
+            raise BadRun(f"{path}:{number}: not the path of a file that a run records: {_short(name)}")
+        if name in hashes:
+            raise BadRun(f"{path}:{number}: listed twice: {name}")
+        hashes[name] = digits
+    if rest:
+        raise BadRun(f"{path}:{len(lines) + 1}: cut short, the line does not end")
+    return hashes
+
+
+def changes(run_folder: Path) -> list[Difference]:
+    """Return every recorded file that is not as the manifest says, in the order of their paths.
+
+    Raise BadRun when there is no manifest, or none that can be understood.
+    """
+    hashes = read_manifest(run_folder)
+    there = {name for name in files(run_folder) if not is_derived(name)}
+    found = [(name, _change(run_folder, name, hashes, there)) for name in sorted(hashes.keys() | there)]
+    return [Difference(name, what) for name, what in found if what]
+
+
+def points_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
+    """Return why the points of a trial are not those that were measured; None if they are, or nobody can tell.
+
+    ``hashes`` is what the manifest says. A trial of which it lists no file was never sealed.
+    """
+    trial = trial_folder.relative_to(run_folder).as_posix()
+    of_trial = {name for name in hashes if name.startswith(f"{trial}/")}
+    listed = {name for name in of_trial if PurePosixPath(name).match(POINTS) and name.rpartition("/")[0] == trial}
+    there = {f"{trial}/{path.name}" for path in trial_folder.glob(POINTS)} if of_trial else set()
+    for name in sorted(listed | there):
+        if name not in there:
+            return f"{trial} has no {PurePosixPath(name).name}"
+        if name not in listed:
+            return f"{name} is not what was measured: it is not in {MANIFEST}"
+        try:
+            if sha256(run_folder / name) != hashes[name]:
+                return f"{name} is not what was measured: its hash differs from {MANIFEST}"
+        except OSError as error:
+            return f"{name} cannot be read: {error.strerror or error}"
+    return None
+
+
+def files(run_folder: Path) -> list[str]:
+    """Return the path of every file in a run's folder, sorted. What begins with a dot is temporary and left out.
+
+    A link to a folder is returned as if it were a file, and never followed.
+    """
+    found = []
+    for parent, folders, names in os.walk(run_folder, onerror=_raise):
+        inside = Path(parent).relative_to(run_folder)
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        found += [(inside / name).as_posix() for name in names + links if not name.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(".")]
+    return sorted(found)
+
+
+def is_derived(name: str) -> bool:
+    """Whether a path in a run's folder is that of a file which follows from the others."""
+    return name in _DERIVED or (name.count("/") == 3 and name.endswith("/requests.parquet"))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file of any size, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _change(run_folder: Path, name: str, hashes: Hashes, there: set[str]) -> str | None:
+    if name not in there:
+        return f"missing, although {MANIFEST} lists it"
+    if name not in hashes:
+        return f"not in {MANIFEST}"
+    try:
+        if sha256(run_folder / name) != hashes[name]:
+            return f"changed, its hash differs from {MANIFEST}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return None
+
+
+def _can_be_listed(name: str) -> bool:
+    """Whether a path leads to a recorded file and can be written on one line that sha256sum reads."""
+    plain = name.isprintable() and "\\" not in name
+    return plain and not is_derived(name) and all(part and part[0] != "." for part in name.split("/"))
+
+
+def _short(text: str) -> str:
+    return ascii(text if len(text) <= 100 else text[:100] + "…")
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error

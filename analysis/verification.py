@@ -1,0 +1,76 @@
+"""Whether a run's folder is what was measured, and whether its results follow from that."""
+
+import filecmp
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from analysis.derive import derive
+from analysis.manifest import MANIFEST, Difference, changes, files, is_derived, read_manifest, sha256
+from analysis.run_folder import BadRun
+
+_RECORDS = {"run.json", "trial.json"}
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found. ``manifest`` is the hash of the manifest, ``recorded`` the number of files that it lists.
+
+    ``derived`` names what follows from them; None: not checked, because a record that it follows from was changed.
+    """
+
+    manifest: str
+    recorded: int
+    derived: list[str] | None
+    differences: list[Difference]
+
+    @property
+    def is_as_measured(self) -> bool:
+        """Whether nothing that was measured or recorded has changed, whatever was made of it."""
+        return all(is_derived(one.path) for one in self.differences)
+
+
+def verify(run_folder: Path) -> Verification:
+    """Compare a run with its manifest, and its results with what follows from its raw points, byte by byte.
+
+    Nothing is written into the run's folder. Raise BadRun when it is no run, has no manifest or cannot be understood.
+    """
+    if not (run_folder / MANIFEST).exists() and not (run_folder / "run.json").exists():
+        raise BadRun(f"{run_folder} has no run.json")
+    recorded = len(read_manifest(run_folder))
+    differences = changes(run_folder)
+    derived = None
+    if not any(PurePosixPath(one.path).name in _RECORDS for one in differences):
+        derived, more = _compare_derived(run_folder)
+        differences += more
+    return Verification(sha256(run_folder / MANIFEST), recorded, derived, differences)
+
+
+def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
+    """Derive everything again beside links to what was recorded, and compare it with what is there."""
+    with tempfile.TemporaryDirectory(prefix="stampede-verify-") as folder:
+        again = Path(folder)
+        _link_recorded(run_folder.resolve(), again)
+        try:
+            derive(again)
+        except BadRun as error:
+            raise BadRun(str(error).replace(folder, str(run_folder))) from None
+        new, old = _derived(again), _derived(run_folder)
+        differences = []
+        for name in sorted(new | old):
+            if name not in old:
+                differences.append(Difference(name, "missing, although it follows from the raw points"))
+            elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
+                differences.append(Difference(name, "does not follow from the raw points"))
+    return sorted(new), differences
+
+
+def _link_recorded(run_folder: Path, again: Path) -> None:
+    for name in files(run_folder):
+        if (name == MANIFEST or not is_derived(name)) and (run_folder / name).is_file():
+            (again / name).parent.mkdir(parents=True, exist_ok=True)
+            (again / name).symlink_to(run_folder / name)
+
+
+def _derived(run_folder: Path) -> set[str]:
+    return {name for name in files(run_folder) if is_derived(name) and name != MANIFEST}
