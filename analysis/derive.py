@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from analysis.manifest import Hashes, points_problem, sealed
+from analysis.manifest import Hashes, evidence_problem, sealed
 from analysis.observation import UnreadableObservation, read_containers, read_generator
 from analysis.report import write_report
 from analysis.requests import UnreadablePoints, write_requests
@@ -14,7 +14,7 @@ from analysis.validity import Evidence
 def derive(run_folder: Path) -> Summary:
     """Write requests.parquet of every trial, summary.json and report.html, and return the summary.
 
-    A trial whose raw files cannot be read, or whose points are not those that manifest.sha256 lists, is judged invalid
+    A trial whose raw files cannot be read, or are not those that manifest.sha256 lists, is judged invalid
     with the reason; raise BadRun when run.json, a trial.json or the manifest cannot be read.
     """
     hashes = sealed(run_folder)
@@ -28,7 +28,7 @@ def derive(run_folder: Path) -> Summary:
 def _evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
     """Write a trial's requests.parquet, and return what else its raw files say."""
     trial = read_trial(folder)
-    problem = points_problem(run_folder, folder, hashes)
+    problem = evidence_problem(run_folder, folder, hashes)
     if not problem:
         try:
             dropped = write_requests(folder, trial.variant, trial.load, trial.trial)

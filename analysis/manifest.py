@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
+from analysis.observation import GENERATOR, OBSERVATIONS
 from analysis.run_folder import POINTS, BadRun, write_whole
 
 MANIFEST = "manifest.sha256"
@@ -92,16 +93,18 @@ def changes(run_folder: Path) -> list[Difference]:
     return [Difference(name, what) for name, what in found if what]
 
 
-def points_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
-    """Return why the points of a trial are not those that were measured; None if they are, or nobody can tell.
+def evidence_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
+    """Return why what results are derived from is not what was measured in a trial; None if it is, or nobody can tell.
 
     ``hashes`` is what the manifest says. A trial of which it lists no file was never sealed.
     """
     trial = trial_folder.relative_to(run_folder).as_posix()
     of_trial = {name for name in hashes if name.startswith(f"{trial}/")}
-    listed = {name for name in of_trial if PurePosixPath(name).match(POINTS) and name.rpartition("/")[0] == trial}
-    there = {f"{trial}/{path.name}" for path in trial_folder.glob(POINTS)} if of_trial else set()
-    for name in sorted(listed | there):
+    listed = {name for name in of_trial if name.rpartition("/")[0] == trial and _is_evidence(name)}
+    there = (
+        {f"{trial}/{path.name}" for path in trial_folder.iterdir() if _is_evidence(path.name)} if of_trial else set()
+    )
+    for name in sorted(listed | there, key=lambda name: (not PurePosixPath(name).match(POINTS), name)):
         if name not in there:
             return f"{trial} has no {PurePosixPath(name).name}"
         if name not in listed:
@@ -112,6 +115,11 @@ def points_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str 
         except OSError as error:
             return f"{name} cannot be read: {error.strerror or error}"
     return None
+
+
+def _is_evidence(name: str) -> bool:
+    """Whether results are derived from a file of a trial's folder, besides its record."""
+    return any(PurePosixPath(name).match(pattern) for pattern in (POINTS, *OBSERVATIONS, GENERATOR))
 
 
 def files(run_folder: Path) -> list[str]:

@@ -8,6 +8,10 @@ from analysis.quantities import Model
 APP_PORT = 8000
 """Where every server listens."""
 
+OBSERVATIONS = ("*.before.txt", "*.after.txt")
+GENERATOR = "k6-processor.txt"
+"""The files of a trial's folder that are read here."""
+
 _SECTION = re.compile(r"^==> (.+) <==\n", re.MULTILINE)
 _NS_PER_S = 1e9
 
@@ -46,10 +50,10 @@ class Container(Model):
     after: Observation | None
 
 
-class Generator(Model):
-    """The load generator's process during the load, in seconds summed over its threads."""
+class Reading(Model):
+    """How long the load generator waited for a processor until ``at`` (epoch seconds), summed over its threads."""
 
-    ran_s: float
+    at: float
     waited_s: float
 
 
@@ -62,19 +66,17 @@ def read_containers(trial_folder: Path) -> tuple[Container, ...]:
     )
 
 
-def read_generator(trial_folder: Path) -> Generator | None:
-    """Read what k6/run wrote down; None when the load was too short for two readings."""
-    path = trial_folder / "k6-processor.txt"
+def read_generator(trial_folder: Path) -> tuple[Reading, ...]:
+    """Read what k6/run wrote down every second; nothing when k6 ended at once."""
+    path = trial_folder / GENERATOR
     try:
-        readings = [tuple(map(int, line.split())) for line in path.read_text(encoding="utf-8").splitlines()]
-        if len(readings) < 2:
-            return None
-        (ran, waited), (ran_then, waited_then) = readings[-1], readings[0]
+        lines = path.read_text(encoding="utf-8").splitlines()
+        readings = [(float(at), int(waited)) for at, waited in map(str.split, lines)]
     except FileNotFoundError:
-        return None
+        return ()
     except (OSError, ValueError) as error:
         raise UnreadableObservation(f"{path} cannot be read: {error}") from None
-    return Generator(ran_s=(ran - ran_then) / _NS_PER_S, waited_s=(waited - waited_then) / _NS_PER_S)
+    return tuple(Reading(at=at, waited_s=waited / _NS_PER_S) for at, waited in readings)
 
 
 def parse(text: str) -> Observation:

@@ -464,9 +464,10 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
     def rows(query: str) -> list[tuple[Any, ...]]:
         return database.execute(query.format(of_trial=of_trial), asked).fetchall()
 
-    [(with_status,)] = rows("SELECT count(*) FILTER (WHERE status > 0) {of_trial}")
+    [(began, with_status)] = rows("SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0) {of_trial}")
     [(in_flight, little)] = rows(_LITTLE)
     return Requests(
+        began=began,
         classes=[
             ClassCount(*row)
             for row in rows("SELECT request, count(*), count(error) {of_trial} GROUP BY request ORDER BY request")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from analysis.intervals import NOMINAL_FROM, coverage
-from analysis.observation import Container, Generator, Observation
+from analysis.observation import Container, Observation, Reading
 from analysis.quantities import Model
 from analysis.run_folder import Run, Trial, VariantRecord
 
@@ -54,11 +54,13 @@ class ClassCount(NamedTuple):
 class Requests(NamedTuple):
     """What the rows of a trial say as a whole.
 
-    ``answered`` had an answer that counts, ``with_status`` any answer. ``in_flight`` is the mean number of requests
-    under way, from the times at which they were sent and answered; ``little`` what it should be: throughput times mean
-    response time, by k6's own timings. ``by_worker`` counts answers by the worker (host:pid) that they name.
+    ``began`` is when the first was sent, in epoch seconds. ``with_status`` had an answer of any kind. ``in_flight`` is
+    the mean number of requests under way, from the times at which they were sent and answered; ``little`` what it
+    should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
+    (host:pid) that they name.
     """
 
+    began: float | None
     classes: list[ClassCount]
     errors: list[str]
     with_status: int
@@ -84,7 +86,7 @@ class Evidence(NamedTuple):
     """
 
     containers: tuple[Container, ...] = ()
-    generator: Generator | None = None
+    generator: tuple[Reading, ...] = ()
     dropped: int = 0
     problem: str | None = None
 
@@ -94,7 +96,7 @@ def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) 
     doubts = [*_record(trial, requests, evidence), *_failures(requests), *_machine(run, trial)]
     if trial.outcome == "measured" and requests.sent:
         variant = next(one for one in run.variants if one.name == trial.variant)
-        doubts += _load(requests, evidence, trial)
+        doubts += _load(requests, evidence)
         doubts += _counts(requests, evidence.containers)
         doubts += _servers(run, trial, variant, evidence.containers)
     if trial.k6_exit_code == 99:
@@ -145,22 +147,32 @@ def _machine(run: Run, trial: Trial) -> Iterator[Doubt]:
         yield "invalid", f"the clock was set by {trial.clock_step_s:+.2f} s during the load"
 
 
-def _load(requests: Requests, evidence: Evidence, trial: Trial) -> Iterator[Doubt]:
+def _load(requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
     """Was the load what was asked for, and did the load generator keep up?"""
     if evidence.dropped:
         share = evidence.dropped / (evidence.dropped + requests.sent)
         kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
         yield kind, f"the load generator dropped {evidence.dropped} iterations, {share:.1%} of what it should have sent"
-    if evidence.generator and trial.seconds.load:
-        share = evidence.generator.waited_s / trial.seconds.load
-        if share > GENERATOR_WAIT_ALLOWED:
-            yield "suspect", f"the load generator waited for a processor during {share:.0%} of the load"
+    share = _generator_wait(requests, evidence.generator)
+    if share > GENERATOR_WAIT_ALLOWED:
+        yield "suspect", f"the load generator waited for a processor during {share:.0%} of the load"
     if requests.in_flight and requests.little:
         ratio = requests.in_flight / requests.little
         if abs(ratio - 1) > LITTLE_ALLOWED:
             under_way = f"{requests.in_flight:.2f} requests were under way on average"
             expected = f"throughput times response time is {requests.little:.2f}"
             yield "suspect", f"Little's law does not hold: {under_way}, {expected}"
+
+
+def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
+    """Return which share of the load k6 waited for a processor; 0 when too few readings lie within it.
+
+    Starting up does not count: a thousand virtual users take seconds to be made.
+    """
+    within = [one for one in readings if requests.began is not None and one.at >= requests.began]
+    if len(within) < 2:
+        return 0.0
+    return (within[-1].waited_s - within[0].waited_s) / (within[-1].at - within[0].at or 1.0)
 
 
 def _counts(requests: Requests, containers: tuple[Container, ...]) -> Iterator[Doubt]:

@@ -87,7 +87,7 @@ def aa(
     seed: Seed = 0,
     results: Results = RESULTS,
 ) -> None:
-    """Measure one variant against itself: the smallest difference this machine can tell. lab aa heavy-mix."""
+    """Measure a variant against itself, for the smallest difference this machine can tell, e.g. lab aa heavy-mix."""
     from lab.experiment import against_itself, load_experiment  # noqa: PLC0415
 
     command = _command(

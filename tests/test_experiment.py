@@ -67,7 +67,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:10: variants.shared-socket.workers: Input should be a valid integer, unable to parse string as an "
          "integer; it is 'many'"),
         (("heavy-mix.js", "heavy-mx.js"),
-         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js"),
+         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, arrivals.js, users.js"),
         (("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
         (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.observation import Generator, UnreadableObservation, parse, read_containers, read_generator
+from analysis.observation import Reading, UnreadableObservation, parse, read_containers, read_generator
 from tests.synthetic import observation
 
 
@@ -59,20 +59,17 @@ def test_an_observation_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1000000000 500000000\n3000000000 600000000\n", Generator(ran_s=2, waited_s=0.1)),
-        ("1000000000 500000000\n", None),
-        ("", None),
-    ],
-)
-def test_the_generators_time_runs_from_the_first_to_the_last_reading(
-    tmp_path: Path, text: str, expected: Generator | None
-) -> None:
-    (tmp_path / "k6-processor.txt").write_text(text)
+def test_the_generators_readings_are_seconds(tmp_path: Path) -> None:
+    (tmp_path / "k6-processor.txt").write_text("1700000000 500000000\n1700000001 600000000\n")
 
-    assert expected == read_generator(tmp_path)
+    assert read_generator(tmp_path) == (
+        Reading(at=1_700_000_000, waited_s=0.5),
+        Reading(at=1_700_000_001, waited_s=0.6),
+    )
+
+
+def test_a_generator_that_ended_at_once_left_no_reading(tmp_path: Path) -> None:
+    assert read_generator(tmp_path) == ()
 
 
 def test_a_generator_that_wrote_nonsense_is_refused(tmp_path: Path) -> None:
@@ -81,9 +78,7 @@ def test_a_generator_that_wrote_nonsense_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableObservation) as caught:
         read_generator(tmp_path)
 
-    assert str(caught.value) == (
-        f"{tmp_path}/k6-processor.txt cannot be read: invalid literal for int() with base 10: 'a'"
-    )
+    assert str(caught.value) == (f"{tmp_path}/k6-processor.txt cannot be read: could not convert string to float: 'a'")
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -185,11 +185,25 @@ def test_a_load_that_was_not_sent_whole_is_doubted(
     assert (trial.verdict, trial.reasons) == (verdict, [reason] if reason else [])
 
 
-@pytest.mark.parametrize(("waited_s", "doubted"), [(5, False), (7, True)])
-def test_a_load_generator_that_waited_for_a_processor_is_doubted(tmp_path: Path, waited_s: int, doubted: bool) -> None:
+@pytest.mark.parametrize(
+    ("readings", "doubted"),
+    [
+        ([(1, 0), (11, 0.9)], False),
+        ([(1, 0), (11, 1.2)], True),
+        ([(-9, 0), (1, 5), (11, 5.5)], False),
+        ([(1, 5)], False),
+        ([], False),
+    ],
+    ids=["little", "much", "before the load", "one reading", "none"],
+)
+def test_a_load_generator_that_waited_for_a_processor_is_doubted(
+    tmp_path: Path, readings: list[tuple[float, float]], doubted: bool
+) -> None:
+    """Readings are seconds after the first request was sent, and seconds waited until then."""
     make_run(tmp_path, {"one": FINE})
-    folder = make_trial(tmp_path, "one", 1, FINE, seconds=Seconds(load=60))
-    (folder / "k6-processor.txt").write_text(f"1 1\n2 {waited_s}000000001\n")
+    folder = make_trial(tmp_path, "one", 1, FINE)
+    lines = [f"{BEGAN.timestamp() + at:.0f} {waited * 1e9:.0f}\n" for at, waited in readings]
+    (folder / "k6-processor.txt").write_text("".join(lines))
 
     [trial] = derive(tmp_path).trials
 
