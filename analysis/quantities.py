@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 Metric = Literal["overhead", "response_time", "throughput", "requests_by_worker", "failures"]
 Statistic = Literal[
@@ -62,7 +62,7 @@ class Published(Model):
     load: Name | None = None
     request: str | None = None
     metric: Metric
-    stats: dict[Statistic, float] = Field({})
+    stats: dict[Statistic, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
 
     @model_validator(mode="after")
@@ -82,8 +82,8 @@ class Claim(Model):
     says: str
     value: Quantity
     relative_to: Quantity | None = Field(None, description="Divide the value by this one before comparing.")
-    at_least: float | None = None
-    at_most: float | None = None
+    at_least: FiniteFloat | None = None
+    at_most: FiniteFloat | None = None
 
     @model_validator(mode="after")
     def _has_one_bound(self) -> Self:

@@ -30,13 +30,39 @@ the server's side of the same clock. ``duration_ms`` is k6's http_req_duration, 
 # The load scripts write two points of their own for each request, see k6/lib/request.js. k6's nine others stay unread.
 _READ = """
 CREATE TABLE points AS
-SELECT metric, data.time::TIMESTAMP AS time, data.value, data.tags.request, data.metadata
+SELECT metric, type, data.time::TIMESTAMP AS time, data.value, data.tags.request, data.metadata
 FROM read_json($points, format = 'newline_delimited', compression = 'gzip', columns = {
     metric: 'VARCHAR', type: 'VARCHAR',
     data: 'STRUCT(time VARCHAR, value DOUBLE, tags STRUCT(request VARCHAR), metadata STRUCT(
         id VARCHAR, asked_ms DOUBLE, status INTEGER, error VARCHAR, blocked_ms DOUBLE, connecting_ms DOUBLE,
         worker VARCHAR, thread BIGINT, began DOUBLE, ended DOUBLE, server VARCHAR))'})
-WHERE metric IN ('request_sent', 'request_answered', 'dropped_iterations') AND type = 'Point'
+WHERE coalesce(metric, '') IN ('request_sent', 'request_answered', 'dropped_iterations', '')
+    AND type IS DISTINCT FROM 'Metric'
+"""
+
+# A number that is none would pass for a fast answer, and a number that two requests share for two answers.
+_CHECK = """
+WITH request AS (FROM points WHERE metric <> 'dropped_iterations'),
+    answered AS (FROM points WHERE metric = 'request_answered'),
+    sent AS (FROM points WHERE metric = 'request_sent')
+SELECT CASE
+    WHEN EXISTS (FROM points WHERE metric IS NULL OR type IS DISTINCT FROM 'Point') THEN 'a line is not one of k6'
+    WHEN EXISTS (FROM points WHERE NOT coalesce(year(time) BETWEEN 1970 AND 9998, false))
+        THEN 'a point has no time'
+    WHEN EXISTS (FROM points WHERE NOT coalesce(value BETWEEN 0 AND 1e15, false))
+        THEN 'the value of a point is not a number >= 0'
+    WHEN EXISTS (FROM request WHERE metadata.id IS NULL OR request IS NULL) THEN 'a request has no id or no class'
+    WHEN EXISTS (FROM request WHERE NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
+        THEN 'a request does not say what it asked for'
+    WHEN EXISTS (FROM answered WHERE metadata.error IS NULL AND NOT coalesce(
+            metadata.status = 200 AND metadata.worker <> '' AND isfinite(metadata.began) AND isfinite(metadata.ended),
+            false))
+        THEN 'an answer does not say who gave it and when'
+    WHEN (SELECT count(*) <> count(DISTINCT metadata.id) FROM sent)
+        OR (SELECT count(*) <> count(DISTINCT metadata.id) FROM answered) THEN 'two requests have the same id'
+    WHEN EXISTS (FROM answered ANTI JOIN sent ON answered.metadata.id = sent.metadata.id)
+        THEN 'an answer belongs to no request'
+END
 """
 
 _JOIN = """
@@ -62,7 +88,8 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
     Return how many iterations the load generators dropped: requests that were due and never sent.
 
     Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
-    cut short, is not gzip or holds something else than k6's points; OSError when the table cannot be written.
+    cut short, is not gzip, holds something else than k6's points, or points of which no sound rows can be made; OSError
+    when the table cannot be written.
     """
     points_files = sorted(trial_folder.glob(POINTS))
     if not points_files:
@@ -77,12 +104,15 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
             try:
                 database.execute("DROP TABLE IF EXISTS points")
                 database.execute(_READ, {"points": str(points)})
+                [found] = database.sql(_CHECK).fetchall()
+                if found[0]:
+                    raise UnreadablePoints(f"{points} cannot be read: {found[0]}")
                 database.execute(
                     _JOIN, {"variant": variant, "load": load, "trial": trial, "generator": points.name.split(".")[0]}
                 )
                 [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
                 dropped += found[0] or 0
-            except duckdb.Error as error:
+            except (duckdb.Error, UnicodeDecodeError) as error:  # its messages may end within a character
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")

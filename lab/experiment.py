@@ -2,20 +2,24 @@
 
 import json
 import re
+import reprlib
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from analysis.quantities import NAME_PATTERN, Claim, Model, Name, Published, Quantity
 from lab.errors import WrongUse, nearest_first
 from lab.paths import EXPERIMENTS, K6, SERVERS
 
-Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$", description="Whole seconds or minutes: 90s, 5m.")]
+DURATION_PATTERN = r"^[1-9][0-9]{0,5}(s|m)$"
+Duration = Annotated[str, Field(pattern=DURATION_PATTERN, description="Whole seconds or minutes: 90s, 5m.")]
 SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-SettingText = Annotated[str, Field(pattern=r"^[^'\n\r]*$")]
+SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
+"""It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
 SET_BY_THE_LAB = {"duration", "start_after", "lab_url"}
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 
@@ -42,12 +46,12 @@ class Load(Model):
     script: str
     loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
     duration: Durations
-    settings: dict[SettingName, float | int | SettingText] = Field({})
+    settings: dict[SettingName, SettingNumber | SettingText] = Field({})
 
     @model_validator(mode="after")
     def _script_exists(self) -> Self:
-        if not (K6 / self.script).is_file() or "/" in self.script:
-            known = [path.name for path in K6.glob("*.js")]
+        known = [path.name for path in K6.glob("*.js")]
+        if self.script not in known:
             raise ValueError(f"k6/{self.script} does not exist; there are {nearest_first(self.script, known)}")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise ValueError(f"settings.{min(taken)} is set by the lab; choose another")
@@ -74,7 +78,7 @@ class Variant(Model, ABC):
     replicas: int = Field(1, ge=1, le=32, description="Containers behind the balancer.")
     balance: Balance = Field("round_robin", description="How nginx chooses among the containers.")
     upstream_keepalive: int = Field(0, ge=0, description="Idle connections nginx keeps to the servers; 0: none.")
-    cpus: float = Field(1, gt=0, description="Cores that each container may use.")
+    cpus: float = Field(1, ge=0.01, le=1024, description="Cores that each container may use.")
 
     service: ClassVar[str]
 
@@ -238,14 +242,16 @@ def read_experiment(path: Path) -> Experiment:
         text = path.read_text(encoding="utf-8")
         document = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_duplicates(document)
-        values = yaml.safe_load(text)
+        values = yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader that refuses more
     except (OSError, UnicodeDecodeError) as error:
         raise WrongUse(f"{path} cannot be read: {error}") from None
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise WrongUse(f"{path.name}{line}: not YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise WrongUse(f"{path.name}: not YAML: {str(error).splitlines()[0]}") from None
+    except yaml.reader.ReaderError as error:
+        raise WrongUse(f"{path.name}: not YAML: {error.reason} (#x{error.character:04x})") from None
+    except RecursionError:
+        raise WrongUse(f"{path.name}: not YAML: it is nested too deeply") from None
     try:
         return Experiment.model_validate(values)
     except ValidationError as error:
@@ -259,25 +265,55 @@ def schema() -> str:
 
 def seconds(duration: str) -> int:
     """Return a duration such as 90s or 5m in seconds. Raise WrongUse when it is not one."""
-    match = re.fullmatch(r"([1-9][0-9]*)(s|m)", duration)
-    if not match:
+    if not re.fullmatch(DURATION_PATTERN, duration):
         raise WrongUse(f"The duration {duration!r} is neither seconds nor minutes.", hint="DURATION=90s or DURATION=5m")
-    return int(match[1]) * (60 if match[2] == "m" else 1)
+    return int(duration[:-1]) * (60 if duration[-1] == "m" else 1)
 
 
-def _refuse_duplicates(node: yaml.Node | None) -> None:
-    """Raise a YAML error when a key stands twice in one mapping: YAML's readers would keep the last one silently."""
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, which names the line of every value that it cannot read or that nothing could write again."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401  # whatever is written
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            kind = node.tag.rsplit(":", 1)[-1]
+            raise _refused(f"{reprlib.repr(node.value)} cannot be read as {kind}", node) from None
+        if isinstance(value, int) and value.bit_length() > BITS:
+            raise _refused(f"the number has more than {BITS} bits", node)
+        if isinstance(value, str) and (odd := _UNPRINTABLE.search(value)):
+            raise _refused(f"the text has the character {odd[0]!r}", node)
+        return value
+
+
+BITS = 63
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _refused(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = None) -> None:
+    """Raise a YAML error when a key stands twice in one mapping: YAML's readers would keep the last one silently.
+
+    Each node is looked at once, however many aliases name it.
+    """
+    seen_nodes = set() if seen_nodes is None else seen_nodes
+    if id(node) in seen_nodes:
+        return
+    seen_nodes.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _refuse_duplicates(item)
+            _refuse_duplicates(item, seen_nodes)
     elif isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"the key {key.value} stands twice", problem_mark=key.start_mark)
+                    raise _refused(f"the key {key.value} stands twice", key)
                 seen.add(key.value)
-            _refuse_duplicates(value)
+            _refuse_duplicates(value, seen_nodes)
 
 
 def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:
@@ -292,8 +328,12 @@ def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> 
         case "value_error":
             problem = str(first["ctx"]["error"])
         case _:
-            problem = f"{first['msg']}; it is {first['input']!r}"
+            problem = f"{first['msg']}; it is {_SHORT.repr(first['input'])}"
     return f"{path.name}:{line}: {where}: {problem}" if where else f"{path.name}: {problem}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
 def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:

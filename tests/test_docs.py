@@ -119,3 +119,16 @@ def test_the_commands_by_hand_work(by_hand: tuple[dict[str, str], list[str]], tm
     short = load.replace(" k6", " -T -e DURATION=2s -e HEAVY_DELAY_S=0.1 k6")
     subprocess.run(["sh", "-c", short], cwd=ROOT, env=environment, check=True, capture_output=True)
     assert (tmp_path / "points.json.gz").stat().st_size > 0
+
+
+def test_every_property_of_the_security_page_has_its_test() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    properties = page[page.index("| property |") : page.index("## What the lab changes")].splitlines()[2:]
+    written = {
+        name for path in (ROOT / "tests").glob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+
+    for row in filter(None, properties):
+        named = re.findall(r"`(test_\w+)`", row.split("|")[3])
+        assert named, row
+        assert set(named) <= written, row

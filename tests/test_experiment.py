@@ -1,8 +1,10 @@
 """lab.experiment: what a file asks for is what is measured, and every mistake is named with its place."""
 
-import contextlib
 import json
+import re
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from lab.errors import WrongUse
 from lab.experiment import Experiment, load_experiment, names, read_experiment, schema
 from lab.paths import EXPERIMENTS
+from lab.plan import plan
 
 GOOD = """\
 title: A title
@@ -131,20 +134,150 @@ def test_no_text_makes_the_reader_fail_otherwise(tmp_path: Path, text: str) -> N
         read_experiment(path)
 
 
+GARBLED = [
+    "!!bool x", "!!int ''", "!!int x", "!!float x", "!!timestamp x", "!!binary x", "!!set {a, b}", "!!omap [a: b]",
+    "!!null x", "!!python/object/apply:os.system [id]", "!unknown x", "2020-13-45", "190:20:30", "0x_", "0b", "~",
+    "9" * 30, "9" * 5000, "0x" + "f" * 5000, "1.0e+999", ".nan", "-.inf", "-0.0", r"'\'",
+    r'"\0"', r'"\ud800"', r'"a\nb"', r'"a\u2028b"', '"it\'s"', "'it\\'", "${HOME}", "*itself", "*nobody",
+    "&itself [*itself]", "{<<: 1}", "{? [a] : b}",
+    "[" * 60 + "]" * 60, "[" * 400 + "]" * 400, "{a: 1, a: 2}", "a" * 5000 + ".js", "../k6/heavy-mix.js",
+]  # fmt: skip
+"""What no program writes, but somebody may, as text of YAML."""
+
+KEYS = st.one_of(st.text(max_size=8), st.integers(), st.none(), st.booleans(), st.dates(), st.binary(max_size=4))
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.just(10**400), st.floats(), st.text(max_size=12), st.dates(),
+        st.datetimes(), st.binary(max_size=8), st.sampled_from(GARBLED).map(lambda text: f"@@{GARBLED.index(text)}@@"),
+        st.sets(st.text(max_size=3), max_size=2),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=6,
-)
+)  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(key=st.sampled_from(list(Experiment.model_fields)), value=VALUES)
-def test_no_value_of_a_key_makes_the_reader_fail_otherwise(tmp_path: Path, key: str, value: object) -> None:
+def places(node: object) -> list[tuple[Any, Any]]:
+    """Return every place of a document where a value stands: what holds it, and under which key."""
+    found: list[tuple[Any, Any]] = []
+    pairs = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in pairs:
+        found += [(node, key), *places(value)]
+    return found
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """Change a good file in one to three places: another value, none, one more, another key, an alias."""
+    document = yaml.safe_load(GOOD)
+    for _ in range(draw(st.integers(1, 3))):
+        where = places(document)  # taken before an alias may close a circle
+        if not where:
+            break
+        holder, key = draw(st.sampled_from(where))
+        match draw(st.sampled_from(["replace", "remove", "add", "rename", "alias"])):
+            case "replace":
+                holder[key] = draw(VALUES)
+            case "remove":
+                del holder[key]
+            case "add" if isinstance(holder, dict):
+                holder[draw(KEYS)] = draw(VALUES)
+            case "add":
+                holder.insert(key, draw(VALUES))
+            case "rename" if isinstance(holder, dict):
+                holder[draw(KEYS)] = holder.pop(key)
+            case "alias":
+                other, name = draw(st.sampled_from(where))
+                holder[key] = other if draw(st.booleans()) else other[name]
+                break
+    text = yaml.dump(document, Dumper=yaml.SafeDumper, allow_unicode=draw(st.booleans()), sort_keys=False)
+    for number, garbled in enumerate(GARBLED):
+        text = text.replace(f"'@@{number}@@'", garbled)
+    kept = text.splitlines(keepends=True)
+    if draw(st.integers(0, 9)) == 0:
+        line = draw(st.integers(0, len(kept) - 1))
+        kept.insert(line, kept[line])
+    return "".join(kept)
+
+
+def check(path: Path) -> None:
+    """Read a file: what is accepted can be planned, handed to Compose and written to run.json; else it is WrongUse."""
+    try:
+        experiment = read_experiment(path)
+    except WrongUse as error:
+        error.message.encode()  # whatever it quotes can be printed
+        return
+    laid_out = plan(experiment, trials=2, jobs=3)
+    assert laid_out.expected_s > 0
+    json.dumps(experiment.model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
+    for trial in laid_out.trials:
+        for name, value in [*trial.variant.environment().items(), *trial.load.environment().items()]:
+            assert re.fullmatch(r"[A-Z][A-Z0-9_]*", name)
+            assert not re.search(r"['\n\r\0]|\\$", value)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(text=mutated())
+def test_a_changed_file_is_an_experiment_or_wrong_use(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(GOOD) | {key: value}))
-    with contextlib.suppress(WrongUse):
-        read_experiment(path)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    check(path)
+
+
+@pytest.mark.parametrize("which", range(len(GARBLED)))
+def test_a_garbled_value_in_any_place_is_an_experiment_or_wrong_use(tmp_path: Path, which: int) -> None:
+    for number in range(which % 4, len(places(yaml.safe_load(GOOD))), 4):
+        document = yaml.safe_load(GOOD)
+        holder, key = places(document)[number]
+        holder[key] = "@@"
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(document).replace("'@@'", GARBLED[which]), encoding="utf-8")
+        check(tmp_path / "mine.yaml")
+
+
+def test_aliases_of_aliases_are_read_in_no_time(tmp_path: Path) -> None:
+    """Nine names for nine names for … of one list: followed one by one they would take minutes."""
+    letters = "abcdefghijkl"
+    lines = [f"{one}: &{one} [{', '.join([f'*{before}'] * 9)}]" for before, one in pairwise(letters)]
+    text = "\n".join(["a: &a [x]", *lines, GOOD])
+
+    assert refused(tmp_path, text) == "mine.yaml:1: a: unknown key"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("workers: 4", "workers: !!bool x"), "mine.yaml:10: not YAML: 'x' cannot be read as bool"),
+        (("workers: 4", "workers: 2020-13-45"), "mine.yaml:10: not YAML: '2020-13-45' cannot be read as timestamp"),
+        (("workers: 4", f"workers: 0x{'f' * 5000}"), "mine.yaml:10: not YAML: the number has more than 63 bits"),
+        (("A title", '"A\\x1b[2J"'), "mine.yaml:1: not YAML: the text has the character '\\x1b'"),
+        (("A title", '"\\ud800"'), "mine.yaml:1: not YAML: the text has the character '\\ud800'"),
+        (("A title", "A\x07"), "mine.yaml: not YAML: special characters are not allowed (#x0007)"),
+        (("light_vus: 5", "light_vus: true"),
+         "mine.yaml:6: load.settings.light_vus.int: Input should be a valid integer; it is True"),
+        (("light_vus: 5", "light_vus: .inf"),
+         "mine.yaml:6: load.settings.light_vus.int: Input should be a valid integer; it is inf"),
+        (("at_least: 1000", "at_least: .nan"),
+         "mine.yaml:18: claims.0.at_least: Input should be a finite number; it is nan"),
+        (("short: 60s", "short: 1000000s"),
+         "mine.yaml:5: load.duration.short: String should match pattern '^[1-9][0-9]{0,5}(s|m)$'; it is '1000000s'"),
+        (("threads: 2\n", "threads: 2\n    cpus: .inf\n"),
+         "mine.yaml:12: variants.shared-socket.cpus: Input should be less than or equal to 1024; it is inf"),
+        (("question: Why?\n", "question: Why?\nsource: " + "[" * 3000 + "]" * 3000 + "\n"),
+         "mine.yaml: not YAML: it is nested too deeply"),
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_what_looks_like_a_value_and_is_none_is_named_with_its_line(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    assert change[0] in GOOD
+    assert refused(tmp_path, GOOD.replace(change[0], change[1], 1)) == message
+
+
+def test_a_setting_that_would_break_the_file_it_is_handed_over_in_is_refused(tmp_path: Path) -> None:
+    for text in ("it's", "a\\", "a\nb", "a\tb"):
+        assert "load.settings.light_vus" in refused(
+            tmp_path, GOOD.replace("light_vus: 5", f"light_vus: {json.dumps(text)}")
+        )
 
 
 @pytest.mark.parametrize("name", names())

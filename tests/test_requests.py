@@ -1,8 +1,10 @@
 """analysis.requests: k6's points become one row per request, and no row is lost or made up."""
 
 import contextlib
+import copy
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +101,147 @@ def test_a_folder_without_points_is_an_error(tmp_path: Path) -> None:
         write_requests(tmp_path, "one", "mix", 1)
 
     assert str(caught.value) == f"{tmp_path} has no points.json.gz"
+
+
+DAMAGES = [
+    (("metric", "type"), None, "a line is not one of k6"),
+    (("metric",), None, "a line is not one of k6"),
+    (("type",), "Pint", "a line is not one of k6"),
+    (("data",), None, "a point has no time"),
+    (("data", "time"), None, "a point has no time"),
+    (("data", "time"), "infinity", "a point has no time"),
+    (("data", "value"), None, "the value of a point is not a number >= 0"),
+    (("data", "value"), float("nan"), "the value of a point is not a number >= 0"),
+    (("data", "value"), -1, "the value of a point is not a number >= 0"),
+    (("data", "metadata"), None, "a request has no id or no class"),
+    (("data", "tags", "request"), None, "a request has no id or no class"),
+    (("data", "metadata", "asked_ms"), "inf", "a request does not say what it asked for"),
+    (("data", "metadata", "worker"), None, "an answer does not say who gave it and when"),
+    (("data", "metadata", "status"), "0", "an answer does not say who gave it and when"),
+    (("data", "metadata", "began"), "nan", "an answer does not say who gave it and when"),
+    (("data", "metadata", "id"), "2-1", "an answer belongs to no request"),
+]
+
+
+@pytest.mark.parametrize(("keys", "value", "says"), DAMAGES)
+def test_a_point_that_makes_no_sound_row_is_an_error(
+    tmp_path: Path, keys: tuple[str, ...], value: object, says: str
+) -> None:
+    """A duration that is no number would be a fast success, an answer without its request a lost one."""
+    points = list(lines([Request()]))
+    answered = points[3]
+    assert answered["metric"] == "request_answered"
+    holders = [answered]
+    for key in keys[:-1]:
+        holders.append(holders[-1][key] if isinstance(holders[-1].get(key), dict) else holders[-1])
+    holders[-1][keys[-1]] = value
+    write_lines(tmp_path, [json.dumps(point) for point in points])
+
+    with pytest.raises(UnreadablePoints) as caught:
+        write_requests(tmp_path, "one", "mix", 1)
+
+    assert str(caught.value) == f"{tmp_path}/points.json.gz cannot be read: {says}"
+
+
+@pytest.mark.parametrize("copied", [1, 3], ids=["a request", "an answer"])
+def test_a_point_that_stands_twice_is_an_error(tmp_path: Path, copied: int) -> None:
+    points = [json.dumps(point) for point in lines([Request(), Request()])]
+    write_lines(tmp_path, [*points, points[copied]])
+
+    with pytest.raises(UnreadablePoints, match="two requests have the same id"):
+        write_requests(tmp_path, "one", "mix", 1)
+
+
+def test_an_error_that_quotes_half_a_character_is_an_error_as_any_other(tmp_path: Path) -> None:
+    """DuckDB cuts off what it quotes after some bytes, wherever that is."""
+    for before in range(4):
+        point = list(lines([Request()]))[1] | {"data": {"value": {"x" * before + "€" * 60: 1}}}
+        write_lines(tmp_path, [json.dumps(point, ensure_ascii=False)])
+
+        with pytest.raises(UnreadablePoints):
+            write_requests(tmp_path, "one", "mix", 1)
+
+
+def write_lines(folder: Path, texts: list[str], end: str = "\n") -> None:
+    """Write lines as a points file."""
+    (folder / "points.json.gz").write_bytes(gzip.compress("".join(text + end for text in texts).encode()))
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.just(10**400), st.floats(), st.text(max_size=12),
+        st.sampled_from(["", "nan", "-inf", "1e999", "\0", "x" * 100_000, "request_sent", "Metric", "1-1", "1-2"]),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+
+
+def places(node: object) -> list[tuple[dict[str, Any], str]]:
+    """Return every place in a line where a value stands: what holds it, and under which key."""
+    pairs = list(node.items()) if isinstance(node, dict) else []
+    return [place for key, value in pairs for place in [(node, key), *places(value)]]  # type: ignore[misc]
+
+
+@st.composite
+def damaged_lines(draw: st.DrawFn) -> list[str]:
+    """Change k6's points in one to three places: a value, a key, a line that is gone, moved or there twice."""
+    points = list(lines([Request(), Request(error="status 502"), Request(answered=False), Request(sent_s=1)]))
+    texts: list[str] = []
+    for _ in range(draw(st.integers(1, 3))):
+        number = draw(st.integers(0, len(points) - 1))
+        holder, key = draw(st.sampled_from(places(points[number]) or [({}, "")]))
+        match draw(st.sampled_from(["value", "value", "remove", "rename", "add", "drop", "double", "move", "text"])):
+            case "value":
+                holder[key] = draw(VALUES)
+            case "remove":
+                holder.pop(key, None)
+            case "rename":
+                holder[draw(st.text(max_size=8))] = holder.pop(key, None)
+            case "add":
+                holder[draw(st.text(max_size=8))] = draw(VALUES)
+            case "drop" if len(points) > 1:
+                del points[number]
+            case "double":
+                points.append(copy.deepcopy(points[number]))
+            case "move":
+                points.append(points.pop(number))
+            case _:
+                texts.append(draw(st.text(max_size=20)))
+    written = [json.dumps(point, ensure_ascii=draw(st.booleans())) for point in points]
+    return draw(st.permutations(texts)) + written if draw(st.booleans()) else written + texts
+
+
+def sound(row: dict[str, Any]) -> bool:
+    """Whether a row is one request: told apart, timed, and failed or with numbers that are numbers."""
+    numbers = [row["asked_ms"]] + ([row["duration_ms"], row["overhead_ms"]] if row["error"] is None else [])
+    return bool(row["id"] is not None and row["request"] is not None and row["sent"] is not None) and all(
+        number is not None and math.isfinite(number) for number in numbers
+    )
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    texts=damaged_lines(), end=st.sampled_from(["\n", "\r\n", "\n\n"]), members=st.booleans(), cut=st.integers(0, 60)
+)
+def test_damaged_points_are_sound_rows_or_an_error(
+    tmp_path: Path, texts: list[str], end: str, members: bool, cut: int
+) -> None:
+    """Also in several gzip members, and cut short, as a killed k6 leaves them."""
+    raw = [(text + end).encode("utf-8", "surrogatepass") for text in texts]
+    content = b"".join(gzip.compress(line) for line in raw) if members else gzip.compress(b"".join(raw))
+    (tmp_path / "points.json.gz").write_bytes(content[: len(content) - cut] if cut < 20 else content)
+    (tmp_path / "requests.parquet").unlink(missing_ok=True)
+    sent = sum(text.count('"metric": "request_sent"') for text in texts)
+
+    try:
+        found = rows(tmp_path)
+    except UnreadablePoints:
+        assert not (tmp_path / "requests.parquet").exists()
+        return
+
+    assert all(sound(row) for row in found)
+    assert len({row["id"] for row in found}) == len(found) <= sent
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
