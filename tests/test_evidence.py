@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from python_on_whales import Container, DockerClient
 
+from analysis.run_folder import read_run
 from lab.runner import OWNER_LABEL
 from tests.conftest import Lab, finish, wait_for_line
 
@@ -232,3 +233,30 @@ def test_a_clock_that_is_set(copied_lab: Lab) -> None:
 
     assert verdict == "invalid"
     assert of_the_lab(reasons) == ["the clock was set by +3.50 s during the load"]
+
+
+def test_a_variant_against_itself_shows_what_chance_alone_does(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, duration="2s")
+
+    done = copied_lab.run("aa", "spoilt", "--trials", "2")
+
+    run = (copied_lab.results / "spoilt-aa" / "latest").resolve()
+    differences = json.loads((run / "summary.json").read_text())["differences"]
+    assert done.returncode == 0, done.stderr
+    assert [path.parent.parent.parent.name for path in sorted(run.glob("*/*/*/trial.json"))] == ["a", "a", "b", "b"]
+    assert "The smallest difference that this machine can tell" in done.stdout
+    assert {("user", "overhead", "p50"), ("user", "throughput", "per_second")} <= {
+        (row["request"], row["metric"], row["stat"]) for row in differences
+    }
+    assert all(row["smallest"] >= max(0, row["low"], -row["high"]) for row in differences)
+    assert read_run(run).command == "make aa NAME=spoilt TRIALS=2"
+
+
+def test_one_trial_against_itself_is_refused(copied_lab: Lab) -> None:
+    write_experiment(copied_lab)
+
+    done = copied_lab.run("aa", "spoilt", "--trials", "1")
+
+    assert (done.returncode, done.stderr) == (
+        2, "error: One trial of each has no spread to compare with.\n\nhint: TRIALS=5\n",
+    )  # fmt: skip

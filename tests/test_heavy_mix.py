@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -194,6 +195,22 @@ def test_the_summary_can_be_derived_again(measured: Measured) -> None:
     assert lab.run("report", str(lab.latest())).returncode == 0
 
     assert first == (lab.latest() / "summary.json").read_bytes()
+
+
+def test_a_real_run_verifies_and_one_changed_byte_does_not(measured: Measured, tmp_path: Path) -> None:
+    lab, _ = measured
+    done = lab.run("verify", str(lab.latest()))
+    copy = tmp_path / "copy"
+    shutil.copytree(lab.latest(), copy)
+    log = copy / "least-conn" / "heavy-mix" / "1" / "nginx-1.log"
+    log.write_bytes(b"x" + log.read_bytes()[1:])
+
+    changed = lab.run("verify", str(copy))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0].endswith("; summary.json, report.html and requests.parquet follow from them.")
+    assert changed.returncode == 1
+    assert changed.stdout == "least-conn/heavy-mix/1/nginx-1.log: changed, its hash differs from manifest.sha256\n"
 
 
 def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_path: Path) -> None:
