@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 LAB := .venv/bin/lab
 
-.PHONY: help experiment aa list plan report verify export notebook setup doctor down schema test check bench lock
+.PHONY: help experiment aa list plan report verify export notebook setup doctor down schema test check soak bench lock
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -47,6 +47,9 @@ check: .venv/core .venv/tests  ## lint and types
 
 test: check setup .venv/browser  ## all tests, on real containers
 	@.venv/bin/python -m pytest
+
+soak: setup .venv/tests  ## the long fault and load cases, on real containers
+	@.venv/bin/python -m pytest --soak
 
 bench: .venv/tests setup  ## measure the lab itself: what it adds, how fast it reads, whether side by side is fair
 	@.venv/bin/python -m tests.bench

@@ -20,6 +20,19 @@ PARTS = ("lab", "analysis", "experiments", "k6", "servers", "nginx", "tools", "d
 PATIENCE_S = 120
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --soak."""
+    parser.addoption("--soak", action="store_true", help="run the long fault and load cases, and nothing else")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the long cases for --soak, whatever else chooses among the tests."""
+    soak = bool(config.getoption("--soak"))
+    left_out = [item for item in items if bool(item.get_closest_marker("soak")) != soak]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
 @dataclass
 class Lab:
     """The lab in some folder, its results in another, run as a process of its own."""
