@@ -8,6 +8,9 @@ import duckdb
 
 from analysis.run_folder import POINTS
 
+MEMORY = "768MB"
+"""What reading may take; what needs more is spilt into TMPDIR."""
+
 
 class UnreadablePoints(Exception):
     """A points file that is missing, cut short or not k6's; the message says which and how."""
@@ -89,7 +92,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
 
     Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
     cut short, is not gzip, holds something else than k6's points, or points of which no sound rows can be made; OSError
-    when the table cannot be written.
+    when the table cannot be written, or there is no room in TMPDIR for what does not fit into memory.
     """
     points_files = sorted(trial_folder.glob(POINTS))
     if not points_files:
@@ -98,7 +101,9 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
     part = trial_folder / ".requests.parquet.part"
     dropped = 0.0
     with tempfile.TemporaryDirectory() as spill, duckdb.connect() as database:
-        database.execute(f"SET memory_limit = '768MB'; SET threads = 2; SET temp_directory = '{_quoted(Path(spill))}'")
+        database.execute(
+            f"SET memory_limit = '{MEMORY}'; SET threads = 2; SET temp_directory = '{_quoted(Path(spill))}'"
+        )
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         for points in points_files:
             try:
@@ -113,6 +118,8 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
                 [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
                 dropped += found[0] or 0
             except (duckdb.Error, UnicodeDecodeError) as error:  # its messages may end within a character
+                if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error):
+                    raise OSError(errno.ENOSPC, _first_line(error), tempfile.gettempdir()) from None
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")

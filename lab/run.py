@@ -59,6 +59,7 @@ def run(
             raise
         finally:
             runner.remove_leftovers()  # what resisted its own trial's end
+        progress("writing the report", 0, 2)
         return folder, _close(folder, record.model_copy(update={"outcome": "completed"}))
 
 
@@ -105,6 +106,10 @@ def writing(results: Path) -> Iterator[None]:
 
 def no_room(error: OSError, results: Path) -> LabError:
     """Turn a failure to write into a message with a way out."""
+    if error.errno == errno.ENOSPC and error.filename == tempfile.gettempdir():
+        return LabError(
+            f"There is no room left in {error.filename}.", hint="Free some space, or choose another TMPDIR."
+        )
     if error.errno == errno.ENOSPC:
         return LabError(f"There is no room left for results in {results}.", hint=_OTHER_PLACE)
     return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=_OTHER_PLACE)

@@ -15,6 +15,7 @@ import pytest
 
 from analysis.run_folder import read_run, read_trial, trial_folder
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
+from tests.spoilt import fill, needs_root, small_disk
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
 ONE = ("run", "heavy-mix", "--variants", "one-process", "--duration", "3s")
@@ -247,28 +248,6 @@ def test_what_somebody_started_by_hand_is_left_alone(fast_lab: Lab) -> None:
         assert lab_objects() == before
     finally:
         subprocess.run([*by_hand, "down", "--timeout", "1"], cwd=fast_lab.root, check=True, capture_output=True)
-
-
-@contextmanager
-def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """Mount a disk of a given size. Only root can."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(path: Path) -> None:
-    """Write to a file until its disk is full."""
-    with pytest.raises(OSError, match="No space left"), path.open("wb") as file:  # noqa: PT012
-        while True:
-            file.write(bytes(2**20))
-            file.flush()
-
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 
 
 @needs_root

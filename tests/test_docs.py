@@ -121,14 +121,17 @@ def test_the_commands_by_hand_work(by_hand: tuple[dict[str, str], list[str]], tm
     assert (tmp_path / "points.json.gz").stat().st_size > 0
 
 
-def test_every_property_of_the_security_page_has_its_test() -> None:
-    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    properties = page[page.index("| property |") : page.index("## What the lab changes")].splitlines()[2:]
+@pytest.mark.parametrize(("page", "table"), [("security", "| property |"), ("reliability", "| fault |")])
+def test_every_row_of_a_promise_names_its_test(page: str, table: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    rows = text[text.index(table) :].split("\n\n")[0].splitlines()[2:]
     written = {
         name for path in (ROOT / "tests").glob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
     }
 
-    for row in filter(None, properties):
-        named = re.findall(r"`(test_\w+)`", row.split("|")[3])
+    assert rows
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row.split(" | ")[-1])
         assert named, row
         assert set(named) <= written, row
+    assert f"docs/{page}.md" in README

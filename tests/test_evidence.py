@@ -3,56 +3,14 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-from python_on_whales import Container, DockerClient
 
 from analysis.run_folder import read_run
-from lab.runner import OWNER_LABEL
 from tests.conftest import Lab, finish, wait_for_line
+from tests.spoilt import GTHREAD, judged, measure, under_load, write_experiment
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
-
-EXPERIMENT = """\
-title: A load that something spoils
-question: Does the lab notice?
-load:
-  script: {script}
-  duration: {{short: {duration}, full: 1m}}
-  settings: {settings}
-parallel: true
-variants:
-  spoilt: {variant}
-"""
-GTHREAD = "{server: gunicorn-gthread, workers: 2, threads: 8}"
-USERS = "{users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}"
-
-
-def write_experiment(
-    lab: Lab, variant: str = GTHREAD, script: str = "users.js", settings: str = USERS, duration: str = "4s"
-) -> None:
-    """Write experiments/spoilt.yaml into a copy of the lab."""
-    text = EXPERIMENT.format(script=script, settings=settings, variant=variant, duration=duration)
-    (lab.root / "experiments" / "spoilt.yaml").write_text(text)
-
-
-def judged(lab: Lab) -> tuple[str, list[str]]:
-    """Return the verdict on the only trial of the last run, and its reasons."""
-    latest = (lab.results / "spoilt" / "latest").resolve()
-    [trial] = json.loads((latest / "summary.json").read_text())["trials"]
-    return trial["verdict"], trial["reasons"]
-
-
-def measure(lab: Lab) -> tuple[str, list[str]]:
-    """Measure the experiment and return the verdict on its only trial, and its reasons."""
-    done = lab.run("run", "spoilt")
-    verdict, reasons = judged(lab)
-    assert done.returncode == (1 if verdict == "invalid" else 0), done.stderr
-    assert f"The measurement is {verdict}: " in done.stdout
-    return verdict, reasons
 
 
 def of_the_lab(reasons: list[str]) -> list[str]:
@@ -65,18 +23,6 @@ def only(reasons: list[str], start: str) -> str:
     """Return the reason that begins so."""
     [found] = [reason for reason in reasons if reason.startswith(start)]
     return found
-
-
-@contextmanager
-def under_load(lab: Lab, service: str) -> Iterator[Container]:
-    """Start the experiment, yield the container of a service once the load has begun, and wait for the end."""
-    process = lab.start("run", "spoilt")
-    wait_for_line(process, "load ")
-    time.sleep(1)
-    mine = DockerClient().container.list(filters=[("label", OWNER_LABEL)])
-    [container] = [one for one in mine if (one.config.labels or {})["com.docker.compose.service"] == service]
-    yield container
-    finish(process)
 
 
 def test_nothing_is_doubted_when_nothing_is_wrong(copied_lab: Lab) -> None:

@@ -1,0 +1,87 @@
+"""An experiment of a few seconds and a small disk, to be spoilt by a test that wants to see what the lab says."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from python_on_whales import Container, DockerClient
+
+from lab.runner import OWNER_LABEL
+from tests.conftest import Lab, finish, wait_for_line
+
+EXPERIMENT = """\
+title: A load that something spoils
+question: Does the lab notice?
+load:
+  script: {script}
+  duration: {{short: {duration}, full: 1m}}
+  settings: {settings}
+parallel: true
+variants:
+  spoilt: {variant}
+"""
+GTHREAD = "{server: gunicorn-gthread, workers: 2, threads: 8}"
+USERS = "{users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}"
+
+
+def write_experiment(
+    lab: Lab, variant: str = GTHREAD, script: str = "users.js", settings: str = USERS, duration: str = "4s"
+) -> None:
+    """Write experiments/spoilt.yaml into a copy of the lab."""
+    text = EXPERIMENT.format(script=script, settings=settings, variant=variant, duration=duration)
+    (lab.root / "experiments" / "spoilt.yaml").write_text(text)
+
+
+def judged(lab: Lab) -> tuple[str, list[str]]:
+    """Return the verdict on the only trial of the last run, and its reasons."""
+    latest = (lab.results / "spoilt" / "latest").resolve()
+    [trial] = json.loads((latest / "summary.json").read_text())["trials"]
+    return trial["verdict"], trial["reasons"]
+
+
+def measure(lab: Lab) -> tuple[str, list[str]]:
+    """Measure the experiment and return the verdict on its only trial, and its reasons."""
+    done = lab.run("run", "spoilt")
+    verdict, reasons = judged(lab)
+    assert done.returncode == (1 if verdict == "invalid" else 0), done.stderr
+    assert f"The measurement is {verdict}: " in done.stdout
+    return verdict, reasons
+
+
+@contextmanager
+def under_load(lab: Lab, service: str) -> Iterator[Container]:
+    """Start the experiment, yield the container of a service once the load has begun, and wait for the end."""
+    process = lab.start("run", "spoilt")
+    wait_for_line(process, "load ")
+    time.sleep(1)
+    mine = DockerClient().container.list(filters=[("label", OWNER_LABEL)])
+    [container] = [one for one in mine if (one.config.labels or {})["com.docker.compose.service"] == service]
+    yield container
+    finish(process)
+
+
+@contextmanager
+def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """Mount a disk of a given size. Only root can."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write to a file until its disk is full."""
+    with pytest.raises(OSError, match="No space left"), path.open("wb") as file:  # noqa: PT012
+        while True:
+            file.write(bytes(2**20))
+            file.flush()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

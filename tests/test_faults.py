@@ -1,0 +1,341 @@
+"""Parts of the lab, the machine and the lab itself fail in the middle: docs/reliability.md in tests.
+
+In every case: no wrong number, what was measured is kept, nothing is left running, and the next run works.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import collection, requests
+from analysis.derive import derive
+from analysis.run_folder import BadRun, read_run
+from tests.conftest import Lab, finish, lab_objects, wait_for_line
+from tests.spoilt import fill, judged, needs_root, small_disk, under_load, write_experiment
+from tests.synthetic import Request, make_run
+
+KILL_K6 = 'for one in /proc/[0-9]*; do read -r name < $one/comm; [ "$name" != k6 ] || kill -9 ${one#/proc/}; done'
+OTHER_PLACE = "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
+
+
+def runs(lab: Lab) -> list[Path]:
+    """Return the folders of all runs, oldest first."""
+    return sorted(path.parent for path in lab.results.glob("spoilt/2*/run.json"))
+
+
+def next_run_works(lab: Lab) -> None:
+    """Measure once more: it is valid or suspect, nothing half-written is left and every run has its summary."""
+    done = lab.run("run", "spoilt", "--duration", "1s")
+
+    assert done.returncode == 0, done.stderr
+    assert lab.leftovers() == []
+    assert all((run / "summary.json").exists() and read_run(run).outcome != "running" for run in runs(lab))
+
+
+@pytest.fixture
+def spoilt(copied_lab: Lab) -> Lab:
+    """A copy of the lab with an experiment of a few seconds."""
+    write_experiment(copied_lab)
+    return copied_lab
+
+
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("what", ["process", "container"])
+def test_a_load_generator_that_is_killed(spoilt: Lab, what: str) -> None:
+    with under_load(spoilt, "k6") as k6:
+        if what == "container":
+            k6.kill()
+        else:
+            k6.execute(["sh", "-c", KILL_K6])
+
+    verdict, [reason, *_] = judged(spoilt)
+
+    assert verdict == "invalid"
+    assert reason.startswith("failed: k6 ended with exit code 137: ")
+    assert (runs(spoilt)[0] / "spoilt" / "users" / "1" / "points.json.gz").exists()
+    next_run_works(spoilt)
+
+
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("service", ["nginx", "gunicorn-gthread"])
+def test_a_container_that_is_killed(spoilt: Lab, service: str) -> None:
+    with under_load(spoilt, service) as container:
+        container.kill()
+
+    verdict, [reason, *_] = judged(spoilt)
+
+    assert verdict == "invalid"
+    assert reason == f"failed: {service} ended during the load with exit code 137"
+    assert (runs(spoilt)[0] / "spoilt" / "users" / "1" / "requests.parquet").exists()
+
+
+STAGES = ["starting the servers", "observing the servers", "starting the load", "load ", "stopping the servers",
+          "writing the report"]  # fmt: skip
+SHORT = {("SIGKILL", "stopping the servers"), ("SIGKILL", "writing the report"), ("SIGINT", "writing the report")}
+
+
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        pytest.param(name, stage, marks=[] if (name, stage) in SHORT else [pytest.mark.soak])
+        for name in ("SIGINT", "SIGTERM", "SIGKILL")
+        for stage in STAGES
+    ],
+)
+def test_a_signal_to_the_lab_at_any_stage(spoilt: Lab, name: str, stage: str) -> None:
+    process = spoilt.start("run", "spoilt")
+    wait_for_line(process, stage)
+
+    code, out, said = finish(process, signal.Signals[name])
+
+    assert "Traceback" not in said
+    assert "reproduced" not in out
+    if name != "SIGKILL":
+        assert code == 130
+        assert said.endswith("Interrupted. Nothing is left running; what was measured is kept.\n")
+        assert lab_objects() == []
+    next_run_works(spoilt)
+    first = runs(spoilt)[0]
+    if stage in ("load ", "stopping the servers", "writing the report"):
+        assert [path.name for path in first.rglob("points.json.gz")] == ["points.json.gz"]
+    if stage == "writing the report":
+        [trial] = json.loads((first / "summary.json").read_text())["trials"]
+        assert trial["verdict"] != "invalid"
+        assert spoilt.run("verify", str(first)).returncode == 0
+    else:
+        assert read_run(first).outcome == ("failed" if name == "SIGKILL" else "interrupted")
+
+
+@pytest.mark.soak
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_signal_to_the_lab_while_it_builds(spoilt: Lab, name: str) -> None:
+    spoilt.edit("servers/app/wsgi.py", "no framework", f"no framework ({os.getpid()} {name})")
+    process = spoilt.start("run", "spoilt")
+    wait_for_line(process, "Building stampede/gunicorn")
+
+    finish(process, signal.Signals[name])
+
+    assert list(spoilt.results.glob("spoilt/*")) == []
+    next_run_works(spoilt)
+
+
+@needs_root
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("how", ["full", "read-only"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param("starting the servers", marks=pytest.mark.soak),
+        pytest.param("load ", marks=pytest.mark.soak),
+        "stopping the servers",
+        pytest.param("writing the report", marks=pytest.mark.soak),
+    ],
+)
+def test_a_disk_that_fails_at_any_stage(spoilt: Lab, tmp_path: Path, stage: str, how: str) -> None:
+    with small_disk(tmp_path / "disk", 300) as disk:
+        spoilt.results = disk / "results"
+        process = spoilt.start("run", "spoilt")
+        wait_for_line(process, stage)
+        if how == "full":
+            fill(disk / "filler")
+        else:
+            subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        code, out, said = finish(process)
+        if how == "full":
+            (disk / "filler").unlink()
+        else:
+            subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+        there = list(disk.rglob("points.json.gz"))
+        next_run_works(spoilt)
+        kept = list(runs(spoilt)[0].rglob("points.json.gz"))
+
+    assert "Traceback" not in said
+    if code == 0:  # all was written before the disk failed
+        assert stage == "writing the report"
+        return
+    assert code == 1
+    problem = f"error: There is no room left for results in {disk}/results." if how == "full" else (
+        f"error: Results cannot be written to {disk}/results: Read-only file system."
+    )  # fmt: skip
+    assert problem in said.splitlines() or "The measurement is invalid" in out
+    assert len(kept) == len(there)
+    if stage in ("stopping the servers", "writing the report"):
+        assert len(kept) == 1
+
+
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+def test_a_trial_whose_record_finds_no_room_keeps_its_raw_points(spoilt: Lab) -> None:
+    full = 'raise OSError(28, "No space left on device")'
+    spoilt.edit("lab/runner.py", 'write_record(self.part / "trial.json", record)', full)
+
+    done = spoilt.run("run", "spoilt", "--duration", "2s")
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-4:] == [
+        f"What was measured is in {runs(spoilt)[0]}.",
+        f"error: There is no room left for results in {spoilt.results}.",
+        "",
+        OTHER_PLACE,
+    ]
+    assert (runs(spoilt)[0] / "spoilt" / "users" / "unsaved-1" / "points.json.gz").exists()
+    summary = json.loads((runs(spoilt)[0] / "summary.json").read_text())
+    assert summary["rows"] == []
+    assert [trial["verdict"] for trial in summary["trials"]] == ["invalid"]
+
+
+@needs_root
+def test_points_that_find_no_room_are_not_called_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run(tmp_path / "run", {"one": [Request(sent_s=n / 1000) for n in range(60_000)]})
+    with small_disk(tmp_path / "disk", 1) as disk:
+        monkeypatch.setattr(requests, "MEMORY", "30MB")
+        monkeypatch.setattr("tempfile.tempdir", str(disk))
+        with pytest.raises(OSError, match=r".") as caught:
+            derive(tmp_path / "run")
+
+    assert (caught.value.errno, caught.value.filename) == (28, str(disk))
+    assert not list((tmp_path / "run").rglob("requests.parquet"))
+
+
+@pytest.mark.soak
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+def test_four_runs_at_once_are_measured_one_after_the_other(spoilt: Lab) -> None:
+    processes = [spoilt.start("run", "spoilt", "--duration", "1s") for _ in range(4)]
+
+    assert [finish(process)[0] for process in processes] == [0, 0, 0, 0]
+
+    times = sorted((read_run(run).began, read_run(run).ended or "") for run in runs(spoilt))
+    assert len(times) == 4
+    assert all(earlier[1] <= later[0] for earlier, later in pairwise(times))
+
+
+class Engine:
+    """A container engine of the test's own, out of sight of the machine's: other folders, another network namespace."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"unix://{folder / 'engine.sock'}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        options = [
+            f"--host={self.address}", f"--data-root={self.folder / 'data'}", f"--exec-root={self.folder / 'exec'}",
+            f"--pidfile={self.folder / 'engine.pid'}", "--bridge=none",
+        ]  # fmt: skip
+        command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec dockerd "$@"', "dockerd", *options]
+        with (self.folder / "engine.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while self.docker("version", check=False).returncode != 0:
+            assert time.monotonic() < deadline, (self.folder / "engine.log").read_text()[-2000:]
+            time.sleep(0.2)
+
+    def end(self, how: signal.Signals) -> None:
+        """Signal the engine and wait until it is gone."""
+        assert self.process
+        self.process.send_signal(how)
+        self.process.wait(timeout=60)
+
+    def docker(self, *arguments: str, check: bool = True) -> "subprocess.CompletedProcess[bytes]":
+        """Run the client with this engine."""
+        command = ["docker", "--host", self.address, *arguments]
+        return subprocess.run(command, check=check, capture_output=True)
+
+    def take(self, *images: str) -> None:
+        """Take images over from the machine's engine."""
+        with subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as saved:
+            command = ["docker", "--host", self.address, "load"]
+            subprocess.run(command, stdin=saved.stdout, check=True, capture_output=True)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    """An engine that may be stopped. Its data lie where the machine's own do: not every file system carries them."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="engine-") as folder:
+        one = Engine(Path(folder))
+        one.start()
+        yield one
+        one.end(signal.SIGTERM)
+
+
+@needs_root
+@pytest.mark.skipif(not shutil.which("dockerd"), reason="only the engine's program can be started")
+@pytest.mark.soak
+@pytest.mark.containers
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_an_engine_that_is_stopped_and_started(spoilt: Lab, engine: Engine, how: signal.Signals) -> None:
+    write_experiment(spoilt, duration="10s")
+    assert spoilt.run("setup").returncode == 0
+    engine.take("debian:trixie-slim", "grafana/k6:1.8.1", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
+    spoilt.environment["DOCKER_HOST"] = engine.address
+    process = spoilt.start("run", "spoilt")
+    wait_for_line(process, "load ")
+    time.sleep(2)
+
+    engine.end(how)
+    code, out, said = finish(process)
+
+    assert code == 1
+    assert "Traceback" not in said
+    assert "The measurement is invalid" in out
+    verdict, reasons = judged(spoilt)
+    assert verdict == "invalid"
+    assert reasons[0].startswith("failed: ")
+    engine.start()
+    next_run_works(spoilt)
+    assert engine.docker("ps", "--all", "--quiet").stdout == b""
+
+
+@pytest.fixture
+def old_run(lab: Lab) -> Path:
+    """A run that another version wrote."""
+    run = make_run(lab.results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
+    values: dict[str, Any] = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(values | {"schema": 0}))
+    return run
+
+
+@pytest.mark.parametrize("command", ["report", "verify", "export"])
+def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, command: str) -> None:
+    done = lab.run(command, str(old_run))
+
+    assert done.returncode == 2
+    problem = f"{old_run}/run.json has schema 0; this version reads schema 1"
+    if command == "verify":
+        problem = f"{old_run} has no manifest.sha256"
+    assert done.stderr == f"error: {problem}.\n\nhint: make {command} RUN=results/<experiment>/<time>, or …/latest\n"
+
+
+def test_a_run_of_an_older_schema_stops_the_notebook_with_a_reason(old_run: Path) -> None:
+    with pytest.raises(BadRun, match=r"run\.json has schema 0; this version reads schema 1"):
+        collection.describe([old_run])
+
+
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+def test_a_run_of_an_older_schema_is_left_as_it_is(lab: Lab, old_run: Path) -> None:
+    before = {path: path.read_bytes() for path in sorted(old_run.rglob("*")) if path.is_file()}
+
+    done = lab.run("down")
+
+    assert done.returncode == 0
+    assert before == {path: path.read_bytes() for path in sorted(old_run.rglob("*")) if path.is_file()}
