@@ -195,4 +195,6 @@ def test_the_image_holds_the_application_and_nothing_else_of_ours() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert set(done.stdout.split()) == {"__pycache__", "acceptors.py", "gunicorn.conf.py", "workload.py", "wsgi.py"}
+    assert set(done.stdout.split()) == {
+        "__pycache__", "acceptors.py", "counters.py", "gunicorn.conf.py", "workload.py", "wsgi.py",
+    }  # fmt: skip
