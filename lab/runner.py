@@ -5,11 +5,13 @@ quiet; no stack is torn down before all loads have ended. Whatever happens, the 
 was measured lies in the run's folder.
 """
 
+import json
 import os
 import platform
 import re
 import shutil
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -138,7 +140,7 @@ class Stack:
         try:
             self._observe("before")
         except DockerException as error:
-            self.fail(f"its containers could not be observed: {last_line(error)}")
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
 
     def start_load(self) -> None:
         """Start the load generator, which begins to send when its START_AFTER is over."""
@@ -169,8 +171,6 @@ class Stack:
         """Keep what the containers have counted, their logs and how the load generator ended."""
         began = time.monotonic()
         try:
-            if self.k6_exit_code is not None:
-                self._observe("after")
             for container in self._containers():
                 labels = _labels(container)
                 (self.part / f"{_numbered(labels)}.log").write_bytes(_output_of(container))
@@ -178,6 +178,8 @@ class Stack:
                     self.k6_exit_code = container.state.exit_code
                 elif container.state.status == "exited" and self.outcome == "measured":
                     self.fail(f"{labels[_SERVICE]} ended during the load with exit code {container.state.exit_code}")
+            if self.k6_exit_code is not None:
+                self._observe("after")
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
         except OSError as error:
@@ -255,13 +257,17 @@ class Stack:
         )
 
     def _observe(self, moment: Literal["before", "after"]) -> None:
-        """Ask every container but the load generator's what it is and has counted; see servers/observe."""
+        """Ask every container but the load generator's what it is and has counted; see servers/observe.
+
+        One that does not answer leaves no observation, and the trial will be doubted for it.
+        """
         for container in self._containers():
             labels = _labels(container)
             if labels[_SERVICE] == "k6" or container.state.status != "running":
                 continue
-            said = DockerClient().container.execute(container, ["observe"])
-            write_whole(self.part / f"{_numbered(labels)}.{moment}.txt", f"{said}\n")
+            with suppress(DockerException):
+                said = DockerClient().container.execute(container, ["observe"])
+                write_whole(self.part / f"{_numbered(labels)}.{moment}.txt", f"{said}\n")
 
     def _containers(self) -> list[Container]:
         return DockerClient().container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
@@ -407,12 +413,38 @@ def _load(stacks: list[Stack], progress: Progress) -> Usage:
     late.start()
     watch = Watch()
     try:
-        _together(
-            Stack.wait_for_load, started, partial(progress, "load"), duration_s + plan.TAIL_S, stop=Stack.end_load
-        )
+        with _ending_with_servers(started):
+            _together(
+                Stack.wait_for_load, started, partial(progress, "load"), duration_s + plan.TAIL_S, stop=Stack.end_load
+            )
         return watch.read()
     finally:
         late.cancel()
+
+
+@contextmanager
+def _ending_with_servers(stacks: list[Stack]) -> Iterator[None]:
+    """End a stack's load as soon as one of its servers ends: k6 would ask the dead for minutes."""
+
+    def heed(lines: Iterable[str]) -> None:
+        for line in lines:
+            died = json.loads(line)
+            for stack in stacks:
+                if died.get(_PROJECT) == stack.project and died.get(_SERVICE) != "k6":
+                    stack.fail(f"{died[_SERVICE]} ended during the load with exit code {died['exitCode']}")
+                    stack.end_load()
+
+    command = ["docker", "events", "--filter", "event=die", "--filter", f"label={OWNER_LABEL}={owner()}",
+               "--format", "{{json .Actor.Attributes}}"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as events:
+        assert events.stdout
+        heeding = threading.Thread(target=heed, args=(events.stdout,))
+        heeding.start()
+        try:
+            yield
+        finally:
+            events.terminate()
+            heeding.join()
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def spoilt(copied_lab: Lab) -> Lab:
 
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("what", ["process", "container"])
+@pytest.mark.parametrize("what", ["process", pytest.param("container", marks=pytest.mark.soak)])
 def test_a_load_generator_that_is_killed(spoilt: Lab, what: str) -> None:
     with under_load(spoilt, "k6") as k6:
         if what == "container":
@@ -83,7 +83,7 @@ def test_a_container_that_is_killed(spoilt: Lab, service: str) -> None:
 
 STAGES = ["starting the servers", "observing the servers", "starting the load", "load ", "stopping the servers",
           "writing the report"]  # fmt: skip
-SHORT = {("SIGKILL", "stopping the servers"), ("SIGKILL", "writing the report"), ("SIGINT", "writing the report")}
+SHORT = {("SIGKILL", "stopping the servers"), ("SIGTERM", "writing the report")}
 
 
 @pytest.mark.containers
@@ -138,7 +138,7 @@ def test_a_signal_to_the_lab_while_it_builds(spoilt: Lab, name: str) -> None:
 @needs_root
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("how", ["full", "read-only"])
+@pytest.mark.parametrize("how", ["full", pytest.param("read-only", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     "stage",
     [
