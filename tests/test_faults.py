@@ -275,6 +275,9 @@ def engine() -> Iterator[Engine]:
         one.start()
         yield one
         one.end(signal.SIGTERM)
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in reversed([mount for mount in mounts if mount.startswith(folder)]):  # of the one that was killed
+            subprocess.run(["umount", "--lazy", mount], check=True)
 
 
 @needs_root
