@@ -16,7 +16,7 @@ BUSY_BEFORE_ALLOWED = 0.25
 STEAL_ALLOWED = 0.02
 BUSY_DURING_ALLOWED = 0.85
 PRESSURE_ALLOWED = 0.25
-GENERATOR_WAIT_ALLOWED = 0.1
+GENERATOR_WAIT_ALLOWED_S = 0.1
 THROTTLED_ALLOWED = 0.01
 LITTLE_ALLOWED = 0.05
 CLOCK_STEP_ALLOWED_S = 0.05
@@ -153,9 +153,9 @@ def _load(requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
         share = evidence.dropped / (evidence.dropped + requests.sent)
         kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
         yield kind, f"the load generator dropped {evidence.dropped} iterations, {share:.1%} of what it should have sent"
-    share = _generator_wait(requests, evidence.generator)
-    if share > GENERATOR_WAIT_ALLOWED:
-        yield "suspect", f"the load generator waited for a processor during {share:.0%} of the load"
+    waited_s = _generator_wait(requests, evidence.generator)
+    if waited_s > GENERATOR_WAIT_ALLOWED_S:
+        yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
     if requests.in_flight and requests.little:
         ratio = requests.in_flight / requests.little
         if abs(ratio - 1) > LITTLE_ALLOWED:
@@ -165,7 +165,7 @@ def _load(requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
 
 
 def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
-    """Return which share of the load k6 waited for a processor; 0 when too few readings lie within it.
+    """Return how long k6's threads waited for a processor in a second of the load; 0 when too few readings tell.
 
     Starting up does not count: a thousand virtual users take seconds to be made.
     """

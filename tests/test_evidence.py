@@ -73,7 +73,7 @@ def test_a_load_generator_short_of_processor_time(copied_lab: Lab) -> None:
     verdict, reasons = measure(copied_lab)
 
     assert verdict == "suspect"
-    assert only(reasons, "the load generator waited for a processor during ")
+    assert only(reasons, "the load generator waited for a processor ")
 
 
 def test_a_load_generator_that_dawdles_between_asking_and_timing(copied_lab: Lab) -> None:

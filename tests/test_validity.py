@@ -207,7 +207,8 @@ def test_a_load_generator_that_waited_for_a_processor_is_doubted(
 
     [trial] = derive(tmp_path).trials
 
-    assert trial.reasons == (["the load generator waited for a processor during 12% of the load"] if doubted else [])
+    reason = "the load generator waited for a processor 0.12 s in every second of the load"
+    assert trial.reasons == ([reason] if doubted else [])
 
 
 def test_a_load_generator_that_lags_breaks_littles_law(tmp_path: Path) -> None:
