@@ -45,27 +45,32 @@ WHERE coalesce(metric, '') IN ('request_sent', 'request_answered', 'dropped_iter
 
 # A number that is none would pass for a fast answer, and a number that two requests share for two answers.
 _CHECK = """
-WITH request AS (FROM points WHERE metric <> 'dropped_iterations'),
-    answered AS (FROM points WHERE metric = 'request_answered'),
-    sent AS (FROM points WHERE metric = 'request_sent')
 SELECT CASE
-    WHEN EXISTS (FROM points WHERE metric IS NULL OR type IS DISTINCT FROM 'Point') THEN 'a line is not one of k6'
-    WHEN EXISTS (FROM points WHERE NOT coalesce(year(time) BETWEEN 1970 AND 9998, false))
-        THEN 'a point has no time'
-    WHEN EXISTS (FROM points WHERE NOT coalesce(value BETWEEN 0 AND 1e15, false))
-        THEN 'the value of a point is not a number >= 0'
-    WHEN EXISTS (FROM request WHERE metadata.id IS NULL OR request IS NULL) THEN 'a request has no id or no class'
-    WHEN EXISTS (FROM request WHERE NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
+    WHEN bool_or(metric IS NULL OR type IS DISTINCT FROM 'Point') THEN 'a line is not one of k6'
+    WHEN bool_or(NOT coalesce(year(time) BETWEEN 1970 AND 9998, false)) THEN 'a point has no time'
+    WHEN bool_or(NOT coalesce(value BETWEEN 0 AND 1e15, false)) THEN 'the value of a point is not a number >= 0'
+    WHEN bool_or(metric <> 'dropped_iterations' AND (metadata.id IS NULL OR request IS NULL))
+        THEN 'a request has no id or no class'
+    WHEN bool_or(metric <> 'dropped_iterations' AND NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
         THEN 'a request does not say what it asked for'
-    WHEN EXISTS (FROM answered WHERE metadata.error IS NULL AND NOT coalesce(
+    WHEN bool_or(metric = 'request_answered' AND metadata.error IS NULL AND NOT coalesce(
             metadata.status = 200 AND metadata.worker <> '' AND isfinite(metadata.began) AND isfinite(metadata.ended),
             false))
         THEN 'an answer does not say who gave it and when'
-    WHEN (SELECT count(*) <> count(DISTINCT metadata.id) FROM sent)
-        OR (SELECT count(*) <> count(DISTINCT metadata.id) FROM answered) THEN 'two requests have the same id'
-    WHEN EXISTS (FROM answered ANTI JOIN sent ON answered.metadata.id = sent.metadata.id)
-        THEN 'an answer belongs to no request'
+    WHEN count(*) FILTER (WHERE metric = 'request_sent')
+        <> count(DISTINCT metadata.id) FILTER (WHERE metric = 'request_sent') THEN 'two requests have the same id'
 END
+FROM points
+"""
+
+_CHECK_JOINED = """
+SELECT CASE
+    WHEN joined.requests > points.sent THEN 'two requests have the same id'
+    WHEN joined.answered < points.answered THEN 'an answer belongs to no request'
+END
+FROM (SELECT count(*) AS requests, count(answered) AS answered FROM requests WHERE generator = $generator) AS joined,
+    (SELECT count(*) FILTER (WHERE metric = 'request_sent') AS sent,
+        count(*) FILTER (WHERE metric = 'request_answered') AS answered FROM points) AS points
 """
 
 _JOIN = """
@@ -109,12 +114,10 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
             try:
                 database.execute("DROP TABLE IF EXISTS points")
                 database.execute(_READ, {"points": str(points)})
-                [found] = database.sql(_CHECK).fetchall()
-                if found[0]:
-                    raise UnreadablePoints(f"{points} cannot be read: {found[0]}")
-                database.execute(
-                    _JOIN, {"variant": variant, "load": load, "trial": trial, "generator": points.name.split(".")[0]}
-                )
+                generator = points.name.split(".")[0]
+                _refuse(points, database.execute(_CHECK))
+                database.execute(_JOIN, {"variant": variant, "load": load, "trial": trial, "generator": generator})
+                _refuse(points, database.execute(_CHECK_JOINED, {"generator": generator}))
                 [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
                 dropped += found[0] or 0
             except (duckdb.Error, UnicodeDecodeError) as error:  # its messages may end within a character
@@ -130,6 +133,13 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
         finally:
             part.unlink(missing_ok=True)
     return round(dropped)
+
+
+def _refuse(points: Path, check: duckdb.DuckDBPyConnection) -> None:
+    """Raise UnreadablePoints with what a check found, if it found anything."""
+    [(problem,)] = check.fetchall()
+    if problem:
+        raise UnreadablePoints(f"{points} cannot be read: {problem}")
 
 
 def _quoted(path: Path) -> str:
