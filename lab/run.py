@@ -11,7 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.manifest import seal
-from analysis.run_folder import BadRun, LoadRecord, Run, Source, Trial, VariantRecord, read_run, write_record
+from analysis.run_folder import (
+    BadRun,
+    LoadRecord,
+    NoTemporaryRoom,
+    Run,
+    Source,
+    Trial,
+    VariantRecord,
+    read_run,
+    write_record,
+)
 from analysis.summary import Summary
 from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
@@ -95,21 +105,21 @@ def check_room(results: Path) -> None:
 
 @contextmanager
 def writing(results: Path) -> Iterator[None]:
-    """Turn a disk that is full or forbidden into a message with a way out."""
+    """Turn a disk that is full, forbidden or gone into a message with a way out."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO):
+        of_disks = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO)
+        if isinstance(error, NoTemporaryRoom) or error.errno in of_disks or str(results) in str(error.filename):
             raise no_room(error, results) from error
         raise
 
 
 def no_room(error: OSError, results: Path) -> LabError:
     """Turn a failure to write into a message with a way out."""
-    if error.errno == errno.ENOSPC and error.filename == tempfile.gettempdir():
-        return LabError(
-            f"There is no room left in {error.filename}.", hint="Free some space, or choose another TMPDIR."
-        )
+    if isinstance(error, NoTemporaryRoom):
+        hint = "Free some space, or choose another TMPDIR; then derive the results: make report"
+        return LabError(f"There is no room left in {error.filename}.", hint=hint)
     if error.errno == errno.ENOSPC:
         return LabError(f"There is no room left for results in {results}.", hint=_OTHER_PLACE)
     return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=_OTHER_PLACE)
