@@ -241,9 +241,9 @@ def down(results: Results = RESULTS) -> None:
     from lab.machine import engine_version  # noqa: PLC0415
 
     if not engine_version():
-        _say("No container engine answers, so nothing of the lab is running.")
+        _say("No container engine answers, so nothing was cleaned up.")
         return
-    with running.alone(_say):
+    with running.alone(_say), running.writing(results):
         running.clean_up(results, _say)
 
 
