@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 
 from analysis.quantities import Metric, Statistic
-from analysis.run_folder import Run, read_run
+from analysis.run_folder import SCHEMA, BadRun, Run, read_run
 
 Rows = list[dict[str, Any]]
 
@@ -66,4 +66,7 @@ def first_run(runs: list[Path]) -> Run:
 
 
 def _summary(run: Path) -> Any:  # noqa: ANN401  # JSON, with the keys that analysis.summary promises
-    return json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    if (schema := summary.get("schema")) != SCHEMA:
+        raise BadRun(f"{run / 'summary.json'} has schema {schema}; this version reads schema {SCHEMA}")
+    return summary

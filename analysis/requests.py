@@ -2,11 +2,13 @@
 
 import errno
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 
-from analysis.run_folder import POINTS
+from analysis.run_folder import POINTS, NoTemporaryRoom
 
 MEMORY = "768MB"
 """What reading may take; what needs more is spilt into TMPDIR."""
@@ -96,8 +98,8 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
     Return how many iterations the load generators dropped: requests that were due and never sent.
 
     Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
-    cut short, is not gzip, holds something else than k6's points, or points of which no sound rows can be made; OSError
-    when the table cannot be written, or there is no room in TMPDIR for what does not fit into memory.
+    cut short, is not gzip, holds something else than k6's points, or points of which no sound rows can be made;
+    NoTemporaryRoom when TMPDIR is full, another OSError when the table cannot be written.
     """
     points_files = sorted(trial_folder.glob(POINTS))
     if not points_files:
@@ -105,10 +107,8 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
     target = trial_folder / "requests.parquet"
     part = trial_folder / ".requests.parquet.part"
     dropped = 0.0
-    with tempfile.TemporaryDirectory() as spill, duckdb.connect() as database:
-        database.execute(
-            f"SET memory_limit = '{MEMORY}'; SET threads = 2; SET temp_directory = '{_quoted(Path(spill))}'"
-        )
+    with _spill() as spill, duckdb.connect() as database:
+        database.execute(f"SET memory_limit = '{MEMORY}'; SET threads = 2; SET temp_directory = '{_quoted(spill)}'")
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         for points in points_files:
             try:
@@ -120,9 +120,11 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
                 _refuse(points, database.execute(_CHECK_JOINED, {"generator": generator}))
                 [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
                 dropped += found[0] or 0
+            except duckdb.OutOfMemoryException:
+                raise
             except (duckdb.Error, UnicodeDecodeError) as error:  # its messages may end within a character
-                if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error):
-                    raise OSError(errno.ENOSPC, _first_line(error), tempfile.gettempdir()) from None
+                if "No space left" in str(error):
+                    raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), str(spill.parent)) from None
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")
@@ -140,6 +142,22 @@ def _refuse(points: Path, check: duckdb.DuckDBPyConnection) -> None:
     [(problem,)] = check.fetchall()
     if problem:
         raise UnreadablePoints(f"{points} cannot be read: {problem}")
+
+
+@contextmanager
+def _spill() -> Iterator[Path]:
+    """Make a folder for what does not fit into memory. Raise NoTemporaryRoom when it does not fit there either."""
+    place = "TMPDIR"
+    try:
+        place = tempfile.gettempdir()
+        spill = tempfile.TemporaryDirectory(dir=place)
+    except OSError as error:
+        raise NoTemporaryRoom(error.errno, error.strerror, place) from None
+    with spill as folder:
+        try:
+            yield Path(folder)
+        except duckdb.OutOfMemoryException as error:  # DuckDB leaves the disk a tenth of its room and says this
+            raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), place) from None
 
 
 def _quoted(path: Path) -> str:

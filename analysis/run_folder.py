@@ -23,6 +23,10 @@ class BadRun(Exception):
     """A folder that is not a run, or not one that this version reads; the message says which file and why."""
 
 
+class NoTemporaryRoom(OSError):
+    """TMPDIR, which ``filename`` names, has no room for what does not fit into memory."""
+
+
 class Record(BaseModel):
     """A frozen record read back from a file that an older or newer version may have written."""
 

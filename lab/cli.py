@@ -150,13 +150,16 @@ def report(
 ) -> None:
     """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
     from analysis.derive import derive  # noqa: PLC0415
-    from analysis.run_folder import read_run  # noqa: PLC0415
+    from analysis.run_folder import NoTemporaryRoom, read_run  # noqa: PLC0415
     from analysis.table import print_tables  # noqa: PLC0415
+    from lab.run import no_room  # noqa: PLC0415
 
     folder = run or _latest(results)
     with _run_for("report"):
         try:
             summary = derive(folder)
+        except NoTemporaryRoom as error:
+            raise no_room(error, results) from None
         except OSError as error:
             problem = f"{folder} cannot be written: {error.strerror or error}."
             raise LabError(problem, hint="Copy the run to where you can write.") from None
@@ -238,9 +241,9 @@ def down(results: Results = RESULTS) -> None:
     from lab.machine import engine_version  # noqa: PLC0415
 
     if not engine_version():
-        _say("No container engine answers, so nothing of the lab is running.")
+        _say("No container engine answers, so nothing was cleaned up.")
         return
-    with running.alone(_say):
+    with running.alone(_say), running.writing(results):
         running.clean_up(results, _say)
 
 

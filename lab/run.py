@@ -11,7 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.manifest import seal
-from analysis.run_folder import BadRun, LoadRecord, Run, Source, Trial, VariantRecord, read_run, write_record
+from analysis.run_folder import (
+    BadRun,
+    LoadRecord,
+    NoTemporaryRoom,
+    Run,
+    Source,
+    Trial,
+    VariantRecord,
+    read_run,
+    write_record,
+)
 from analysis.summary import Summary
 from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
@@ -95,21 +105,21 @@ def check_room(results: Path) -> None:
 
 @contextmanager
 def writing(results: Path) -> Iterator[None]:
-    """Turn a disk that is full or forbidden into a message with a way out."""
+    """Turn a disk that is full, forbidden or gone into a message with a way out."""
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO):
+        of_disks = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO)
+        if isinstance(error, NoTemporaryRoom) or error.errno in of_disks or str(results) in str(error.filename):
             raise no_room(error, results) from error
         raise
 
 
 def no_room(error: OSError, results: Path) -> LabError:
     """Turn a failure to write into a message with a way out."""
-    if error.errno == errno.ENOSPC and error.filename == tempfile.gettempdir():
-        return LabError(
-            f"There is no room left in {error.filename}.", hint="Free some space, or choose another TMPDIR."
-        )
+    if isinstance(error, NoTemporaryRoom):
+        hint = "Free some space, or choose another TMPDIR; then derive the results: make report"
+        return LabError(f"There is no room left in {error.filename}.", hint=hint)
     if error.errno == errno.ENOSPC:
         return LabError(f"There is no room left for results in {results}.", hint=_OTHER_PLACE)
     return LabError(f"Results cannot be written to {results}: {error.strerror or error}.", hint=_OTHER_PLACE)
@@ -155,21 +165,35 @@ def clean_up(results: Path, say: Say) -> None:
         say(f"Removed what a killed run left behind: {', '.join(projects)}.")
     for path in sorted(results.glob("*/*/run.json")):
         folder = path.parent
-        if folder.is_symlink() or (folder / "summary.json").exists():
-            continue
-        for temporary in folder.glob(".*"):
-            temporary.unlink()
-        for part in folder.glob("*/*/.*.part"):
-            if (part / "points.json.gz").exists():  # raw and incomplete: kept, never counted
-                part.rename(part.with_name("killed-" + part.name.removeprefix(".").removesuffix(".part")))
-            else:
-                shutil.rmtree(part)
-        with suppress(BadRun):  # what another version wrote is left as it is
+        with suppress(BadRun, PermissionError):  # what another version or another user wrote is left as it is
+            if folder.is_symlink() or _is_closed(folder):
+                continue
             record = read_run(folder)
+            _name_parts(folder)
             if record.outcome == "running":
                 record = record.model_copy(update={"outcome": "failed", "reason": "the lab was killed"})
             _close(folder, record)
             say(f"Closed the record of a killed run: {folder}.")
+
+
+def _is_closed(folder: Path) -> bool:
+    """Whether a run ended by itself and has its report, which is written last; lab report writes one of any run."""
+    return (folder / "report.html").exists() and b'"outcome": "running"' not in (folder / "run.json").read_bytes()
+
+
+def _name_parts(folder: Path) -> None:
+    """Give a killed run's trials names, and remove files that are half written."""
+    for part in folder.glob("*/*/.*.part"):
+        number = part.name.removeprefix(".").removesuffix(".part")
+        if (part / "trial.json").exists():  # complete but for its name
+            part.rename(part.with_name(number))
+        elif (part / "points.json.gz").exists():  # raw and incomplete: kept, never counted
+            part.rename(part.with_name(f"killed-{number}"))
+        else:
+            shutil.rmtree(part)
+    for temporary in folder.rglob(".*.*"):
+        if temporary.is_file():
+            temporary.unlink()
 
 
 def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
@@ -244,7 +268,7 @@ def _close(folder: Path, record: Run) -> Summary:
     """Close and seal the record, point ``latest`` to the run, and derive everything from what was measured."""
     from analysis.derive import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
 
-    write_record(folder / "run.json", record.model_copy(update={"ended": runner.now()}))
+    write_record(folder / "run.json", record.model_copy(update={"ended": record.ended or runner.now()}))
     seal(folder)
     link = folder.parent / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)

@@ -19,10 +19,11 @@ import pytest
 
 from analysis import collection, requests
 from analysis.derive import derive
-from analysis.run_folder import BadRun, read_run
+from analysis.manifest import seal
+from analysis.run_folder import BadRun, NoTemporaryRoom, read_run
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, judged, needs_root, small_disk, under_load, write_experiment
-from tests.synthetic import Request, make_run
+from tests.synthetic import Request, make_run, write_points
 
 KILL_K6 = 'for one in /proc/[0-9]*; do read -r name < $one/comm; [ "$name" != k6 ] || kill -9 ${one#/proc/}; done'
 OTHER_PLACE = "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
@@ -201,17 +202,47 @@ def test_a_trial_whose_record_finds_no_room_keeps_its_raw_points(spoilt: Lab) ->
     assert [trial["verdict"] for trial in summary["trials"]] == ["invalid"]
 
 
+def long_answers(run: Path) -> Path:
+    """Make a run of 20 000 requests whose answers take 6000 bytes each, and return its points file."""
+    workers = [f"{n}{'x' * 6000}:7" for n in range(20)]
+    make_run(run, {"one": []})
+    points = run / "one" / "mix" / "1" / "points.json.gz"
+    write_points(points, [Request(sent_s=n / 1000, worker=workers[n % 20]) for n in range(20_000)])
+    return points
+
+
 @needs_root
-def test_points_that_find_no_room_are_not_called_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_run(tmp_path / "run", {"one": [Request(sent_s=n / 1000) for n in range(60_000)]})
+@pytest.mark.parametrize("memory", ["150MB", "400MB"])
+def test_points_that_find_no_room_are_not_called_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
+) -> None:
+    """With 150 MB there is no room to read, with 400 MB and 140 MB on the disk enough, with less none to sort."""
+    points = long_answers(tmp_path / "run")
+    monkeypatch.setattr(requests, "MEMORY", memory)
     with small_disk(tmp_path / "disk", 1) as disk:
-        monkeypatch.setattr(requests, "MEMORY", "30MB")
         monkeypatch.setattr("tempfile.tempdir", str(disk))
-        with pytest.raises(OSError, match=r".") as caught:
+        with pytest.raises(NoTemporaryRoom, match="failed to offload data block") as caught:
             derive(tmp_path / "run")
+        assert list(disk.iterdir()) == []
 
     assert (caught.value.errno, caught.value.filename) == (28, str(disk))
-    assert not list((tmp_path / "run").rglob("requests.parquet"))
+    assert not list((tmp_path / "run").rglob("*requests.parquet*"))
+    monkeypatch.undo()
+    assert derive(tmp_path / "run").trials[0].reasons != []
+    assert (points.parent / "requests.parquet").exists()
+
+
+@needs_root
+def test_a_report_that_finds_no_room_in_tmpdir_says_so(copied_lab: Lab, tmp_path: Path) -> None:
+    long_answers(tmp_path / "run")
+    copied_lab.edit("analysis/requests.py", 'MEMORY = "768MB"', 'MEMORY = "400MB"')
+    with small_disk(tmp_path / "disk", 20) as disk:
+        copied_lab.environment["TMPDIR"] = str(disk)
+        done = copied_lab.run("report", str(tmp_path / "run"))
+
+    hint = "Free some space, or choose another TMPDIR; then derive the results: make report"
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: There is no room left in {disk}.\n\nhint: {hint}\n"
 
 
 @pytest.mark.soak
@@ -310,10 +341,13 @@ def test_an_engine_that_is_stopped_and_started(spoilt: Lab, engine: Engine, how:
 
 @pytest.fixture
 def old_run(lab: Lab) -> Path:
-    """A run that another version wrote."""
+    """A run that another version wrote, and that was killed while a second trial was measured."""
     run = make_run(lab.results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
-    values: dict[str, Any] = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(values | {"schema": 0}))
+    (run / "one" / "mix" / ".2.part").mkdir()
+    (run / "one" / "mix" / ".2.part" / "points.json.gz").write_bytes(b"what k6 wrote")
+    for name in ("run.json", "summary.json"):
+        values: dict[str, Any] = json.loads((run / "run.json").read_text())
+        (run / name).write_text(json.dumps(values | {"schema": 0}))
     return run
 
 
@@ -329,16 +363,63 @@ def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, co
 
 
 def test_a_run_of_an_older_schema_stops_the_notebook_with_a_reason(old_run: Path) -> None:
-    with pytest.raises(BadRun, match=r"run\.json has schema 0; this version reads schema 1"):
-        collection.describe([old_run])
+    for collect in (collection.describe, collection.verdicts, collection.first_run):
+        with pytest.raises(BadRun, match=r"(run|summary)\.json has schema 0; this version reads schema 1"):
+            collect([old_run])
+    with pytest.raises(BadRun, match=r"summary\.json has schema 0; this version reads schema 1"):
+        collection.measured([old_run], "overhead", "p50", "light")
 
 
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
-def test_a_run_of_an_older_schema_is_left_as_it_is(lab: Lab, old_run: Path) -> None:
+def test_a_run_of_an_older_schema_is_left_as_it_is(spoilt: Lab, old_run: Path) -> None:
+    """Also by a new run beside it."""
     before = {path: path.read_bytes() for path in sorted(old_run.rglob("*")) if path.is_file()}
 
-    done = lab.run("down")
+    done = spoilt.run("run", "spoilt", "--duration", "1s")
+
+    assert done.returncode == 0, done.stderr
+    assert "Closed the record" not in done.stderr
+    assert before == {path: path.read_bytes() for path in sorted(old_run.rglob("*")) if path.is_file()}
+
+
+CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"
+CHANGED = "one/mix/1/points.json.gz is not what was measured: its hash differs from manifest.sha256"
+
+
+@pytest.mark.parametrize(("when", "why"), [("before", CUT_SHORT), ("after", CHANGED)])
+def test_a_report_says_which_points_are_damaged(lab: Lab, when: str, why: str) -> None:
+    """Before they are sealed, as when k6 is killed; after it, as by a bad disk."""
+    run = make_run(lab.results / "spoilt" / "20200102T030405Z", {"one": [Request()] * 2, "two": [Request()]})
+    points = run / "one" / "mix" / "1" / "points.json.gz"
+    if when == "after":
+        seal(run)
+    points.write_bytes(points.read_bytes()[:-20])
+
+    done = lab.run("report", str(run))
 
     assert done.returncode == 0
-    assert before == {path: path.read_bytes() for path in sorted(old_run.rglob("*")) if path.is_file()}
+    said = " ".join(done.stdout.split())
+    assert "The measurement is invalid: 1 of 2 trials are valid." in said
+    assert f"one: invalid: {why}" in said
+    assert {row["variant"] for row in json.loads((run / "summary.json").read_text())["rows"]} == {"two"}
+
+
+@pytest.mark.soak
+@pytest.mark.containers
+@pytest.mark.usefixtures("nothing_left")
+def test_results_that_vanish_during_the_load(spoilt: Lab) -> None:
+    process = spoilt.start("run", "spoilt")
+    wait_for_line(process, "load ")
+    shutil.rmtree(spoilt.results)
+
+    code, out, said = finish(process)
+
+    assert (code, out) == (1, "")
+    assert said.splitlines()[-3:] == [
+        f"error: Results cannot be written to {spoilt.results}: No such file or directory.",
+        "",
+        OTHER_PLACE,
+    ]
+    assert lab_objects() == []
+    next_run_works(spoilt)
