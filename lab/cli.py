@@ -21,7 +21,7 @@ from lab.paths import RESULTS
 if TYPE_CHECKING:
     from analysis.summary import Summary
     from lab.experiment import Experiment
-    from lab.runner import Progress
+    from lab.watch import Progress
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -353,7 +353,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> "Iterator[Progress]":
-    """Yield a runner.Progress: a live line on a terminal, one plain line per step elsewhere."""
+    """Yield a Progress: a live line on a terminal, one plain line per step elsewhere."""
     if talk.is_terminal:
         with talk.status("") as status:
             yield lambda what, spent, of: status.update(f"{what}: {spent:.0f} s of about {of:.0f} s")

@@ -27,6 +27,7 @@ from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
 from lab.experiment import Experiment
 from lab.plan import Plan
+from lab.watch import Progress
 
 LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one for all users, never followed if it is a link
 ROOM_NEEDED = 256 * 2**20
@@ -44,7 +45,7 @@ def run(
     full: bool,
     command: str,
     say: Say,
-    progress: runner.Progress,
+    progress: Progress,
 ) -> tuple[Path, Summary]:
     """Measure a plan on a machine that is ready, and return the run's folder and its summary.
 

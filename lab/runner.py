@@ -17,13 +17,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Literal, cast
 
-import psutil
 import yaml
 from python_on_whales import Container, DockerClient
 from python_on_whales.exceptions import DockerException
@@ -33,6 +31,7 @@ from lab import plan
 from lab.experiment import seconds
 from lab.machine import K6_RELEASE, ca_bundle, last_line
 from lab.paths import COMPOSE_FILE
+from lab.watch import Progress, Quiet, Usage, Watch, settle
 
 OWNER_LABEL = "stampede.owner"
 
@@ -45,12 +44,8 @@ DOWN_ATTEMPTS = 5
 LOOK_AGAIN_S = 1
 START_UP_S = 0.5
 """What one k6 needs to start up; a batch of n leaves n times that before the first of them sends."""
-QUIET = 0.2
-QUIET_WITHIN_S = 10
 
 LabelFilter = list[tuple[Literal["label"], str]]
-Progress = Callable[[str, float, float], None]
-"""Called with what is being done, for how many seconds, of how many expected."""
 
 
 def measure(plan_: plan.Plan, run_folder: Path, progress: Progress) -> Iterator[list[Trial]]:
@@ -199,7 +194,7 @@ class Stack:
                 self.gone = True
                 return
 
-    def save(self, quiet: "Quiet | None", usage: "Usage | None") -> Trial:
+    def save(self, quiet: Quiet | None, usage: Usage | None) -> Trial:
         """Write trial.json and give the folder its name, and return the record."""
         if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
@@ -301,50 +296,6 @@ class Stack:
         return _message(thrown[0]) if thrown else None
 
 
-@dataclass(frozen=True)
-class Usage:
-    """The machine during the load, as shares between 0 and 1; None: it does not tell."""
-
-    busy: float
-    steal: float
-    pressure: float | None
-    clock_step_s: float
-
-
-class Watch:
-    """Accounts for the machine from its making to ``read``."""
-
-    def __init__(self) -> None:
-        self._cpu = psutil.cpu_times()
-        self._pressure_us = _cpu_pressure_us()
-        self._wall_s, self._monotonic_s = time.time(), time.monotonic()
-
-    def read(self) -> Usage:
-        """Return how the machine was since the making."""
-        last = psutil.cpu_times()
-        spent = {field: getattr(last, field) - getattr(self._cpu, field) for field in last._fields}
-        total = sum(value for field, value in spent.items() if not field.startswith("guest")) or 1.0
-        elapsed_s = time.monotonic() - self._monotonic_s
-        pressure_us = _cpu_pressure_us()
-        return Usage(
-            busy=1 - (spent["idle"] + spent.get("iowait", 0.0)) / total,
-            steal=spent.get("steal", 0.0) / total,
-            pressure=None
-            if pressure_us is None or self._pressure_us is None
-            else (pressure_us - self._pressure_us) / 1e6 / elapsed_s,
-            clock_step_s=round(time.time() - self._wall_s - elapsed_s, 3),
-        )
-
-
-def _cpu_pressure_us() -> int | None:
-    """Return for how many microseconds since its start something on this machine waited for a processor."""
-    try:
-        some = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()[0]
-    except (OSError, IndexError):  # a kernel without pressure stall information
-        return None
-    return int(some.rpartition("total=")[2])
-
-
 _SERVICE = "com.docker.compose.service"
 _PROJECT = "com.docker.compose.project"
 
@@ -359,7 +310,7 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
         if ready:
             _together(Stack.look_before, ready, partial(progress, "observing the servers"), expected_s=1)
             ready = [stack for stack in ready if stack.outcome == "measured"]
-            quiet = _settle(progress)
+            quiet = settle(progress)
             usage = _load(ready, progress)
     except KeyboardInterrupt:
         for stack in stacks:
@@ -376,7 +327,7 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
     return records
 
 
-def _save(stacks: list[Stack], quiet: "Quiet | None", usage: Usage | None) -> list[Trial]:
+def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[Trial]:
     """Save every stack, whatever becomes of the others; the first that could not be saved is raised afterwards."""
     records: list[Trial] = []
     problem: OSError | None = None
@@ -445,25 +396,6 @@ def _ending_with_servers(stacks: list[Stack]) -> Iterator[None]:
         finally:
             events.terminate()
             heeding.join()
-
-
-@dataclass(frozen=True)
-class Quiet:
-    """How long the machine took to become quiet, and how busy it still was, as a share of all cores."""
-
-    waited_s: float
-    busy: float
-
-
-def _settle(progress: Progress) -> Quiet:
-    """Wait until the machine is quiet, but not for ever: what was still going on is written down."""
-    began = time.monotonic()
-    while True:
-        busy = psutil.cpu_percent(interval=0.4) / 100
-        waited_s = time.monotonic() - began
-        if busy <= QUIET or waited_s > QUIET_WITHIN_S:
-            return Quiet(waited_s, busy)
-        progress("waiting until the machine is quiet", waited_s, QUIET_WITHIN_S)
 
 
 def _together(

@@ -19,6 +19,7 @@ from lab import machine, runner
 from lab import plan as planning
 from lab import run as running
 from lab.experiment import load_experiment
+from lab.watch import Progress
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
@@ -403,7 +404,7 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     """A killed run keeps the hashes of its finished trials: what is changed before it is closed does not pass."""
     seen: list[set[str]] = []
 
-    def measure(_plan: planning.Plan, folder: Path, _progress: runner.Progress) -> Iterator[list[Trial]]:
+    def measure(_plan: planning.Plan, folder: Path, _progress: Progress) -> Iterator[list[Trial]]:
         for number in (1, 2):
             yield [read_trial(make_trial(folder, "one", number, HUNDRED))]
             seen.append(set(read_manifest(folder)))
