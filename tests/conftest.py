@@ -94,6 +94,12 @@ def copy_lab(folder: Path) -> Lab:
     return Lab(folder / "copy", folder / "results")
 
 
+@pytest.fixture(scope="module")
+def own_images() -> None:
+    """The images as the lab's own files make them: a broken copy may have built others under the same names."""
+    subprocess.run([sys.executable, "-m", "lab", "setup"], cwd=ROOT, check=True, capture_output=True)
+
+
 def lab_objects() -> list[str]:
     """Return the names of all containers and networks that the lab, or somebody with its Compose file, has made."""
     client = DockerClient()

@@ -13,7 +13,7 @@ from python_on_whales import DockerClient
 from lab.experiment import GunicornGthread, Variant, load_experiment
 from lab.paths import COMPOSE_FILE, K6
 
-pytestmark = pytest.mark.containers
+pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
 
 

@@ -100,6 +100,7 @@ def by_hand(tmp_path: Path) -> Iterator[tuple[dict[str, str], list[str]]]:
 
 
 @pytest.mark.containers
+@pytest.mark.usefixtures("own_images")
 def test_the_commands_by_hand_work(by_hand: tuple[dict[str, str], list[str]], tmp_path: Path) -> None:
     environment, commands = by_hand
     _, up, curl, load, _ = commands

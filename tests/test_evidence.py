@@ -102,7 +102,9 @@ def test_a_machine_short_of_processor_time(copied_lab: Lab) -> None:
 
     assert verdict == "suspect"
     assert only(reasons, "something waited for a processor during ").endswith("% of the load")
-    assert only(reasons, "the machine was ").endswith("% busy during the load")
+    assert any(
+        reason.startswith("the machine was ") and reason.endswith("% busy during the load") for reason in reasons
+    )
 
 
 def test_a_server_that_its_limit_keeps_from_computing(copied_lab: Lab) -> None:

@@ -103,7 +103,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stack(nothing_left: None, results: Path) -> Iterator[Stack]:  # noqa: ARG001  # before and after
+def stack(own_images: None, nothing_left: None, results: Path) -> Iterator[Stack]:  # noqa: ARG001  # before and after
     """The whole stack with its door open, and a k6 container that sleeps instead of sending."""
     owner = results.stat()
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -124,7 +124,7 @@ def stack(nothing_left: None, results: Path) -> Iterator[Stack]:  # noqa: ARG001
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def plain(own_images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:  # noqa: ARG001
     """A container of the same image without what the Compose file says: root, and a socket where the engine's is."""
     path = tmp_path_factory.mktemp("engine") / "docker.sock"
     with socket.socket(socket.AF_UNIX) as engine:
