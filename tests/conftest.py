@@ -40,16 +40,25 @@ class Lab:
     root: Path
     results: Path
     environment: dict[str, str] = field(default_factory=dict)
+    started: "list[subprocess.Popen[str]]" = field(default_factory=list, repr=False)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command and return the process; what it says can be read from it."""
         environment = os.environ | {"PYTHONPATH": str(self.root), "COLUMNS": "80", "NO_COLOR": "1"}
         environment |= {"RESULTS": str(self.results)} | self.environment
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "lab", *arguments],
             cwd=self.root, env=environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """Interrupt what a failed test left running, so that it spoils no other."""
+        for process in self.started:
+            if process.poll() is None:
+                finish(process, signal.SIGINT)
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
@@ -72,15 +81,19 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
+def lab(tmp_path: Path) -> Iterator[Lab]:
     """The lab itself, with results of its own."""
-    return Lab(ROOT, tmp_path / "results")
+    one = Lab(ROOT, tmp_path / "results")
+    yield one
+    one.end()
 
 
 @pytest.fixture
-def copied_lab(tmp_path: Path) -> Lab:
+def copied_lab(tmp_path: Path) -> Iterator[Lab]:
     """A copy of the lab, to break."""
-    return copy_lab(tmp_path)
+    one = copy_lab(tmp_path)
+    yield one
+    one.end()
 
 
 def copy_lab(folder: Path) -> Lab:
