@@ -156,8 +156,9 @@ def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: P
     assert cleaned.stderr.startswith("Removed what a killed run left behind: stampede-heavy-mix-")
 
 
-@pytest.mark.parametrize("stage", ["starting the servers", "load", "stopping the servers"])
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("which", "stage"), [(signal.SIGTERM, "starting the servers"), (signal.SIGINT, "load")], ids=["SIGTERM", "SIGINT"]
+)  # all signals at all stages: test_faults.py
 def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signals) -> None:
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "6s")
     wait_for_line(process, stage)
