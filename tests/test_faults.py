@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from analysis import collection, requests
@@ -273,11 +274,12 @@ class Engine:
             f"--pidfile={self.folder / 'engine.pid'}", "--bridge=none",
         ]  # fmt: skip
         command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec dockerd "$@"', "dockerd", *options]
-        with (self.folder / "engine.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 90
         while self.docker("version", check=False).returncode != 0:
             assert time.monotonic() < deadline, (self.folder / "engine.log").read_text()[-2000:]
+            if self.process is None or self.process.poll() is not None:  # one that was killed may need a second start
+                with (self.folder / "engine.log").open("ab") as log:
+                    self.process = subprocess.Popen(command, stdout=log, stderr=log)
             time.sleep(0.2)
 
     def end(self, how: signal.Signals) -> None:
@@ -306,6 +308,10 @@ def engine() -> Iterator[Engine]:
         one.start()
         yield one
         one.end(signal.SIGTERM)
+        running = list(psutil.process_iter(["cmdline"]))
+        for shim in [process for process in running if folder in " ".join(process.info["cmdline"] or [])]:
+            for process in [*shim.children(recursive=True), shim]:
+                process.kill()
         mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
         for mount in reversed([mount for mount in mounts if mount.startswith(folder)]):  # of the one that was killed
             subprocess.run(["umount", "--lazy", mount], check=True)
