@@ -23,7 +23,7 @@ from analysis.quantities import (
     rows_needed,
 )
 from analysis.requests import COLUMNS
-from analysis.run_folder import SCHEMA, Run, Trial, read_run, read_trial, write_whole
+from analysis.run_folder import SCHEMA, BadRun, Run, Trial, read_run, read_trial, write_whole
 from analysis.validity import (
     ClassCount,
     Evidence,
@@ -150,6 +150,12 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         judged = []
         for folder, found in evidence.items():
             trial = read_trial(folder)
+            if trial.variant not in {one.name for one in run.variants} or trial.load not in {
+                one.name for one in run.loads
+            }:
+                raise BadRun(
+                    f"{folder}/trial.json is of {trial.variant} under {trial.load}, which run.json does not know"
+                )
             judged.append(judge_trial(run, trial, _requests(database, trial), found))
         judged += judge_missing(run, judged)
         trusted = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}

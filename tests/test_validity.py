@@ -296,3 +296,13 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path, content: str | No
         derive(tmp_path)
 
     assert str(caught.value).startswith(message.format(folder=tmp_path))
+
+
+def test_a_trial_that_the_run_does_not_know_is_refused(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": FINE})
+    make_trial(tmp_path, "other", 1, FINE)
+
+    with pytest.raises(BadRun) as caught:
+        derive(tmp_path)
+
+    assert str(caught.value) == f"{tmp_path}/other/mix/1/trial.json is of other under mix, which run.json does not know"
