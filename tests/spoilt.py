@@ -12,7 +12,7 @@ import pytest
 from python_on_whales import Container, DockerClient
 
 from lab.runner import OWNER_LABEL
-from tests.conftest import Lab, finish, wait_for_line
+from tests.conftest import PATIENCE_S, Lab, finish, wait_for_line
 
 EXPERIMENT = """\
 title: A load that something spoils
@@ -58,11 +58,22 @@ def under_load(lab: Lab, service: str) -> Iterator[Container]:
     """Start the experiment, yield the container of a service once the load has begun, and wait for the end."""
     process = lab.start("run", "spoilt")
     wait_for_line(process, "load ")
-    time.sleep(1)
-    mine = DockerClient().container.list(filters=[("label", OWNER_LABEL)])
-    [container] = [one for one in mine if (one.config.labels or {})["com.docker.compose.service"] == service]
-    yield container
+    services = wait_for_requests(DockerClient())
+    yield services[service]
     finish(process)
+
+
+def wait_for_requests(client: DockerClient) -> dict[str, Container]:
+    """Wait until the server's workers have counted some requests, and return the containers by service."""
+    mine = client.container.list(filters=[("label", OWNER_LABEL)])
+    services = {(one.config.labels or {})["com.docker.compose.service"]: one for one in mine}
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        said = str(client.container.execute(services["gunicorn-gthread"], ["sh", "-c", "cat /tmp/workers/*"]))
+        if sum(int(count) for _, count in map(str.split, said.splitlines())) > 20:
+            return services
+        assert time.monotonic() < deadline, said
+        time.sleep(0.1)
 
 
 @contextmanager

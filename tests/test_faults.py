@@ -17,13 +17,14 @@ from typing import Any
 
 import psutil
 import pytest
+from python_on_whales import DockerClient
 
 from analysis import collection, requests
 from analysis.derive import derive
 from analysis.manifest import seal
 from analysis.run_folder import BadRun, NoTemporaryRoom, read_run
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
-from tests.spoilt import fill, judged, needs_root, small_disk, under_load, write_experiment
+from tests.spoilt import fill, judged, needs_root, small_disk, under_load, wait_for_requests, write_experiment
 from tests.synthetic import Request, make_run, write_points
 
 KILL_K6 = 'for one in /proc/[0-9]*; do read -r name < $one/comm; [ "$name" != k6 ] || kill -9 ${one#/proc/}; done'
@@ -329,7 +330,7 @@ def test_an_engine_that_is_stopped_and_started(spoilt: Lab, engine: Engine, how:
     spoilt.environment["DOCKER_HOST"] = engine.address
     process = spoilt.start("run", "spoilt")
     wait_for_line(process, "load ")
-    time.sleep(2)
+    wait_for_requests(DockerClient(host=engine.address))
 
     engine.end(how)
     code, out, said = finish(process)
