@@ -23,23 +23,26 @@ class UnreadableObservation(Exception):
 class Observation(Model):
     """One container at one moment. Counts run from its start.
 
-    ``served`` is the server's own count of requests by process id of the worker, dead workers included; ``holds`` says
-    which listening sockets of the server (inodes) each living process has open. ``nginx_served`` is None where there
-    is no nginx.
+    ``counts`` is what each worker has counted itself, by process id and name, dead workers included; every worker
+    counts the requests that it ``served``. ``holds`` says which listening sockets of the server (inodes) each living
+    process has open. ``balanced`` is how many requests a balancer has handled; None where there is none.
+    ``memory_mib`` is what the processes hold for themselves, without what the machine caches for them.
     """
 
     host: str
-    served: dict[int, int]
+    counts: dict[int, dict[str, int]]
     holds: dict[int, frozenset[int]]
     listen_overflows: int
     throttled_s: float
     out_of_memory: int
-    nginx_served: int | None
+    balanced: int | None
+    processor_s: float | None
+    memory_mib: float | None
 
     @property
     def workers(self) -> set[int]:
         """The workers that are alive."""
-        return self.served.keys() & self.holds.keys()
+        return self.counts.keys() & self.holds.keys()
 
 
 class Container(Model):
@@ -64,6 +67,25 @@ def read_containers(trial_folder: Path) -> tuple[Container, ...]:
         Container(name=name, **{when: _read(trial_folder / f"{name}.{when}.txt") for when in ("before", "after")})
         for name in sorted(names)
     )
+
+
+def balanced(containers: tuple[Container, ...]) -> int | None:
+    """Return how many requests the balancer handled during the load; None when it was not observed."""
+    for one in containers:
+        if one.before and one.after and one.before.balanced is not None and one.after.balanced is not None:
+            return one.after.balanced - one.before.balanced
+    return None
+
+
+def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str, int]:
+    """Return what each worker (host:pid) counted under ``name`` during the load, of those that count it."""
+    return {
+        f"{one.after.host}:{worker}": counts[name] - one.before.counts.get(worker, {}).get(name, 0)
+        for one in containers
+        if one.before and one.after
+        for worker, counts in one.after.counts.items()
+        if name in counts
+    }
 
 
 def read_generator(trial_folder: Path) -> tuple[Reading, ...]:
@@ -96,8 +118,8 @@ def parse(text: str) -> Observation:
     names, values = (line.split() for line in _lines(sections, "TcpExt"))
     return Observation(
         host=sections["/etc/hostname"].strip(),
-        served={
-            int(name.removeprefix("worker ")): int(_pairs(section)["served"])
+        counts={
+            int(name.removeprefix("worker ")): {what: int(count) for what, count in _pairs(section).items()}
             for name, section in sections.items()
             if name.startswith("worker ")
         },
@@ -105,7 +127,9 @@ def parse(text: str) -> Observation:
         listen_overflows=int(dict(zip(names, values, strict=True))["ListenOverflows"]),
         throttled_s=_throttled_s(sections),
         out_of_memory=_out_of_memory(sections),
-        nginx_served=_nginx_served(sections["nginx"]) if "nginx" in sections else None,
+        balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
+        processor_s=_processor_s(sections),
+        memory_mib=_memory_mib(sections),
     )
 
 
@@ -142,8 +166,18 @@ def _out_of_memory(sections: dict[str, str]) -> int:
     return 0
 
 
-def _nginx_served(status: str) -> int:
-    found = re.search(r"^ *\d+ \d+ (\d+)", status, re.MULTILINE)
-    if not found:
-        raise ValueError("nginx did not say how many requests it served")
-    return int(found[1])
+def _processor_s(sections: dict[str, str]) -> float | None:
+    if "/sys/fs/cgroup/cpu.stat" in sections:
+        return int(_pairs(sections["/sys/fs/cgroup/cpu.stat"])["usage_usec"]) / 1e6
+    if "/sys/fs/cgroup/cpuacct/cpuacct.usage" in sections:
+        return int(sections["/sys/fs/cgroup/cpuacct/cpuacct.usage"]) / _NS_PER_S
+    return None
+
+
+def _memory_mib(sections: dict[str, str]) -> float | None:
+    """Return the anonymous memory of the container's processes."""
+    if (name := "/sys/fs/cgroup/memory.stat") in sections:
+        return int(_pairs(sections[name])["anon"]) / 2**20
+    if (name := "/sys/fs/cgroup/memory/memory.stat") in sections:
+        return int(_pairs(sections[name])["rss"]) / 2**20
+    return None

@@ -1,31 +1,72 @@
 """The words for a measured number: which variant, load and class of request, which metric, which statistic."""
 
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-Metric = Literal["overhead", "response_time", "throughput", "requests_by_worker", "failures"]
+Metric = Literal[
+    "overhead",
+    "response_time",
+    "throughput",
+    "requests_by_worker",
+    "connections_by_worker",
+    "requests_by_connection",
+    "accept_attempts",
+    "accept_failures",
+    "processor",
+    "memory",
+    "failures",
+]
 Statistic = Literal[
     "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
-    "per_second", "largest_share", "share",
+    "per_second", "of_ideal", "largest_share", "max_over_mean", "jain_index", "per_connection", "per_request", "total",
+    "share",
 ]  # fmt: skip
 
-UNITS: dict[Metric, str] = {
-    "overhead": "ms",
-    "response_time": "ms",
-    "throughput": "requests/s",
-    "requests_by_worker": "share",
-    "failures": "share",
-}
-
 TIME_STATISTICS: tuple[Statistic, ...] = get_args(Statistic)[: get_args(Statistic).index("max") + 1]
+_EVENNESS: tuple[Statistic, ...] = ("largest_share", "max_over_mean", "jain_index")
 STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "overhead": TIME_STATISTICS,
     "response_time": TIME_STATISTICS,
-    "throughput": ("per_second",),
-    "requests_by_worker": ("largest_share",),
+    "throughput": ("per_second", "of_ideal"),
+    "requests_by_worker": _EVENNESS,
+    "connections_by_worker": _EVENNESS,
+    "requests_by_connection": ("avg", "max"),
+    "accept_attempts": ("per_connection",),
+    "accept_failures": ("per_connection",),
+    "processor": ("per_request",),
+    "memory": ("total",),
     "failures": ("share",),
 }
+"""What can be said of each metric. docs/method.md says how each is computed."""
+
+OF_ALL_REQUESTS: tuple[Metric, ...] = ("accept_attempts", "accept_failures", "processor", "memory")
+"""The metrics that servers tell of themselves: they know no classes of request."""
+
+_UNITS: dict[Metric, str] = {
+    "overhead": "ms",
+    "response_time": "ms",
+    "throughput": "requests/s",
+    "requests_by_connection": "requests",
+    "accept_attempts": "attempts",
+    "accept_failures": "failures",
+    "processor": "ms",
+    "memory": "MiB",
+}
+_PLAIN: dict[Statistic, str] = {
+    "of_ideal": "share",
+    "largest_share": "share",
+    "share": "share",
+    "max_over_mean": "ratio",
+    "jain_index": "index",
+}
+
+
+def unit(metric: Metric, stat: Statistic) -> str:
+    """Return the unit of a statistic."""
+    return _PLAIN.get(stat) or _UNITS[metric]
+
 
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -52,6 +93,8 @@ class Quantity(Model):
         if self.stat not in STATISTICS[self.metric]:
             known = ", ".join(STATISTICS[self.metric])
             raise ValueError(f"metric {self.metric} has no stat {self.stat}; it has {known}")
+        if self.request and self.metric in OF_ALL_REQUESTS:
+            raise ValueError(f"metric {self.metric} is of all requests; leave request out")
         return self
 
 
@@ -72,7 +115,7 @@ class Published(Model):
         if self.counts and self.metric != "requests_by_worker":
             raise ValueError("counts belong to metric requests_by_worker")
         for stat in self.stats:
-            Quantity(variant=self.variant, metric=self.metric, stat=stat)
+            Quantity(variant=self.variant, request=self.request, metric=self.metric, stat=stat)
         return self
 
 
@@ -94,7 +137,23 @@ class Claim(Model):
     @property
     def variants(self) -> set[str]:
         """The variants that must be measured before this claim has a verdict."""
-        return {quantity.variant for quantity in (self.value, self.relative_to) if quantity}
+        return {quantity.variant for quantity in self.quantities}
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The quantities that it compares with its bound or each other."""
+        return [self.value] + ([self.relative_to] if self.relative_to else [])
+
+    def expects_failures_of(self, variant: str, load: str, request: str) -> bool:
+        """Whether this claim says that requests of one class fail in one variant under one load."""
+        value = self.value
+        return (
+            value.metric == "failures"
+            and self.at_least is not None
+            and value.variant == variant
+            and value.load in (None, load)
+            and value.request in (None, request)
+        )
 
     @property
     def bound(self) -> str:
@@ -132,3 +191,26 @@ def failures_allowed(stat: Statistic) -> float:
     """
     q = percentile(stat)
     return 1 if q is None else 1 - q / 100
+
+
+def statistics_of(request: str | None) -> Iterator[tuple[Metric, Statistic]]:
+    """Yield every metric and statistic that one class of request can have; None: all classes together."""
+    for metric, statistics in STATISTICS.items():
+        if request is None or metric not in OF_ALL_REQUESTS:
+            for stat in statistics:
+                yield metric, stat
+
+
+def evenness(counts: Sequence[int]) -> dict[Statistic, float]:
+    """Return how evenly a count is spread over workers, idle ones being zeros; nothing of nothing.
+
+    Jain's index (Jain, Chiu and Hawe 1984) is 1 when all are equal and 1/n when one of n has everything.
+    """
+    total = sum(counts)
+    if not total:
+        return {}
+    return {
+        "largest_share": max(counts) / total,
+        "max_over_mean": max(counts) * len(counts) / total,
+        "jain_index": total**2 / (len(counts) * sum(count**2 for count in counts)),
+    }

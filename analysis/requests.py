@@ -14,6 +14,10 @@ MEMORY = "768MB"
 """What reading may take; what needs more is spilt into TMPDIR."""
 
 
+CLIENT = "points-client"
+"""The generator that asks past the balancer, see clients/."""
+
+
 class UnreadablePoints(Exception):
     """A points file that is missing, cut short or not k6's; the message says which and how."""
 
@@ -22,13 +26,14 @@ COLUMNS = """
     variant VARCHAR, load VARCHAR, trial INTEGER, generator VARCHAR, id VARCHAR,
     request VARCHAR, sent TIMESTAMP, answered TIMESTAMP, asked_ms DOUBLE, duration_ms DOUBLE, overhead_ms DOUBLE,
     blocked_ms DOUBLE, connecting_ms DOUBLE, status INTEGER, error VARCHAR,
-    worker VARCHAR, thread BIGINT, began DOUBLE, ended DOUBLE, server VARCHAR
+    worker VARCHAR, thread BIGINT, connection VARCHAR, began DOUBLE, ended DOUBLE, server VARCHAR
 """
 """requests.parquet, one row per request, in the order of sending.
 
 ``sent`` and ``answered`` are UTC, taken just before and after the request; ``began`` and ``ended`` are epoch seconds on
 the server's side of the same clock. ``duration_ms`` is k6's http_req_duration, ``overhead_ms`` what it exceeds
-``asked_ms`` by. A request that failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no
+``asked_ms`` by. ``connection`` is the one that brought the request to its worker; None where the server cannot tell.
+A request that failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no
 ``duration_ms`` either.
 """
 
@@ -40,7 +45,7 @@ FROM read_json($points, format = 'newline_delimited', compression = 'gzip', colu
     metric: 'VARCHAR', type: 'VARCHAR',
     data: 'STRUCT(time VARCHAR, value DOUBLE, tags STRUCT(request VARCHAR), metadata STRUCT(
         id VARCHAR, asked_ms DOUBLE, status INTEGER, error VARCHAR, blocked_ms DOUBLE, connecting_ms DOUBLE,
-        worker VARCHAR, thread BIGINT, began DOUBLE, ended DOUBLE, server VARCHAR))'})
+        worker VARCHAR, thread BIGINT, connection VARCHAR, began DOUBLE, ended DOUBLE, server VARCHAR))'})
 WHERE coalesce(metric, '') IN ('request_sent', 'request_answered', 'dropped_iterations', '')
     AND type IS DISTINCT FROM 'Metric'
 """
@@ -85,8 +90,8 @@ SELECT
     answered.metadata.blocked_ms, answered.metadata.connecting_ms, answered.metadata.status,
     CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run'
          ELSE answered.metadata.error END AS error,
-    answered.metadata.worker, answered.metadata.thread, answered.metadata.began, answered.metadata.ended,
-    answered.metadata.server
+    answered.metadata.worker, answered.metadata.thread, nullif(answered.metadata.connection, '') AS connection,
+    answered.metadata.began, answered.metadata.ended, answered.metadata.server
 FROM (FROM points WHERE metric = 'request_sent') AS sent
 LEFT JOIN (FROM points WHERE metric = 'request_answered') AS answered ON sent.metadata.id = answered.metadata.id
 """

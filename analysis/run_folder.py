@@ -52,7 +52,7 @@ class Image(Record):
         return {name.removeprefix("python/"): self.packages[name] for name in _PROGRAMS if name in self.packages}
 
 
-_PROGRAMS = ("k6", "nginx", "python3", "python/gunicorn")
+_PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn")
 
 
 class Host(Record):

@@ -4,25 +4,28 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import duckdb
 
 from analysis import intervals
 from analysis.intervals import Interval
+from analysis.observation import Container, counted_by_worker
 from analysis.quantities import (
     STATISTICS,
-    UNITS,
     Claim,
     Metric,
     Model,
     Quantity,
     Statistic,
+    evenness,
     failures_allowed,
     percentile,
     rows_needed,
+    statistics_of,
+    unit,
 )
-from analysis.requests import COLUMNS
+from analysis.requests import CLIENT, COLUMNS
 from analysis.run_folder import SCHEMA, BadRun, Run, Trial, read_run, read_trial, write_whole
 from analysis.validity import (
     ClassCount,
@@ -65,7 +68,10 @@ class Row(Model):
 
 
 class WorkerRow(Model):
-    """How many requests of one class one worker of one trial answered, and which share of them that is."""
+    """How many requests of one class one worker of one trial answered, and which share of them that is.
+
+    ``connections`` is how many connections brought them; 0 where the server cannot tell.
+    """
 
     variant: str
     load: str
@@ -74,6 +80,17 @@ class WorkerRow(Model):
     worker: str
     requests: int
     share: float
+    connections: int
+
+
+class CounterRow(Model):
+    """What one worker of one trial counted itself during the load, by name; a worker that died meanwhile, too."""
+
+    variant: str
+    load: str
+    trial: int
+    worker: str
+    counts: dict[str, int]
 
 
 class ClaimRow(Model):
@@ -117,12 +134,14 @@ class Summary(Model):
     trials: list[TrialValidity]
     rows: list[Row]
     workers: list[WorkerRow]
+    counters: list[CounterRow]
     claims: list[ClaimRow]
     differences: list[DifferenceRow]
 
 
 Cell = tuple[str, str, str | None]
 """A variant, a load and a class of request; None: all classes."""
+Stats = dict[tuple[Metric, Statistic], float]
 
 
 class Measured(Model):
@@ -130,7 +149,7 @@ class Measured(Model):
 
     trial: int
     n: int
-    stats: dict[tuple[Metric, Statistic], float]
+    stats: Stats
 
 
 def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
@@ -148,6 +167,8 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")
         database.execute(_CLASSES)
         judged = []
+        told: dict[tuple[str, str, int], Stats] = {}
+        counters: list[CounterRow] = []
         for folder, found in evidence.items():
             trial = read_trial(folder)
             if trial.variant not in {one.name for one in run.variants} or trial.load not in {
@@ -157,13 +178,22 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
                     f"{folder}/trial.json is of {trial.variant} under {trial.load}, which run.json does not know"
                 )
             judged.append(judge_trial(run, trial, _requests(database, trial), found))
+            told[trial.variant, trial.load, trial.trial] = _told(found.containers)
+            counters += _counters(trial, found.containers)
         judged += judge_missing(run, judged)
         trusted = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
-        cells: dict[Cell, list[Measured]] = {}
-        for cell, measured in _cells(database):
-            if (cell[0], cell[1], measured.trial) in trusted:
-                cells.setdefault(cell, []).append(measured)
+        open_loops = {one.name for one in run.loads if one.loop == "open"}
         workers = [one for one in _workers(database) if (one.variant, one.load, one.trial) in trusted]
+        cells: dict[Cell, list[Measured]] = {}
+        for (variant, load, request), measured in _cells(database):
+            if (variant, load, measured.trial) in trusted:
+                mine = [one for one in workers if _is_of(one, variant, load, request, measured.trial)]
+                measured.stats.update(_spread(run, mine))
+                if load in open_loops:  # the time that a user waits is not taken from its next request
+                    measured.stats.pop(("throughput", "of_ideal"), None)
+                if request is None:
+                    measured.stats.update(told[variant, load, measured.trial])
+                cells.setdefault((variant, load, request), []).append(measured)
     results = Results(run, cells)
     return Summary(
         experiment=run.experiment,
@@ -171,6 +201,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         trials=judged,
         rows=list(results.rows()),
         workers=workers,
+        counters=counters,
         claims=[_verdict(claim, results, judged) for claim in run.claims],
         differences=list(_differences(results)) if run.against_itself else [],
     )
@@ -182,9 +213,51 @@ def write_summary(run_folder: Path, summary: Summary) -> None:
     write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
 
 
-def largest_share(counts: list[int]) -> float:
-    """Return the share of the worker that answered most; 1 / number of workers is even."""
-    return max(counts) / sum(counts)
+def _is_of(row: WorkerRow, variant: str, load: str, request: str | None, trial: int) -> bool:
+    return (row.variant, row.load, row.request, row.trial) == (variant, load, request, trial)
+
+
+def _spread(run: Run, rows: list[WorkerRow]) -> Stats:
+    """Return how evenly one trial's requests of one class, and their connections, were spread over the workers."""
+    stats: Stats = {}
+    if rows:
+        idle = [0] * (next(one.workers for one in run.variants if one.name == rows[0].variant) - len(rows))
+        for metric, counts in (
+            ("requests_by_worker", [one.requests for one in rows]),
+            ("connections_by_worker", [one.connections for one in rows]),
+        ):
+            stats |= {(cast("Metric", metric), stat): value for stat, value in evenness([*counts, *idle]).items()}
+    return stats
+
+
+def _told(containers: tuple[Container, ...]) -> Stats:
+    """Return what the servers of a trial tell of themselves: races for connections, processor time, memory."""
+    servers = [(one.before, one.after) for one in containers if one.before and one.after and one.before.workers]
+    counts = {
+        name: sum(counted_by_worker(containers, name).values())
+        for name in ("served", "accepted", "accept_attempts", "accept_failures")
+    }
+    stats: Stats = {}
+    if counts["accepted"]:
+        stats["accept_attempts", "per_connection"] = counts["accept_attempts"] / counts["accepted"]
+        stats["accept_failures", "per_connection"] = counts["accept_failures"] / counts["accepted"]
+    used_s = [after.processor_s - before.processor_s for before, after in servers
+              if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
+    if used_s and counts["served"]:
+        stats["processor", "per_request"] = 1000 * sum(used_s) / counts["served"]
+    memory_mib = [after.memory_mib for _, after in servers if after.memory_mib is not None]
+    if memory_mib:
+        stats["memory", "total"] = sum(memory_mib)
+    return stats
+
+
+def _counters(trial: Trial, containers: tuple[Container, ...]) -> Iterator[CounterRow]:
+    """Yield what each worker of a trial counted, by the order of their names."""
+    names = sorted({name for one in containers if one.after for ones in one.after.counts.values() for name in ones})
+    by_name = {name: counted_by_worker(containers, name) for name in names}
+    for worker in sorted({worker for ones in by_name.values() for worker in ones}):
+        counts = {name: ones[worker] for name, ones in by_name.items() if worker in ones}
+        yield CounterRow(variant=trial.variant, load=trial.load, trial=trial.trial, worker=worker, counts=counts)
 
 
 class Results:
@@ -257,29 +330,28 @@ class Results:
         for variant, load, request in sorted(
             cells, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]), cell[2] is None, cell[2] or "")
         ):
-            for metric, statistics in STATISTICS.items():
-                for stat in statistics:
-                    quantity = Quantity(variant=variant, load=load, request=request, metric=metric, stat=stat)
-                    measured = self.measured(quantity)
-                    if measured is None and quantity not in published:
-                        continue
-                    n, trials = self.sample(quantity)
-                    low, high = self.interval(quantity)
-                    yield Row(
-                        variant=variant,
-                        load=load,
-                        request=request,
-                        metric=metric,
-                        stat=stat,
-                        unit=UNITS[metric],
-                        published=published.get(quantity),
-                        predicted=None,
-                        measured=measured,
-                        low=low,
-                        high=high,
-                        n=n,
-                        trials=trials,
-                    )
+            for metric, stat in statistics_of(request):
+                quantity = Quantity(variant=variant, load=load, request=request, metric=metric, stat=stat)
+                measured = self.measured(quantity)
+                if measured is None and quantity not in published:
+                    continue
+                n, trials = self.sample(quantity)
+                low, high = self.interval(quantity)
+                yield Row(
+                    variant=variant,
+                    load=load,
+                    request=request,
+                    metric=metric,
+                    stat=stat,
+                    unit=unit(metric, stat),
+                    published=published.get(quantity),
+                    predicted=None,
+                    measured=measured,
+                    low=low,
+                    high=high,
+                    n=n,
+                    trials=trials,
+                )
 
     def _load(self, name: str | None) -> str:
         return name or self.run.loads[0].name
@@ -291,8 +363,7 @@ class Results:
             if one.variant not in asked:
                 continue
             stats = dict(one.stats)
-            if one.counts:
-                stats["largest_share"] = largest_share(one.counts)
+            stats |= evenness(one.counts)
             for stat, value in stats.items():
                 quantity = Quantity(
                     variant=one.variant, load=self._load(one.load), request=one.request, metric=one.metric, stat=stat
@@ -323,8 +394,7 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
     low: float | None = None
     high: float | None = None
     reason: str | None = None
-    quantities = [claim.value] + ([claim.relative_to] if claim.relative_to else [])
-    missing = next((one for one in quantities if results.measured(one) is None), None)
+    missing = next((one for one in claim.quantities if results.measured(one) is None), None)
     if missing:
         verdict, reason = _no_verdict(missing, results, judged)
     elif claim.relative_to and not all(results.values(claim.relative_to)):
@@ -346,7 +416,7 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
         low=low,
         high=high,
         bound=claim.bound,
-        unit="ratio" if claim.relative_to else UNITS[claim.value.metric],
+        unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
         reason=reason,
     )
 
@@ -355,26 +425,25 @@ def _differences(results: Results) -> Iterator[DifferenceRow]:
     """Yield the differences between the two variants of a run, for every statistic that both carry twice."""
     one, other = (variant.name for variant in results.run.variants)
     for variant, load, request in sorted(results.cells, key=lambda cell: (cell[1], cell[2] is None, cell[2] or "")):
-        for metric, statistics in STATISTICS.items():
-            for stat in statistics if variant == one else ():
-                quantity = Quantity(variant=one, load=load, request=request, metric=metric, stat=stat)
-                a, b = results.values(quantity), results.values(quantity.model_copy(update={"variant": other}))
-                if min(len(a), len(b)) < 2:
-                    continue
-                low, high = intervals.of_difference(b, a)
-                yield DifferenceRow(
-                    load=load,
-                    request=request,
-                    metric=metric,
-                    stat=stat,
-                    unit=UNITS[metric],
-                    a=median(a),
-                    b=median(b),
-                    low=low,
-                    high=high,
-                    smallest=max(abs(low), abs(high)),
-                    trials=min(len(a), len(b)),
-                )
+        for metric, stat in statistics_of(request) if variant == one else ():
+            quantity = Quantity(variant=one, load=load, request=request, metric=metric, stat=stat)
+            a, b = results.values(quantity), results.values(quantity.model_copy(update={"variant": other}))
+            if min(len(a), len(b)) < 2:
+                continue
+            low, high = intervals.of_difference(b, a)
+            yield DifferenceRow(
+                load=load,
+                request=request,
+                metric=metric,
+                stat=stat,
+                unit=unit(metric, stat),
+                a=median(a),
+                b=median(b),
+                low=low,
+                high=high,
+                smallest=max(abs(low), abs(high)),
+                trials=min(len(a), len(b)),
+            )
 
 
 def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | tuple[None, None]]:
@@ -408,10 +477,34 @@ SELECT * REPLACE (NULL AS request) FROM requests
 """
 
 _WORKERS = """
-SELECT *, requests / sum(requests) OVER (PARTITION BY variant, load, trial, request) AS share
-FROM (SELECT variant, load, trial, request, worker, count(*)::INTEGER AS requests
+SELECT variant, load, trial, request, worker, requests,
+    requests / sum(requests) OVER (PARTITION BY variant, load, trial, request) AS share, connections
+FROM (SELECT variant, load, trial, request, worker, count(*)::INTEGER AS requests,
+          count(DISTINCT connection)::INTEGER AS connections
       FROM classes WHERE error IS NULL GROUP BY ALL)
 ORDER BY variant, load, trial, request NULLS LAST, requests, worker
+"""
+
+# What a user lost is time in which it would have asked: without it the same requests fit into so much less.
+_USERS = """
+SELECT variant, load, trial, request, 1 - sum(lost_ms) / nullif(sum(span_ms), 0) AS of_ideal
+FROM (SELECT variant, load, trial, request, sum(overhead_ms) AS lost_ms,
+          epoch_ms(max(answered)) - epoch_ms(min(sent)) AS span_ms
+      FROM classes WHERE answered IS NOT NULL
+      GROUP BY variant, load, trial, request, generator, split_part(id, '-', 1))
+GROUP BY ALL
+"""
+
+_CONNECTIONS = """
+SELECT variant, load, trial, request, avg(requests) AS requests_by_connection, max(requests) AS most_by_connection
+FROM (SELECT variant, load, trial, request, connection, count(*) AS requests
+      FROM classes WHERE error IS NULL AND connection IS NOT NULL GROUP BY ALL)
+GROUP BY ALL
+"""
+
+_SAME_CELL = """
+    (classes.variant, classes.load, classes.trial) = ({other}.variant, {other}.load, {other}.trial)
+    AND classes.request IS NOT DISTINCT FROM {other}.request
 """
 
 _TIMES: list[tuple[Metric, Statistic]] = [
@@ -428,25 +521,28 @@ def _workers(database: duckdb.DuckDBPyConnection) -> list[WorkerRow]:
 def _cells(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[Cell, Measured]]:
     """Yield the statistics of every class of request in every trial, and of all classes together."""
     query = f"""
-        WITH shares AS (
-            SELECT variant, load, trial, request, max(share) AS largest_share FROM ({_WORKERS}) GROUP BY ALL)
+        WITH users AS ({_USERS}), connections AS ({_CONNECTIONS})
         SELECT classes.variant, classes.load, classes.trial, classes.request,
             count(*) FILTER (WHERE error IS NULL) AS n,
             count(*) FILTER (WHERE error IS NOT NULL) / count(*) AS failures,
             epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds,
-            any_value(largest_share) AS largest_share,
+            any_value(of_ideal), any_value(requests_by_connection), any_value(most_by_connection),
             {", ".join(_time_statistic(metric, stat) for metric, stat in _TIMES)}
-        FROM classes LEFT JOIN shares
-            ON (classes.variant, classes.load, classes.trial) = (shares.variant, shares.load, shares.trial)
-            AND classes.request IS NOT DISTINCT FROM shares.request
+        FROM classes LEFT JOIN users ON {_SAME_CELL.format(other="users")}
+            LEFT JOIN connections ON {_SAME_CELL.format(other="connections")}
         GROUP BY classes.variant, classes.load, classes.trial, classes.request ORDER BY 1, 2, 3, 4
     """  # noqa: S608  # made of this module's own constants
-    for variant, load, trial, request, n, failures, seconds, largest, *times in database.execute(query).fetchall():
-        stats: dict[tuple[Metric, Statistic], float] = {("failures", "share"): failures}
-        if largest is not None:
-            stats["requests_by_worker", "largest_share"] = largest
+    for variant, load, trial, request, n, failures, seconds, of_ideal, average, most, *times in database.execute(
+        query
+    ).fetchall():
+        stats: Stats = {("failures", "share"): failures}
         if n and seconds:
             stats["throughput", "per_second"] = n / seconds
+        if of_ideal is not None:
+            stats["throughput", "of_ideal"] = of_ideal
+        if average is not None:
+            stats["requests_by_connection", "avg"] = average
+            stats["requests_by_connection", "max"] = most
         for (metric, stat), value in zip(_TIMES, times, strict=True):
             if value is not None and n >= rows_needed(stat) and failures < failures_allowed(stat):
                 stats[metric, stat] = value
@@ -471,6 +567,9 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
         return database.execute(query.format(of_trial=of_trial), asked).fetchall()
 
     [(began, with_status)] = rows("SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0) {of_trial}")
+    [(direct_sent, direct_with_status)] = rows(
+        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '" + CLIENT + "'"
+    )
     [(in_flight, little)] = rows(_LITTLE)
     return Requests(
         began=began,
@@ -488,6 +587,8 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
         by_worker=dict(rows("SELECT worker, count(*) {of_trial} AND error IS NULL GROUP BY worker")),
         in_flight=in_flight,
         little=little,
+        direct_sent=direct_sent,
+        direct_with_status=direct_with_status,
     )
 
 

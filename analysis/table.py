@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.quantities import STATISTICS, UNITS, Metric, Statistic
+from analysis.quantities import STATISTICS, TIME_STATISTICS, Metric, unit
 from analysis.run_folder import Run
 from analysis.summary import PRINTED, ClaimRow, DifferenceRow, Row, Summary, WorkerRow
 
@@ -74,20 +74,27 @@ class Grid:
     """What was published and measured for one load, metric and class of request, ready to be printed anywhere."""
 
     title: str
-    statistics: list[Statistic]
+    statistics: list[str]
     lines: list[Line]
 
 
 def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
-    """Yield a grid for each load, metric of time and class of request that has figures; frequent classes first."""
-    metrics: tuple[Metric, ...] = ("overhead", "response_time")
+    """Yield the grids of each load: overhead by class of request, frequent ones first, then what is spoken of besides.
+
+    Spoken of is what was published, and what a claim is about.
+    """
     for load in run.loads:
-        for metric in metrics:
-            rows = [row for row in summary.rows if row.load == load.name and row.metric == metric]
-            frequency = {row.request: row.n for row in sorted(rows, key=lambda row: row.n) if row.request}
-            for request in sorted(frequency, key=lambda name: (-frequency[name], name)):
-                chosen = [row for row in rows if row.request == request]
-                if metric == "overhead" or any(row.published is not None for row in chosen):
+        rows = [row for row in summary.rows if row.load == load.name]
+        frequency = {row.request: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"}
+        classes = sorted(frequency, key=lambda name: (name is None, -frequency[name], name or ""))
+        claimed = [one for claim in run.claims for one in claim.quantities if one.load in (None, load.name)]
+        spoken_of = {(row.metric, row.request) for row in rows if row.published is not None}
+        spoken_of |= {(one.metric, one.request) for one in claimed}
+        wanted = {("overhead", name) for name in classes if name} | spoken_of
+        for metric in STATISTICS:
+            for request in classes:
+                chosen = [row for row in rows if (row.metric, row.request) == (metric, request)]
+                if chosen and (metric, request) in wanted:
                     yield _grid(run, load.name, metric, request, chosen)
 
 
@@ -117,7 +124,6 @@ def workers_table(run: Run, summary: Summary, load: str) -> Table:
     table.add_column("request")
     table.add_column("published")
     table.add_column("measured")
-    table.add_column("largest share", justify="right")
     published = {
         (one.variant, one.request): sorted(one.counts)
         for one in run.published
@@ -132,7 +138,6 @@ def workers_table(run: Run, summary: Summary, load: str) -> Table:
                 request,
                 " ".join(map(str, published.get((variant.name, request), []))),
                 " ".join(map(str, counts)),
-                f"{max(counts) / sum(counts):.0%}",
             )
     return table
 
@@ -169,16 +174,17 @@ def telling_differences(summary: Summary) -> list[DifferenceRow]:
     return [
         row
         for row in summary.differences
-        if row.request and (row.metric in ("throughput", "requests_by_worker") or row.stat in PRINTED)
-        if row.metric not in ("response_time", "failures")
+        if row.request
+        and (
+            (row.metric == "overhead" and row.stat in PRINTED)
+            or (row.metric, row.stat) in (("throughput", "per_second"), ("requests_by_worker", "largest_share"))
+        )
     ]
 
 
 def what(row: DifferenceRow) -> str:
     """Return the quantity in words, with its unit."""
-    if row.metric == "throughput":
-        return f"throughput, {row.unit}"
-    return "largest share of a worker" if row.stat == "largest_share" else f"{row.metric} {row.stat}, {row.unit}"
+    return f"{words(row.metric)} {words(row.stat)}, {row.unit}"
 
 
 def differences_table(run: Run, summary: Summary) -> RenderableType:
@@ -203,9 +209,10 @@ def claim_value(claim: ClaimRow) -> str:
     """Return what was measured for a claim, with its statistic and unit."""
     if claim.measured is None:
         return number(None)
-    if claim.stat == "largest_share":
+    if claim.unit in ("share", "ratio", "index"):
         return number(claim.measured)
-    return f"{claim.stat} {number(claim.measured)} {claim.unit}"
+    stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
+    return f"{stat}{number(claim.measured)} {claim.unit}"
 
 
 def claim_interval(claim: ClaimRow) -> str:
@@ -220,9 +227,10 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
-def _grid(run: Run, load: str, metric: Metric, request: str, rows: list[Row]) -> Grid:
+def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[Row]) -> Grid:
     published = {row.stat for row in rows if row.published is not None}
-    statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published]
+    of_times = STATISTICS[metric] == TIME_STATISTICS
+    statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
     lines = []
     for variant in run.variants:
         mine = {row.stat: row for row in rows if row.variant == variant.name}
@@ -231,8 +239,14 @@ def _grid(run: Run, load: str, metric: Metric, request: str, rows: list[Row]) ->
             if word == "measured" or any(value is not None for value in values):
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
                 lines.append(Line(variant.name, word, values, n))
-    title = f"{metric.replace('_', ' ')} of {request} requests, {UNITS[metric]}{_of_load(run, load)}"
-    return Grid(title[0].upper() + title[1:], statistics, lines)
+    units = {unit(metric, stat) for stat in statistics}
+    title = f"{words(metric)} of {request or 'all'} requests{f', {units.pop()}' if len(units) == 1 else ''}"
+    return Grid(f"{title[0].upper()}{title[1:]}{_of_load(run, load)}", [words(stat) for stat in statistics], lines)
+
+
+def words(name: str) -> str:
+    """Return the name of a metric or statistic as people write it."""
+    return name.replace("_", " ")
 
 
 def _of_load(run: Run, load: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from analysis.intervals import NOMINAL_FROM, coverage
-from analysis.observation import Container, Observation, Reading
+from analysis.observation import Container, Observation, Reading, balanced, counted_by_worker
 from analysis.quantities import Model
 from analysis.run_folder import Run, Trial, VariantRecord
 
@@ -57,7 +57,7 @@ class Requests(NamedTuple):
     ``began`` is when the first was sent, in epoch seconds. ``with_status`` had an answer of any kind. ``in_flight`` is
     the mean number of requests under way, from the times at which they were sent and answered; ``little`` what it
     should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
-    (host:pid) that they name.
+    (host:pid) that they name. ``direct_sent`` went past the balancer, ``direct_with_status`` of them were answered.
     """
 
     began: float | None
@@ -67,6 +67,8 @@ class Requests(NamedTuple):
     by_worker: dict[str, int]
     in_flight: float | None
     little: float | None
+    direct_sent: int = 0
+    direct_with_status: int = 0
 
     @property
     def sent(self) -> int:
@@ -93,7 +95,7 @@ class Evidence(NamedTuple):
 
 def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) -> TrialValidity:
     """Judge one trial from its record, its requests, and what the containers said of themselves."""
-    doubts = [*_record(trial, requests, evidence), *_failures(requests), *_machine(run, trial)]
+    doubts = [*_record(trial, requests, evidence), *_failures(run, trial, requests), *_machine(run, trial)]
     if trial.outcome == "measured" and requests.sent:
         variant = next(one for one in run.variants if one.name == trial.variant)
         doubts += _load(requests, evidence)
@@ -122,14 +124,18 @@ def _record(trial: Trial, requests: Requests, evidence: Evidence) -> Iterator[Do
         yield "invalid", "no request was sent"
 
 
-def _failures(requests: Requests) -> Iterator[Doubt]:
-    """Judge each class by itself: few slow requests that all fail are not to vanish among many quick ones."""
+def _failures(run: Run, trial: Trial, requests: Requests) -> Iterator[Doubt]:
+    """Judge each class by itself: few slow requests that all fail are not to vanish among many quick ones.
+
+    Where a claim says that they fail, failures are the finding, and no reason to doubt it.
+    """
     kinds = "; ".join(requests.errors[:3]) or "no reason given"
     for one in requests.classes:
+        expected = any(claim.expects_failures_of(trial.variant, trial.load, one.request) for claim in run.claims)
         if one.failed == one.sent:
-            yield "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
+            yield "note" if expected else "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
         elif one.failed:
-            seriously = one.failed > FAILURES_ALLOWED * one.sent
+            seriously = one.failed > FAILURES_ALLOWED * one.sent and not expected
             reason = f"{one.failed} of {one.sent} {one.request} requests failed ({kinds})"
             yield "suspect" if seriously else "note", reason
 
@@ -176,22 +182,23 @@ def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
 
 
 def _counts(requests: Requests, containers: tuple[Container, ...]) -> Iterator[Doubt]:
-    """Do the load generator, nginx and the workers tell of the same requests?
+    """Do the load generators, the balancer and the workers tell of the same requests?
 
-    Where some failed, k6 cannot know how far they got: then the counts must lie between what it sent and what was
-    answered; otherwise they must be equal.
+    Where some failed, the load generators cannot know how far they got: then the counts must lie between what was sent
+    and what was answered; otherwise they must be equal.
     """
-    nginx, by_worker = nginx_served(containers), served_by_worker(containers)
-    if nginx is None or not by_worker:
+    passed, by_worker = balanced(containers), counted_by_worker(containers, "served")
+    if passed is None or not by_worker:
         yield "suspect", "the servers were not observed before and after the load: nothing confirms the counts"
         return
     workers = sum(by_worker.values())
-    if not requests.with_status <= nginx <= requests.sent:
-        said = f"{requests.sent} requests were sent and {requests.with_status} answered"
-        yield "invalid", f"the counts disagree: {said}, nginx served {nginx}"
-    if not requests.answered <= workers <= max(nginx, requests.answered):
+    sent, with_status = requests.sent - requests.direct_sent, requests.with_status - requests.direct_with_status
+    if not with_status <= passed <= sent:
+        said = f"{sent} requests were sent and {with_status} answered"
+        yield "invalid", f"the counts disagree: {said}, the balancer served {passed}"
+    if not requests.answered <= workers <= max(passed + requests.direct_sent, requests.answered):
         said = f"{requests.answered} requests were answered by a worker"
-        yield "invalid", f"the counts disagree: {said}, nginx served {nginx}, the workers {workers}"
+        yield "invalid", f"the counts disagree: {said}, the balancer served {passed}, the workers {workers}"
     for worker in sorted(by_worker.keys() | requests.by_worker.keys()):
         named, counted = requests.by_worker.get(worker, 0), by_worker.get(worker, 0)
         if named > counted or (named < counted and requests.sent == requests.answered):
@@ -238,24 +245,6 @@ def _accept_model(name: str, observed: Observation, variant: VariantRecord) -> I
     if not right:
         count = f"{len(sockets)} listening socket{'' if len(sockets) == 1 else 's'}"
         yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
-
-
-def nginx_served(containers: tuple[Container, ...]) -> int | None:
-    """Return how many requests nginx served during the load; asking it is a request, too."""
-    for one in containers:
-        if one.before and one.after and one.before.nginx_served is not None and one.after.nginx_served is not None:
-            return one.after.nginx_served - one.before.nginx_served - 1
-    return None
-
-
-def served_by_worker(containers: tuple[Container, ...]) -> dict[str, int]:
-    """Return how many requests each worker (host:pid) counted itself during the load."""
-    return {
-        f"{one.after.host}:{worker}": served - one.before.served.get(worker, 0)
-        for one in containers
-        if one.before and one.after
-        for worker, served in one.after.served.items()
-    }
 
 
 def _workers(some: set[int]) -> str:

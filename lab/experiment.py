@@ -5,14 +5,14 @@ import re
 import reprlib
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import yaml
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from analysis.quantities import NAME_PATTERN, Claim, Model, Name, Published, Quantity
 from lab.errors import WrongUse, nearest_first
-from lab.paths import EXPERIMENTS, K6, SERVERS
+from lab.paths import CLIENTS, EXPERIMENTS, K6, SERVERS
 
 DURATION_PATTERN = r"^[1-9][0-9]{0,5}(s|m)$"
 Duration = Annotated[str, Field(pattern=DURATION_PATTERN, description="Whole seconds or minutes: 90s, 5m.")]
@@ -20,7 +20,7 @@ SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
-SET_BY_THE_LAB = {"duration", "start_after", "lab_url"}
+SET_BY_THE_LAB = {"duration", "start_after", "lab_url", "lab_server"}
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 
 
@@ -40,19 +40,22 @@ class Source(Model):
     unknown: list[str] = Field([])
 
 
-class Load(Model):
-    """One way of asking: a k6 script and its settings, which reach it as upper-case environment variables."""
+class Script(Model):
+    """A program that asks, and its settings, which reach it as upper-case environment variables."""
 
     script: str
-    loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
-    duration: Durations
     settings: dict[SettingName, SettingNumber | SettingText] = Field({})
+
+    programs: ClassVar[tuple[Path, str]]
+    """The folder that holds them, and the pattern of their names."""
 
     @model_validator(mode="after")
     def _script_exists(self) -> Self:
-        known = [path.name for path in K6.glob("*.js")]
+        folder, pattern = self.programs
+        known = [path.name for path in folder.glob(pattern)]
         if self.script not in known:
-            raise ValueError(f"k6/{self.script} does not exist; there are {nearest_first(self.script, known)}")
+            there = nearest_first(self.script, known)
+            raise ValueError(f"{folder.name}/{self.script} does not exist; there are {there}")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise ValueError(f"settings.{min(taken)} is set by the lab; choose another")
         return self
@@ -62,11 +65,26 @@ class Load(Model):
         return {name.upper(): str(value) for name, value in self.settings.items()}
 
 
+class Client(Script):
+    """A client that misbehaves as k6 cannot, and asks the server past the balancer."""
+
+    programs = (CLIENTS, "*.py")
+
+
+class Load(Script):
+    """One way of asking: a k6 script, how long, and perhaps somebody who misbehaves meanwhile."""
+
+    loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
+    duration: Durations
+    client: Client | None = Field(None, description="A client that misbehaves beside k6.")
+
+    programs = (K6, "*.js")
+
+
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
-_BALANCE: dict[str, str] = {
-    "round_robin": "",
-    "least_conn": "least_conn;",
-    "random_two_least_conn": "random two least_conn;",
+_BALANCE: dict[str, dict[Balance, str]] = {
+    "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
+    "haproxy": {"round_robin": "roundrobin", "least_conn": "leastconn", "random_two_least_conn": "random(2)"},
 }
 
 
@@ -76,8 +94,9 @@ class Variant(Model, ABC):
     workers: int = Field(ge=1, description="Processes in each container.")
     threads: int = Field(ge=1, description="Threads in each process.")
     replicas: int = Field(1, ge=1, le=32, description="Containers behind the balancer.")
-    balance: Balance = Field("round_robin", description="How nginx chooses among the containers.")
-    upstream_keepalive: int = Field(0, ge=0, description="Idle connections nginx keeps to the servers; 0: none.")
+    balancer: Literal["nginx", "haproxy"] = Field("nginx", description="What stands before the containers.")
+    balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
+    upstream_keepalive: int = Field(0, ge=0, description="Idle connections it keeps to the servers; 0: none.")
     cpus: float = Field(1, ge=0.01, le=1024, description="Cores that each container may use.")
 
     service: ClassVar[str]
@@ -94,31 +113,28 @@ class Variant(Model, ABC):
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
+        kept = self.upstream_keepalive
         return {
             "LAB_WORKERS": str(self.workers),
             "LAB_THREADS": str(self.threads),
             "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
-            "LAB_BALANCE": _BALANCE[self.balance],
-            "LAB_UPSTREAM_KEEPALIVE": f"keepalive {self.upstream_keepalive};" if self.upstream_keepalive else "",
-            "LAB_UPSTREAM_CONNECTION": '""' if self.upstream_keepalive else "close",
+            "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
+            "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
+            "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
         }
 
 
 FIRST_WITH_REUSE_PORT = 24
 
 
-class GunicornGthread(Variant):
-    """gunicorn with threads: the released worker, or one of ours on top of it."""
+class Gunicorn(Variant, ABC):
+    """gunicorn, whatever its workers are."""
 
-    server: Literal["gunicorn-gthread"]
     release: Release = "27.0.1"
-    worker_class: Literal["gthread", "acceptors.RandomAccept", "acceptors.BusyAccept"] = "gthread"
-    worker_connections: int = Field(1000, ge=1, description="Connections that one worker holds at most.")
-    keepalive_s: int = Field(0, ge=0, description="How long an idle connection stays open; 0: one request each.")
     reuse_port: bool = Field(False, description="One listening socket for each worker.")
 
-    service: ClassVar[str] = "gunicorn-gthread"
+    service: ClassVar[str] = "gunicorn"
 
     @model_validator(mode="after")
     def _release_is_locked(self) -> Self:
@@ -143,13 +159,45 @@ class GunicornGthread(Variant):
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
+
+
+class GunicornGthread(Gunicorn):
+    """gunicorn with threads: the released worker, or one of ours on top of it."""
+
+    server: Literal["gunicorn-gthread"]
+    worker_class: Literal[
+        "gthread",
+        "acceptors.RandomAccept",
+        "acceptors.BusyAccept",
+        "acceptors.CountedThreads",
+        "acceptors.CountedRandomAccept",
+    ] = "gthread"
+    worker_connections: int = Field(1000, ge=1, description="Connections that one worker holds at most.")
+    keepalive_s: int = Field(0, ge=0, description="How long an idle connection stays open; 0: one request each.")
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
         return super().environment() | {
-            "LAB_RELEASE": self.release,
             "LAB_WORKER_CLASS": self.worker_class,
             "LAB_WORKER_CONNECTIONS": str(self.worker_connections),
             "LAB_KEEPALIVE_S": str(self.keepalive_s),
-            "LAB_REUSE_PORT": str(self.reuse_port).lower(),
         }
+
+
+class GunicornSync(Gunicorn):
+    """gunicorn without threads: a worker accepts when it is free, and has one connection at a time."""
+
+    server: Literal["gunicorn-sync"]
+    worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
+    threads: Literal[1] = 1
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {"LAB_WORKER_CLASS": self.worker_class}
+
+
+Server = Annotated[GunicornGthread | GunicornSync, Field(discriminator="server")]
 
 
 class Experiment(Model):
@@ -161,7 +209,7 @@ class Experiment(Model):
     load: Load | None = Field(None, description="The load, when there is one.")
     loads: dict[Name, Load] = Field({}, description="Several loads by name.")
     parallel: bool = Field(False, description="Requests only sleep: variants may be measured side by side.")
-    variants: dict[Name, GunicornGthread] = Field(min_length=1)
+    variants: dict[Name, Server] = Field(min_length=1)
     published: list[Published] = Field([])
     claims: list[Claim] = Field([])
 
@@ -187,10 +235,7 @@ class Experiment(Model):
 
     def _references(self) -> list[tuple[str, Quantity | Published]]:
         claims = [
-            (f"claims.{number}", quantity)
-            for number, claim in enumerate(self.claims)
-            for quantity in (claim.value, claim.relative_to)
-            if quantity
+            (f"claims.{number}", quantity) for number, claim in enumerate(self.claims) for quantity in claim.quantities
         ]
         return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
 
@@ -319,7 +364,7 @@ def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = Non
 def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:
     problems = error.errors()  # a misspelt key is both unknown and missing: say what was written
     first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-    where, line = _locate(document, first["loc"])
+    where, line = _locate(document, _without_tag(first["loc"]))
     match first["type"]:
         case "extra_forbidden":
             problem = "unknown key"
@@ -327,6 +372,11 @@ def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> 
             problem = "missing key"
         case "value_error":
             problem = str(first["ctx"]["error"])
+        case "union_tag_not_found":
+            problem = "missing key server"
+        case "union_tag_invalid":
+            known = first["ctx"]["expected_tags"].replace("'", "").split(", ")
+            problem = f"there is no server {first['ctx']['tag']}; there are {nearest_first(first['ctx']['tag'], known)}"
         case _:
             problem = f"{first['msg']}; it is {_SHORT.repr(first['input'])}"
     return f"{path.name}:{line}: {where}: {problem}" if where else f"{path.name}: {problem}"
@@ -334,6 +384,14 @@ def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> 
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
+
+
+def _without_tag(location: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a location without the kind of server that pydantic puts after a variant's name."""
+    return (*location[:2], *location[3:]) if location[:1] == ("variants",) and _KINDS & {*location[2:3]} else location
+
+
+_KINDS = {get_args(one.model_fields["server"].annotation)[0] for one in get_args(get_args(Server)[0])}
 
 
 def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:

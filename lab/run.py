@@ -199,10 +199,13 @@ def _name_parts(folder: Path) -> None:
 
 def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the lab's own images that a plan needs, each with the factors that Compose builds it with."""
-    images = {"stampede/nginx:trixie": {"service": "nginx"}}
+    images: dict[str, dict[str, str]] = {}
     for trial in plan.trials:
-        factors = trial.variant.environment()
-        images[trial.variant.image] = {"service": trial.variant.service, **factors}
+        balancer = trial.variant.balancer
+        images[f"stampede/{balancer}:trixie"] = {"service": balancer}
+        images[trial.variant.image] = {"service": trial.variant.service, **trial.variant.environment()}
+        if trial.load.client:
+            images["stampede/client:trixie"] = {"service": "client"}
     return images
 
 

@@ -34,6 +34,8 @@ from lab.paths import COMPOSE_FILE
 from lab.watch import Progress, Quiet, Usage, Watch, settle
 
 OWNER_LABEL = "stampede.owner"
+GENERATORS = ("k6", "client")
+"""The services that ask, and end by themselves."""
 
 UP_WITHIN_S = 60
 LAST_ANSWER_WITHIN_S = 60
@@ -106,7 +108,7 @@ class Stack:
         self.outcome: Literal["measured", "interrupted", "failed"] = "measured"
         self.reason: str | None = None
         self.client: DockerClient | None = None
-        self.k6: Container | None = None
+        self.generators: list[Container] = []
         self.k6_exit_code: int | None = None
         self.seconds: dict[str, float] = {}
         self.gone = False
@@ -117,15 +119,16 @@ class Stack:
             self.outcome, self.reason = "failed", reason
 
     def up(self) -> None:
-        """Start the servers and the balancer, wait until they are healthy, and create the load generator."""
+        """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
         began = time.monotonic()
         self.part.mkdir(parents=True)
         try:
             self.client = self._client()
-            self.client.compose.up(["nginx"], detach=True, wait=True, no_build=True, pull="never", quiet=True,
-                                   wait_timeout=UP_WITHIN_S)  # fmt: skip
-            self.client.compose.create(["k6"], no_build=True, pull="never")
-            [self.k6] = [one for one in self._containers() if _labels(one)[_SERVICE] == "k6"]
+            self.client.compose.up([self.trial.variant.balancer], detach=True, wait=True, no_build=True, pull="never",
+                                   quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
+            self.client.compose.create(["k6", "client"] if self.trial.load.client else ["k6"],
+                                       no_build=True, pull="never")  # fmt: skip
+            self.generators = [one for one in self._containers() if _labels(one)[_SERVICE] in GENERATORS]
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
         self.seconds["up"] = time.monotonic() - began
@@ -138,29 +141,31 @@ class Stack:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
 
     def start_load(self) -> None:
-        """Start the load generator, which begins to send when its START_AFTER is over."""
-        assert self.k6 is not None
-        try:
-            self.k6.start()
-        except DockerException as error:
-            self.fail(f"k6 did not start: {last_line(error)}")
+        """Start the load generators, which begin to send when their START_AFTER is over."""
+        for generator in self.generators:
+            try:
+                generator.start()
+            except DockerException as error:
+                self.fail(f"{_labels(generator)[_SERVICE]} did not start: {last_line(error)}")
 
     def wait_for_load(self) -> None:
-        """Wait until the load generator has ended."""
+        """Wait until the load generators have ended."""
         assert self.client is not None
-        assert self.k6 is not None
         began = time.monotonic()
         try:
-            self.k6_exit_code = self.client.wait(self.k6)
+            for generator in self.generators:
+                exit_code = self.client.wait(generator)
+                if _labels(generator)[_SERVICE] == "k6":
+                    self.k6_exit_code = exit_code
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
         self.seconds["load"] = time.monotonic() - began
 
     def end_load(self) -> None:
-        """Stop the load generator, which first writes out what it has measured."""
-        assert self.k6 is not None
-        with _tolerating_docker_errors():
-            self.k6.stop(time=K6_STOPS_WITHIN_S)
+        """Stop the load generators, which first write out what they have measured."""
+        for generator in self.generators:
+            with _tolerating_docker_errors():
+                generator.stop(time=K6_STOPS_WITHIN_S)
 
     def collect(self) -> None:
         """Keep what the containers have counted, their logs and how the load generator ended."""
@@ -169,10 +174,15 @@ class Stack:
             for container in self._containers():
                 labels = _labels(container)
                 (self.part / f"{_numbered(labels)}.log").write_bytes(_output_of(container))
-                if labels[_SERVICE] == "k6" and container.state.status == "exited":
-                    self.k6_exit_code = container.state.exit_code
-                elif container.state.status == "exited" and self.outcome == "measured":
-                    self.fail(f"{labels[_SERVICE]} ended during the load with exit code {container.state.exit_code}")
+                if container.state.status != "exited":
+                    continue
+                exit_code = container.state.exit_code
+                if labels[_SERVICE] == "k6":
+                    self.k6_exit_code = exit_code
+                elif labels[_SERVICE] not in GENERATORS:
+                    self.fail(f"{labels[_SERVICE]} ended during the load with exit code {exit_code}")
+                elif exit_code:
+                    self.fail(f"the client ended with exit code {exit_code}: {self._last_words('client')}")
             if self.k6_exit_code is not None:
                 self._observe("after")
         except DockerException as error:
@@ -223,42 +233,44 @@ class Stack:
 
     def _client(self) -> DockerClient:
         """Write down what Compose makes of this trial's factors, and return a client of just that."""
-        load_settings = self.trial.load.environment() | {
-            "DURATION": self.trial.duration,
-            "START_AFTER": f"{START_UP_S * self.side_by_side:g}s",
-        }
-        factors = self.trial.variant.environment() | {
+        variant, load = self.trial.variant, self.trial.load
+        common = {"DURATION": self.trial.duration, "START_AFTER": f"{START_UP_S * self.side_by_side:g}s"}
+        profiles = [variant.service, variant.balancer, "load", *(["client"] if load.client else [])]
+        factors = variant.environment() | {
             "LAB_OWNER": owner(),
-            "LAB_SCRIPT": self.trial.load.script,
+            "LAB_SCRIPT": load.script,
             "LAB_K6_RELEASE": K6_RELEASE,
             "LAB_LOAD_SETTINGS": str(self.part / "load.env"),
             "LAB_RESULTS": str(self.part),
             "LAB_USER": f"{os.getuid()}:{os.getgid()}",
             "LAB_CA_BUNDLE": ca_bundle(),
         }
-        write_whole(self.part / "load.env", _env_file(load_settings))
+        if load.client:
+            factors |= {"LAB_CLIENT": load.client.script, "LAB_CLIENT_SETTINGS": str(self.part / "client.env")}
+            write_whole(self.part / "client.env", _env_file(load.client.environment() | common))
+        write_whole(self.part / "load.env", _env_file(load.environment() | common))
         write_whole(self.part / "factors.env", _env_file(factors))
         resolved = DockerClient(
             compose_files=[COMPOSE_FILE],
             compose_env_files=[self.part / "factors.env"],
             compose_project_name=self.project,
-            compose_profiles=[self.trial.variant.service, "load"],
+            compose_profiles=profiles,
         ).compose.config(return_json=True)
         write_whole(self.part / "compose.yml", yaml.safe_dump(resolved, sort_keys=False))
         return DockerClient(
             compose_files=[self.part / "compose.yml"],
             compose_project_name=self.project,
-            compose_profiles=[self.trial.variant.service, "load"],
+            compose_profiles=profiles,
         )
 
     def _observe(self, moment: Literal["before", "after"]) -> None:
-        """Ask every container but the load generator's what it is and has counted; see servers/observe.
+        """Ask every container but the load generators' what it is and has counted; see servers/observe.
 
         One that does not answer leaves no observation, and the trial will be doubted for it.
         """
         for container in self._containers():
             labels = _labels(container)
-            if labels[_SERVICE] == "k6" or container.state.status != "running":
+            if labels[_SERVICE] in GENERATORS or container.state.status != "running":
                 continue
             with suppress(DockerException):
                 said = DockerClient().container.execute(container, ["observe"])
@@ -269,8 +281,9 @@ class Stack:
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines that the least healthy container wrote; else what Docker said."""
+        balancer = self.trial.variant.balancer  # which only waits for the servers
         with _tolerating_docker_errors():
-            for container in sorted(self._containers(), key=lambda one: _labels(one)[_SERVICE] == "nginx"):
+            for container in sorted(self._containers(), key=lambda one: _labels(one)[_SERVICE] == balancer):
                 health = container.state.health.status if container.state.health else None
                 if container.state.status == "created" or health == "healthy":
                     continue
@@ -356,8 +369,8 @@ def _load(stacks: list[Stack], progress: Progress) -> Usage:
 
     def stop_late_ones() -> None:
         for stack in started:
-            if stack.k6_exit_code is None:
-                stack.fail(f"k6 did not end within {deadline_s} s")
+            if "load" not in stack.seconds:
+                stack.fail(f"the load did not end within {deadline_s} s")
                 stack.end_load()
 
     late = threading.Timer(deadline_s, stop_late_ones)
@@ -381,7 +394,7 @@ def _ending_with_servers(stacks: list[Stack]) -> Iterator[None]:
         for line in lines:
             died = json.loads(line)
             for stack in stacks:
-                if died.get(_PROJECT) == stack.project and died.get(_SERVICE) != "k6":
+                if died.get(_PROJECT) == stack.project and died.get(_SERVICE) not in GENERATORS:
                     stack.fail(f"{died[_SERVICE]} ended during the load with exit code {died['exitCode']}")
                     stack.end_load()
 

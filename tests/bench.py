@@ -278,7 +278,7 @@ def static_nginx(folder: Path) -> Iterator[str]:
 @contextmanager
 def stack(factors: dict[str, str]) -> Iterator[str]:
     """Start the lab by hand with some factors, and yield its network's name."""
-    compose = ["docker", "compose", "--project-name", "stampede-bench", "--profile", "gunicorn-gthread"]
+    compose = ["docker", "compose", "--project-name", "stampede-bench", "--profile", "gunicorn"]
     environment = os.environ | factors
     subprocess.run([*compose, "up", "--detach", "--wait"], cwd=ROOT, env=environment, check=True, capture_output=True)
     try:

@@ -16,7 +16,19 @@ from python_on_whales import DockerClient
 from lab.paths import ROOT
 from lab.runner import OWNER_LABEL
 
-PARTS = ("lab", "analysis", "experiments", "k6", "servers", "nginx", "tools", "docker-compose.yml", ".dockerignore")
+PARTS = (
+    "lab",
+    "analysis",
+    "experiments",
+    "k6",
+    "clients",
+    "servers",
+    "nginx",
+    "haproxy",
+    "tools",
+    "docker-compose.yml",
+    ".dockerignore",
+)
 PATIENCE_S = 120
 
 

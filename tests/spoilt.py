@@ -69,7 +69,7 @@ def wait_for_requests(client: DockerClient) -> dict[str, Container]:
     services = {(one.config.labels or {})["com.docker.compose.service"]: one for one in mine}
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        said = str(client.container.execute(services["gunicorn-gthread"], ["sh", "-c", "cat /tmp/workers/*"]))
+        said = str(client.container.execute(services["gunicorn"], ["sh", "-c", "cat /tmp/workers/*"]))
         if sum(int(count) for _, count in map(str.split, said.splitlines())) > 20:
             return services
         assert time.monotonic() < deadline, said

@@ -72,7 +72,7 @@ def observation(
     overflows: int = 0,
     throttled_s: float = 0,
     out_of_memory: int = 0,
-    nginx: int | None = None,
+    balanced: int | None = None,
 ) -> str:
     """Return what servers/observe prints in a container with such counts; all workers share socket 100 if not told."""
     served = served or {}
@@ -89,11 +89,8 @@ def observation(
         "/sys/fs/cgroup/memory.events": f"oom 0\noom_kill {out_of_memory}\n",
         **{f"worker {pid}": f"served {count:020}\n" for pid, count in served.items()},
     }
-    if nginx is not None:
-        sections["nginx"] = (
-            f"Active connections: 1 \nserver accepts handled requests\n 9 9 {nginx} \n"
-            "Reading: 0 Writing: 1 Waiting: 0 \n"
-        )
+    if balanced is not None:
+        sections["balancer"] = f"served {balanced}\n"
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())
 
 
@@ -111,8 +108,8 @@ def write_observations(folder: Path, requests: Iterable[Request]) -> None:
         }
         (folder / f"server-{number}.before.txt").write_text(observation(host, dict.fromkeys(counts, 0)))
         (folder / f"server-{number}.after.txt").write_text(observation(host, counts))
-    (folder / "nginx-1.before.txt").write_text(observation("proxy", nginx=2))
-    (folder / "nginx-1.after.txt").write_text(observation("proxy", nginx=3 + len(answered)))
+    (folder / "nginx-1.before.txt").write_text(observation("proxy", balanced=2))
+    (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=2 + len(answered)))
 
 
 def make_trial(run: Path, variant: str, number: int, requests: Iterable[Request], **changed: Any) -> Path:

@@ -108,7 +108,7 @@ def test_a_server_that_never_becomes_healthy_shows_its_last_words_and_spoils_no_
     done = fast_lab.run(*TWO)
 
     assert done.returncode == 1
-    assert "the servers did not become healthy: gunicorn-gthread said:\n" in reason(fast_lab, "least-conn")
+    assert "the servers did not become healthy: gunicorn said:\n" in reason(fast_lab, "least-conn")
     assert "ValueError: invalid literal for int() with base 10: 'two'" in reason(fast_lab, "least-conn")
     assert verdicts(fast_lab) == {"one-process": "valid", "least-conn": "invalid"}
 
@@ -241,7 +241,7 @@ def test_two_runs_at_once_are_measured_one_after_the_other(fast_lab: Lab) -> Non
 
 
 def test_what_somebody_started_by_hand_is_left_alone(fast_lab: Lab) -> None:
-    by_hand = ["docker", "compose", "--project-name", "by-hand", "--profile", "gunicorn-gthread"]
+    by_hand = ["docker", "compose", "--project-name", "by-hand", "--profile", "gunicorn"]
     subprocess.run([*by_hand, "up", "--detach", "--wait"], cwd=fast_lab.root, check=True, capture_output=True)
     try:
         before = lab_objects()

@@ -85,7 +85,7 @@ def test_variants_differ_in_what_their_file_says_and_in_nothing_else(tmp_path: P
     def difference(name: str) -> set[str]:
         return set(differences(plain, composed(tmp_path, variants[name].environment())))
 
-    server = "services.gunicorn-gthread"
+    server = "services.gunicorn"
     assert difference("shared-socket-23") == {f"{server}.image", f"{server}.build.args.RELEASE"}
     assert difference("one-process") == {f"{server}.environment.LAB_WORKERS", f"{server}.environment.LAB_THREADS"}
     assert difference("reuse-port") == {f"{server}.environment.LAB_REUSE_PORT"}

@@ -41,7 +41,7 @@ def test_a_request_that_has_no_row_is_missed_by_nginx_and_the_workers(copied_lab
     assert verdict == "invalid"
     sent = int(reasons[0].split()[3])
     assert reasons[0] == (
-        f"the counts disagree: {sent} requests were sent and {sent} answered, nginx served {2 * sent}"
+        f"the counts disagree: {sent} requests were sent and {sent} answered, the balancer served {2 * sent}"
     )
     assert any(" answers name worker " in reason for reason in reasons)
 
@@ -113,20 +113,20 @@ def test_a_server_that_its_limit_keeps_from_computing(copied_lab: Lab) -> None:
     verdict, reasons = measure(copied_lab)
 
     assert verdict == "suspect"
-    assert only(reasons, "gunicorn-gthread-1 was kept from computing by its limit for ")
+    assert only(reasons, "gunicorn-1 was kept from computing by its limit for ")
 
 
 def test_a_worker_that_is_killed_and_replaced(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="6s")
-    with under_load(copied_lab, "gunicorn-gthread") as server:
+    with under_load(copied_lab, "gunicorn") as server:
         [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
         server.execute(["sh", "-c", f"kill -9 {worker}"])
 
     verdict, reasons = judged(copied_lab)
 
     assert verdict == "invalid"
-    assert f"gunicorn-gthread-1 lost worker {worker} during the load" in reasons
-    assert only(reasons, "gunicorn-gthread-1 started worker ")
+    assert f"gunicorn-1 lost worker {worker} during the load" in reasons
+    assert only(reasons, "gunicorn-1 started worker ")
 
 
 def test_a_server_that_is_out_of_memory(copied_lab: Lab) -> None:
@@ -138,7 +138,7 @@ def test_a_server_that_is_out_of_memory(copied_lab: Lab) -> None:
     verdict, reasons = measure(copied_lab)
 
     assert verdict == "invalid"
-    assert only(reasons, "gunicorn-gthread-1 lost worker").endswith(" (out of memory)")
+    assert only(reasons, "gunicorn-1 lost worker").endswith(" (out of memory)")
 
 
 def test_a_listen_queue_that_overflows(copied_lab: Lab) -> None:
@@ -153,7 +153,7 @@ def test_a_listen_queue_that_overflows(copied_lab: Lab) -> None:
     verdict, reasons = measure(copied_lab)
 
     assert verdict == "suspect"
-    assert only(reasons, "the listen queue of gunicorn-gthread-1 was full for ").endswith(" connections")
+    assert only(reasons, "the listen queue of gunicorn-1 was full for ").endswith(" connections")
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_another_accept_model_than_the_variants(copied_lab: Lab, asked: str, ins
     verdict, reasons = measure(copied_lab)
 
     assert verdict == "invalid"
-    assert of_the_lab(reasons) == [f"the workers of gunicorn-gthread-1 {reason}"]
+    assert of_the_lab(reasons) == [f"the workers of gunicorn-1 {reason}"]
 
 
 def test_a_clock_that_is_set(copied_lab: Lab) -> None:

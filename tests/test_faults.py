@@ -72,7 +72,7 @@ def test_a_load_generator_that_is_killed(spoilt: Lab, what: str) -> None:
 
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("service", ["nginx", "gunicorn-gthread"])
+@pytest.mark.parametrize("service", ["nginx", "gunicorn"])
 def test_a_container_that_is_killed(spoilt: Lab, service: str) -> None:
     with under_load(spoilt, service) as container:
         container.kill()

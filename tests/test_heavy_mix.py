@@ -149,17 +149,17 @@ def test_a_trial_keeps_its_evidence_with_the_callers_ownership(
     assert {path.name for path in folder.iterdir()} == {
         "compose.yml", "factors.env", "k6-1.log", "k6-processor.txt", "load.env", "points.json.gz", "requests.parquet",
         "trial.json", "nginx-1.log", "nginx-1.before.txt", "nginx-1.after.txt",
-        *(f"gunicorn-gthread-{n}.{what}" for n in (1, 2, 3, 4) for what in ("log", "before.txt", "after.txt")),
+        *(f"gunicorn-{n}.{what}" for n in (1, 2, 3, 4) for what in ("log", "before.txt", "after.txt")),
     }  # fmt: skip
     assert {os.getuid()} == {path.stat().st_uid for path in folder.iterdir()}
     composed = yaml.safe_load((folder / "compose.yml").read_text())
-    assert composed["services"]["gunicorn-gthread"]["scale"] == 4
+    assert composed["services"]["gunicorn"]["scale"] == 4
     assert composed["services"]["nginx"]["environment"]["LAB_BALANCE"] == "least_conn;"
 
 
 def test_a_trial_keeps_the_settings_and_limits_that_were_in_force(measured: Measured) -> None:
     folder = measured[0].latest() / "least-conn" / "heavy-mix" / "1"
-    server, nginx = ((folder / f"{name}-1.before.txt").read_text() for name in ("gunicorn-gthread", "nginx"))
+    server, nginx = ((folder / f"{name}-1.before.txt").read_text() for name in ("gunicorn", "nginx"))
 
     assert json.loads(server.split("==> settings <==\n")[1])["threads"] == "2"
     assert "least_conn;" in nginx.split("==> settings <==\n")[1]

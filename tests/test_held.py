@@ -32,7 +32,7 @@ GAVE_OUT = (
     "the load generator dropped ",
     "the load generator waited for a processor ",
     "the machine was ",
-    "gunicorn-gthread-1 was kept from computing ",
+    "gunicorn-1 was kept from computing ",
     "the listen queue of ",
 )
 

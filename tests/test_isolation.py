@@ -28,9 +28,9 @@ pytestmark = pytest.mark.containers
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="watching packets needs root")
 
-INSIDE = ("gunicorn-gthread", "nginx", "k6")
+INSIDE = ("gunicorn", "nginx", "k6")
 ALL = (*INSIDE, "door")
-PROFILES = ("--profile", "gunicorn-gthread", "--profile", "open", "--profile", "load")
+PROFILES = ("--profile", "gunicorn", "--profile", "open", "--profile", "load")
 OUTSIDE = "198.51.100.1"
 """An address of TEST-NET-2 (RFC 5737), which nobody has."""
 READY = "http://nginx:8080/-/ready"
@@ -55,7 +55,7 @@ class Stack:
 
     def up(self, *profiles: str) -> None:
         """Start the servers and nginx, with the services of further profiles."""
-        flags = [word for profile in ("gunicorn-gthread", *profiles) for word in ("--profile", profile)]
+        flags = [word for profile in ("gunicorn", *profiles) for word in ("--profile", profile)]
         self.compose(*flags, "up", "--detach", "--wait", "--no-build")
         for one in self.compose(*flags, "ps", "--format", "{{.Service}} {{.ID}}").splitlines():
             service, container = one.split()
@@ -245,7 +245,7 @@ def test_the_limits_in_force_are_those_of_the_file(stack: Stack, service: str) -
     assert in_force["open files"] == config["ulimits"]["nofile"] == 16384
     assert in_force["cores"] == (float(config["cpus"]) if "cpus" in config else None)
     assert in_force["memory"] == (int(config["mem_limit"]) if "mem_limit" in config else None)
-    if service == "gunicorn-gthread":
+    if service == "gunicorn":
         assert (in_force["cores"], in_force["memory"], in_force["backlog"]) == (0.5, 2**30, 4096)
 
 
@@ -454,7 +454,7 @@ def neighbour(stack: Stack) -> Iterator[Stack]:
 def test_two_stacks_do_not_see_each_other(stack: Stack, neighbour: Stack) -> None:
     theirs = f"http://{neighbour.address('nginx', 'lab')}:8080/-/ready"
 
-    assert '"ready": true' in fetch(neighbour.containers["gunicorn-gthread"], [theirs])
+    assert '"ready": true' in fetch(neighbour.containers["gunicorn"], [theirs])
     for service in ALL:
         assert "ready" not in fetch(stack.containers[service], [theirs]).replace(theirs, ""), service
 
@@ -475,7 +475,7 @@ def from_the_host(address: str, port: int) -> str:
 def test_the_host_does_not_reach_the_containers_but_by_the_door(stack: Stack) -> None:
     for service in ("nginx", "door"):
         assert "ready" not in from_the_host(stack.address(service, "lab"), 8080), service
-    assert "ready" not in from_the_host(stack.address("gunicorn-gthread", "lab"), 8000)
+    assert "ready" not in from_the_host(stack.address("gunicorn", "lab"), 8000)
     assert '"ready": true' in from_the_host(stack.address("door", "outside"), 8080)
 
 

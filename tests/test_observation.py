@@ -13,20 +13,26 @@ from tests.synthetic import observation
 
 def test_every_count_is_read() -> None:
     text = observation(
-        "box", {7: 12, 8: 30}, sockets={7: [100], 8: [100, 101]}, overflows=3, throttled_s=1.5, out_of_memory=2, nginx=9
+        "box",
+        {7: 12, 8: 30},
+        sockets={7: [100], 8: [100, 101]},
+        overflows=3,
+        throttled_s=1.5,
+        out_of_memory=2,
+        balanced=9,
     )
 
     seen = parse(text)
 
-    assert (seen.host, seen.served, seen.workers) == ("box", {7: 12, 8: 30}, {7, 8})
+    assert (seen.host, seen.counts, seen.workers) == ("box", {7: {"served": 12}, 8: {"served": 30}}, {7, 8})
     assert seen.holds == {7: {100}, 8: {100, 101}}
-    assert (seen.listen_overflows, seen.throttled_s, seen.out_of_memory, seen.nginx_served) == (3, 1.5, 2, 9)
+    assert (seen.listen_overflows, seen.throttled_s, seen.out_of_memory, seen.balanced) == (3, 1.5, 2, 9)
 
 
 def test_a_worker_that_is_dead_is_remembered_and_does_not_live() -> None:
     seen = parse(observation(served={7: 12, 8: 30}, sockets={8: [100]}))
 
-    assert seen.served == {7: 12, 8: 30}
+    assert seen.counts == {7: {"served": 12}, 8: {"served": 30}}
     assert seen.workers == {8}
 
 
@@ -88,7 +94,7 @@ def test_a_generator_that_wrote_nonsense_is_refused(tmp_path: Path) -> None:
 def test_no_text_makes_the_reader_fail_otherwise(
     tmp_path: Path, cut: tuple[int, int], put: str, processor: str
 ) -> None:
-    whole = observation(served={7: 1}, nginx=3)
+    whole = observation(served={7: 1}, balanced=3)
     (tmp_path / "server-1.before.txt").write_text(whole[: cut[0]] + put + whole[cut[1] :], encoding="utf-8")
     (tmp_path / "k6-processor.txt").write_text(processor, encoding="utf-8")
 

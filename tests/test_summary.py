@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from analysis.derive import derive
-from analysis.quantities import Claim, Published, Quantity, Statistic, rows_needed
+from analysis.quantities import Claim, Published, Quantity, Statistic, evenness, rows_needed
 from analysis.run_folder import VariantRecord, read_run
-from analysis.summary import Row, Summary, largest_share, summarise
+from analysis.summary import Row, Summary, summarise
 from analysis.table import print_tables
 from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial
@@ -112,7 +112,7 @@ def test_requests_are_counted_by_worker(tmp_path: Path) -> None:
     found = row(summary, "largest_share", metric="requests_by_worker")
     assert found is not None
     assert found.measured == 0.75
-    assert largest_share([1, 3]) == 0.75
+    assert evenness([1, 3]) == {"largest_share": 0.75, "max_over_mean": 1.5, "jain_index": 0.8}
 
 
 def test_published_figures_stand_beside_measured_ones(tmp_path: Path) -> None:

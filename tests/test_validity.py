@@ -66,7 +66,7 @@ SHARED = [Request(sent_s=n / 10, worker=f"box:{7 if n % 4 else 8}") for n in ran
     [
         ({}, {}, "valid", None),
         ({}, {"served": {7: 151, 8: 50}}, "invalid",
-         "the counts disagree: 200 requests were answered by a worker, nginx served 200, the workers 201"),
+         "the counts disagree: 200 requests were answered by a worker, the balancer served 200, the workers 201"),
         ({}, {"served": {7: 151, 8: 49}}, "invalid",
          "the counts disagree: 150 answers name worker box:7, which counted 151"),
         ({}, {"overflows": 2}, "suspect", "the listen queue of server-1 was full for 2 connections"),
@@ -119,18 +119,18 @@ def test_workers_that_should_have_a_socket_each_must_have_one(
     assert trial.reasons == ([reason] if reason else [])
 
 
-@pytest.mark.parametrize(("nginx", "counted"), [(202, 199), (204, 201)])
-def test_a_trial_is_judged_by_what_nginx_counted(tmp_path: Path, nginx: int, counted: int) -> None:
+@pytest.mark.parametrize(("balanced", "counted"), [(201, 199), (203, 201)])
+def test_a_trial_is_judged_by_what_the_balancer_counted(tmp_path: Path, balanced: int, counted: int) -> None:
     """Two requests before the load, and one that asks: 203 would be right."""
     make_run(tmp_path, {"one": SHARED})
     folder = make_trial(tmp_path, "one", 1, SHARED)
-    (folder / "nginx-1.after.txt").write_text(observation("proxy", nginx=nginx))
+    (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=balanced))
 
     [trial] = derive(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (
         "invalid",
-        [f"the counts disagree: 200 requests were sent and 200 answered, nginx served {counted}"],
+        [f"the counts disagree: 200 requests were sent and 200 answered, the balancer served {counted}"],
     )
 
 

@@ -30,7 +30,7 @@ def test_an_answer_says_who_did_it_and_when() -> None:
     status, answer = get("/", "delay=0.05")
 
     assert status == "200 OK"
-    assert set(answer) == {"worker", "host", "thread", "began", "ended", "server"}
+    assert set(answer) == {"worker", "host", "thread", "connection", "began", "ended", "server"}
     assert answer["thread"] == threading.get_native_id()
     assert answer["server"] == "gunicorn/27.0.1"
     assert before - 1e-5 <= answer["began"]

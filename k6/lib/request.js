@@ -60,6 +60,7 @@ function served(response) {
   return {
     worker: `${answer.host}:${answer.worker}`,
     thread: String(answer.thread),
+    connection: String(answer.connection || ''),
     began: String(answer.began),
     ended: String(answer.ended),
     server: String(answer.server),

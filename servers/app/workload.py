@@ -27,10 +27,11 @@ class BadRequest(ValueError):
     """A query string that does not describe work; the message names the parameter and its value."""
 
 
-def answer(path: str, query: str, server: str) -> dict[str, Any]:
+def answer(path: str, query: str, server: str, connection: str = "") -> dict[str, Any]:
     """Do the work that ``path`` and ``query`` ask for and return the answer as JSON-ready values.
 
-    ``worker`` is the process id, ``host`` the container it lives in, ``thread`` the native thread id;
+    ``worker`` is the process id, ``host`` the container it lives in, ``thread`` the native thread id, ``connection``
+    whatever the server tells its connections apart by, empty when it cannot;
     ``began`` and ``ended`` are epoch seconds around the work alone, with microsecond digits.
     A parameter that is left out asks for nothing. Raise BadRequest before any work is done when one is unknown or out
     of range.
@@ -43,6 +44,7 @@ def answer(path: str, query: str, server: str) -> dict[str, Any]:
         "worker": os.getpid(),
         "host": _HOST,
         "thread": threading.get_native_id(),
+        "connection": connection,
         "began": round(began, 6),
         "ended": round(ended, 6),
         "server": server,

@@ -1,6 +1,7 @@
 """The workload as a bare WSGI application: no framework between the server and the sleep."""
 
 import json
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,7 +18,8 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         status, body = "200 OK", {"ready": True}
     elif path in ("/", "/work"):
         try:
-            body = workload.answer(path, environ.get("QUERY_STRING", ""), environ.get("SERVER_SOFTWARE", "unknown"))
+            query, server = environ.get("QUERY_STRING", ""), environ.get("SERVER_SOFTWARE", "unknown")
+            body = workload.answer(path, query, server, _connection(environ))
             status = "200 OK"
         except workload.BadRequest as error:
             status, body = "400 Bad Request", {"error": str(error)}
@@ -26,3 +28,9 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
     payload = json.dumps(body).encode()
     start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))])
     return [payload]
+
+
+def _connection(environ: dict[str, Any]) -> str:
+    """Return the inode of the request's socket: unlike a port it is never used again. Empty where no socket is told."""
+    socket = environ.get("gunicorn.socket")
+    return str(os.fstat(socket.fileno()).st_ino) if socket else ""

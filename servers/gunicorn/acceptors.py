@@ -1,7 +1,8 @@
-"""Thread workers that choose when to accept, on top of the released gunicorn.
+"""Workers that count or choose when they accept, on top of the released gunicorn.
 
-Both are the VISASQ article's changes, made without touching gunicorn's code: ``accept`` is the only method
-replaced. Releases up to 23 call ``accept(server, listener)``, later ones ``accept(listener)``.
+``accept`` is the only method replaced. Releases up to 23 call the thread worker's ``accept(server, listener)``, later
+ones ``accept(listener)``: the listener is the last argument in both. RandomAccept and BusyAccept are the VISASQ
+article's changes, made without touching gunicorn's code.
 """
 
 import random
@@ -9,10 +10,52 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from counters import Counters
 from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.sync import SyncWorker
 
 RANDOM_SLEEP_S = 0.010
 BUSY_SLEEP_S = 0.001
+
+
+class CountedListener:
+    """A listening socket that counts what becomes of every attempt to accept from it."""
+
+    def __init__(self, listener: Any, counters: Counters) -> None:
+        self._listener = listener
+        self._counters = counters
+
+    def accept(self) -> Any:
+        self._counters.add("accept_attempts")
+        try:
+            accepted = self._listener.accept()
+        except BlockingIOError:  # EAGAIN: another worker was faster
+            self._counters.add("accept_failures")
+            raise
+        self._counters.add("accepted")
+        return accepted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._listener, name)
+
+
+class Counted:
+    """Count attempts to accept; gunicorn.conf.py makes the counters of each worker."""
+
+    counted = ("accept_attempts", "accept_failures", "accepted")
+    counters: Counters
+
+    def accept(self, *args: Any) -> None:
+        *before, listener = args
+        super().accept(*before, CountedListener(listener, self.counters))  # type: ignore[misc]  # gunicorn's
+
+
+class CountedThreads(Counted, ThreadWorker):
+    """The released thread worker, counted."""
+
+
+class CountedSync(Counted, SyncWorker):
+    """The released sync worker, counted."""
 
 
 class RandomAccept(ThreadWorker):
@@ -21,6 +64,10 @@ class RandomAccept(ThreadWorker):
     def accept(self, *args: Any) -> None:
         time.sleep(random.uniform(0, RANDOM_SLEEP_S))
         super().accept(*args)
+
+
+class CountedRandomAccept(RandomAccept, CountedThreads):
+    """RandomAccept, counted."""
 
 
 class RememberingPool(ThreadPoolExecutor):

@@ -28,7 +28,7 @@ def on_starting(server: Any) -> None:
 
 
 def post_fork(_server: Any, worker: Any) -> None:
-    worker.counters = Counters("served")
+    worker.counters = Counters("served", *getattr(worker, "counted", ()))
 
 
 def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:
