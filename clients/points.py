@@ -4,14 +4,16 @@
 cuts off has only the first. All metadata are texts.
 """
 
-import gzip
 import json
+import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+AS_GZIP = 31
 ASKED_MS = 0
 """What every request of a client asks for: no work at all."""
 
@@ -25,9 +27,15 @@ class Points:
 
     def __init__(self, path: Path, request: str) -> None:
         self._request = request
-        self._raw = path.open("wb")
-        self._file = gzip.GzipFile(fileobj=self._raw, mode="wb", filename="")
-        self._raw.flush()
+        self._zip = zlib.compressobj(wbits=AS_GZIP)
+        self._file = path.open("wb")
+        try:
+            self._file.write(self._zip.flush(zlib.Z_SYNC_FLUSH))
+            self._file.flush()
+        except OSError:
+            with suppress(OSError):
+                self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -35,8 +43,8 @@ class Points:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._raw:
-            self._file.close()
+        with self._file:
+            self._file.write(self._zip.flush())
 
     def sent(self, request_id: str) -> None:
         """Write that a request is about to be sent."""
@@ -49,4 +57,5 @@ class Points:
     def _write(self, metric: str, value: float, metadata: Mapping[str, str]) -> None:
         time = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         data = {"time": time, "value": value, "tags": {"request": self._request}, "metadata": metadata}
-        self._file.write(json.dumps({"metric": metric, "type": "Point", "data": data}).encode() + b"\n")
+        line = json.dumps({"metric": metric, "type": "Point", "data": data}) + "\n"
+        self._file.write(self._zip.compress(line.encode()))
