@@ -1,0 +1,124 @@
+"""How a client's load begins, lasts and ends: CONNECTIONS at once, each beginning anew until DURATION is over."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import settings
+from connection import Connection
+from points import Points
+
+POINTS = Path("/results/points-client.json.gz")
+CONNECTIONS_MAX = 500
+"""Well within the 1024 files that a process may open."""
+LAST_ANSWER_WITHIN_S = 55.0
+"""What is in flight when the duration ends is answered, not cut off; k6 waits a minute."""
+FAILED, INTERRUPTED = 1, 130
+RETRY_AFTER_S = 1.0
+
+
+class Load:
+    """The load while it lasts: what each connection's loop asks."""
+
+    def __init__(self, address: tuple[str, int], points: Points, ends: float) -> None:
+        self._address = address
+        self._points = points
+        self._ends = ends
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def over(self) -> bool:
+        """Whether the duration has passed."""
+        return self._loop.time() >= self._ends
+
+    def connect(self, request_id: str) -> Connection:
+        """Return a connection for one request, to be opened by ``async with``."""
+        return Connection(self._address, self._points, request_id)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait, but not beyond the load's end."""
+        await asyncio.sleep(max(0.0, min(seconds, self._ends - self._loop.time())))
+
+
+Turn = Callable[[Load, Connection], Awaitable[None]]
+"""What a client does with one open connection, which is closed afterwards."""
+
+
+def run(request: str, turn: Turn, pause_s: float = 0) -> int:
+    """Check the settings that all clients share, load the server and return the exit code.
+
+    Points of class ``request`` go to /results, or to the file that the command line names. The load begins START_AFTER
+    after now. SIGTERM and SIGINT cut off what is in flight; the points are complete then too.
+    """
+    connections = settings.count("CONNECTIONS", CONNECTIONS_MAX)
+    address = settings.address("LAB_SERVER")
+    lasts_s = settings.duration_s("DURATION")
+    start_after_s = settings.duration_s("START_AFTER")
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else POINTS
+    try:
+        with Points(path, request) as points:
+            return asyncio.run(_load(points, address, connections, start_after_s, lasts_s, turn, pause_s))
+    except* OSError as errors:
+        print(f"{path} cannot be written: {_first(errors)}", file=sys.stderr)
+    return FAILED
+
+
+async def _load(
+    points: Points,
+    address: tuple[str, int],
+    connections: int,
+    start_after_s: float,
+    lasts_s: float,
+    turn: Turn,
+    pause_s: float,
+) -> int:
+    _cancel_on_signals()
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + start_after_s + lasts_s
+    load = Load(address, points, ends)
+    try:
+        await asyncio.sleep(start_after_s)
+        async with asyncio.timeout_at(ends + LAST_ANSWER_WITHIN_S), asyncio.TaskGroup() as group:
+            for number in range(1, connections + 1):
+                group.create_task(_again_and_again(load, number, turn, pause_s))
+    except TimeoutError:
+        print(f"requests had no answer {LAST_ANSWER_WITHIN_S:g} s after the load and were cut off", file=sys.stderr)
+    except asyncio.CancelledError:
+        return INTERRUPTED
+    return 0
+
+
+async def _again_and_again(load: Load, number: int, turn: Turn, pause_s: float) -> None:
+    sequence = 0
+    while not load.over:
+        sequence += 1
+        async with load.connect(f"{number}-{sequence}") as connection:
+            if connection.is_open:
+                await turn(load, connection)
+        await load.wait(pause_s if connection.is_open else max(pause_s, RETRY_AFTER_S))
+
+
+def _cancel_on_signals() -> None:
+    """Let the first SIGTERM or SIGINT cancel this task; later ones find the points being completed."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    stops = (signal.SIGTERM, signal.SIGINT)
+
+    def cancel() -> None:
+        for each in stops:
+            loop.add_signal_handler(each, lambda: None)
+        if task:
+            task.cancel()
+
+    for each in stops:
+        loop.add_signal_handler(each, cancel)
+
+
+def _first(errors: BaseExceptionGroup[OSError]) -> str:
+    """Return what the first of a group of errors says."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return getattr(error, "strerror", None) or str(error)

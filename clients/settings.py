@@ -1,0 +1,66 @@
+"""Settings come from the environment and are checked before anything is sent: a client that lacks one does not start.
+
+The messages are those of k6/lib/settings.js.
+"""
+
+import math
+import os
+import re
+import sys
+from typing import NoReturn
+
+WRONG_USE = 2
+_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
+
+
+def text(name: str) -> str:
+    """Return a setting that must not be empty."""
+    value = os.environ.get(name, "")
+    if not value:
+        _refuse(f"{name} is not set; the experiment's load.client.settings must name it")
+    return value
+
+
+def number(name: str, at_least: float) -> float:
+    """Return a number that is at least ``at_least``, e.g. ``number("SILENT_S", 0.1)``."""
+    given = text(name)
+    try:
+        value = float(given)
+    except ValueError:
+        value = math.nan
+    if not at_least <= value < math.inf:
+        _refuse(f"{name}={given} is not a number >= {at_least:g}")
+    return value
+
+
+def count(name: str, at_most: int) -> int:
+    """Return a whole number from 1 to ``at_most``."""
+    value = number(name, 1)
+    if value != int(value):
+        _refuse(f"{name}={text(name)} is not a whole number")
+    if value > at_most:
+        _refuse(f"{name}={text(name)} is more than {at_most}")
+    return int(value)
+
+
+def duration_s(name: str) -> float:
+    """Return seconds from k6's own notation, e.g. ``30s``, ``0.5s`` or ``1m30s``."""
+    given = text(name)
+    if not _DURATION.fullmatch(given):
+        _refuse(f"{name}={given} is not a duration like 30s or 1m30s")
+    return sum(float(value) * _UNITS_S[unit] for value, unit in re.findall(r"([\d.]+)(ms|s|m|h)", given))
+
+
+def address(name: str) -> tuple[str, int]:
+    """Return host and port, e.g. of ``app:8000``."""
+    given = text(name)
+    host, _, port = given.rpartition(":")
+    if not host or not re.fullmatch(r"\d{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:
+        _refuse(f"{name}={given} is not host:port, e.g. app:8000")
+    return host, int(port)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(message, file=sys.stderr)
+    sys.exit(WRONG_USE)
