@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.quantities import STATISTICS, TIME_STATISTICS, Metric, unit
+from analysis.quantities import OF_ALL_REQUESTS, STATISTICS, TIME_STATISTICS, Metric, unit
 from analysis.run_folder import Run
 from analysis.summary import PRINTED, ClaimRow, DifferenceRow, Row, Summary, WorkerRow
 
@@ -240,8 +240,11 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
                 lines.append(Line(variant.name, word, values, n))
     units = {unit(metric, stat) for stat in statistics}
-    title = f"{words(metric)} of {request or 'all'} requests{f', {units.pop()}' if len(units) == 1 else ''}"
-    return Grid(f"{title[0].upper()}{title[1:]}{_of_load(run, load)}", [words(stat) for stat in statistics], lines)
+    title = words(metric) if metric in OF_ALL_REQUESTS else f"{words(metric)} of {request or 'all'} requests"
+    of_unit = f", {units.pop()}" if len(units) == 1 and units.isdisjoint(title.split()) else ""
+    return Grid(
+        f"{title[0].upper()}{title[1:]}{of_unit}{_of_load(run, load)}", [words(stat) for stat in statistics], lines
+    )
 
 
 def words(name: str) -> str:

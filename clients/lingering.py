@@ -6,9 +6,9 @@ neither closes nor reads. PAUSE_S later it begins anew.
 
 import sys
 
-import settings
-from connection import Connection
-from load import Load, run
+from lib import settings
+from lib.connection import Connection
+from lib.load import Load, run
 
 
 def main() -> int:

@@ -6,9 +6,9 @@ row says is how long its own answer took; the silence is no part of it.
 
 import sys
 
-import settings
-from connection import Connection
-from load import Load, run
+from lib import settings
+from lib.connection import Connection
+from lib.load import Load, run
 
 
 def main() -> int:

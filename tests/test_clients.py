@@ -452,7 +452,7 @@ def test_a_setting_that_cannot_be_used_is_refused_before_anything_is_sent(
 )
 def test_durations_are_in_k6s_own_notation(given: str, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DURATION", given)
-    code = "import settings; print(settings.duration_s('DURATION'))"
+    code = "from lib import settings; print(settings.duration_s('DURATION'))"
 
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "clients", capture_output=True, text=True, check=True

@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 from typing import Any, Self
 
-from points import Points
+from lib.points import Points
 
 REQUEST = b"GET /?delay=0 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
 

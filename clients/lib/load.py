@@ -6,9 +6,9 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import settings
-from connection import Connection
-from points import Points
+from lib import settings
+from lib.connection import Connection
+from lib.points import Points
 
 POINTS = Path("/results/points-client.json.gz")
 CONNECTIONS_MAX = 500
