@@ -6,10 +6,10 @@ import altair as alt
 import duckdb
 import vl_convert
 
-from analysis.quantities import Statistic
-from analysis.run_folder import Run
-from analysis.summary import Summary
-from analysis.table import number
+from analysis.quantities import Metric, Statistic, Traced, unit
+from analysis.run_folder import Run, VariantRecord
+from analysis.summary import Row, Summary
+from analysis.table import number, words
 
 DOTS = 100
 """Each row of the overhead figure has at most this many dots."""
@@ -83,11 +83,12 @@ def overhead(
     published = alt.Chart(_data(marks)).encode(x=x, y=y)
     published_marks = published.mark_point(shape="diamond", size=60, strokeWidth=1.6).encode(color=colour)
     published_names = published.mark_text(dy=-10, fontSize=9, color=_PUBLISHED).encode(text="label:N")
-    trials = f"{run.trials} trial{'s' if run.trials > 1 else ''}"
     counts = [len(values) for _, values in rows]
     fewest, most = (min(counts), max(counts)) if counts else (0, 0)
     size = (
-        f"{fewest} to {most} requests a variant, {trials}" if fewest < most else f"{most} requests a variant, {trials}"
+        f"{fewest} to {most} requests a variant, {_of_trials(run)}"
+        if fewest < most
+        else f"{most} requests a variant, {_of_trials(run)}"
     )
     what = "request" if counts and max(counts) <= DOTS else "hundredth of the requests"
     layers = [measured_dots] + ([published_marks, published_names] if marks else [])
@@ -123,6 +124,210 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
         .properties(width=250, height=34 * len(order))
     )
     return _styled(bars, "Who answered: the share of each worker", "first trial of each variant", None)
+
+
+def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.TopLevelMixin | None:
+    """Draw the busiest worker's share beside the tail of the overhead, a dot for each variant; None: too few have both.
+
+    An even share is not the goal: who waits is. Bars are the intervals of the medians over trials.
+    """
+    stat: Statistic = "p99"
+    tails = _rows(summary, load, Traced(request=request, metric="overhead", stat=stat))
+    shares = _rows(summary, load, Traced(request=request, metric="requests_by_worker", stat="largest_share"))
+    several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
+    if len(several) < 2:
+        return None
+    values = [
+        {"variant": name, **_ends(shares[name], "share", 0.0), **_ends(tails[name], "tail", _FLOOR_MS)}
+        for name in several
+    ]
+    x = alt.X("share:Q", title="share of the busiest worker", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
+    y = alt.Y("tail:Q", title=f"{stat} of the overhead, ms", scale=alt.Scale(type="log"))
+    chart = alt.Chart(_data(values))
+    dots = chart.mark_point(filled=True, size=70, color=_MEASURED).encode(x=x, y=y)
+    across = chart.mark_rule(color=_MEASURED, opacity=0.4).encode(x="share_low:Q", x2="share_high:Q", y=y)
+    along = chart.mark_rule(color=_MEASURED, opacity=0.4).encode(x=x, y="tail_low:Q", y2="tail_high:Q")
+    names = chart.mark_text(align="left", dx=8, fontSize=10).encode(x=x, y=y, text="variant:N")
+    title = f"Even shares and short waits are two things: {request} requests"
+    return _styled(alt.layer(across, along, dots, names), title, f"each dot is a variant, {_of_trials(run)}", 320)
+
+
+def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw the share of the requests that each worker of one container served, in the order in which they were forked.
+
+    A dot is a worker of one trial, lines are medians. None: no variant has several workers in one container.
+    """
+    trusted = {(one.variant, one.load, one.trial) for one in summary.trials if one.verdict != "invalid"}
+    values = []
+    for variant, of_load, trial in sorted(trusted):
+        served = {
+            tuple(row.worker.split(":")): row.counts["served"]
+            for row in summary.counters
+            if (row.variant, row.load, row.trial) == (variant, load, trial) and "served" in row.counts
+        }
+        if of_load != load or len(served) < 2 or len({host for host, _ in served}) > 1 or not sum(served.values()):
+            continue
+        for age, worker in enumerate(sorted(served, key=lambda one: int(one[1])), start=1):
+            values.append({"variant": variant, "age": age, "share": served[worker] / sum(served.values())})
+    if not values:
+        return None
+    order = [one.name for one in run.variants if any(value["variant"] == one.name for value in values)]
+    chart = alt.Chart(_data(values)).encode(
+        x=alt.X("age:O", title="worker, in the order of forking", axis=alt.Axis(labelAngle=0)),
+        color=alt.Color("variant:N", title=None, sort=order),
+    )
+    share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
+    dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share)
+    medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
+    title = f"Who wins the race: the share of each worker by its age{_of_load(run, load)}"
+    return _styled(alt.layer(medians, dots), title, f"{_of_trials(run)}; variants of one container", 280)
+
+
+def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw how often workers tried to accept for each connection, and how often in vain; None: nobody counted it."""
+    attempts = _rows(summary, load, Traced(metric="accept_attempts", stat="per_connection"))
+    failures = _rows(summary, load, Traced(metric="accept_failures", stat="per_connection"))
+    counted = [one.name for one in run.variants if one.name in attempts and attempts[one.name].measured is not None]
+    if not counted:
+        return None
+    bars = [
+        {"variant": name, "kind": kind, "attempts": value}
+        for name in counted
+        for kind, value in (("accepted", 1.0), ("in vain", failures[name].measured))
+    ]
+    marks = [
+        {"variant": name, "attempts": attempts[name].published, "kind": "published"}
+        for name in counted
+        if attempts[name].published is not None
+    ]
+    y = alt.Y("variant:N", title=None, sort=counted, axis=alt.Axis(labelLimit=200))
+    colour = alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
+        domain=["accepted", "in vain", "published"], range=[_MEASURED, "#a9c6e8", _PUBLISHED]
+    )
+    measured = (
+        alt.Chart(_data(bars))
+        .mark_bar()
+        .encode(
+            x=alt.X("attempts:Q", title="attempts to accept for each connection", stack=True),
+            y=y,
+            color=colour,
+            order=alt.Order("kind:N"),
+        )
+    )
+    published = alt.Chart(_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
+    layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
+    title = f"How many workers try for one connection{_of_load(run, load)}"
+    return _styled(alt.layer(*layers), title, f"median of {_of_trials(run)}", 30 * len(counted))
+
+
+def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt.TopLevelMixin | None:
+    """Draw how many requests each connection brought to which worker; None: no connection brought more than one."""
+    rows = database.execute(
+        """SELECT variant, worker, connection, count(*) AS requests
+           FROM requests SEMI JOIN (SELECT variant, min(trial) AS trial FROM requests WHERE load = $load GROUP BY ALL)
+               AS first USING (variant, trial)
+           WHERE load = $load AND error IS NULL AND connection IS NOT NULL GROUP BY ALL ORDER BY requests DESC""",
+        {"load": load},
+    ).fetchall()
+    if not any(requests > 1 for *_, requests in rows):
+        return None
+    values = []
+    for variant in (one.name for one in run.variants):
+        mine = [row[1:] for row in rows if row[0] == variant]
+        names = {worker: f"worker {place}" for place, worker in enumerate(sorted({row[0] for row in mine}), start=1)}
+        singles = {worker: sum(1 for one, _, requests in mine if one == worker and requests == 1) for worker in names}
+        kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
+        kept += [(worker, count, "connections of one request") for worker, count in singles.items() if count]
+        values += [
+            {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
+            for rank, (worker, requests, kind) in enumerate(kept)
+        ]
+    order = [one.name for one in run.variants]
+    bars = (
+        alt.Chart(_data(values))
+        .mark_bar(stroke="white", strokeWidth=0.7)
+        .encode(
+            x=alt.X("requests:Q", title="requests", stack=True),
+            y=alt.Y("worker:N", title=None),
+            order=alt.Order("rank:Q"),
+            color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
+                domain=["one connection", "connections of one request"], range=[_MEASURED, "#a9c6e8"]
+            ),
+            row=alt.Row("variant:N", sort=order, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
+        )
+        .properties(width=440, height=60)
+    )
+    title = f"Which connection brought the requests to which worker{_of_load(run, load)}"
+    return _styled(bars, title, "first trial of each variant; a segment is a connection", None)
+
+
+def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw what the experiment's setting does to its statistics, a panel for each; None: it asks for no curve."""
+    if not run.curve:
+        return None
+    panels = [_panel(run, summary, load, run.curve.over, traced) for traced in run.curve.values]
+    title = f"What {words(run.curve.over)} do{'es' if run.curve.over[-1] != 's' else ''}{_of_load(run, load)}"
+    return _styled(alt.hconcat(*panels), title, f"median of {_of_trials(run)}, bars are its interval", None)
+
+
+def _panel(run: Run, summary: Summary, load: str, over: str, traced: Traced) -> alt.LayerChart | alt.FacetChart:
+    rows = _rows(summary, load, traced)
+    values = [
+        {"setting": variant.settings[over], "series": series, **_ends(rows[variant.name], "value", 0.0)}
+        for variant, series in zip(run.variants, _series(run.variants, over), strict=True)
+        if variant.name in rows and rows[variant.name].measured is not None
+    ]
+    by_number = all(isinstance(one["setting"], int | float) for one in values)
+    x = alt.X(
+        "setting:Q" if by_number else "setting:O",
+        title=words(over),
+        scale=alt.Scale(type="log", base=2, nice=False, padding=12) if by_number else alt.Undefined,
+        axis=alt.Axis(values=sorted({one["setting"] for one in values}), format="d") if by_number else alt.Undefined,
+    )
+    of_unit = unit(traced.metric, traced.stat)
+    what = f"{words(traced.stat)} {words(traced.metric)}" + (f" of {traced.request} requests" if traced.request else "")
+    log = of_unit == "ms"
+    y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
+    colour = alt.Color("series:N", title=None, legend=alt.Legend(orient="top", columns=2))
+    chart = alt.Chart(_data(values)).encode(x=x, color=colour)
+    bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")
+    line, points = chart.mark_line(opacity=0.4).encode(y=y), chart.mark_point(filled=True, size=60).encode(y=y)
+    return alt.layer(line, bars, points).properties(width=290, height=260)
+
+
+def _series(variants: list[VariantRecord], over: str) -> list[str]:
+    """Return in words what each variant differs in from the others, besides the setting along the axis."""
+    differing = [
+        key
+        for key in dict.fromkeys(key for one in variants for key in one.settings)
+        if key != over and len({repr(one.settings.get(key)) for one in variants}) > 1
+    ]
+    return [", ".join(f"{one.settings.get(key)} {words(key)}" for key in differing) or "all" for one in variants]
+
+
+def _rows(summary: Summary, load: str, traced: Traced) -> dict[str, Row]:
+    """Return the measured rows of one statistic by variant."""
+    wanted: tuple[str, str | None, Metric, Statistic] = (load, traced.request, traced.metric, traced.stat)
+    return {
+        row.variant: row
+        for row in summary.rows
+        if (row.load, row.request, row.metric, row.stat) == wanted and row.measured is not None
+    }
+
+
+def _ends(row: Row, name: str, floor: float) -> dict[str, float]:
+    """Return a measured value with the ends of its interval, none of them below what an axis can show."""
+    assert row.measured is not None
+    low, high = (row.measured if end is None else end for end in (row.low, row.high))
+    return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
+
+
+def _of_trials(run: Run) -> str:
+    return f"{run.trials} trial{'s' if run.trials > 1 else ''}"
+
+
+def _of_load(run: Run, load: str) -> str:
+    return f", {load}" if len(run.loads) > 1 else ""
 
 
 def _data(values: list[dict[str, Any]]) -> alt.InlineData:

@@ -98,6 +98,21 @@ class Quantity(Model):
         return self
 
 
+class Traced(Model):
+    """A statistic that a curve follows from variant to variant."""
+
+    request: str | None = None
+    metric: Metric
+    stat: Statistic
+
+
+class Curve(Model):
+    """A picture of what a setting does: one panel for each statistic, the variants in the order of their setting."""
+
+    over: str = Field(description="The setting that runs along the axis.")
+    values: list[Traced] = Field(min_length=1)
+
+
 class Published(Model):
     """What a source printed for one variant: statistics of one metric, or the requests that each worker served."""
 

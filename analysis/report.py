@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import altair as alt
 import duckdb
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
@@ -61,6 +62,19 @@ def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
     with duckdb.connect() as database:
         database.read_parquet(files).create_view("requests")
         for load in run.loads:
-            for request in figures.classes(database, load.name):
-                yield figures.svg(figures.overhead(database, run, summary, load.name, request))
-            yield figures.svg(figures.workers(run, summary, load.name))
+            yield from map(figures.svg, _of_load(database, run, summary, load.name))
+
+
+def _of_load(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> Iterator[alt.TopLevelMixin]:
+    """Yield the pictures of one load: those that every run has, and those that it has something to show for."""
+    classes = figures.classes(database, load)
+    drawn = [
+        figures.curve(run, summary, load),
+        figures.races(run, summary, load),
+        *(figures.overhead(database, run, summary, load, request) for request in classes),
+        *(figures.share_and_tail(run, summary, load, request) for request in classes[:1]),
+        figures.workers(run, summary, load),
+        figures.by_age(run, summary, load),
+        figures.connections(database, run, load),
+    ]
+    yield from (figure for figure in drawn if figure)

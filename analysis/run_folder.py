@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.quantities import Claim, Published
+from analysis.quantities import Claim, Curve, Published
 
 SCHEMA = 1
 POINTS = "points*.json.gz"
@@ -114,6 +114,7 @@ class Run(Record):
     source: Source | None
     published: list[Published]
     claims: list[Claim]
+    curve: Curve | None = None
     variants: list[VariantRecord]
     loads: list[LoadRecord]
     sleeping: bool = False

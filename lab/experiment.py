@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 import yaml
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
-from analysis.quantities import NAME_PATTERN, Claim, Model, Name, Published, Quantity
+from analysis.quantities import NAME_PATTERN, Claim, Curve, Model, Name, Published, Quantity
 from lab.errors import WrongUse, nearest_first
 from lab.paths import CLIENTS, EXPERIMENTS, K6, SERVERS
 
@@ -212,6 +212,18 @@ class Experiment(Model):
     variants: dict[Name, Server] = Field(min_length=1)
     published: list[Published] = Field([])
     claims: list[Claim] = Field([])
+    curve: Curve | None = Field(None, description="What a setting does, as a picture in the report.")
+
+    @model_validator(mode="after")
+    def _curve_fits(self) -> Self:
+        if self.curve:
+            for name, variant in self.variants.items():
+                if self.curve.over not in type(variant).model_fields:
+                    known = nearest_first(self.curve.over, list(type(variant).model_fields))
+                    raise ValueError(f"curve: {name} has no setting {self.curve.over}; it has {known}")
+                for one in self.curve.values:
+                    Quantity(variant=name, request=one.request, metric=one.metric, stat=one.stat)
+        return self
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -253,6 +265,7 @@ def against_itself(experiment: Experiment, variant: str) -> Experiment:
             "variants": {"a": one, "b": one},
             "published": [],
             "claims": [],
+            "curve": None,
         }
     )
 
