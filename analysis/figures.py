@@ -161,7 +161,7 @@ def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     values = []
     for variant, of_load, trial in sorted(trusted):
         served = {
-            tuple(row.worker.split(":")): row.counts["served"]
+            row.worker.rpartition(":")[::2]: row.counts["served"]
             for row in summary.counters
             if (row.variant, row.load, row.trial) == (variant, load, trial) and "served" in row.counts
         }

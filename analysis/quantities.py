@@ -20,8 +20,8 @@ Metric = Literal[
 ]
 Statistic = Literal[
     "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
-    "per_second", "of_ideal", "largest_share", "max_over_mean", "jain_index", "per_connection", "per_request", "total",
-    "share",
+    "per_second", "of_ideal", "largest_share", "max_over_mean", "jain_index", "correlation",
+    "per_connection", "per_request", "total", "share",
 ]  # fmt: skip
 
 TIME_STATISTICS: tuple[Statistic, ...] = get_args(Statistic)[: get_args(Statistic).index("max") + 1]
@@ -31,7 +31,7 @@ STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "response_time": TIME_STATISTICS,
     "throughput": ("per_second", "of_ideal"),
     "requests_by_worker": _EVENNESS,
-    "connections_by_worker": _EVENNESS,
+    "connections_by_worker": (*_EVENNESS, "correlation"),
     "requests_by_connection": ("avg", "max"),
     "accept_attempts": ("per_connection",),
     "accept_failures": ("per_connection",),
@@ -60,6 +60,7 @@ _PLAIN: dict[Statistic, str] = {
     "share": "share",
     "max_over_mean": "ratio",
     "jain_index": "index",
+    "correlation": "index",
 }
 
 

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
-from typing import Any, Literal, cast
+from statistics import correlation, median
+from typing import Any, Literal
 
 import duckdb
 
@@ -222,11 +222,11 @@ def _spread(run: Run, rows: list[WorkerRow]) -> Stats:
     stats: Stats = {}
     if rows:
         idle = [0] * (next(one.workers for one in run.variants if one.name == rows[0].variant) - len(rows))
-        for metric, counts in (
-            ("requests_by_worker", [one.requests for one in rows]),
-            ("connections_by_worker", [one.connections for one in rows]),
-        ):
-            stats |= {(cast("Metric", metric), stat): value for stat, value in evenness([*counts, *idle]).items()}
+        requests, connections = [*(one.requests for one in rows), *idle], [*(one.connections for one in rows), *idle]
+        stats |= {("requests_by_worker", stat): value for stat, value in evenness(requests).items()}
+        stats |= {("connections_by_worker", stat): value for stat, value in evenness(connections).items()}
+        if len(set(requests)) > 1 and len(set(connections)) > 1:
+            stats["connections_by_worker", "correlation"] = correlation(requests, connections)
     return stats
 
 
