@@ -97,7 +97,8 @@ class Variant(Model, ABC):
     balancer: Literal["nginx", "haproxy"] = Field("nginx", description="What stands before the containers.")
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
     upstream_keepalive: int = Field(0, ge=0, description="Idle connections it keeps to the servers; 0: none.")
-    cpus: float = Field(1, ge=0.01, le=1024, description="Cores that each container may use.")
+    cpus: float = Field(1, ge=0.01, le=1024, description="Processor time that each container may use, in cores.")
+    cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
 
     service: ClassVar[str]
 
@@ -119,6 +120,7 @@ class Variant(Model, ABC):
             "LAB_THREADS": str(self.threads),
             "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
+            "LAB_CPUSET": self.cpuset,
             "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",

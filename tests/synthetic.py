@@ -29,6 +29,8 @@ class Request:
     error: str | None = None
     answered: bool = True
     lag_ms: float = 0.0
+    user: int = 1
+    connection: str = ""
 
 
 def point(metric: str, time: datetime, value: float, request: str, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -46,13 +48,13 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
         sent = BEGAN + timedelta(seconds=one.sent_s)
         duration_ms = one.asked_ms + one.overhead_ms
         answered = sent + timedelta(milliseconds=duration_ms + 0.15 + one.lag_ms)
-        known = {"id": f"1-{number}", "asked_ms": one.asked_ms}
+        known = {"id": f"{one.user}-{number}", "asked_ms": one.asked_ms}
         yield point("request_sent", sent, 1, one.request, known)
         if not one.answered:
             continue
         yield point("http_req_duration", answered, duration_ms, one.request, known)
         outcome = {"error": one.error, "status": 502} if one.error else {"status": 200, "worker": one.worker}
-        stamps = {"thread": 9, "began": sent.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
+        stamps = {"thread": 9, "connection": one.connection, "began": sent.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
         timings = {"blocked_ms": 0.1, "connecting_ms": 0.05}
         yield point("request_answered", answered, duration_ms, one.request, known | timings | outcome | stamps)
 
@@ -73,8 +75,14 @@ def observation(
     throttled_s: float = 0,
     out_of_memory: int = 0,
     balanced: int | None = None,
+    counts: dict[int, dict[str, int]] | None = None,
+    processor_s: float = 0,
+    memory_mib: float = 30,
 ) -> str:
-    """Return what servers/observe prints in a container with such counts; all workers share socket 100 if not told."""
+    """Return what servers/observe prints in a container with such counts; all workers share socket 100 if not told.
+
+    ``counts`` has what a worker counted besides the requests that it served.
+    """
     served = served or {}
     holds = {pid: [100] for pid in served} if sockets is None else sockets
     listening = sorted({inode for inodes in holds.values() for inode in inodes})
@@ -85,9 +93,15 @@ def observation(
         "sockets of processes": "".join(
             f"/proc/{pid}/fd socket:[{inode}]\n" for pid, inodes in holds.items() for inode in [7, *inodes]
         ),
-        "/sys/fs/cgroup/cpu.stat": f"usage_usec 5\nthrottled_usec {throttled_s * 1e6:.0f}\n",
+        "/sys/fs/cgroup/cpu.stat": f"usage_usec {processor_s * 1e6:.0f}\nthrottled_usec {throttled_s * 1e6:.0f}\n",
+        "/sys/fs/cgroup/memory.stat": f"anon {memory_mib * 2**20:.0f}\nfile 12345\n",
         "/sys/fs/cgroup/memory.events": f"oom 0\noom_kill {out_of_memory}\n",
-        **{f"worker {pid}": f"served {count:020}\n" for pid, count in served.items()},
+        **{
+            f"worker {pid}": "".join(
+                f"{name} {value:020}\n" for name, value in ({"served": count} | (counts or {}).get(pid, {})).items()
+            )
+            for pid, count in served.items()
+        },
     }
     if balanced is not None:
         sections["balancer"] = f"served {balanced}\n"

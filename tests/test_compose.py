@@ -10,8 +10,8 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
-from lab.experiment import GunicornGthread, Variant, load_experiment
-from lab.paths import COMPOSE_FILE, K6
+from lab.experiment import GunicornGthread, GunicornSync, Variant, load_experiment
+from lab.paths import CLIENTS, COMPOSE_FILE, K6
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
@@ -94,6 +94,7 @@ def test_variants_differ_in_what_their_file_says_and_in_nothing_else(tmp_path: P
     assert difference("connection-limit") == {f"{server}.environment.LAB_WORKER_CONNECTIONS"}
     assert difference("least-conn") == {
         f"{server}.environment.LAB_WORKERS", f"{server}.scale", "services.nginx.environment.LAB_BALANCE",
+        "services.haproxy.environment.LAB_BALANCE",
     }  # fmt: skip
 
 
@@ -108,11 +109,17 @@ def differences(one: object, other: object, where: str = "") -> list[str]:
     return [] if one == other else [where]
 
 
+def test_all_balancers_get_the_same_box(tmp_path: Path) -> None:
+    services = composed(tmp_path)["services"]
+
+    assert own(services["nginx"]) == own(services["haproxy"])
+
+
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
     variant = GunicornGthread(server="gunicorn-gthread", workers=1, threads=1).environment()
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
-              "LAB_CA_BUNDLE", "LAB_INPUTS"}  # fmt: skip
+              "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS"}  # fmt: skip
     for_people = {"LAB_PORT"}
     text = COMPOSE_FILE.read_text()
     named = {
@@ -127,7 +134,8 @@ def test_every_setting_of_a_variant_reaches_the_containers() -> None:
     """Changing any setting changes the factors: none is read and then forgotten."""
     plain = GunicornGthread(server="gunicorn-gthread", workers=2, threads=2)
     other: dict[str, Any] = {
-        "workers": 3, "threads": 3, "replicas": 2, "balance": "least_conn", "upstream_keepalive": 4, "cpus": 2,
+        "workers": 3, "threads": 3, "replicas": 2, "balancer": "haproxy", "balance": "least_conn",
+        "upstream_keepalive": 4, "cpus": 2, "cpuset": "0",
         "release": "23.0.0", "worker_class": "acceptors.BusyAccept", "worker_connections": 5, "keepalive_s": 6,
         "reuse_port": True,
     }  # fmt: skip
@@ -137,6 +145,14 @@ def test_every_setting_of_a_variant_reaches_the_containers() -> None:
     for setting, value in other.items():
         changed = plain.model_copy(update={setting: value})
         assert changed.environment() != plain.environment(), setting
+
+
+def test_a_sync_worker_differs_in_its_class_alone() -> None:
+    threads = GunicornGthread(server="gunicorn-gthread", workers=2, threads=1).environment()
+    sync = GunicornSync(server="gunicorn-sync", workers=2).environment()
+
+    assert sync == {name: threads[name] for name in sync} | {"LAB_WORKER_CLASS": "sync"}
+    assert threads.keys() - sync.keys() == {"LAB_WORKER_CONNECTIONS", "LAB_KEEPALIVE_S"}
 
 
 def test_the_load_by_hand_is_the_experiments_load() -> None:
@@ -167,6 +183,44 @@ def test_nginx_accepts_its_configuration(balance: str, keepalive: str, connectio
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("keepalive", ["0", "4"])
+@pytest.mark.parametrize("balance", ["roundrobin", "leastconn", "random(2)"])
+def test_haproxy_accepts_its_configuration(balance: str, keepalive: str) -> None:
+    environment = {"LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive}
+
+    done = haproxy(environment, check=True)
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("factor", "value", "message"),
+    [
+        ("LAB_UPSTREAM_KEEPALIVE", "few", "LAB_UPSTREAM_KEEPALIVE is a whole number from 0 on, not few."),
+        ("LAB_SERVER_MAXCONN", "2.5", "LAB_SERVER_MAXCONN is a whole number from 0 on, not 2.5."),
+        ("LAB_QUEUE_TIMEOUT_S", "0", "LAB_QUEUE_TIMEOUT_S is a whole number from 1 on, not 0."),
+        ("LAB_UPSTREAM", "nobody.invalid:8000",
+         "No server answers to the name nobody.invalid: LAB_UPSTREAM=nobody.invalid:8000 does not resolve."),
+    ],
+)  # fmt: skip
+def test_haproxy_does_not_start_with_a_factor_that_makes_no_sense(factor: str, value: str, message: str) -> None:
+    """HAProxy itself reads a word as 0, which would be another experiment."""
+    done = haproxy({"LAB_UPSTREAM": "127.0.0.1:8000", factor: value})
+
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")
+
+
+def haproxy(environment: dict[str, str], *, check: bool = False) -> "subprocess.CompletedProcess[str]":
+    """Start HAProxy's image without a network; to check its configuration only, if asked to."""
+    flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+    only_check = 'sed "s/exec haproxy/exec haproxy -c/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
+    return subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/tmp", *flags, "--entrypoint", "sh",
+         "stampede/haproxy:trixie", "-c", only_check if check else "exec start"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("script", sorted(path.name for path in K6.glob("*.js")))
 def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_settings(script: str) -> None:
     settings = (K6 / script).with_suffix(".env").read_text()
@@ -181,12 +235,34 @@ def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_setting
             capture_output=True, text=True, check=False,
         )  # fmt: skip
 
-    complete = copy.copy(given) | {"LAB_URL": "http://nginx:8080"}
+    complete = copy.copy(given) | {"LAB_URL": "http://balancer:8080"}
     assert inspect(complete).returncode == 0
     for name in [*names, "LAB_URL"]:
         done = inspect({key: value for key, value in complete.items() if key != name})
         assert done.returncode != 0
         assert f"{name} is not set; the experiment's load.settings must name it" in done.stderr
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in CLIENTS.glob("*.py")))
+def test_every_client_has_its_settings_by_hand_and_refuses_to_start_without_one(script: str) -> None:
+    """In the container that it runs in, without a network; DURATION is short and nobody can be reached."""
+    lines = (CLIENTS / script).with_suffix(".env").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines if "=" in line)
+
+    def start(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+        flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+        return subprocess.run(
+            ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/results:mode=777", *flags,
+             "--volume", f"{CLIENTS}:/clients:ro", "stampede/client:trixie", "python", f"/clients/{script}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    complete = given | {"LAB_SERVER": "127.0.0.1:8000", "DURATION": "1s"}
+    assert (start(complete).returncode, start(complete).stderr) == (0, "")
+    for name in given:
+        done = start({key: value for key, value in complete.items() if key != name})
+        message = f"{name} is not set; the experiment's load.client.settings must name it\n"
+        assert (done.returncode, done.stderr) == (2, message)
 
 
 def test_the_image_holds_the_application_and_nothing_else_of_ours() -> None:

@@ -63,7 +63,8 @@ def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["experiments", "servers", "nginx", "k6", "lab", "analysis", "tools", "docs", "tests"]
+    "folder",
+    ["experiments", "servers", "nginx", "haproxy", "k6", "clients", "lab", "analysis", "tools", "docs", "tests"],
 )
 def test_the_tree_in_the_readme_is_the_tree(folder: str) -> None:
     assert (ROOT / folder).is_dir()

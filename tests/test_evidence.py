@@ -129,6 +129,23 @@ def test_a_worker_that_is_killed_and_replaced(copied_lab: Lab) -> None:
     assert only(reasons, "gunicorn-1 started worker ")
 
 
+def test_what_a_killed_worker_counted_is_kept(copied_lab: Lab) -> None:
+    """Its attempts to accept are in the trial's files and in the summary, though the trial is invalid."""
+    write_experiment(copied_lab, GTHREAD.replace("}", ", worker_class: acceptors.CountedThreads}"), duration="6s")
+    with under_load(copied_lab, "gunicorn") as server:
+        [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
+        server.execute(["sh", "-c", f"kill -9 {worker}"])
+
+    latest = (copied_lab.results / "spoilt" / "latest").resolve()
+    [killed] = [
+        row["counts"]
+        for row in json.loads((latest / "summary.json").read_text())["counters"]
+        if row["worker"].endswith(f":{worker}")
+    ]
+    assert killed["accept_attempts"] >= killed["accepted"] + killed["accept_failures"] > 0
+    assert f"==> worker {worker} <==" in (latest / "spoilt/users/1/gunicorn-1.after.txt").read_text()
+
+
 def test_a_server_that_is_out_of_memory(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="6s")
     greedy = 'if delay_s > 0.149:\n            globals()["_kept"] = bytearray(2**30)\n        return lambda: '
@@ -182,6 +199,18 @@ def test_a_clock_that_is_set(copied_lab: Lab) -> None:
 
     assert verdict == "invalid"
     assert of_the_lab(reasons) == ["the clock was set by +3.50 s during the load"]
+
+
+def test_a_client_that_refuses_its_settings(copied_lab: Lab) -> None:
+    """The trial measured k6's requests beside nobody, which is not what was asked for."""
+    write_experiment(copied_lab, duration="2s")
+    client = "parallel: true", "  client: {script: silent.py, settings: {connections: 0, silent_s: 1}}\nparallel: true"
+    copied_lab.edit("experiments/spoilt.yaml", *client)
+
+    verdict, reasons = measure(copied_lab)
+
+    assert verdict == "invalid"
+    assert reasons[0] == "failed: the client ended with exit code 2: CONNECTIONS=0 is not a number >= 1"
 
 
 def test_a_variant_against_itself_shows_what_chance_alone_does(copied_lab: Lab) -> None:

@@ -9,7 +9,7 @@ from lab.paths import ROOT
 
 LOCKS = [*(ROOT / "requirements").glob("*.txt"), *(ROOT / "servers").rglob("requirements/*.txt")]
 INSTALLERS = [
-    *(path for folder in ("servers", "nginx", "tools") for path in (ROOT / folder).rglob("*") if path.is_file()),
+    *(path for folder in ("servers", "nginx", "haproxy", "tools") for path in (ROOT / folder).rglob("*") if path.is_file()),
     ROOT / "Makefile",
 ]
 WAIVERS = (

@@ -20,13 +20,17 @@ def test_every_count_is_read() -> None:
         throttled_s=1.5,
         out_of_memory=2,
         balanced=9,
+        counts={8: {"accepted": 4}},
+        processor_s=2.5,
+        memory_mib=36,
     )
 
     seen = parse(text)
 
-    assert (seen.host, seen.counts, seen.workers) == ("box", {7: {"served": 12}, 8: {"served": 30}}, {7, 8})
+    assert (seen.host, seen.counts, seen.workers) == ("box", {7: {"served": 12}, 8: {"served": 30, "accepted": 4}}, {7, 8})
     assert seen.holds == {7: {100}, 8: {100, 101}}
     assert (seen.listen_overflows, seen.throttled_s, seen.out_of_memory, seen.balanced) == (3, 1.5, 2, 9)
+    assert (seen.processor_s, seen.memory_mib) == (2.5, 36)
 
 
 def test_a_worker_that_is_dead_is_remembered_and_does_not_live() -> None:
@@ -40,9 +44,12 @@ def test_the_older_kind_of_control_groups_is_read_too() -> None:
     text = observation().replace("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
     text = text.replace("throttled_usec 0", "nr_throttled 4\nthrottled_time 2500000000")
     text = text.replace("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
+    text = text.replace("/sys/fs/cgroup/memory.stat", "/sys/fs/cgroup/memory/memory.stat").replace("anon ", "rss ")
+    text += "==> /sys/fs/cgroup/cpuacct/cpuacct.usage <==\n1500000000\n"
 
-    assert parse(text).throttled_s == 2.5
-    assert parse(text).out_of_memory == 0
+    seen = parse(text)
+
+    assert (seen.throttled_s, seen.out_of_memory, seen.processor_s, seen.memory_mib) == (2.5, 0, 1.5, 30)
 
 
 def test_a_container_that_was_gone_afterwards_has_no_second_observation(tmp_path: Path) -> None:

@@ -25,14 +25,16 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_request_is_one_row_with_what_was_asked_and_what_it_took(tmp_path: Path) -> None:
-    write_points(tmp_path / "points.json.gz", [Request(overhead_ms=12.5, asked_ms=400, worker="box:7")])
+    request = Request(overhead_ms=12.5, asked_ms=400, worker="box:7", connection="4711")
+    write_points(tmp_path / "points.json.gz", [request])
 
     [row] = rows(tmp_path)
 
     assert (row["variant"], row["load"], row["trial"]) == ("one", "mix", 3)
     assert (row["request"], row["asked_ms"], row["duration_ms"]) == ("light", 400, 412.5)
     assert row["overhead_ms"] == 12.5
-    assert (row["worker"], row["thread"], row["status"], row["error"]) == ("box:7", 9, 200, None)
+    assert (row["worker"], row["thread"], row["connection"]) == ("box:7", 9, "4711")
+    assert (row["status"], row["error"]) == (200, None)
     assert row["sent"].isoformat() == "2026-01-02T03:04:05"
     assert row["began"] == pytest.approx(1767323045.0)
 

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity, Statistic, evenness, rows_needed
-from analysis.run_folder import VariantRecord, read_run
+from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.summary import Row, Summary, summarise
 from analysis.table import print_tables
 from analysis.validity import Evidence
-from tests.synthetic import Request, make_run, make_trial
+from tests.synthetic import Request, make_run, make_trial, observation
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
 
@@ -113,6 +113,96 @@ def test_requests_are_counted_by_worker(tmp_path: Path) -> None:
     assert found is not None
     assert found.measured == 0.75
     assert evenness([1, 3]) == {"largest_share": 0.75, "max_over_mean": 1.5, "jain_index": 0.8}
+
+
+def test_idle_workers_count_for_evenness(tmp_path: Path) -> None:
+    """Three of four workers serve 6, 3 and 3 requests, one none: by hand 0.5, 2.0 and 12^2 / (4 * 54)."""
+    requests = [Request(worker=f"box:{worker}") for worker in [1] * 6 + [2] * 3 + [3] * 3]
+    variants = [VariantRecord(name="one", workers=4, settings={})]
+
+    summary = derive(make_run(tmp_path, {"one": requests}, variants=variants))
+
+    spread = {
+        stat: row(summary, stat, metric="requests_by_worker") for stat in ("largest_share", "max_over_mean", "jain_index")
+    }
+    assert {stat: found and found.measured for stat, found in spread.items()} == {
+        "largest_share": 0.5, "max_over_mean": 2.0, "jain_index": pytest.approx(144 / 216),
+    }  # fmt: skip
+
+
+def test_nothing_is_spread_unevenly() -> None:
+    assert evenness([0, 0]) == {}
+
+
+def test_connections_are_counted_beside_requests(tmp_path: Path) -> None:
+    """Two connections bring 6 and 2 requests to one worker, one brings 2 to the other."""
+    requests = [
+        Request(worker=worker, connection=connection, sent_s=n / 10)
+        for n, (worker, connection) in enumerate([("box:1", "a")] * 6 + [("box:1", "b")] * 2 + [("box:2", "c")] * 2)
+    ]
+
+    summary = derive(make_run(tmp_path, {"one": requests}))
+
+    assert [(one.worker, one.requests, one.connections) for one in summary.workers if one.request == "light"] == [
+        ("box:2", 2, 1), ("box:1", 8, 2),
+    ]  # fmt: skip
+    found = {
+        (metric, stat): row(summary, stat, metric=metric)
+        for metric, stat in (
+            ("requests_by_connection", "avg"), ("requests_by_connection", "max"),
+            ("connections_by_worker", "largest_share"), ("connections_by_worker", "correlation"),
+        )
+    }  # fmt: skip
+    assert [one and one.measured for one in found.values()] == [
+        pytest.approx(10 / 3), 6, pytest.approx(2 / 3), pytest.approx(1),
+    ]  # fmt: skip
+
+
+def test_a_server_that_cannot_tell_its_connections_has_none(tmp_path: Path) -> None:
+    summary = derive(make_run(tmp_path, {"one": HUNDRED}))
+
+    assert row(summary, "avg", metric="requests_by_connection") is None
+    assert row(summary, "largest_share", metric="connections_by_worker") is None
+
+
+def test_a_closed_loop_loses_throughput_to_waiting(tmp_path: Path) -> None:
+    """Two users ask for 100 ms ten times each; one waits as long again, so both together lose a third of their time."""
+    patient = [Request(overhead_ms=0, sent_s=n * 0.1, user=1) for n in range(10)]
+    waiting = [Request(overhead_ms=100, sent_s=n * 0.2, user=2) for n in range(10)]
+
+    closed = row(derive(make_run(tmp_path / "closed", {"one": patient + waiting})), "of_ideal", metric="throughput")
+    loads = [LoadRecord(name="mix", script="mix.js", loop="open", duration="60s", settings={})]
+    opened = derive(make_run(tmp_path / "open", {"one": patient + waiting}, loads=loads))
+
+    assert closed is not None
+    assert closed.measured == pytest.approx(2 / 3, abs=0.001)
+    assert (closed.unit, row(opened, "of_ideal", metric="throughput")) == ("share", None)
+
+
+def test_what_servers_tell_of_themselves_is_of_all_requests(tmp_path: Path) -> None:
+    """Four attempts for each of ten connections, 50 ms of processor for ten requests, memory as it was at the end."""
+    ten = [Request(worker="box:7", sent_s=n / 10) for n in range(10)]
+    folder = make_trial(make_run(tmp_path, {"one": ten}), "one", 1, ten)
+    raced = {7: {"accept_attempts": 24, "accept_failures": 14, "accepted": 10}, 99: {"accept_attempts": 16,
+             "accept_failures": 16, "accepted": 0}}  # fmt: skip
+    none = {worker: dict.fromkeys(counts, 0) for worker, counts in raced.items()}
+    (folder / "server-1.before.txt").write_text(observation(served={7: 0, 99: 0}, counts=none, processor_s=1))
+    (folder / "server-1.after.txt").write_text(
+        observation(served={7: 10, 99: 0}, counts=raced, processor_s=1.05, memory_mib=36)
+    )
+
+    summary = derive(tmp_path)
+
+    told = {
+        (one.metric, one.stat): one.measured
+        for one in summary.rows
+        if one.request is None and one.metric in ("accept_attempts", "accept_failures", "processor", "memory")
+    }
+    assert told == {
+        ("accept_attempts", "per_connection"): 4, ("accept_failures", "per_connection"): 3,
+        ("processor", "per_request"): pytest.approx(5), ("memory", "total"): 36,
+    }  # fmt: skip
+    assert [(one.worker, one.counts["accept_attempts"]) for one in summary.counters] == [("box:7", 24), ("box:99", 16)]
 
 
 def test_published_figures_stand_beside_measured_ones(tmp_path: Path) -> None:

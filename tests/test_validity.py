@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from analysis.derive import derive
+from analysis.quantities import Claim, Quantity
 from analysis.run_folder import BadRun, Git, Image, Seconds, VariantRecord
-from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point
+from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]
 
@@ -121,7 +122,7 @@ def test_workers_that_should_have_a_socket_each_must_have_one(
 
 @pytest.mark.parametrize(("balanced", "counted"), [(201, 199), (203, 201)])
 def test_a_trial_is_judged_by_what_the_balancer_counted(tmp_path: Path, balanced: int, counted: int) -> None:
-    """Two requests before the load, and one that asks: 203 would be right."""
+    """Two requests before the load: 202 would be right."""
     make_run(tmp_path, {"one": SHARED})
     folder = make_trial(tmp_path, "one", 1, SHARED)
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=balanced))
@@ -132,6 +133,57 @@ def test_a_trial_is_judged_by_what_the_balancer_counted(tmp_path: Path, balanced
         "invalid",
         [f"the counts disagree: 200 requests were sent and 200 answered, the balancer served {counted}"],
     )
+
+
+DIRECT = [Request(request="silent", sent_s=n, worker="box:7") for n in range(3)]
+
+
+def test_requests_past_the_balancer_are_the_servers_alone(tmp_path: Path) -> None:
+    """What a client asks past the balancer is in the workers' counts and not in the balancer's."""
+    make_run(tmp_path, {"one": SHARED})
+    folder = make_trial(tmp_path, "one", 1, SHARED)
+    write_points(folder / "points-client.json.gz", DIRECT)
+    (folder / "server-1.after.txt").write_text(observation(served={7: 153, 8: 50}))
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == ("valid", [])
+
+
+def test_a_request_past_the_balancer_that_no_worker_served_is_missed(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": SHARED})
+    folder = make_trial(tmp_path, "one", 1, SHARED)
+    write_points(folder / "points-client.json.gz", DIRECT)
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.reasons == [
+        "the counts disagree: 203 requests were answered by a worker, the balancer served 200, the workers 200",
+        "the counts disagree: 153 answers name worker box:7, which counted 150",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("claimed", "verdict"),
+    [
+        ({"at_least": 0.5}, "valid"),
+        ({"at_most": 0.5}, "invalid"),
+        ({"at_least": 0.5, "request": "heavy"}, "invalid"),
+        ({"at_least": 0.5, "variant": "two"}, "invalid"),
+        ({"at_least": 0.5, "load": "mix", "request": "light"}, "valid"),
+    ],
+)
+def test_failures_that_a_claim_speaks_of_are_no_reason_to_doubt(
+    tmp_path: Path, claimed: dict[str, Any], verdict: str
+) -> None:
+    bounds = {key: claimed.pop(key) for key in ("at_least", "at_most") if key in claimed}
+    value = Quantity(**({"variant": "one", "metric": "failures", "stat": "share"} | claimed))
+    failing = [Request(error="request timeout", sent_s=n) for n in range(20)]
+    make_run(tmp_path, {"one": failing}, claims=[Claim(says="They fail", value=value, **bounds)])
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (verdict, ["all 20 light requests failed (request timeout)"])
 
 
 def test_servers_that_nobody_looked_at_confirm_nothing(tmp_path: Path) -> None:

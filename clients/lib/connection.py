@@ -133,6 +133,7 @@ def _served(status: int, body: bytes) -> dict[str, str]:
     return {
         "worker": f"{answer['host']}:{answer['worker']}",
         "thread": str(answer["thread"]),
+        "connection": str(answer.get("connection", "")),
         "began": str(answer["began"]),
         "ended": str(answer["ended"]),
         "server": str(answer.get("server")),

@@ -1,0 +1,186 @@
+"""Every experiment on real containers, a few seconds each: what it is about shows, in ratios or in counts."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import yaml
+
+from analysis.run_folder import trial_folder
+from lab.paths import ROOT
+from tests.conftest import Lab, copy_lab, lab_objects
+from tests.test_heavy_mix import values
+
+pytestmark = pytest.mark.containers
+Measure = Callable[..., "Result"]
+
+
+class Result:
+    """A run of an experiment that was cut short."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+        self.report = (folder / "report.html").read_text()
+
+    def measured(self, variant: str, metric: str, stat: str, request: str | None = None) -> float:
+        """Return one number of the only load."""
+        wanted = (variant, metric, stat, request)
+        [found] = [
+            row["measured"]
+            for row in self.summary["rows"]
+            if (row["variant"], row["metric"], row["stat"], row["request"]) == wanted
+        ]
+        assert isinstance(found, float)
+        return found
+
+    def requests(self, variant: str, load: str, query: str) -> list[tuple[object, ...]]:
+        """Run a query on the requests of a variant."""
+        folder = trial_folder(self.folder, variant, load, 1)
+        return values(duckdb.read_parquet(f"{folder}/requests.parquet"), query)
+
+
+@pytest.fixture
+def measure(tmp_path: Path) -> Measure:
+    """Measure some variants of an experiment, and see that every trial is believed and nothing is left."""
+
+    def measured(name: str, variants: str, duration: str, *, load: str | None = None) -> Result:
+        lab = Lab(ROOT, tmp_path / "results")
+        if load:  # of several loads one is enough to see
+            lab = only_load(tmp_path, name, load)
+        done = lab.run("run", name, "--variants", variants, "--duration", duration)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert lab_objects() == []
+        assert max(len(line) for line in done.stdout.splitlines()) <= 80
+        result = Result((lab.results / name / "latest").resolve())
+        assert {trial["verdict"] for trial in result.summary["trials"]} <= {"valid", "suspect"}
+        return result
+
+    return measured
+
+
+def only_load(tmp_path: Path, name: str, load: str) -> Lab:
+    """Return a copy of the lab whose experiment has one of its loads, and no claim or figure of another."""
+    lab = copy_lab(tmp_path)
+    path = lab.root / "experiments" / f"{name}.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["loads"] = {load: document["loads"][load]}
+    document["published"] = [one for one in document.get("published", []) if one["load"] == load]
+    document["claims"] = [one for one in document["claims"] if one["value"]["load"] == load]
+    path.write_text(yaml.safe_dump(document))
+    return lab
+
+
+def test_thundering_herd_counts_every_attempt(measure: Measure) -> None:
+    """With reuse_port one worker tries, with a sleep all four do, and every attempt succeeds or fails."""
+    variants = ("reuse-port", "random-accept", "sync", "shared-socket-23")
+    result = measure("thundering-herd", ",".join(variants), "4s", load="one-at-a-time")
+
+    attempts = {name: result.measured(name, "accept_attempts", "per_connection") for name in variants}
+    assert attempts["reuse-port"] == 1
+    assert attempts["random-accept"] > 3.5
+    assert 2 <= attempts["sync"] <= 5
+    assert 1 <= attempts["shared-socket-23"] < attempts["random-accept"]
+    for worker in result.summary["counters"]:
+        counts = worker["counts"]
+        assert counts["accept_attempts"] == counts["accepted"] + counts["accept_failures"]
+    for name in variants:
+        accepted = sum(one["counts"]["accepted"] for one in result.summary["counters"] if one["variant"] == name)
+        assert [(accepted,)] == result.requests(name, "one-at-a-time", "SELECT count(*) FROM requests")
+    assert "How many workers try for one connection" in result.report
+
+
+def test_pid_skew_shows_what_waiting_costs(measure: Measure) -> None:
+    result = measure("pid-skew", "shared-socket-23,least-conn", "8s")
+
+    ideal = {name: result.measured(name, "throughput", "of_ideal", "user") for name in ("shared-socket-23", "least-conn")}
+    assert ideal["shared-socket-23"] < ideal["least-conn"] <= 1
+    assert result.measured("least-conn", "requests_by_worker", "jain_index", "user") > 0.9
+    assert len([one for one in result.summary["counters"] if one["variant"] == "shared-socket-23"]) == 8
+    assert "Who wins the race: the share of each worker by its age" in result.report
+    assert "Even shares and short waits are two things" in result.report
+
+
+def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(measure: Measure) -> None:
+    result = measure("keep-alive", "neither,both,both-connection-limit", "5s", load="quick")
+
+    by_connection = "SELECT connection, count(*), count(DISTINCT worker) FROM requests GROUP BY 1"
+    for name in ("neither", "both-connection-limit"):
+        assert {row[1:] for row in result.requests(name, "quick", by_connection)} == {(1, 1)}
+    kept = result.requests("both", "quick", by_connection)
+    assert {workers for _, _, workers in kept} == {1}
+    assert result.measured("both", "requests_by_connection", "avg") > 5
+    assert "Which connection brought the requests to which worker" in result.report
+
+
+def test_gunicorn_releases_are_served_by_the_releases_they_name(measure: Measure) -> None:
+    releases = {"23": "23.0.0", "24": "24.1.1", "25": "25.3.0", "26": "26.2.0", "27": "27.0.1"}
+    result = measure("gunicorn-releases", ",".join(f"connection-limit-{name}" for name in releases), "6s")
+
+    for name, release in releases.items():
+        served = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
+        assert result.requests(f"connection-limit-{name}", "heavy-mix", served) == [(f"gunicorn/{release}",)]
+        settings = trial_folder(result.folder, f"connection-limit-{name}", "heavy-mix", 1) / "gunicorn-1.before.txt"
+        assert '"worker_connections": "2"' in settings.read_text()
+    run = json.loads((result.folder / "run.json").read_text())
+    versions = {one["packages"].get("python/gunicorn") for one in run["images"]} - {None}
+    assert versions == set(releases.values())
+    assert "What release does" in result.report
+
+
+def test_silent_clients_take_threads_from_24_on(measure: Measure) -> None:
+    """No absolute time: the longest wait with 24.1.1 is many times that with 23.0.0, and with a spare thread."""
+    result = measure("silent-clients", "in-the-poller,in-a-thread,spare-thread", "8s")
+
+    longest = {
+        name: result.measured(name, "overhead", "max", "user") for name in ("in-the-poller", "in-a-thread", "spare-thread")
+    }
+    assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
+    assert longest["in-a-thread"] > 20 * longest["spare-thread"]
+    silent = result.requests("in-a-thread", "users", "SELECT count(*), count(error) FROM requests WHERE request = 'silent'")
+    assert silent == [(2, 0)]
+
+
+def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(measure: Measure) -> None:
+    result = measure("lingering-client", "closes-at-once,newest,another-process", "8s")
+
+    longest = {
+        name: result.measured(name, "overhead", "max", "user") for name in ("closes-at-once", "newest", "another-process")
+    }
+    assert longest["newest"] > 20 * longest["closes-at-once"]
+    assert longest["newest"] > 10 * longest["another-process"]
+
+
+def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(measure: Measure) -> None:
+    """On 23.0.0 the users are cut off a minute after the load; on 27.0.1 all are answered. Neither is doubted for it."""
+    result = measure("connection-deadlock", "limit-23,limit-27", "4s")
+
+    assert result.measured("limit-23", "failures", "share", "silent") == 1
+    assert result.measured("limit-23", "failures", "share", "user") > 0
+    assert result.measured("limit-27", "failures", "share") == 0
+    verdicts = {trial["variant"]: trial["verdict"] for trial in result.summary["trials"]}
+    assert verdicts["limit-23"] == "valid"
+
+
+def test_thread_headroom_draws_its_curve(measure: Measure) -> None:
+    result = measure("thread-headroom", "4x2,4x16,1x8", "6s")
+
+    assert result.measured("1x8", "memory", "total") < result.measured("4x2", "memory", "total")
+    assert "What threads do" in result.report
+    assert "total memory, MiB" in result.report
+
+
+def test_accept_models_stand_side_by_side(measure: Measure) -> None:
+    """HAProxy balances as it is told to, and what it counts agrees with k6 and the workers."""
+    result = measure("accept-models", "haproxy-least-conn,random-two-least-conn,sync,round-robin", "6s")
+
+    haproxy = trial_folder(result.folder, "haproxy-least-conn", "heavy-mix", 1) / "haproxy-1.before.txt"
+    nginx = trial_folder(result.folder, "random-two-least-conn", "heavy-mix", 1) / "nginx-1.before.txt"
+    assert "balance leastconn" in haproxy.read_text()
+    assert "random two least_conn;" in nginx.read_text()
+    assert result.measured("round-robin", "requests_by_worker", "jain_index", "light") > 0.9
+    threads = "SELECT count(DISTINCT (worker, thread)) = count(DISTINCT worker) FROM requests"
+    assert result.requests("sync", "heavy-mix", threads) == [(True,)]
