@@ -54,7 +54,8 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
             continue
         yield point("http_req_duration", answered, duration_ms, one.request, known)
         outcome = {"error": one.error, "status": 502} if one.error else {"status": 200, "worker": one.worker}
-        stamps = {"thread": 9, "connection": one.connection, "began": sent.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
+        outcome |= {"thread": 9, "connection": one.connection}
+        stamps = {"began": sent.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
         timings = {"blocked_ms": 0.1, "connecting_ms": 0.05}
         yield point("request_answered", answered, duration_ms, one.request, known | timings | outcome | stamps)
 

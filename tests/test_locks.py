@@ -9,7 +9,12 @@ from lab.paths import ROOT
 
 LOCKS = [*(ROOT / "requirements").glob("*.txt"), *(ROOT / "servers").rglob("requirements/*.txt")]
 INSTALLERS = [
-    *(path for folder in ("servers", "nginx", "haproxy", "tools") for path in (ROOT / folder).rglob("*") if path.is_file()),
+    *(
+        one
+        for folder in ("servers", "nginx", "haproxy", "tools")
+        for one in (ROOT / folder).rglob("*")
+        if one.is_file()
+    ),
     ROOT / "Makefile",
 ]
 WAIVERS = (
