@@ -266,27 +266,28 @@ def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     if not run.curve:
         return None
     panels = [_panel(run, summary, load, run.curve.over, traced) for traced in run.curve.values]
-    title = f"What {words(run.curve.over)} do{'es' if run.curve.over[-1] != 's' else ''}{_of_load(run, load)}"
+    title = f"What changes with {words(run.curve.over)}{_of_load(run, load)}"
     return _styled(alt.hconcat(*panels), title, f"median of {_of_trials(run)}, bars are its interval", None)
 
 
 def _panel(run: Run, summary: Summary, load: str, over: str, traced: Traced) -> alt.LayerChart | alt.FacetChart:
     rows = _rows(summary, load, traced)
+    of_unit = unit(traced.metric, traced.stat)
+    log = of_unit == "ms"
     values = [
-        {"setting": variant.settings[over], "series": series, **_ends(rows[variant.name], "value", 0.0)}
+        {"setting": variant.settings[over], "series": series, **_ends(rows[variant.name], "value", _FLOOR_MS * log)}
         for variant, series in zip(run.variants, _series(run.variants, over), strict=True)
-        if variant.name in rows and rows[variant.name].measured is not None
+        if variant.name in rows
     ]
-    by_number = all(isinstance(one["setting"], int | float) for one in values)
+    settings = sorted({one["setting"] for one in values})
+    by_number = all(type(one) in (int, float) and one > 0 for one in settings)
     x = alt.X(
         "setting:Q" if by_number else "setting:O",
         title=words(over),
         scale=alt.Scale(type="log", base=2, nice=False, padding=12) if by_number else alt.Undefined,
-        axis=alt.Axis(values=sorted({one["setting"] for one in values}), format="d") if by_number else alt.Undefined,
+        axis=alt.Axis(values=settings, format="d") if by_number else alt.Axis(labelAngle=0),
     )
-    of_unit = unit(traced.metric, traced.stat)
     what = f"{words(traced.stat)} {words(traced.metric)}" + (f" of {traced.request} requests" if traced.request else "")
-    log = of_unit == "ms"
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
     colour = alt.Color("series:N", title=None, legend=alt.Legend(orient="top", columns=2))
     chart = alt.Chart(_data(values)).encode(x=x, color=colour)

@@ -129,7 +129,7 @@ def test_gunicorn_releases_are_served_by_the_releases_they_name(measure: Measure
     run = json.loads((result.folder / "run.json").read_text())
     versions = {one["packages"].get("python/gunicorn") for one in run["images"]} - {None}
     assert versions == set(releases.values())
-    assert "What release does" in result.report
+    assert "What changes with release" in result.report
 
 
 def test_silent_clients_take_threads_from_24_on(measure: Measure) -> None:
@@ -166,7 +166,7 @@ def test_thread_headroom_draws_its_curve(measure: Measure) -> None:
     result = measure("thread-headroom", "4x2,4x16,1x8", "6s")
 
     assert result.measured("1x8", "memory", "total") < result.measured("4x2", "memory", "total")
-    assert "What threads do" in result.report
+    assert "What changes with threads" in result.report
     assert "total memory, MiB" in result.report
 
 

@@ -28,12 +28,16 @@ VARIANTS = (
 )
 
 
+NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [
-        (["run"], "No experiment was named.", "NAME=…, one of heavy-mix"),
-        (["run", "hevy-mix"], "There is no experiment 'hevy-mix'.", "make experiment NAME=…, one of heavy-mix"),
-        (["run", "../lab"], "There is no experiment '../lab'.", "make experiment NAME=…, one of heavy-mix"),
+        (["run"], "No experiment was named.", f"NAME=…, one of {', '.join(NAMES)}"),
+        (["run", "hevy-mix"], "There is no experiment 'hevy-mix'.",
+         f"make experiment NAME=…, one of heavy-mix, {', '.join(name for name in NAMES if name != 'heavy-mix')}"),
+        (["run", "../lab"], "There is no experiment '../lab'.", f"make experiment NAME=…, one of {', '.join(NAMES)}"),
         (["run", "heavy-mix", "--variants", "one-proces"], "There is no variant 'one-proces'.",
          f"VARIANTS=…, any of {VARIANTS}"),
         (["plan", "heavy-mix", "--variants", ","], "There is no variant ''.",
@@ -77,9 +81,10 @@ def test_the_plan_says_how_long_and_in_which_order(lab: Lab) -> None:
 
 def test_the_list_is_for_people_and_for_programs(lab: Lab) -> None:
     assert "heavy-mix\n  Two slow requests among many quick ones\n" in lab.run("list").stdout
-    [one] = [json.loads(line) for line in lab.run("list", "--json").stdout.splitlines()]
-    assert set(one) == {"name", "title", "question", "source", "variants", "loads"}
-    assert one["name"] == "heavy-mix"
+    listed = [json.loads(line) for line in lab.run("list", "--json").stdout.splitlines()]
+    assert [one["name"] for one in listed] == NAMES
+    assert {tuple(one) for one in listed} == {("name", "title", "question", "source", "variants", "loads")}
+    [one] = [one for one in listed if one["name"] == "heavy-mix"]
     assert one["variants"]["one-process"]["threads"] == 8
 
 

@@ -213,7 +213,7 @@ def test_points_have_the_fields_of_k6s_and_all_metadata_are_texts(client: str, t
     fields = {line["metric"]: set(line["data"]["metadata"]) for line in lines}
     assert fields["request_sent"] == {"id", "asked_ms"}
     assert fields["request_answered"] - fields["request_sent"] == {
-        *("status", "blocked_ms", "connecting_ms", "worker", "thread", "began", "ended", "server")
+        *("status", "blocked_ms", "connecting_ms", "worker", "thread", "connection", "began", "ended", "server")
     }
     assert {type(value) for line in lines for value in line["data"]["metadata"].values()} == {str}
     script = (K6 / "lib" / "request.js").read_text()

@@ -94,9 +94,9 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("    threads: 2\n", "    threads: 2\n    balancer: apache\n"),
          "mine.yaml:12: variants.shared-socket.balancer: Input should be 'nginx' or 'haproxy'; it is 'apache'"),
         (("claims:\n", "curve: {over: thread, values: [{metric: memory, stat: total}]}\nclaims:\n"),
-         "mine.yaml: curve: shared-socket has no setting thread; it has threads, worker_class, workers, balance, "
-         "balancer, cpus, cpuset, keepalive_s, release, replicas, reuse_port, server, upstream_keepalive, "
-         "worker_connections"),
+         "mine.yaml: curve: shared-socket has no setting thread; it has threads, balance, balancer, cpus, "
+         "cpuset, keepalive_s, release, replicas, reuse_port, server, upstream_keepalive, worker_class, "
+         "worker_connections, workers"),
         (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
          "mine.yaml: metric memory has no stat p99; it has total"),
         (("request: light, metric: overhead, stat: p99}\n    at_least",
