@@ -6,7 +6,7 @@ import altair as alt
 import duckdb
 import vl_convert
 
-from analysis.quantities import Metric, Statistic, Traced, unit
+from analysis.quantities import Measure, Metric, Statistic, unit
 from analysis.run_folder import Run, VariantRecord
 from analysis.summary import Row, Summary
 from analysis.table import number, words
@@ -132,8 +132,8 @@ def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.T
     An even share is not the goal: who waits is. Bars are the intervals of the medians over trials.
     """
     stat: Statistic = "p99"
-    tails = _rows(summary, load, Traced(request=request, metric="overhead", stat=stat))
-    shares = _rows(summary, load, Traced(request=request, metric="requests_by_worker", stat="largest_share"))
+    tails = _rows(summary, load, Measure(request=request, metric="overhead", stat=stat))
+    shares = _rows(summary, load, Measure(request=request, metric="requests_by_worker", stat="largest_share"))
     several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
     if len(several) < 2:
         return None
@@ -185,8 +185,8 @@ def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
 
 def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw how often workers tried to accept for each connection, and how often in vain; None: nobody counted it."""
-    attempts = _rows(summary, load, Traced(metric="accept_attempts", stat="per_connection"))
-    failures = _rows(summary, load, Traced(metric="accept_failures", stat="per_connection"))
+    attempts = _rows(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
+    failures = _rows(summary, load, Measure(metric="accept_failures", stat="per_connection"))
     counted = [one.name for one in run.variants if one.name in attempts and attempts[one.name].measured is not None]
     if not counted:
         return None
@@ -265,14 +265,14 @@ def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw what the experiment's setting does to its statistics, a panel for each; None: it asks for no curve."""
     if not run.curve:
         return None
-    panels = [_panel(run, summary, load, run.curve.over, traced) for traced in run.curve.values]
+    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
     title = f"What changes with {words(run.curve.over)}{_of_load(run, load)}"
     return _styled(alt.hconcat(*panels), title, f"median of {_of_trials(run)}, bars are its interval", None)
 
 
-def _panel(run: Run, summary: Summary, load: str, over: str, traced: Traced) -> alt.LayerChart | alt.FacetChart:
-    rows = _rows(summary, load, traced)
-    of_unit = unit(traced.metric, traced.stat)
+def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
+    rows = _rows(summary, load, measure)
+    of_unit = unit(measure.metric, measure.stat)
     log = of_unit == "ms"
     values = [
         {"setting": variant.settings[over], "series": series, **_ends(rows[variant.name], "value", _FLOOR_MS * log)}
@@ -287,7 +287,9 @@ def _panel(run: Run, summary: Summary, load: str, over: str, traced: Traced) -> 
         scale=alt.Scale(type="log", base=2, nice=False, padding=12) if by_number else alt.Undefined,
         axis=alt.Axis(values=settings, format="d") if by_number else alt.Axis(labelAngle=0),
     )
-    what = f"{words(traced.stat)} {words(traced.metric)}" + (f" of {traced.request} requests" if traced.request else "")
+    what = f"{words(measure.stat)} {words(measure.metric)}" + (
+        f" of {measure.request} requests" if measure.request else ""
+    )
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
     colour = alt.Color("series:N", title=None, legend=alt.Legend(orient="top", columns=2))
     chart = alt.Chart(_data(values)).encode(x=x, color=colour)
@@ -306,9 +308,9 @@ def _series(variants: list[VariantRecord], over: str) -> list[str]:
     return [", ".join(f"{one.settings.get(key)} {words(key)}" for key in differing) or "all" for one in variants]
 
 
-def _rows(summary: Summary, load: str, traced: Traced) -> dict[str, Row]:
+def _rows(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
     """Return the measured rows of one statistic by variant."""
-    wanted: tuple[str, str | None, Metric, Statistic] = (load, traced.request, traced.metric, traced.stat)
+    wanted: tuple[str, str | None, Metric, Statistic] = (load, measure.request, measure.metric, measure.stat)
     return {
         row.variant: row
         for row in summary.rows

@@ -80,11 +80,9 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Quantity(Model):
-    """One number of an experiment. ``load`` may be left out when there is one, ``request`` to mean all classes."""
+class Measure(Model):
+    """A statistic of one metric, of one class of request or of all together (None)."""
 
-    variant: Name
-    load: Name | None = None
     request: str | None = None
     metric: Metric
     stat: Statistic
@@ -99,19 +97,18 @@ class Quantity(Model):
         return self
 
 
-class Traced(Model):
-    """A statistic that a curve follows from variant to variant."""
+class Quantity(Measure):
+    """One number of an experiment. ``load`` may be left out when there is one."""
 
-    request: str | None = None
-    metric: Metric
-    stat: Statistic
+    variant: Name
+    load: Name | None = None
 
 
 class Curve(Model):
     """A picture of what a setting does: one panel for each statistic, the variants in the order of their setting."""
 
     over: str = Field(description="The setting that runs along the axis.")
-    values: list[Traced] = Field(min_length=1)
+    values: list[Measure] = Field(min_length=1)
 
 
 class Published(Model):
@@ -131,7 +128,7 @@ class Published(Model):
         if self.counts and self.metric != "requests_by_worker":
             raise ValueError("counts belong to metric requests_by_worker")
         for stat in self.stats:
-            Quantity(variant=self.variant, request=self.request, metric=self.metric, stat=stat)
+            Measure(request=self.request, metric=self.metric, stat=stat)
         return self
 
 

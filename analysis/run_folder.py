@@ -85,11 +85,19 @@ class VariantRecord(Record):
     settings: dict[str, Any]
 
 
+class ClientRecord(Record):
+    """A client beside k6 as it was asked for; ``settings`` is the environment that it got."""
+
+    script: str
+    settings: dict[str, str]
+
+
 class LoadRecord(Record):
     """A load as it was asked for; ``settings`` is the environment that its script got."""
 
     name: str
     script: str
+    client: ClientRecord | None = None
     loop: Literal["closed", "open"] = "closed"
     duration: str
     settings: dict[str, str]

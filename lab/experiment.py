@@ -223,8 +223,6 @@ class Experiment(Model):
                 if self.curve.over not in type(variant).model_fields:
                     known = nearest_first(self.curve.over, list(type(variant).model_fields))
                     raise ValueError(f"curve: {name} has no setting {self.curve.over}; it has {known}")
-                for one in self.curve.values:
-                    Quantity(variant=name, request=one.request, metric=one.metric, stat=one.stat)
         return self
 
     @model_validator(mode="after")

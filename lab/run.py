@@ -13,6 +13,7 @@ from pathlib import Path
 from analysis.manifest import seal
 from analysis.run_folder import (
     BadRun,
+    ClientRecord,
     LoadRecord,
     NoTemporaryRoom,
     Run,
@@ -251,7 +252,14 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         ],
         loads=[
             LoadRecord(
-                name=load, script=one.script, loop=one.loop, duration=durations[load], settings=one.environment()
+                name=load,
+                script=one.script,
+                loop=one.loop,
+                duration=durations[load],
+                settings=one.environment(),
+                client=ClientRecord(script=one.client.script, settings=one.client.environment())
+                if one.client
+                else None,
             )
             for load, one in experiment.all_loads.items()
         ],

@@ -110,7 +110,9 @@ def test_a_server_that_never_becomes_healthy_shows_its_last_words_and_spoils_no_
     assert done.returncode == 1
     assert "the servers did not become healthy: gunicorn said:\n" in reason(fast_lab, "least-conn")
     assert "ValueError: invalid literal for int() with base 10: 'two'" in reason(fast_lab, "least-conn")
-    assert verdicts(fast_lab) == {"one-process": "valid", "least-conn": "invalid"}
+    found = verdicts(fast_lab)
+    assert found["least-conn"] == "invalid"
+    assert found["one-process"] in ("valid", "suspect")  # somebody may use the machine meanwhile
 
 
 def test_a_server_that_runs_and_is_never_ready_shows_what_the_health_check_saw(fast_lab: Lab) -> None:

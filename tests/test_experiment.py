@@ -98,7 +98,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "cpuset, keepalive_s, release, replicas, reuse_port, server, upstream_keepalive, worker_class, "
          "worker_connections, workers"),
         (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
-         "mine.yaml: metric memory has no stat p99; it has total"),
+         "mine.yaml:15: curve.values.0: metric memory has no stat p99; it has total"),
         (("request: light, metric: overhead, stat: p99}\n    at_least",
           "request: light, metric: memory, stat: total}\n    at_least"),
          "mine.yaml:17: claims.0.value: metric memory is of all requests; leave request out"),
