@@ -11,7 +11,7 @@ import yaml
 
 from analysis.run_folder import trial_folder
 from lab.paths import ROOT
-from tests.conftest import Lab, copy_lab, lab_objects
+from tests.conftest import Lab, lab_objects
 from tests.test_heavy_mix import values
 
 pytestmark = pytest.mark.containers
@@ -48,10 +48,8 @@ class Result:
 def measure(tmp_path: Path) -> Measure:
     """Measure some variants of an experiment, and see that every trial is believed and nothing is left."""
 
-    def measured(name: str, variants: str, duration: str, *, load: str | None = None) -> Result:
-        lab = Lab(ROOT, tmp_path / "results")
-        if load:  # of several loads one is enough to see
-            lab = only_load(tmp_path, name, load)
+    def measured(name: str, variants: str, duration: str, *, lab: Lab | None = None) -> Result:
+        lab = lab or Lab(ROOT, tmp_path / "results")
         done = lab.run("run", name, "--variants", variants, "--duration", duration)
         assert done.returncode == 0, done.stdout + done.stderr
         assert lab_objects() == []
@@ -63,9 +61,8 @@ def measure(tmp_path: Path) -> Measure:
     return measured
 
 
-def only_load(tmp_path: Path, name: str, load: str) -> Lab:
-    """Return a copy of the lab whose experiment has one of its loads, and no claim or figure of another."""
-    lab = copy_lab(tmp_path)
+def only_load(lab: Lab, name: str, load: str) -> Lab:
+    """Leave one of its loads to an experiment of a copy of the lab, and no claim or figure of another."""
     path = lab.root / "experiments" / f"{name}.yaml"
     document = yaml.safe_load(path.read_text())
     document["loads"] = {load: document["loads"][load]}
@@ -75,10 +72,11 @@ def only_load(tmp_path: Path, name: str, load: str) -> Lab:
     return lab
 
 
-def test_thundering_herd_counts_every_attempt(measure: Measure) -> None:
+def test_thundering_herd_counts_every_attempt(measure: Measure, copied_lab: Lab) -> None:
     """With reuse_port one worker tries, with a sleep all four do, and every attempt succeeds or fails."""
     variants = ("reuse-port", "random-accept", "sync", "shared-socket-23")
-    result = measure("thundering-herd", ",".join(variants), "4s", load="one-at-a-time")
+    lab = only_load(copied_lab, "thundering-herd", "one-at-a-time")
+    result = measure("thundering-herd", ",".join(variants), "4s", lab=lab)
 
     attempts = result.each("accept_attempts", "per_connection")
     assert attempts["reuse-port"] == 1
@@ -105,8 +103,9 @@ def test_pid_skew_shows_what_waiting_costs(measure: Measure) -> None:
     assert "Even shares and short waits are two things" in result.report
 
 
-def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(measure: Measure) -> None:
-    result = measure("keep-alive", "neither,both,both-connection-limit", "5s", load="quick")
+def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(measure: Measure, copied_lab: Lab) -> None:
+    lab = only_load(copied_lab, "keep-alive", "quick")
+    result = measure("keep-alive", "neither,both,both-connection-limit", "5s", lab=lab)
 
     by_connection = "SELECT connection, count(*), count(DISTINCT worker) FROM requests GROUP BY 1"
     for name in ("neither", "both-connection-limit"):
@@ -152,9 +151,11 @@ def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(measure: Me
     assert longest["newest"] > 10 * longest["another-process"]
 
 
-def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(measure: Measure) -> None:
-    """On 23.0.0 users are cut off a minute after the load, on 27.0.1 all are answered; failures are no doubt."""
-    result = measure("connection-deadlock", "limit-23,limit-27", "4s")
+def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(measure: Measure, copied_lab: Lab) -> None:
+    """On 23.0.0 users are cut off after the load, on 27.0.1 all are answered; failures are no doubt."""
+    copied_lab.edit("k6/lib/shapes.js", "LAST_ANSWER_WITHIN = '60s'", "LAST_ANSWER_WITHIN = '8s'")
+    copied_lab.edit("clients/lib/load.py", "LAST_ANSWER_WITHIN_S = 55.0", "LAST_ANSWER_WITHIN_S = 7.0")
+    result = measure("connection-deadlock", "limit-23,limit-27", "4s", lab=copied_lab)
 
     assert result.measured("limit-23", "failures", "share", "silent") == 1
     assert result.measured("limit-23", "failures", "share", "user") > 0
