@@ -9,7 +9,7 @@ import vl_convert
 from analysis.quantities import Measure, Metric, Statistic, unit
 from analysis.run_folder import Run, VariantRecord
 from analysis.summary import Row, Summary
-from analysis.table import number, words
+from analysis.table import number, of_load, words
 
 DOTS = 100
 """Each row of the overhead figure has at most this many dots."""
@@ -159,13 +159,13 @@ def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """
     trusted = {(one.variant, one.load, one.trial) for one in summary.trials if one.verdict != "invalid"}
     values = []
-    for variant, of_load, trial in sorted(trusted):
+    for variant, under, trial in sorted(trusted):
         served = {
             row.worker.rpartition(":")[::2]: row.counts["served"]
             for row in summary.counters
             if (row.variant, row.load, row.trial) == (variant, load, trial) and "served" in row.counts
         }
-        if of_load != load or len(served) < 2 or len({host for host, _ in served}) > 1 or not sum(served.values()):
+        if under != load or len(served) < 2 or len({host for host, _ in served}) > 1 or not sum(served.values()):
             continue
         for age, worker in enumerate(sorted(served, key=lambda one: int(one[1])), start=1):
             values.append({"variant": variant, "age": age, "share": served[worker] / sum(served.values())})
@@ -179,7 +179,7 @@ def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
     dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share)
     medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
-    title = f"Who wins the race: the share of each worker by its age{_of_load(run, load)}"
+    title = f"Who wins the race: the share of each worker by its age{of_load(run, load)}"
     return _styled(alt.layer(medians, dots), title, f"{_of_trials(run)}; variants of one container", 280)
 
 
@@ -216,7 +216,7 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     )
     published = alt.Chart(_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
     layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
-    title = f"How many workers try for one connection{_of_load(run, load)}"
+    title = f"How many workers try for one connection{of_load(run, load)}"
     return _styled(alt.layer(*layers), title, f"median of {_of_trials(run)}", 30 * len(counted))
 
 
@@ -257,7 +257,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
         )
         .properties(width=440, height=60)
     )
-    title = f"Which connection brought the requests to which worker{_of_load(run, load)}"
+    title = f"Which connection brought the requests to which worker{of_load(run, load)}"
     return _styled(bars, title, "first trial of each variant; a segment is a connection", None)
 
 
@@ -266,7 +266,7 @@ def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     if not run.curve:
         return None
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
-    title = f"What changes with {words(run.curve.over)}{_of_load(run, load)}"
+    title = f"What changes with {words(run.curve.over)}{of_load(run, load)}"
     return _styled(alt.hconcat(*panels), title, f"median of {_of_trials(run)}, bars are its interval", None)
 
 
@@ -327,10 +327,6 @@ def _ends(row: Row, name: str, floor: float) -> dict[str, float]:
 
 def _of_trials(run: Run) -> str:
     return f"{run.trials} trial{'s' if run.trials > 1 else ''}"
-
-
-def _of_load(run: Run, load: str) -> str:
-    return f", {load}" if len(run.loads) > 1 else ""
 
 
 def _data(values: list[dict[str, Any]]) -> alt.InlineData:

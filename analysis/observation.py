@@ -26,7 +26,8 @@ class Observation(Model):
     ``counts`` is what each worker has counted itself, by process id and name, dead workers included; every worker
     counts the requests that it ``served``. ``holds`` says which listening sockets of the server (inodes) each living
     process has open. ``balanced`` is how many requests a balancer has handled; None where there is none.
-    ``memory_mib`` is what the processes hold for themselves, without what the machine caches for them.
+    ``processor_s`` is the processor time that the container has used, ``memory_mib`` what its processes hold for
+    themselves, without what the machine caches for them; None: the machine does not tell.
     """
 
     host: str

@@ -62,10 +62,12 @@ def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
     with duckdb.connect() as database:
         database.read_parquet(files).create_view("requests")
         for load in run.loads:
-            yield from map(figures.svg, _of_load(database, run, summary, load.name))
+            yield from map(figures.svg, _pictures(database, run, summary, load.name))
 
 
-def _of_load(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> Iterator[alt.TopLevelMixin]:
+def _pictures(
+    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str
+) -> Iterator[alt.TopLevelMixin]:
     """Yield the pictures of one load: those that every run has, and those that it has something to show for."""
     classes = figures.classes(database, load)
     drawn = [

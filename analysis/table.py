@@ -119,7 +119,7 @@ def quantity_table(grid: Grid) -> Table:
 def workers_table(run: Run, summary: Summary, load: str) -> Table:
     """Return how many requests each worker answered, least first, for each variant and class of request."""
     which = ", first trial" if run.trials > 1 else ""
-    table = _table(f"Requests by worker, least first{which}{_of_load(run, load)}")
+    table = _table(f"Requests by worker, least first{which}{of_load(run, load)}")
     table.add_column("variant")
     table.add_column("request")
     table.add_column("published")
@@ -196,7 +196,7 @@ def differences_table(run: Run, summary: Summary) -> RenderableType:
         table.add_column(name, justify="right")
     for row in telling_differences(summary):
         values = number(row.a), number(row.b), f"{number(row.low)} to {number(row.high)}", number(row.smallest)
-        table.add_row(f"{row.request}{_of_load(run, row.load)}", what(row), *values)
+        table.add_row(f"{row.request}{of_load(run, row.load)}", what(row), *values)
     return Group(table, Text(SMALLEST, style="dim"))
 
 
@@ -243,7 +243,7 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
     title = words(metric) if metric in OF_ALL_REQUESTS else f"{words(metric)} of {request or 'all'} requests"
     of_unit = f", {units.pop()}" if len(units) == 1 and units.isdisjoint(title.split()) else ""
     return Grid(
-        f"{title[0].upper()}{title[1:]}{of_unit}{_of_load(run, load)}", [words(stat) for stat in statistics], lines
+        f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", [words(stat) for stat in statistics], lines
     )
 
 
@@ -252,7 +252,8 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _of_load(run: Run, load: str) -> str:
+def of_load(run: Run, load: str) -> str:
+    """Return what a title adds to say which load it is about: nothing where there is one."""
     return f", {load}" if len(run.loads) > 1 else ""
 
 

@@ -15,7 +15,7 @@ from tests.conftest import Lab, lab_objects
 from tests.test_heavy_mix import values
 
 pytestmark = pytest.mark.containers
-Measure = Callable[..., "Result"]
+MeasureSome = Callable[..., "Result"]
 
 
 class Result:
@@ -45,8 +45,8 @@ class Result:
 
 
 @pytest.fixture
-def measure(tmp_path: Path) -> Measure:
-    """Measure some variants of an experiment, and see that every trial is believed and nothing is left."""
+def measure(tmp_path: Path) -> MeasureSome:
+    """MeasureSome some variants of an experiment, and see that every trial is believed and nothing is left."""
 
     def measured(name: str, variants: str, duration: str, *, lab: Lab | None = None) -> Result:
         lab = lab or Lab(ROOT, tmp_path / "results")
@@ -72,7 +72,7 @@ def only_load(lab: Lab, name: str, load: str) -> Lab:
     return lab
 
 
-def test_thundering_herd_counts_every_attempt(measure: Measure, copied_lab: Lab) -> None:
+def test_thundering_herd_counts_every_attempt(measure: MeasureSome, copied_lab: Lab) -> None:
     """With reuse_port one worker tries, with a sleep all four do, and every attempt succeeds or fails."""
     variants = ("reuse-port", "random-accept", "sync", "shared-socket-23")
     lab = only_load(copied_lab, "thundering-herd", "one-at-a-time")
@@ -92,7 +92,7 @@ def test_thundering_herd_counts_every_attempt(measure: Measure, copied_lab: Lab)
     assert "How many workers try for one connection" in result.report
 
 
-def test_pid_skew_shows_what_waiting_costs(measure: Measure) -> None:
+def test_pid_skew_shows_what_waiting_costs(measure: MeasureSome) -> None:
     result = measure("pid-skew", "shared-socket-23,least-conn", "8s")
 
     ideal = result.each("throughput", "of_ideal", "user")
@@ -103,7 +103,7 @@ def test_pid_skew_shows_what_waiting_costs(measure: Measure) -> None:
     assert "Even shares and short waits are two things" in result.report
 
 
-def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(measure: Measure, copied_lab: Lab) -> None:
+def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(measure: MeasureSome, copied_lab: Lab) -> None:
     lab = only_load(copied_lab, "keep-alive", "quick")
     result = measure("keep-alive", "neither,both,both-connection-limit", "5s", lab=lab)
 
@@ -116,7 +116,7 @@ def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(measure: 
     assert "Which connection brought the requests to which worker" in result.report
 
 
-def test_gunicorn_releases_are_served_by_the_releases_they_name(measure: Measure) -> None:
+def test_gunicorn_releases_are_served_by_the_releases_they_name(measure: MeasureSome) -> None:
     releases = {"23": "23.0.0", "24": "24.1.1", "25": "25.3.0", "26": "26.2.0", "27": "27.0.1"}
     result = measure("gunicorn-releases", ",".join(f"connection-limit-{name}" for name in releases), "6s")
 
@@ -131,7 +131,7 @@ def test_gunicorn_releases_are_served_by_the_releases_they_name(measure: Measure
     assert "What changes with release" in result.report
 
 
-def test_silent_clients_take_threads_from_24_on(measure: Measure) -> None:
+def test_silent_clients_take_threads_from_24_on(measure: MeasureSome) -> None:
     """No absolute time: the longest wait with 24.1.1 is many times that with 23.0.0, and with a spare thread."""
     result = measure("silent-clients", "in-the-poller,in-a-thread,spare-thread", "8s")
 
@@ -143,7 +143,7 @@ def test_silent_clients_take_threads_from_24_on(measure: Measure) -> None:
     assert result.requests("in-a-thread", "users", silent) == [(2, 0)]
 
 
-def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(measure: Measure) -> None:
+def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(measure: MeasureSome) -> None:
     result = measure("lingering-client", "closes-at-once,newest,another-process", "8s")
 
     longest = result.each("overhead", "max", "user")
@@ -151,7 +151,7 @@ def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(measure: Me
     assert longest["newest"] > 10 * longest["another-process"]
 
 
-def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(measure: Measure, copied_lab: Lab) -> None:
+def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(measure: MeasureSome, copied_lab: Lab) -> None:
     """On 23.0.0 users are cut off after the load, on 27.0.1 all are answered; failures are no doubt."""
     copied_lab.edit("k6/lib/shapes.js", "LAST_ANSWER_WITHIN = '60s'", "LAST_ANSWER_WITHIN = '8s'")
     copied_lab.edit("clients/lib/load.py", "LAST_ANSWER_WITHIN_S = 55.0", "LAST_ANSWER_WITHIN_S = 7.0")
@@ -165,7 +165,7 @@ def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(measure: Meas
     assert any("all 2 silent requests failed" in reason for reason in stopped["reasons"])
 
 
-def test_thread_headroom_draws_its_curve(measure: Measure) -> None:
+def test_thread_headroom_draws_its_curve(measure: MeasureSome) -> None:
     result = measure("thread-headroom", "4x2,4x16,1x8", "6s")
 
     assert result.measured("1x8", "memory", "total") < result.measured("4x2", "memory", "total")
@@ -173,7 +173,7 @@ def test_thread_headroom_draws_its_curve(measure: Measure) -> None:
     assert "total memory, MiB" in result.report
 
 
-def test_accept_models_stand_side_by_side(measure: Measure) -> None:
+def test_accept_models_stand_side_by_side(measure: MeasureSome) -> None:
     """HAProxy balances as it is told to, and what it counts agrees with k6 and the workers."""
     result = measure("accept-models", "haproxy-least-conn,random-two-least-conn,sync,round-robin", "6s")
 

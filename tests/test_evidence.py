@@ -116,11 +116,17 @@ def test_a_server_that_its_limit_keeps_from_computing(copied_lab: Lab) -> None:
     assert only(reasons, "gunicorn-1 was kept from computing by its limit for ")
 
 
-def test_a_worker_that_is_killed_and_replaced(copied_lab: Lab) -> None:
-    write_experiment(copied_lab, duration="6s")
-    with under_load(copied_lab, "gunicorn") as server:
+def kill_a_worker(lab: Lab) -> str:
+    """Measure the experiment, kill a worker under load and return its process id."""
+    with under_load(lab, "gunicorn") as server:
         [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
         server.execute(["sh", "-c", f"kill -9 {worker}"])
+    return worker
+
+
+def test_a_worker_that_is_killed_and_replaced(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, duration="6s")
+    worker = kill_a_worker(copied_lab)
 
     verdict, reasons = judged(copied_lab)
 
@@ -132,9 +138,7 @@ def test_a_worker_that_is_killed_and_replaced(copied_lab: Lab) -> None:
 def test_what_a_killed_worker_counted_is_kept(copied_lab: Lab) -> None:
     """Its attempts to accept are in the trial's files and in the summary, though the trial is invalid."""
     write_experiment(copied_lab, GTHREAD.replace("}", ", worker_class: acceptors.CountedThreads}"), duration="6s")
-    with under_load(copied_lab, "gunicorn") as server:
-        [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
-        server.execute(["sh", "-c", f"kill -9 {worker}"])
+    worker = kill_a_worker(copied_lab)
 
     latest = (copied_lab.results / "spoilt" / "latest").resolve()
     [killed] = [
