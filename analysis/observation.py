@@ -5,8 +5,8 @@ from pathlib import Path
 
 from analysis.quantities import Model
 
-APP_PORT = 8000
-"""Where every server listens."""
+APP_PORTS = range(8000, 8064)
+"""Where servers listen: at the first, or each worker at one of its own."""
 
 OBSERVATIONS = ("*.before.txt", "*.after.txt")
 GENERATOR = "k6-processor.txt"
@@ -109,7 +109,7 @@ def parse(text: str) -> Observation:
     listening = {
         int(inode)
         for port, inode in map(str.split, _lines(sections, "listening sockets: port in hexadecimal, inode"))
-        if int(port, 16) == APP_PORT
+        if int(port, 16) in APP_PORTS
     }
     holds: dict[int, set[int]] = {}
     for folder, socket in map(str.split, _lines(sections, "sockets of processes")):

@@ -52,7 +52,7 @@ class Image(Record):
         return {name.removeprefix("python/"): self.packages[name] for name in _PROGRAMS if name in self.packages}
 
 
-_PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn")
+_PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn", "python/uwsgi")
 
 
 class Host(Record):
@@ -155,11 +155,25 @@ class Seconds(Record):
     collect: float | None = None
 
 
+class Calibration(Record):
+    """What one request that computes takes alone, before the load.
+
+    ``cpu`` is how it computes, ``call_us`` the length of the calls with which it holds the interpreter lock (None: it
+    burns). It asks for ``asked_ms``; ``alone_ms`` is how long each of some such requests was at work, one at a time.
+    """
+
+    cpu: Literal["hold", "burn"]
+    call_us: float | None
+    asked_ms: float
+    alone_ms: list[float]
+
+
 class Trial(Record):
     """trial.json: one variant under one load, once.
 
     The machine's state is in shares between 0 and 1: ``busy`` and ``steal`` of all cores, ``pressure`` of the time in
-    which something waited for a processor. None: this machine does not tell.
+    which something waited for a processor. None: this machine does not tell. ``settings`` is what each container says
+    that its settings are, by the container's name; ``calibration`` is None where no request computes.
     """
 
     schema_: int = SCHEMA
@@ -177,6 +191,8 @@ class Trial(Record):
     steal_during: float | None = None
     pressure_during: float | None = None
     clock_step_s: float | None = None
+    calibration: Calibration | None = None
+    settings: dict[str, str] = {}
     seconds: Seconds = Seconds()
 
 

@@ -40,6 +40,7 @@ Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each lo
 Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, help="How often each variant is measured.")]
 Jobs = Annotated[int, typer.Option(envvar="JOBS", min=0, help="Variants side by side; 0: as many as fit.")]
 Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
+Cpu = Annotated[str, typer.Option(envvar="CPU", help="How requests compute: burn, or hold, which needs no core.")]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment, a file in experiments/.")]
 
 RunFolder = Annotated[Path | None, typer.Argument(help="A run's folder; default: the latest of all.")]
@@ -54,11 +55,12 @@ def run(
     trials: Trials = 1,
     jobs: Jobs = 0,
     seed: Seed = 0,
+    cpu: Cpu = "",
     strict: Annotated[bool, typer.Option(envvar="STRICT", help="A claim that is not reproduced fails.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
-    from lab.experiment import load_experiment  # noqa: PLC0415
+    from lab.experiment import computing, load_experiment  # noqa: PLC0415
 
     command = _command(
         f"make experiment NAME={name}",
@@ -68,8 +70,9 @@ def run(
         TRIALS=trials if trials > 1 else 0,
         JOBS=jobs,
         SEED=seed,
+        CPU=cpu,
     )
-    experiment = load_experiment(name)
+    experiment = computing(load_experiment(name), cpu, _names(variants))
     planned = _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     summary = _measure(name, experiment, planned, full=full, command=command, results=results)
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
@@ -85,18 +88,26 @@ def aa(
     trials: Trials = 5,
     jobs: Jobs = 0,
     seed: Seed = 0,
+    cpu: Cpu = "",
     results: Results = RESULTS,
 ) -> None:
     """Measure a variant against itself, for the smallest difference this machine can tell, e.g. lab aa heavy-mix."""
-    from lab.experiment import against_itself, load_experiment  # noqa: PLC0415
+    from lab.experiment import against_itself, computing, load_experiment  # noqa: PLC0415
 
     command = _command(
-        f"make aa NAME={name}", VARIANTS=variants, FULL=full, DURATION=duration, TRIALS=trials, JOBS=jobs, SEED=seed
+        f"make aa NAME={name}",
+        VARIANTS=variants,
+        FULL=full,
+        DURATION=duration,
+        TRIALS=trials,
+        JOBS=jobs,
+        SEED=seed,
+        CPU=cpu,
     )
     if trials < 2:
         raise WrongUse("One trial of each has no spread to compare with.", hint="TRIALS=5")
     experiment = load_experiment(name)
-    experiment = against_itself(experiment, variants or next(iter(experiment.variants)))
+    experiment = computing(against_itself(experiment, variants or next(iter(experiment.variants))), cpu)
     planned = _plan(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     _measure(f"{name}-aa", experiment, planned, full=full, command=command, results=results)
 
@@ -110,11 +121,12 @@ def plan(
     trials: Trials = 1,
     jobs: Jobs = 0,
     seed: Seed = 0,
+    cpu: Cpu = "",
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
-    from lab.experiment import load_experiment  # noqa: PLC0415
+    from lab.experiment import computing, load_experiment  # noqa: PLC0415
 
-    experiment = load_experiment(name)
+    experiment = computing(load_experiment(name), cpu, _names(variants))
     _print_plan(
         out, name, _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     )
@@ -318,13 +330,17 @@ def _plan(
 
     return planning.plan(
         experiment,
-        variants=[one.strip() for one in variants.split(",")] if variants else None,
+        variants=_names(variants),
         full=full,
         duration=duration or None,
         trials=trials,
         jobs=jobs or default_jobs(),
         seed=seed,
     )
+
+
+def _names(variants: str) -> list[str] | None:
+    return [one.strip() for one in variants.split(",")] if variants else None
 
 
 def _print_plan(console: Console, name: str, planned: planning.Plan) -> None:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
+import psutil
 import yaml
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
@@ -20,7 +21,7 @@ SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
-SET_BY_THE_LAB = {"duration", "start_after", "lab_url", "lab_server"}
+SET_BY_THE_LAB = {"duration", "start_after", "lab_url", "lab_server", "cpu", "call_us"}
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 
 
@@ -71,14 +72,52 @@ class Client(Script):
     programs = (CLIENTS, "*.py")
 
 
+class Api(Model):
+    """A service that the application calls, and its stalls, which are counted from the first call."""
+
+    every_s: float = Field(gt=0, le=3600, description="How often it stalls.")
+    stall_s: float = Field(ge=0, le=3600, description="How long a stall lasts; 0: there is none.")
+    takes_s: float = Field(ge=0, le=60, description="How long a call takes that comes during a stall.")
+
+    @model_validator(mode="after")
+    def _stalls_end(self) -> Self:
+        if self.stall_s >= self.every_s:
+            raise ValueError(f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return {f"LAB_API_{name.upper()}": f"{value:g}" for name, value in self.model_dump().items()}
+
+
+Cpu = Literal["hold", "burn"]
+"""How a request computes: really, or by holding the interpreter lock without using a core."""
+_WORK = ("rounds", "wait_ms", "cpu_ms")
+
+
 class Load(Script):
-    """One way of asking: a k6 script, how long, and perhaps somebody who misbehaves meanwhile."""
+    """One way of asking: a k6 script, how long, and perhaps somebody who misbehaves meanwhile.
+
+    Requests compute where there is a setting ``cpu_ms``: ``rounds`` times, after waiting for ``wait_ms`` each time.
+    """
 
     loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
     duration: Durations
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
+    api: Api | None = Field(None, description="A service that the application calls.")
 
     programs = (K6, "*.js")
+
+    @model_validator(mode="after")
+    def _work_is_whole(self) -> Self:
+        if self.computes and (missing := [name for name in _WORK if name not in self.settings]):
+            raise ValueError(f"a load that computes has settings.{missing[0]}, too")
+        return self
+
+    @property
+    def computes(self) -> bool:
+        """Whether its requests compute."""
+        return "cpu_ms" in self.settings
 
 
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
@@ -86,6 +125,17 @@ _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
     "haproxy": {"round_robin": "roundrobin", "least_conn": "leastconn", "random_two_least_conn": "random(2)"},
 }
+
+
+FIRST_PORT = 8000
+LEAST_CPUS = 0.01
+
+
+def _check_lock_file(package: str, release: str) -> None:
+    """Raise ValueError when an image of a server has no release."""
+    known = [path.stem for path in (SERVERS / package / "requirements").glob("*.txt")]
+    if release not in known:
+        raise ValueError(f"{package} {release} has no lock file; there are {nearest_first(release, known)}")
 
 
 class Variant(Model, ABC):
@@ -97,10 +147,24 @@ class Variant(Model, ABC):
     balancer: Literal["nginx", "haproxy"] = Field("nginx", description="What stands before the containers.")
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
     upstream_keepalive: int = Field(0, ge=0, description="Idle connections it keeps to the servers; 0: none.")
-    cpus: float = Field(1, ge=0.01, le=1024, description="Processor time that each container may use, in cores.")
+    max_conns: int = Field(
+        0,
+        ge=0,
+        description="Requests that it gives to one socket at once; nginx refuses others, haproxy queues; 0: any.",
+    )
+    queue_timeout_s: int = Field(3600, ge=1, description="How long haproxy lets a request queue before it answers 503.")
+    cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
     cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
 
     service: ClassVar[str]
+
+    @model_validator(mode="after")
+    def _engine_and_balancer_can(self) -> Self:
+        if 0 < self.cpus < LEAST_CPUS:
+            raise ValueError(f"cpus {self.cpus:g} is less than {LEAST_CPUS}, the least there is; 0 is any")
+        if self.balancer == "nginx" and "queue_timeout_s" in self.model_fields_set:
+            raise ValueError("queue_timeout_s: nginx has no queue; choose balancer: haproxy")
+        return self
 
     @property
     @abstractmethod
@@ -112,6 +176,11 @@ class Variant(Model, ABC):
     def accept(self) -> Literal["shared", "per-worker"]:
         """Whether the workers of one container share a listening socket or have one each."""
 
+    @property
+    def ports(self) -> range:
+        """Where each container listens: one port for each that the balancer chooses among."""
+        return range(FIRST_PORT, FIRST_PORT + 1)
+
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         kept = self.upstream_keepalive
@@ -121,7 +190,10 @@ class Variant(Model, ABC):
             "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
             "LAB_CPUSET": self.cpuset,
+            "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
             "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
+            "LAB_SERVER_MAXCONN": str(self.max_conns),
+            "LAB_QUEUE_TIMEOUT_S": str(self.queue_timeout_s),
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
         }
@@ -140,11 +212,7 @@ class Gunicorn(Variant, ABC):
 
     @model_validator(mode="after")
     def _release_is_locked(self) -> Self:
-        known = [path.stem for path in (SERVERS / "gunicorn" / "requirements").glob("*.txt")]
-        if self.release not in known:
-            raise ValueError(
-                f"gunicorn {self.release} has no lock file; there are {nearest_first(self.release, known)}"
-            )
+        _check_lock_file("gunicorn", self.release)
         if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
             raise ValueError(f"gunicorn {self.release} ignores reuse_port; it works from {FIRST_WITH_REUSE_PORT} on")
         return self
@@ -199,7 +267,56 @@ class GunicornSync(Gunicorn):
         return super().environment() | {"LAB_WORKER_CLASS": self.worker_class}
 
 
-Server = Annotated[GunicornGthread | GunicornSync, Field(discriminator="server")]
+class Uwsgi(Variant):
+    """uWSGI: a thread accepts when it is free, from one socket that all share or from its process's own."""
+
+    server: Literal["uwsgi"]
+    release: Release = "2.0.31"
+    protocol: Literal["http", "uwsgi", "fastcgi"] = Field("http", description="How the balancer speaks to it.")
+    thunder_lock: bool = Field(False, description="One process at a time waits for a connection.")
+    map_socket: bool = Field(False, description="Each process has a port of its own, which the balancer knows.")
+    upstream_keepalive: Literal[0] = 0
+
+    service: ClassVar[str] = "uwsgi"
+
+    @model_validator(mode="after")
+    def _balancer_speaks_it(self) -> Self:
+        _check_lock_file("uwsgi", self.release)
+        if self.balancer == "haproxy" and self.protocol != "http":
+            raise ValueError(f"haproxy does not speak {self.protocol} here; choose protocol: http or balancer: nginx")
+        if self.map_socket and self.workers > MOST_MAPPED:
+            raise ValueError(f"map_socket: {self.workers} workers are more than the {MOST_MAPPED} that may have ports")
+        return self
+
+    @property
+    def image(self) -> str:
+        """The image that serves this variant."""
+        return f"stampede/uwsgi:{self.release}"
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """map_socket gives every process a listening socket of its own."""
+        return "per-worker" if self.map_socket else "shared"
+
+    @property
+    def ports(self) -> range:
+        """Where each container listens: one port, or one for each process."""
+        return range(FIRST_PORT, FIRST_PORT + (self.workers if self.map_socket else 1))
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {
+            "LAB_RELEASE": self.release,
+            "LAB_PROTOCOL": self.protocol,
+            "LAB_THUNDER_LOCK": str(self.thunder_lock).lower(),
+            "LAB_MAP_SOCKET": str(self.map_socket).lower(),
+        }
+
+
+MOST_MAPPED = 64
+"""How many processes of one uWSGI may have ports of their own; analysis/observation.py looks at as many."""
+
+Server = Annotated[GunicornGthread | GunicornSync | Uwsgi, Field(discriminator="server")]
 
 
 class Experiment(Model):
@@ -250,6 +367,35 @@ class Experiment(Model):
             (f"claims.{number}", quantity) for number, claim in enumerate(self.claims) for quantity in claim.quantities
         ]
         return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
+
+
+def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
+    """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
+
+    Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
+    two for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse for
+    another word, and for any word where nothing computes.
+    """
+    if cpu not in ("", *get_args(Cpu)):
+        raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
+    if not any(load.computes for load in experiment.all_loads.values()):
+        if cpu:
+            raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
+        return experiment
+    chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
+    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + 2
+    kind = cpu or ("burn" if enough else "hold")
+
+    def told(load: Load) -> Load:
+        return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load
+
+    return experiment.model_copy(
+        update={
+            "load": experiment.load and told(experiment.load),
+            "loads": {name: told(load) for name, load in experiment.loads.items()},
+            "parallel": experiment.parallel and kind == "hold",
+        }
+    )
 
 
 def against_itself(experiment: Experiment, variant: str) -> Experiment:

@@ -207,6 +207,8 @@ def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
         images[trial.variant.image] = {"service": trial.variant.service, **trial.variant.environment()}
         if trial.load.client:
             images["stampede/client:trixie"] = {"service": "client"}
+        if trial.load.api:
+            images["stampede/api:trixie"] = {"service": "api"}
     return images
 
 

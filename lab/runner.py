@@ -26,8 +26,8 @@ import yaml
 from python_on_whales import Container, DockerClient
 from python_on_whales.exceptions import DockerException
 
-from analysis.run_folder import Seconds, Trial, trial_folder, write_record, write_whole
-from lab import plan
+from analysis.run_folder import Calibration, Seconds, Trial, trial_folder, write_record, write_whole
+from lab import calibration, plan
 from lab.experiment import seconds
 from lab.machine import K6_RELEASE, ca_bundle, last_line
 from lab.paths import COMPOSE_FILE
@@ -110,6 +110,8 @@ class Stack:
         self.client: DockerClient | None = None
         self.generators: list[Container] = []
         self.k6_exit_code: int | None = None
+        self.calibration: Calibration | None = None
+        self.settings: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
         self.gone = False
 
@@ -132,6 +134,18 @@ class Stack:
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
         self.seconds["up"] = time.monotonic() - began
+
+    def calibrate(self) -> None:
+        """Find out how requests compute for as long as the load says; k6/run hands it to the script."""
+        try:
+            [balancer] = [one for one in self._containers() if _labels(one)[_SERVICE] == self.trial.variant.balancer]
+            self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, balancer))
+            if self.calibration.call_us is not None:
+                write_whole(self.part / "calibration.env", f"CALL_US={self.calibration.call_us:g}\n")
+        except DockerException as error:
+            self.fail(f"a request alone was not answered: {last_line(error)}")
+        except (ValueError, KeyError) as error:
+            self.fail(f"a request alone was not answered as agreed: {error}")
 
     def look_before(self) -> None:
         """Keep what the containers are, and have counted so far, before the load."""
@@ -225,6 +239,8 @@ class Stack:
             steal_during=usage and usage.steal,
             pressure_during=usage and usage.pressure,
             clock_step_s=usage and usage.clock_step_s,
+            calibration=self.calibration,
+            settings=dict(sorted(self.settings.items())),
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.seconds),
         )
         write_record(self.part / "trial.json", record)
@@ -235,7 +251,8 @@ class Stack:
         """Write down what Compose makes of this trial's factors, and return a client of just that."""
         variant, load = self.trial.variant, self.trial.load
         common = {"DURATION": self.trial.duration, "START_AFTER": f"{START_UP_S * self.side_by_side:g}s"}
-        profiles = [variant.service, variant.balancer, "load", *(["client"] if load.client else [])]
+        profiles = [variant.service, variant.balancer, "load"]
+        profiles += [name for name, one in (("client", load.client), ("api", load.api)) if one]
         factors = variant.environment() | {
             "LAB_OWNER": owner(),
             "LAB_SCRIPT": load.script,
@@ -245,6 +262,8 @@ class Stack:
             "LAB_USER": f"{os.getuid()}:{os.getgid()}",
             "LAB_CA_BUNDLE": ca_bundle(),
         }
+        if load.api:
+            factors |= load.api.environment()
         if load.client:
             factors |= {"LAB_CLIENT": load.client.script, "LAB_CLIENT_SETTINGS": str(self.part / "client.env")}
             write_whole(self.part / "client.env", _env_file(load.client.environment() | common))
@@ -256,6 +275,10 @@ class Stack:
             compose_project_name=self.project,
             compose_profiles=profiles,
         ).compose.config(return_json=True)
+        services = resolved["services"]
+        for service in services.values():  # "required: false" is only heeded for services that are there
+            for missing in service.get("depends_on", {}).keys() - services.keys():
+                del service["depends_on"][missing]
         write_whole(self.part / "compose.yml", yaml.safe_dump(resolved, sort_keys=False))
         return DockerClient(
             compose_files=[self.part / "compose.yml"],
@@ -275,6 +298,7 @@ class Stack:
             with suppress(DockerException):
                 said = DockerClient().container.execute(container, ["observe"])
                 write_whole(self.part / f"{_numbered(labels)}.{moment}.txt", f"{said}\n")
+                self.settings[_numbered(labels)] = str(said).partition("==> settings <==\n")[2]
 
     def _containers(self) -> list[Container]:
         return DockerClient().container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
@@ -320,6 +344,10 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
     try:
         _together(Stack.up, stacks, partial(progress, "starting the servers"), expected_s=3 + len(batch))
         ready = [stack for stack in stacks if stack.outcome == "measured"]
+        if computing := [stack for stack in ready if stack.trial.load.computes]:
+            settle(progress)
+            _together(Stack.calibrate, computing, partial(progress, "calibrating"), expected_s=2)
+            ready = [stack for stack in stacks if stack.outcome == "measured"]
         if ready:
             _together(Stack.look_before, ready, partial(progress, "observing the servers"), expected_s=1)
             ready = [stack for stack in ready if stack.outcome == "measured"]
@@ -443,6 +471,13 @@ def _together(
         pool.shutdown()
     for future in futures:
         future.result()
+
+
+def _at_work_ms(balancer: Container, path: str) -> float:
+    """Ask through a balancer and return how long the server was at work."""
+    command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:8080{path}"]
+    answer = json.loads(str(DockerClient().container.execute(balancer, command)))
+    return 1000 * (float(answer["ended"]) - float(answer["began"]))
 
 
 def _is_worth_keeping(stack: Stack) -> bool:

@@ -9,8 +9,9 @@ lock() {
         --custom-compile-command "make lock" --python-version "$python_version" "$source" --output-file "$target"
 }
 for name in lock core tests notebook; do lock 3.11 "requirements/$name.in" "requirements/$name.txt"; done
-for file in servers/gunicorn/requirements/*.txt; do
+for file in servers/*/requirements/*.txt; do
     release=$(basename "$file" .txt)
-    echo "gunicorn==$release" | lock 3.13 - "$file"
+    package=$(echo "$file" | cut -d / -f 2)
+    echo "$package==$release" | lock 3.13 - "$file"
 done
 tools/lock-images.sh

@@ -1,5 +1,14 @@
 // Settings come from the environment and are checked before anything is sent: a script that lacks one does not start.
 
+// One of a few words, e.g. word('CPU', ['hold', 'burn']).
+export function word(name, known) {
+  const value = text(name);
+  if (!known.includes(value)) {
+    throw new Error(`${name}=${value} is not one of ${known.join(', ')}`);
+  }
+  return value;
+}
+
 function text(name) {
   const value = __ENV[name];
   if (value === undefined || value === '') {

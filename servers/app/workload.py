@@ -1,7 +1,8 @@
 """What every server of the lab is asked to do, without a word of HTTP.
 
 A request names its work in the query string: ``/?delay=S`` sleeps S seconds;
-``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms}.
+``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms};
+``/call?delay=S`` asks the service ``api``, which answers after S seconds unless it stalls.
 The answer says which process and thread did it, and when.
 """
 
@@ -11,13 +12,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import parse_qsl
 
 MAX_SERVICE_S = 3600.0
-HOLD_CALL_US = 940
-"""One ``usleep`` of this length takes about a millisecond on Linux, timer slack included. It must stay well under
-the interpreter's switch interval of 5 ms, or the other threads could not ask for the lock between two calls."""
+HOLD_CALL_US = 940.0
+"""One ``usleep`` of this length takes about a millisecond on Linux, timer slack included; ``call_us`` in a request is
+what was found to take one here. It must stay well under the interpreter's switch interval of 5 ms, or the other threads
+could not ask for the lock between two calls."""
+MAX_CALL_US = 2000.0
+API = "api", 8000
+API_WITHIN_S = 60.0
 
 _HOST = socket.gethostname()
 _libc_holding_the_lock = ctypes.PyDLL(None)
@@ -27,6 +34,10 @@ class BadRequest(ValueError):
     """A query string that does not describe work; the message names the parameter and its value."""
 
 
+class NoAnswer(Exception):
+    """The service that was called did not answer; the message says why."""
+
+
 def answer(path: str, query: str, server: str, connection: str = "") -> dict[str, Any]:
     """Do the work that ``path`` and ``query`` ask for and return the answer as JSON-ready values.
 
@@ -34,7 +45,7 @@ def answer(path: str, query: str, server: str, connection: str = "") -> dict[str
     whatever the server tells its connections apart by, empty when it cannot;
     ``began`` and ``ended`` are epoch seconds around the work alone, with microsecond digits.
     A parameter that is left out asks for nothing. Raise BadRequest before any work is done when one is unknown or out
-    of range.
+    of range, and NoAnswer when the called service does not answer.
     """
     work = _planned_work(path, query)
     began = time.time()
@@ -58,13 +69,25 @@ def burn(cpu_ms: float) -> None:
         sum(range(200))
 
 
-def hold(cpu_ms: float) -> None:
-    """Hold the interpreter lock for about ``cpu_ms`` without using a core.
+def hold(cpu_ms: float, call_us: float = HOLD_CALL_US) -> None:
+    """Hold the interpreter lock for about ``cpu_ms`` without using a core: once per millisecond for ``call_us``.
 
     Calls are counted, not timed against a deadline: time spent waiting for the lock is not work done.
     """
     for _ in range(round(cpu_ms)):
-        _libc_holding_the_lock.usleep(HOLD_CALL_US)
+        _libc_holding_the_lock.usleep(round(call_us))
+
+
+def call(delay_s: float) -> None:
+    """Ask the other service and wait for its answer. Raise NoAnswer when there is none."""
+    connection = HTTPConnection(*API, timeout=API_WITHIN_S)
+    try:
+        connection.request("GET", f"/?delay={delay_s}")
+        connection.getresponse().read()
+    except (OSError, HTTPException) as error:
+        raise NoAnswer(f"{API[0]} did not answer: {error or type(error).__name__}") from None
+    finally:
+        connection.close()
 
 
 def _planned_work(path: str, query: str) -> Callable[[], None]:
@@ -73,13 +96,18 @@ def _planned_work(path: str, query: str) -> Callable[[], None]:
         delay_s = _number(given, "delay", default=0.0, at_most=MAX_SERVICE_S)
         _refuse_others(given)
         return lambda: time.sleep(delay_s)
+    if path == "/call":
+        delay_s = _number(given, "delay", default=0.0, at_most=API_WITHIN_S)
+        _refuse_others(given)
+        return lambda: call(delay_s)
     rounds = _number(given, "rounds", default=1.0, at_most=10_000)
     if rounds != int(rounds):
         raise BadRequest(f"rounds={rounds:g} is not a whole number")
     wait_ms = _number(given, "wait_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
     cpu_ms = _number(given, "cpu_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
+    call_us = _number(given, "call_us", default=HOLD_CALL_US, at_most=MAX_CALL_US)
     kind = given.pop("cpu", "burn")
-    computes = {"burn": burn, "hold": hold}
+    computes = {"burn": burn, "hold": partial(hold, call_us=call_us)}
     if kind not in computes:
         raise BadRequest(f"cpu={kind!r} is not one of burn, hold")
     _refuse_others(given)

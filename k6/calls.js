@@ -1,0 +1,26 @@
+// Requests that call another service, and quick ones that do not, both at a fixed rate: who waits while the service stalls?
+
+import { get } from './lib/request.js';
+import { number } from './lib/settings.js';
+import { openLoop } from './lib/shapes.js';
+
+const CALL_RPS = number('CALL_RPS', 1);
+const CALL_DELAY_S = number('CALL_DELAY_S', 0);
+const QUICK_RPS = number('QUICK_RPS', 1);
+const QUICK_DELAY_S = number('QUICK_DELAY_S', 0);
+const USERS_MAX = number('USERS_MAX', 1);
+
+export const options = {
+  scenarios: {
+    call: openLoop('call', CALL_RPS, USERS_MAX),
+    quick: openLoop('quick', QUICK_RPS, USERS_MAX),
+  },
+};
+
+export function call() {
+  get('call', `/call?delay=${CALL_DELAY_S}`, CALL_DELAY_S * 1000);
+}
+
+export function quick() {
+  get('quick', `/?delay=${QUICK_DELAY_S}`, QUICK_DELAY_S * 1000);
+}

@@ -1,0 +1,38 @@
+"""What a request that computes takes alone, so that ten milliseconds are ten milliseconds on this machine."""
+
+from collections.abc import Callable
+from statistics import median
+
+from analysis.run_folder import Calibration
+from lab.experiment import Load
+
+ALONE = 5
+"""How many requests, one at a time, a calibration rests on."""
+FIRST_CALL_US = 940.0
+CALL_US = 100.0, 1500.0
+"""The least and the most that a call which holds the interpreter lock for a millisecond may be."""
+
+Ask = Callable[[str], float]
+"""Asks for a path and returns how long the server was at work, in ms."""
+
+
+def calibrate(load: Load, ask: Ask) -> Calibration:
+    """Find out how to compute for as long as ``load`` says, and how long one of its requests takes alone.
+
+    Burning is timed by the processor's own clock and needs nothing found out. Holding the interpreter lock is one call
+    for each millisecond: by what a request takes too long, its calls are made shorter. Raise what ``ask`` raises.
+    """
+    rounds, wait_ms, cpu_ms = (float(load.settings[name]) for name in ("rounds", "wait_ms", "cpu_ms"))
+    asked_ms = rounds * (wait_ms + cpu_ms)
+    path = f"/work?rounds={rounds:g}&wait_ms={wait_ms:g}&cpu_ms={cpu_ms:g}&cpu={load.settings['cpu']}"
+    ask(path)  # the first one pays for what is loaded late
+    if load.settings["cpu"] == "burn":
+        return Calibration(cpu="burn", call_us=None, asked_ms=asked_ms, alone_ms=[ask(path) for _ in range(ALONE)])
+
+    def alone(call_us: float) -> list[float]:
+        return [ask(f"{path}&call_us={call_us:g}") for _ in range(ALONE)]
+
+    calls = rounds * round(cpu_ms)
+    excess_us = 1000 * (median(alone(FIRST_CALL_US)) - asked_ms) / calls if calls else 0.0
+    call_us = float(round(min(max(FIRST_CALL_US - excess_us, CALL_US[0]), CALL_US[1])))
+    return Calibration(cpu="hold", call_us=call_us, asked_ms=asked_ms, alone_ms=alone(call_us))

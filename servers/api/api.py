@@ -1,0 +1,77 @@
+"""The other service that an application waits for. On a schedule it is slow: that is a stall.
+
+``GET /?delay=S`` answers after S seconds. In the first LAB_API_STALL_S seconds of every LAB_API_EVERY_S, counted from
+the first call, each call takes LAB_API_TAKES_S instead; LAB_API_STALL_S=0: never.
+"""
+
+import json
+import os
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+EVERY_S = float(os.environ["LAB_API_EVERY_S"])
+STALL_S = float(os.environ["LAB_API_STALL_S"])
+TAKES_S = float(os.environ["LAB_API_TAKES_S"])
+STALLS = Path("/tmp/stalls")
+"""A line for each stall that a call has met: when it began and ended, in epoch seconds."""
+
+
+class Schedule:
+    """Knows when the stalls are, and writes down those that were met."""
+
+    def __init__(self) -> None:
+        self._first_call: float | None = None
+        self._written = -1
+        self._lock = threading.Lock()
+
+    def stalls(self, now: float) -> bool:
+        """Whether a call at ``now`` (epoch seconds) meets a stall."""
+        with self._lock:
+            self._first_call = self._first_call or now
+            number, since = divmod(now - self._first_call, EVERY_S)
+            if since >= STALL_S:
+                return False
+            if number > self._written:
+                began = self._first_call + number * EVERY_S
+                with STALLS.open("a", encoding="utf-8") as file:
+                    file.write(f"{began:.6f} {began + STALL_S:.6f}\n")
+                self._written = int(number)
+            return True
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one call."""
+
+    schedule = Schedule()
+
+    def do_GET(self) -> None:
+        """Answer ``/-/ready`` at once and every other path after its delay."""
+        url = urlsplit(self.path)
+        stalled = False
+        if url.path != "/-/ready":
+            stalled = self.schedule.stalls(time.time())
+            time.sleep(TAKES_S if stalled else float(parse_qs(url.query)["delay"][0]))
+        body = json.dumps({"stalled": stalled}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: a line for each call would be most of the work."""
+
+
+class Server(ThreadingHTTPServer):
+    """One thread for each call, however many there are."""
+
+    request_queue_size = 1024
+    daemon_threads = True
+
+
+if __name__ == "__main__":
+    STALLS.touch()
+    Server(("0.0.0.0", 8000), Handler).serve_forever()

@@ -1,0 +1,39 @@
+"""What uWSGI's stats server knows of the workers. Usage: python stats.py ready | observe."""
+
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def read() -> dict[str, Any]:
+    """Return what the stats server says. Raise OSError while there is none."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect("/tmp/stats.sock")
+        with connection.makefile("rb") as answer:
+            values: dict[str, Any] = json.load(answer)
+    return values
+
+
+def ready(stats: dict[str, Any]) -> bool:
+    """Whether every worker has loaded the application and accepts requests."""
+    return all(worker["apps"] and worker["accepting"] for worker in stats["workers"])
+
+
+def observe(stats: dict[str, Any]) -> None:
+    """Print how many requests each worker has served, in the form of servers/observe.
+
+    The requests of a worker are those of its threads: its own count is not exact when there are several.
+    """
+    for worker in stats["workers"]:
+        print(f"==> worker {worker['pid']} <==")
+        print("served", sum(core["requests"] for core in worker["cores"]))
+    print("==> settings <==")
+    print(Path("/tmp/uwsgi.ini").read_text(encoding="utf-8"), end="")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "ready":
+        sys.exit(not ready(read()))
+    observe(read())
