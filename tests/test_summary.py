@@ -13,7 +13,7 @@ from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity, Statistic, evenness, rows_needed
 from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
 from analysis.summary import Row, Summary, summarise
-from analysis.table import print_tables
+from analysis.table import print_tables, published_figures, published_what
 from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial, observation
 
@@ -575,6 +575,73 @@ def test_published_figures_have_a_verdict_only_where_they_say_how_near(tmp_path:
     summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published))
 
     assert summary.published == []
+    assert "Published figures" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Published figures" not in printed(tmp_path, summary)
+
+
+def printed(run: Path, summary: Summary) -> str:
+    """Return what a terminal of 80 columns shows of a run."""
+    out = io.StringIO()
+    print_tables(Console(file=out, width=80), read_run(run), summary)
+    return out.getvalue()
+
+
+def test_published_figures_are_judged_in_a_table_of_80_columns(tmp_path: Path) -> None:
+    """The medians of five trials are 10 to 90 ms, the middle one 20, and all requests of a trial take as long."""
+    published = [
+        near({"p50": 25, "p99": 20}, within=9),
+        near({"p50": 4, "p90": 0.1, "p99": 5000, "max": 20}),
+        near({"p50": 20, "p99.9": 20}, within=0.155),
+    ]
+
+    text = printed(tmp_path, repeated(tmp_path, {"one": [10, 30, 20, 90, 15]}, published=published))
+
+    lines = text[text.index("Published figures") :].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.rstrip() for line in lines] == [
+        "Published figures",
+        "verdict         what                            figures",
+        "reproduced      one: overhead of light          2 of 2 within 900 %",
+        "                requests",
+        "not reproduced  one: overhead of light          0 of 4 within 25 %: p50 5.00,",
+        "                requests — the interval of max  p90 200, p99 0.004, max 1.00",
+        "                straddles an edge               (0.50 to 4.50)",
+        "undecided       one: overhead of light          0 of 2 within 15.5 %: p50 1.00",
+        "                requests — p99.9 needs 1000     (0.50 to 4.50), p99.9 –",
+        "                requests a trial; there were",
+        "                100 at most; the interval of",
+        "                p50 straddles an edge",
+        "reproduced: every figure, with its interval, is within that share of the",
+        "published one; behind a statistic stands measured / published",
+    ]
+
+
+def test_a_published_row_names_its_load_where_there_are_several(tmp_path: Path) -> None:
+    loads = [LoadRecord(name=name, script="mix.js", duration="60s", settings={}) for name in ("mix", "rush")]
+    published = [
+        Published(variant="one", load="mix", request="light", metric="response_time", stats={"p50": 150}, within=0.1),
+        Published(variant="one", load="rush", metric="memory", stats={"total": 30}, within=0.1),
+    ]
+
+    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published, loads=loads))
+
+    run = read_run(tmp_path)
+    assert [(published_what(run, one), one.verdict, published_figures(one)) for one in summary.published] == [
+        ("one, mix: response time of light requests", "reproduced", "1 of 1 within 10 %"),
+        ("one, rush: memory", "invalid", "0 of 1 within 10 %: total –"),
+    ]
+
+
+def test_the_verdicts_of_published_rows_have_the_colours_of_claims(tmp_path: Path) -> None:
+    published = [near({"p50": 50.5}), near({"p50": 1})]
+    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published))
+    console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
+
+    print_tables(console, read_run(tmp_path), summary)
+
+    text = console.export_text(styles=True)
+    assert "\x1b[32mreproduced" in text
+    assert "\x1b[31mnot reproduced" in text
 
 
 def test_a_percentile_that_no_sample_carries_is_named(tmp_path: Path) -> None:
@@ -593,9 +660,7 @@ def test_a_variant_against_itself_shows_the_smallest_difference(tmp_path: Path) 
     assert (found.a, found.b, found.low, found.high) == pytest.approx((12, 13, -4, 9))
     assert found.smallest == pytest.approx(9)
     assert (found.unit, found.trials) == ("ms", 3)
-    out = io.StringIO()
-    print_tables(Console(file=out, width=80), read_run(tmp_path), summary)
-    assert "The smallest difference that this machine can tell" in out.getvalue()
+    assert "The smallest difference that this machine can tell" in printed(tmp_path, summary)
     assert "The smallest difference that this machine can tell" in (tmp_path / "report.html").read_text()
 
 
