@@ -120,6 +120,12 @@ class Published(Model):
     metric: Metric
     stats: dict[Statistic, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
+    within: FiniteFloat | None = Field(
+        None,
+        gt=0,
+        le=10,
+        description="How far the measured figures may be from these, as a share: 0.15; without it there is no verdict.",
+    )
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -127,8 +133,12 @@ class Published(Model):
             raise ValueError("give either stats or counts")
         if self.counts and self.metric != "requests_by_worker":
             raise ValueError("counts belong to metric requests_by_worker")
+        if self.counts and self.within is not None:
+            raise ValueError("within belongs to stats; counts have no verdict")
         for stat in self.stats:
             Measure(request=self.request, metric=self.metric, stat=stat)
+            if self.within is not None and not self.stats[stat]:
+                raise ValueError(f"stats.{stat} is 0, by which nothing can be divided; leave it or within out")
         return self
 
 

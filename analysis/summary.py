@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from math import isclose
 from pathlib import Path
 from statistics import correlation, median
 from typing import Any, Literal
@@ -16,6 +17,7 @@ from analysis.quantities import (
     Claim,
     Metric,
     Model,
+    Published,
     Quantity,
     Statistic,
     evenness,
@@ -107,6 +109,32 @@ class ClaimRow(Model):
     reason: str | None
 
 
+class PublishedFigure(Model):
+    """One published figure beside the measured one. ``ratio`` is measured divided by published."""
+
+    stat: Statistic
+    unit: str
+    published: float
+    measured: float | None
+    low: float | None
+    high: float | None
+    ratio: float | None
+    verdict: ClaimVerdict
+
+
+class PublishedRow(Model):
+    """Published figures of one metric with their common verdict. ``reason`` says why there is no plain answer."""
+
+    variant: str
+    load: str
+    request: str | None
+    metric: Metric
+    within: float
+    verdict: ClaimVerdict
+    reason: str | None
+    figures: list[PublishedFigure]
+
+
 class DifferenceRow(Model):
     """How far two measurements of the same thing differ: b minus a, with the interval of the difference of medians.
 
@@ -127,7 +155,11 @@ class DifferenceRow(Model):
 
 
 class Summary(Model):
-    """All results of one run. ``differences`` has rows only where a variant was measured against itself."""
+    """All results of one run.
+
+    ``published`` has the rows that say how near is near enough, ``differences`` has rows only where a variant was
+    measured against itself.
+    """
 
     experiment: str
     validity: Validity
@@ -136,6 +168,7 @@ class Summary(Model):
     workers: list[WorkerRow]
     counters: list[CounterRow]
     claims: list[ClaimRow]
+    published: list[PublishedRow]
     differences: list[DifferenceRow]
 
 
@@ -203,6 +236,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         workers=workers,
         counters=counters,
         claims=[_verdict(claim, results, judged) for claim in run.claims],
+        published=list(_published_rows(results, judged)),
         differences=list(_differences(results)) if run.against_itself else [],
     )
 
@@ -360,16 +394,17 @@ class Results:
         asked = {variant.name for variant in self.run.variants}
         figures: dict[Quantity, float] = {}
         for one in self.run.published:
-            if one.variant not in asked:
-                continue
-            stats = dict(one.stats)
-            stats |= evenness(one.counts)
-            for stat, value in stats.items():
-                quantity = Quantity(
-                    variant=one.variant, load=self._load(one.load), request=one.request, metric=one.metric, stat=stat
-                )
-                figures[quantity] = value
+            if one.variant in asked:
+                figures |= self.figures(one)
         return figures
+
+    def figures(self, one: Published) -> dict[Quantity, float]:
+        """Return what a source printed for one variant, each figure as a quantity of this run."""
+        load = self._load(one.load)
+        return {
+            Quantity(variant=one.variant, load=load, request=one.request, metric=one.metric, stat=stat): value
+            for stat, value in (one.stats | evenness(one.counts)).items()
+        }
 
 
 def _intervals(trials: list[Measured]) -> dict[tuple[Metric, Statistic], Interval]:
@@ -419,6 +454,77 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
         unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
         reason=reason,
     )
+
+
+def _published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[PublishedRow]:
+    """Yield the published rows that say how near is near enough, of the variants that are part of the run."""
+    asked = {variant.name for variant in results.run.variants}
+    for one in results.run.published:
+        if one.within is not None and one.variant in asked:
+            yield _published_row(one, one.within, results, judged)
+
+
+def _published_row(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> PublishedRow:
+    load = one.load or results.run.loads[0].name
+    figures: list[PublishedFigure] = []
+    reasons: list[str] = []
+    for quantity, value in results.figures(one).items():
+        figure, reason = _published_figure(quantity, value, within, results, judged)
+        figures.append(figure)
+        reasons += [reason] if reason else []
+    if straddling := [figure.stat for figure in figures if figure.verdict == "undecided" and figure.ratio is not None]:
+        reasons.append(f"the interval of {', '.join(straddling)} straddles an edge")
+    doubtful = [
+        trial for trial in judged if (trial.variant, trial.load, trial.verdict) == (one.variant, load, "suspect")
+    ]
+    reasons += [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
+    return PublishedRow(
+        variant=one.variant,
+        load=load,
+        request=one.request,
+        metric=one.metric,
+        within=within,
+        verdict=min((figure.verdict for figure in figures), key=_WORST_FIRST.index),
+        reason="; ".join(dict.fromkeys(reasons)) or None,
+        figures=figures,
+    )
+
+
+_WORST_FIRST: tuple[ClaimVerdict, ...] = ("invalid", "not reproduced", "undecided", "reproduced")
+
+
+def _published_figure(
+    quantity: Quantity, published: float, within: float, results: Results, judged: list[TrialValidity]
+) -> tuple[PublishedFigure, str | None]:
+    """Return one figure with its verdict, and why nothing was measured for it, if so."""
+    verdict: ClaimVerdict
+    reason: str | None = None
+    measured, (low, high) = results.measured(quantity), results.interval(quantity)
+    if measured is None:
+        verdict, reason = _no_verdict(quantity, results, judged)
+    else:
+        ends = (low, high) if low is not None and high is not None else (measured,)
+        sides = {_side(end / published, within) for end in ends}
+        verdict = "undecided" if len(sides) > 1 else "reproduced" if sides == {"within"} else "not reproduced"
+    figure = PublishedFigure(
+        stat=quantity.stat,
+        unit=unit(quantity.metric, quantity.stat),
+        published=published,
+        measured=measured,
+        low=low,
+        high=high,
+        ratio=None if measured is None else measured / published,
+        verdict=verdict,
+    )
+    return figure, reason
+
+
+def _side(ratio: float, within: float) -> Literal["below", "within", "above"]:
+    """Return where a ratio lies: between 1 / (1 + within) and 1 + within, the edges included, or beyond one of them."""
+    edge = 1 + within
+    if isclose(ratio, edge) or isclose(ratio, 1 / edge) or 1 / edge < ratio < edge:
+        return "within"
+    return "above" if ratio > 1 else "below"
 
 
 def _differences(results: Results) -> Iterator[DifferenceRow]:

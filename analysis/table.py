@@ -10,7 +10,7 @@ from rich.text import Text
 
 from analysis.quantities import OF_ALL_REQUESTS, STATISTICS, TIME_STATISTICS, Metric, unit
 from analysis.run_folder import Run
-from analysis.summary import PRINTED, ClaimRow, DifferenceRow, Row, Summary, WorkerRow
+from analysis.summary import PRINTED, ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row, Summary, WorkerRow
 
 _VERDICT_STYLE = {
     "reproduced": "green",
@@ -42,6 +42,9 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
         console.print(differences_table(run, summary))
     else:
         console.print(claims_table(summary))
+    if summary.published:
+        console.print()
+        console.print(published_table(run, summary))
 
 
 def doubts(summary: Summary) -> RenderableType:
@@ -169,6 +172,46 @@ def claims_table(summary: Summary) -> RenderableType:
     return Group(table, Text(MEANING, style="dim"))
 
 
+def published_table(run: Run, summary: Summary) -> RenderableType:
+    """Return the published rows that have a verdict, and which of their figures are off."""
+    table = _table("Published figures")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("what")
+    table.add_column("figures")
+    for row in summary.published:
+        of_row = published_what(run, row) + (f" — {row.reason}" if row.reason else "")
+        table.add_row(Text(row.verdict, style=_VERDICT_STYLE[row.verdict]), Text(of_row), Text(published_figures(row)))
+    return Group(table, Text(WITHIN, style="dim"))
+
+
+def published_what(run: Run, row: PublishedRow) -> str:
+    """Return what a published row is about in words."""
+    return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request)}"
+
+
+def published_figures(row: PublishedRow) -> str:
+    """Return how many figures of a published row are as near as stated, and how far off each of the others is."""
+    off = ", ".join(f"{words(one.stat)} {_ratio(one)}" for one in row.figures if one.verdict != "reproduced")
+    near = sum(one.verdict == "reproduced" for one in row.figures)
+    return f"{near} of {len(row.figures)} within {100 * row.within:g} %" + (f": {off}" if off else "")
+
+
+def _ratio(figure: PublishedFigure) -> str:
+    """Return measured divided by published; of an undecided figure also the ends of its interval."""
+    if figure.ratio is None:
+        return number(None)
+    ratio = _ratio_number(figure.ratio)
+    if figure.verdict != "undecided" or figure.low is None or figure.high is None:
+        return ratio
+    low, high = figure.low / figure.published, figure.high / figure.published
+    return f"{ratio} ({_ratio_number(low)} to {_ratio_number(high)})"
+
+
+def _ratio_number(value: float) -> str:
+    """Return a ratio with the digits that tell it from 1, however small it is."""
+    return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
 def telling_differences(summary: Summary) -> list[DifferenceRow]:
     """Return the differences that a table shows: of the printed statistics, class by class."""
     return [
@@ -202,6 +245,10 @@ def differences_table(run: Run, summary: Summary) -> RenderableType:
 
 SMALLEST = "b - a: 95 % interval of the difference; what is not larger than the smallest may be chance"
 MEANING = "reproduced: the measured value keeps the bound; it need not equal what was published"
+WITHIN = (
+    "reproduced: every figure, with its interval, is within that share of the published one; "
+    "behind a statistic stands measured / published"
+)
 INTERVAL = "low and high: 95 % bootstrap interval of the median over trials"
 
 
@@ -240,7 +287,7 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
                 lines.append(Line(variant.name, word, values, n))
     units = {unit(metric, stat) for stat in statistics}
-    title = words(metric) if metric in OF_ALL_REQUESTS else f"{words(metric)} of {request or 'all'} requests"
+    title = of_requests(metric, request)
     of_unit = f", {units.pop()}" if len(units) == 1 and units.isdisjoint(title.split()) else ""
     return Grid(
         f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", [words(stat) for stat in statistics], lines
@@ -250,6 +297,11 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
 def words(name: str) -> str:
     """Return the name of a metric or statistic as people write it."""
     return name.replace("_", " ")
+
+
+def of_requests(metric: Metric, request: str | None) -> str:
+    """Return a metric with the class of request that it is of, where it knows classes."""
+    return words(metric) if metric in OF_ALL_REQUESTS else f"{words(metric)} of {request or 'all'} requests"
 
 
 def of_load(run: Run, load: str) -> str:

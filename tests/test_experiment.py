@@ -109,6 +109,16 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:17: claims.0.value: metric throughput has no stat p99; it has per_second, of_ideal"),
         (("stats: {p99: 1000}", "counts: [1, 2]"),
          "mine.yaml:14: published.0: counts belong to metric requests_by_worker"),
+        (("overhead, stats: {p99: 1000}", "requests_by_worker, counts: [1, 2], within: 0.1"),
+         "mine.yaml:14: published.0: within belongs to stats; counts have no verdict"),
+        (("{p99: 1000}", "{p50: 0, p99: 1000}, within: 0.1"),
+         "mine.yaml:14: published.0: stats.p50 is 0, by which nothing can be divided; leave it or within out"),
+        (("{p99: 1000}", "{p99: 1000}, within: 0"),
+         "mine.yaml:14: published.0.within: Input should be greater than 0; it is 0"),
+        (("{p99: 1000}", "{p99: 1000}, within: 15"),
+         "mine.yaml:14: published.0.within: Input should be less than or equal to 10; it is 15"),
+        (("{p99: 1000}", "{p99: 1000}, within: .nan"),
+         "mine.yaml:14: published.0.within: Input should be a finite number; it is nan"),
         (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n"),
          "mine.yaml:8: variants.shared-socket: gunicorn 23.0.0 ignores reuse_port; it works from 24 on"),
         (("light_vus: 5", "duration: 5"), "mine.yaml:3: load: settings.duration is set by the lab; choose another"),
@@ -123,6 +133,15 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     assert change[0] in GOOD
     assert refused(tmp_path, GOOD.replace(change[0], change[1], 1)) == message
+
+
+def test_a_published_row_says_how_near_is_near_enough_or_nothing(tmp_path: Path) -> None:
+    """A figure of 0 may be printed beside the measured one; it cannot have a verdict."""
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("{p99: 1000}", "{p99: 1000}, within: 0.15"))
+    (tmp_path / "zero.yaml").write_text(GOOD.replace("{p99: 1000}", "{p99: 0}"))
+
+    assert [one.within for one in read_experiment(tmp_path / "mine.yaml").published] == [0.15]
+    assert [one.within for one in read_experiment(tmp_path / "zero.yaml").published] == [None]
 
 
 def test_text_that_is_not_yaml_is_named_with_its_line(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from analysis.derive import derive
-from analysis.quantities import Claim, Quantity
+from analysis.quantities import Claim, Published, Quantity
 from analysis.run_folder import LoadRecord, Source
 from tests.synthetic import Request, make_run
 
@@ -36,8 +36,10 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
     requests = [Request(request=HOSTILE, worker=f"{HOSTILE}:{n % 2}", overhead_ms=n) for n in range(120)]
     failed = [Request(request=HOSTILE, error=HOSTILE)]
     claims = [Claim(says=HOSTILE, value=Quantity(variant="one", metric="overhead", stat="p50"), at_most=1)]
+    published = [Published(variant="one", request=HOSTILE, metric="overhead", stats={"p50": 1}, within=0.1)]
     run = make_run(
-        tmp_path, {"one": requests + failed, "two": requests}, claims=claims, title=HOSTILE, question=HOSTILE,
+        tmp_path, {"one": requests + failed, "two": requests}, claims=claims, published=published,
+        title=HOSTILE, question=HOSTILE,
         source=Source(title=HOSTILE, publisher=HOSTILE, unknown=[HOSTILE]), command=HOSTILE,
         loads=[LoadRecord(name="mix", script=HOSTILE, duration="60s", settings={HOSTILE: HOSTILE})],
     )  # fmt: skip
@@ -50,6 +52,29 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
     assert [value for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")] == []
     assert page.texts.count(HOSTILE) >= 2
     assert "{{ 7 * 7 }}" in "".join(page.texts)
+
+
+def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> None:
+    """Of 1, 2, … 10 ms the median is 5.5, and p99 needs a hundred."""
+    published = [
+        Published(variant="one", request="light", metric="overhead", stats={"p50": 5, "max": 1}, within=0.15),
+        Published(variant="one", request="light", metric="overhead", stats={"p50": 5, "p99": 10}, within=0.15),
+    ]
+    derive(make_run(tmp_path, {"one": [Request(overhead_ms=n) for n in range(1, 11)]}, published=published))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    verdicts = page[page.index('<h2 id="verdicts">') : page.index('<h2 id="figures">')]
+    assert "<caption>Published figures</caption>" in verdicts
+    texts = [text.strip() for text in Tags(verdicts).texts if text.strip()]
+    assert texts[texts.index("Published figures") + 1 :] == [
+        "verdict", "what", "figures",
+        "not reproduced", "one: overhead of light requests", "1 of 2 within 15 %: max 10.0",
+        "undecided", "one: overhead of light requests — p99 needs 100 requests a trial; there were 10 at most",
+        "1 of 2 within 15 %: p99 –",
+        "Reproduced: every figure, with its interval, is within that share of the published one; behind a statistic "
+        "stands measured / published.",
+    ]  # fmt: skip
+    assert '<td class="verdict not-reproduced">not reproduced</td>' in verdicts
 
 
 def test_the_page_forbids_itself_everything_but_its_own_style_and_pictures(tmp_path: Path) -> None:

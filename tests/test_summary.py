@@ -13,7 +13,7 @@ from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity, Statistic, evenness, rows_needed
 from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
 from analysis.summary import Row, Summary, summarise
-from analysis.table import print_tables
+from analysis.table import print_tables, published_figures, published_what
 from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial, observation
 
@@ -457,6 +457,193 @@ def test_nothing_is_divided_by_zero(tmp_path: Path) -> None:
     assert found.reason == "a trial of two has 0, by which nothing can be divided"
 
 
+def near(stats: dict[Statistic, float], within: float = 0.25, variant: str = "one") -> Published:
+    """Return a published row about the overhead of light requests that says how near is near enough."""
+    return Published(variant=variant, request="light", metric="overhead", stats=stats, within=within)
+
+
+@pytest.mark.parametrize(
+    ("measured", "ratio", "verdict"),
+    [
+        (100, 1, "reproduced"),
+        (125, 1.25, "reproduced"),
+        (125.01, 1.2501, "not reproduced"),
+        (80, 0.8, "reproduced"),
+        (79.99, 0.7999, "not reproduced"),
+        (-100, -1, "not reproduced"),
+        (0, 0, "not reproduced"),
+    ],
+)
+def test_a_published_figure_is_reproduced_up_to_the_stated_share(
+    tmp_path: Path, measured: float, ratio: float, verdict: str
+) -> None:
+    """Within a quarter of 100 ms: from 80, which is 100 divided by 1.25, to 125 ms, both included."""
+    [found] = repeated(tmp_path, {"one": [measured]}, published=[near({"p99": 100})]).published
+
+    assert (found.variant, found.load, found.request, found.metric) == ("one", "mix", "light", "overhead")
+    assert (found.within, found.verdict, found.reason) == (0.25, verdict, None)
+    [figure] = found.figures
+    assert (figure.stat, figure.unit, figure.published, figure.verdict) == ("p99", "ms", 100, verdict)
+    assert (figure.low, figure.high) == (None, None)
+    assert (figure.measured, figure.ratio) == pytest.approx((measured, ratio))
+
+
+@pytest.mark.parametrize(
+    ("published", "within", "measured"), [(8.65, 0.2, 10.38), (0.3, 0.1, 0.33), (8.65, 0.15, 8.65 / 1.15)]
+)
+def test_an_edge_is_within_whatever_the_digits_of_its_numbers(
+    tmp_path: Path, published: float, within: float, measured: float
+) -> None:
+    [found] = repeated(tmp_path, {"one": [measured]}, published=[near({"p99": published}, within)]).published
+
+    assert found.verdict == "reproduced"
+
+
+@pytest.mark.parametrize(
+    ("p99s", "verdict", "reason"),
+    [
+        ([80, 90, 100, 110, 125], "reproduced", None),
+        ([126, 130, 140, 150, 900], "not reproduced", None),
+        ([10, 20, 30, 40, 79], "not reproduced", None),
+        ([90, 95, 100, 110, 126], "undecided", "the interval of p99 straddles an edge"),
+        ([79, 95, 100, 110, 120], "undecided", "the interval of p99 straddles an edge"),
+        ([10, 20, 100, 800, 900], "undecided", "the interval of p99 straddles an edge"),
+    ],
+)
+def test_a_published_figure_is_compared_with_the_whole_interval(
+    tmp_path: Path, p99s: list[float], verdict: str, reason: str | None
+) -> None:
+    [found] = repeated(tmp_path, {"one": p99s}, published=[near({"p99": 100})]).published
+
+    assert (found.verdict, found.reason) == (verdict, reason)
+    [figure] = found.figures
+    assert figure.verdict == verdict
+    assert (figure.measured, figure.low, figure.high) == pytest.approx((p99s[2], min(p99s), max(p99s)))
+    assert figure.ratio == pytest.approx(p99s[2] / 100)
+
+
+def test_a_published_row_is_as_good_as_its_worst_figure(tmp_path: Path) -> None:
+    """Of 1, 2, … 99 ms the median is 50; p99 needs a hundred."""
+    published = [
+        near({"p50": 50, "p10": 11}), near({"p50": 50, "p99": 99}), near({"p50": 100, "p99": 99, "p10": 11}),
+    ]  # fmt: skip
+
+    summary = derive(make_run(tmp_path, {"one": HUNDRED[:99]}, published=published))
+
+    too_few = "p99 needs 100 requests a trial; there were 99 at most"
+    assert [(one.verdict, one.reason) for one in summary.published] == [
+        ("reproduced", None), ("undecided", too_few), ("not reproduced", too_few),
+    ]  # fmt: skip
+    figures = {one.stat: one for one in summary.published[2].figures}
+    assert {stat: one.verdict for stat, one in figures.items()} == {
+        "p50": "not reproduced", "p99": "undecided", "p10": "reproduced",
+    }  # fmt: skip
+    assert (figures["p99"].measured, figures["p99"].ratio) == (None, None)
+
+
+def test_a_published_row_of_an_invalid_trial_is_invalid(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": HUNDRED}, published=[near({"p50": 50, "p99": 99})])
+    make_trial(tmp_path, "one", 1, HUNDRED, outcome="failed", reason="k6 ended with exit code 107", k6_exit_code=107)
+
+    [found] = derive(tmp_path).published
+
+    assert (found.verdict, found.reason) == ("invalid", "one: failed: k6 ended with exit code 107")
+    assert [(one.verdict, one.measured) for one in found.figures] == [("invalid", None)] * 2
+
+
+def test_a_published_row_of_a_suspect_trial_says_so(tmp_path: Path) -> None:
+    """The other variant was measured in peace, and its row says nothing."""
+    published = [near({"p50": 50}), near({"p50": 50}, variant="two")]
+    make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED}, published=published)
+    make_trial(tmp_path, "one", 1, HUNDRED, busy_before=0.5)
+
+    rows = derive(tmp_path).published
+
+    assert [(one.variant, one.verdict, one.reason) for one in rows] == [
+        ("one", "reproduced", "suspect: the machine was 50% busy before the load began"), ("two", "reproduced", None),
+    ]  # fmt: skip
+
+
+def test_published_figures_have_a_verdict_only_where_they_say_how_near(tmp_path: Path) -> None:
+    """Nor has a row of a variant that was left out."""
+    published = [
+        Published(variant="one", request="light", metric="overhead", stats={"p50": 50}),
+        Published(variant="one", request="light", metric="requests_by_worker", counts=[1, 2]),
+        near({"p50": 50}, variant="left-out"),
+    ]
+
+    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published))
+
+    assert summary.published == []
+    assert "Published figures" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Published figures" not in printed(tmp_path, summary)
+
+
+def printed(run: Path, summary: Summary) -> str:
+    """Return what a terminal of 80 columns shows of a run."""
+    out = io.StringIO()
+    print_tables(Console(file=out, width=80), read_run(run), summary)
+    return out.getvalue()
+
+
+def test_published_figures_are_judged_in_a_table_of_80_columns(tmp_path: Path) -> None:
+    """The medians of five trials are 10 to 90 ms, the middle one 20, and all requests of a trial take as long."""
+    published = [
+        near({"p50": 25, "p99": 20}, within=9),
+        near({"p50": 4, "p90": 0.1, "p99": 5000, "max": 20}),
+        near({"p50": 20, "p99.9": 20}, within=0.155),
+    ]
+
+    text = printed(tmp_path, repeated(tmp_path, {"one": [10, 30, 20, 90, 15]}, published=published))
+
+    lines = text[text.index("Published figures") :].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.rstrip() for line in lines] == [
+        "Published figures",
+        "verdict         what                            figures",
+        "reproduced      one: overhead of light          2 of 2 within 900 %",
+        "                requests",
+        "not reproduced  one: overhead of light          0 of 4 within 25 %: p50 5.00,",
+        "                requests — the interval of max  p90 200, p99 0.004, max 1.00",
+        "                straddles an edge               (0.50 to 4.50)",
+        "undecided       one: overhead of light          0 of 2 within 15.5 %: p50 1.00",
+        "                requests — p99.9 needs 1000     (0.50 to 4.50), p99.9 –",
+        "                requests a trial; there were",
+        "                100 at most; the interval of",
+        "                p50 straddles an edge",
+        "reproduced: every figure, with its interval, is within that share of the",
+        "published one; behind a statistic stands measured / published",
+    ]
+
+
+def test_a_published_row_names_its_load_where_there_are_several(tmp_path: Path) -> None:
+    loads = [LoadRecord(name=name, script="mix.js", duration="60s", settings={}) for name in ("mix", "rush")]
+    published = [
+        Published(variant="one", load="mix", request="light", metric="response_time", stats={"p50": 150}, within=0.1),
+        Published(variant="one", load="rush", metric="memory", stats={"total": 30}, within=0.1),
+    ]
+
+    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published, loads=loads))
+
+    run = read_run(tmp_path)
+    assert [(published_what(run, one), one.verdict, published_figures(one)) for one in summary.published] == [
+        ("one, mix: response time of light requests", "reproduced", "1 of 1 within 10 %"),
+        ("one, rush: memory", "invalid", "0 of 1 within 10 %: total –"),
+    ]
+
+
+def test_the_verdicts_of_published_rows_have_the_colours_of_claims(tmp_path: Path) -> None:
+    published = [near({"p50": 50.5}), near({"p50": 1})]
+    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published))
+    console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
+
+    print_tables(console, read_run(tmp_path), summary)
+
+    text = console.export_text(styles=True)
+    assert "\x1b[32mreproduced" in text
+    assert "\x1b[31mnot reproduced" in text
+
+
 def test_a_percentile_that_no_sample_carries_is_named(tmp_path: Path) -> None:
     summary = derive(make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED[:99]}))
 
@@ -473,9 +660,7 @@ def test_a_variant_against_itself_shows_the_smallest_difference(tmp_path: Path) 
     assert (found.a, found.b, found.low, found.high) == pytest.approx((12, 13, -4, 9))
     assert found.smallest == pytest.approx(9)
     assert (found.unit, found.trials) == ("ms", 3)
-    out = io.StringIO()
-    print_tables(Console(file=out, width=80), read_run(tmp_path), summary)
-    assert "The smallest difference that this machine can tell" in out.getvalue()
+    assert "The smallest difference that this machine can tell" in printed(tmp_path, summary)
     assert "The smallest difference that this machine can tell" in (tmp_path / "report.html").read_text()
 
 
