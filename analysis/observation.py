@@ -1,5 +1,6 @@
 """What the containers of a trial said of themselves before and after the load: servers/observe, read."""
 
+import math
 import re
 from pathlib import Path
 
@@ -27,7 +28,8 @@ class Observation(Model):
     counts the requests that it ``served``. ``holds`` says which listening sockets of the server (inodes) each living
     process has open. ``balanced`` is how many requests a balancer has handled; None where there is none.
     ``processor_s`` is the processor time that the container has used, ``memory_mib`` what its processes hold for
-    themselves, without what the machine caches for them; None: the machine does not tell.
+    themselves, without what the machine caches for them; None: the machine does not tell. ``stalls`` is when what the
+    servers call did not answer, from and to (epoch seconds).
     """
 
     host: str
@@ -39,6 +41,7 @@ class Observation(Model):
     balanced: int | None
     processor_s: float | None
     memory_mib: float | None
+    stalls: tuple[tuple[float, float], ...] = ()
 
     @property
     def workers(self) -> set[int]:
@@ -89,6 +92,12 @@ def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str,
     }
 
 
+def stalls_within(containers: tuple[Container, ...], began: float, ended: float) -> tuple[tuple[float, float], ...]:
+    """Return the stalls that lie within a load (epoch seconds), in order."""
+    told = [stall for one in containers if one.after for stall in one.after.stalls]
+    return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
+
+
 def read_generator(trial_folder: Path) -> tuple[Reading, ...]:
     """Read what k6/run wrote down every second; nothing when k6 ended at once."""
     path = trial_folder / GENERATOR
@@ -131,6 +140,7 @@ def parse(text: str) -> Observation:
         balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
         processor_s=_processor_s(sections),
         memory_mib=_memory_mib(sections),
+        stalls=_stalls(sections) if "stalls" in sections else (),
     )
 
 
@@ -165,6 +175,13 @@ def _out_of_memory(sections: dict[str, str]) -> int:
         if name in sections:
             return int(_pairs(sections[name]).get("oom_kill", "0"))
     return 0
+
+
+def _stalls(sections: dict[str, str]) -> tuple[tuple[float, float], ...]:
+    stalls = tuple((float(began), float(ended)) for began, ended in map(str.split, _lines(sections, "stalls")))
+    if not all(0 <= began <= ended < math.inf for began, ended in stalls):
+        raise ValueError("a stall ends before it begins")
+    return stalls
 
 
 def _processor_s(sections: dict[str, str]) -> float | None:

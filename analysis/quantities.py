@@ -17,11 +17,13 @@ Metric = Literal[
     "processor",
     "memory",
     "failures",
+    "beside_free_thread",
+    "recovery",
 ]
 Statistic = Literal[
     "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
     "per_second", "of_ideal", "largest_share", "max_over_mean", "jain_index", "correlation",
-    "per_connection", "per_request", "total", "share",
+    "per_connection", "per_request", "total", "share", "count",
 ]  # fmt: skip
 
 TIME_STATISTICS: tuple[Statistic, ...] = get_args(Statistic)[: get_args(Statistic).index("max") + 1]
@@ -37,12 +39,14 @@ STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "accept_failures": ("per_connection",),
     "processor": ("per_request",),
     "memory": ("total",),
-    "failures": ("share",),
+    "failures": ("share", "count"),
+    "beside_free_thread": ("count", "share", "total", "max"),
+    "recovery": ("avg", "max"),
 }
 """What can be said of each metric. docs/method.md says how each is computed."""
 
-OF_ALL_REQUESTS: tuple[Metric, ...] = ("accept_attempts", "accept_failures", "processor", "memory")
-"""The metrics that servers tell of themselves: they know no classes of request."""
+OF_ALL_REQUESTS: tuple[Metric, ...] = ("accept_attempts", "accept_failures", "processor", "memory", "recovery")
+"""The metrics of a trial as a whole: what servers tell of themselves, and what follows a stall, knows no classes."""
 
 _UNITS: dict[Metric, str] = {
     "overhead": "ms",
@@ -53,6 +57,8 @@ _UNITS: dict[Metric, str] = {
     "accept_failures": "failures",
     "processor": "ms",
     "memory": "MiB",
+    "beside_free_thread": "ms",
+    "recovery": "ms",
 }
 _PLAIN: dict[Statistic, str] = {
     "of_ideal": "share",
@@ -61,6 +67,7 @@ _PLAIN: dict[Statistic, str] = {
     "max_over_mean": "ratio",
     "jain_index": "index",
     "correlation": "index",
+    "count": "requests",
 }
 
 

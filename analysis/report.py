@@ -68,11 +68,11 @@ def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
     with duckdb.connect() as database:
         database.read_parquet(files).create_view("requests")
         for load in run.loads:
-            yield from map(figures.svg, _pictures(database, run, summary, load.name))
+            yield from map(figures.svg, _pictures(database, run_folder, run, summary, load.name))
 
 
 def _pictures(
-    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str
+    database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary, load: str
 ) -> Iterator[alt.TopLevelMixin]:
     """Yield the pictures of one load: those that every run has, and those that it has something to show for."""
     classes = figures.classes(database, load)
@@ -80,6 +80,7 @@ def _pictures(
         figures.curve(run, summary, load),
         figures.races(run, summary, load),
         *(figures.overhead(database, run, summary, load, request) for request in classes),
+        figures.moments(database, run_folder, run, summary, load),
         *(figures.share_and_tail(run, summary, load, request) for request in classes[:1]),
         figures.workers(run, summary, load),
         figures.by_age(run, summary, load),

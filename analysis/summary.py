@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterator
 from math import isclose
 from pathlib import Path
-from statistics import correlation, median
+from statistics import correlation, fmean, median
 from typing import Any, Literal
 
 import duckdb
 
-from analysis import intervals
+from analysis import intervals, waiting
 from analysis.intervals import Interval
-from analysis.observation import Container, counted_by_worker
+from analysis.observation import Container, counted_by_worker, stalls_within
 from analysis.quantities import (
     STATISTICS,
     Claim,
@@ -201,6 +201,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         database.execute(_CLASSES)
         judged = []
         told: dict[tuple[str, str, int], Stats] = {}
+        waited: dict[tuple[Cell, int], Stats] = {}
         counters: list[CounterRow] = []
         for folder, found in evidence.items():
             trial = read_trial(folder)
@@ -213,6 +214,8 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             judged.append(judge_trial(run, trial, _requests(database, trial), found))
             told[trial.variant, trial.load, trial.trial] = _told(found.containers)
             counters += _counters(trial, found.containers)
+            if judged[-1].verdict != "invalid":
+                waited |= _waited(database, run, trial, found.containers)
         judged += judge_missing(run, judged)
         trusted = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
         open_loops = {one.name for one in run.loads if one.loop == "open"}
@@ -222,6 +225,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             if (variant, load, measured.trial) in trusted:
                 mine = [one for one in workers if _is_of(one, variant, load, request, measured.trial)]
                 measured.stats.update(_spread(run, mine))
+                measured.stats.update(waited.get(((variant, load, request), measured.trial), {}))
                 if load in open_loops:  # the time that a user waits is not taken from its next request
                     measured.stats.pop(("throughput", "of_ideal"), None)
                 if request is None:
@@ -285,6 +289,25 @@ def _told(containers: tuple[Container, ...]) -> Stats:
     return stats
 
 
+def _waited(
+    database: duckdb.DuckDBPyConnection, run: Run, trial: Trial, containers: tuple[Container, ...]
+) -> dict[tuple[Cell, int], Stats]:
+    """Return who waited in a trial, by class of request: beside a free thread, and after a stall."""
+    answered = waiting.read_answered(database, trial.variant, trial.load, trial.trial)
+    variant = next(one for one in run.variants if one.name == trial.variant)
+    by_class: dict[str | None, Stats] = {None: {}}
+    if waits := waiting.of_variant(variant, answered):
+        of_class = [(name, answered.request == place) for place, name in enumerate(answered.classes)]
+        for name, mine in [*of_class, (None, answered.request >= 0)]:
+            values = waiting.statistics(waits.beside_s[mine])
+            by_class[name] = {("beside_free_thread", stat): value for stat, value in values.items()}
+    stalls = stalls_within(containers, answered.first, answered.last)
+    if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
+        by_class[None]["recovery", "avg"] = 1000 * fmean(recoveries_s)
+        by_class[None]["recovery", "max"] = 1000 * max(recoveries_s)
+    return {((trial.variant, trial.load, name), trial.trial): stats for name, stats in by_class.items()}
+
+
 def _counters(trial: Trial, containers: tuple[Container, ...]) -> Iterator[CounterRow]:
     """Yield what each worker of a trial counted, by the order of their names."""
     names = sorted({name for one in containers if one.after for ones in one.after.counts.values() for name in ones})
@@ -330,6 +353,8 @@ class Results:
         if failures >= failures_allowed(quantity.stat):
             return f"{failures:.1%} of the requests failed, too many to leave out of {quantity.stat}"
         needed, most = rows_needed(quantity.stat), max(one.n for one in cell)
+        if most >= needed:
+            return f"nothing was seen that {quantity.metric} could be computed from"
         return f"{quantity.stat} needs {needed} requests a trial; there were {most} at most"
 
     def too_few(self) -> Iterator[str]:
@@ -630,7 +655,7 @@ def _cells(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[Cell, Measured
         WITH users AS ({_USERS}), connections AS ({_CONNECTIONS})
         SELECT classes.variant, classes.load, classes.trial, classes.request,
             count(*) FILTER (WHERE error IS NULL) AS n,
-            count(*) FILTER (WHERE error IS NOT NULL) / count(*) AS failures,
+            count(*) FILTER (WHERE error IS NOT NULL) AS failed, count(*) AS sent,
             epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds,
             any_value(of_ideal), any_value(requests_by_connection), any_value(most_by_connection),
             {", ".join(_time_statistic(metric, stat) for metric, stat in _TIMES)}
@@ -638,10 +663,11 @@ def _cells(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[Cell, Measured
             LEFT JOIN connections ON {_SAME_CELL.format(other="connections")}
         GROUP BY classes.variant, classes.load, classes.trial, classes.request ORDER BY 1, 2, 3, 4
     """  # noqa: S608  # made of this module's own constants
-    for variant, load, trial, request, n, failures, seconds, of_ideal, average, most, *times in database.execute(
+    for variant, load, trial, request, n, failed, sent, seconds, of_ideal, average, most, *times in database.execute(
         query
     ).fetchall():
-        stats: Stats = {("failures", "share"): failures}
+        failures = failed / sent
+        stats: Stats = {("failures", "share"): failures, ("failures", "count"): failed}
         if n and seconds:
             stats["throughput", "per_second"] = n / seconds
         if of_ideal is not None:

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.quantities import OF_ALL_REQUESTS, STATISTICS, TIME_STATISTICS, Metric, unit
+from analysis.quantities import OF_ALL_REQUESTS, STATISTICS, TIME_STATISTICS, Metric, Statistic, unit
 from analysis.run_folder import Run
 from analysis.summary import PRINTED, ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row, Summary, WorkerRow
 
@@ -84,7 +84,7 @@ class Grid:
 def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
     """Yield the grids of each load: overhead by class of request, frequent ones first, then what is spoken of besides.
 
-    Spoken of is what was published, and what a claim is about.
+    Spoken of is what was published, what a claim is about, and who waited beside a free thread wherever somebody did.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name]
@@ -93,6 +93,7 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         claimed = [one for claim in run.claims for one in claim.quantities if one.load in (None, load.name)]
         spoken_of = {(row.metric, row.request) for row in rows if row.published is not None}
         spoken_of |= {(one.metric, one.request) for one in claimed}
+        spoken_of |= {(row.metric, row.request) for row in rows if row.request and _waited_beside(row)}
         wanted = {("overhead", name) for name in classes if name} | spoken_of
         for metric in STATISTICS:
             for request in classes:
@@ -259,7 +260,7 @@ def claim_value(claim: ClaimRow) -> str:
     if claim.unit in ("share", "ratio", "index"):
         return number(claim.measured)
     stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
-    return f"{stat}{number(claim.measured)} {claim.unit}"
+    return f"{stat}{number(_whole(claim.stat, claim.measured))} {claim.unit}"
 
 
 def claim_interval(claim: ClaimRow) -> str:
@@ -268,9 +269,11 @@ def claim_interval(claim: ClaimRow) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a value with the digits that matter: none after the point from 100 on, two below 1."""
+    """Return a value with the digits that matter: none after the point from 100 on, two below 1; a whole one as is."""
     if value is None:
         return "–"
+    if isinstance(value, int):
+        return str(value)
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
@@ -282,16 +285,25 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
     for variant in run.variants:
         mine = {row.stat: row for row in rows if row.variant == variant.name}
         for word in ("published", "predicted", "measured", "low", "high"):
-            values = [getattr(mine[stat], word) if stat in mine else None for stat in statistics]
+            values = [_whole(stat, getattr(mine[stat], word)) if stat in mine else None for stat in statistics]
             if word == "measured" or any(value is not None for value in values):
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
                 lines.append(Line(variant.name, word, values, n))
-    units = {unit(metric, stat) for stat in statistics}
+    units = {stat: unit(metric, stat) for stat in statistics}
     title = of_requests(metric, request)
-    of_unit = f", {units.pop()}" if len(units) == 1 and units.isdisjoint(title.split()) else ""
-    return Grid(
-        f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", [words(stat) for stat in statistics], lines
-    )
+    only, *others = set(units.values())
+    of_unit = f", {only}" if not others and only not in title.split() else ""
+    columns = [f"{words(stat)}, ms" if others and units[stat] == "ms" else words(stat) for stat in statistics]
+    return Grid(f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", columns, lines)
+
+
+def _whole(stat: Statistic, value: float | None) -> float | None:
+    """Return a count as the whole number that it is; the median of several trials may be none."""
+    return int(value) if stat == "count" and value is not None and value.is_integer() else value
+
+
+def _waited_beside(row: Row) -> bool:
+    return (row.metric, row.stat) == ("beside_free_thread", "count") and bool(row.measured)
 
 
 def words(name: str) -> str:
@@ -301,7 +313,10 @@ def words(name: str) -> str:
 
 def of_requests(metric: Metric, request: str | None) -> str:
     """Return a metric with the class of request that it is of, where it knows classes."""
-    return words(metric) if metric in OF_ALL_REQUESTS else f"{words(metric)} of {request or 'all'} requests"
+    if metric in OF_ALL_REQUESTS:
+        return words(metric)
+    of = f"of {request or 'all'} requests"
+    return f"waits {of} beside a free thread" if metric == "beside_free_thread" else f"{words(metric)} {of}"
 
 
 def of_load(run: Run, load: str) -> str:

@@ -18,7 +18,7 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 class Request:
     """One request as k6 saw it. Without ``answered`` the end of the run cut it off.
 
-    ``lag_ms`` is what k6 took besides, and did not count.
+    ``lag_ms`` is what k6 took besides, and did not count. Its worker begins ``waits_ms`` after it was sent.
     """
 
     overhead_ms: float = 1.0
@@ -29,6 +29,7 @@ class Request:
     error: str | None = None
     answered: bool = True
     lag_ms: float = 0.0
+    waits_ms: float = 0.0
     user: int = 1
     connection: str = ""
 
@@ -55,7 +56,8 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
         yield point("http_req_duration", answered, duration_ms, one.request, known)
         outcome = {"error": one.error, "status": 502} if one.error else {"status": 200, "worker": one.worker}
         outcome |= {"thread": 9, "connection": one.connection}
-        stamps = {"began": sent.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
+        began = sent + timedelta(milliseconds=one.waits_ms)
+        stamps = {"began": began.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
         timings = {"blocked_ms": 0.1, "connecting_ms": 0.05}
         yield point("request_answered", answered, duration_ms, one.request, known | timings | outcome | stamps)
 
@@ -79,6 +81,7 @@ def observation(
     counts: dict[int, dict[str, int]] | None = None,
     processor_s: float = 0,
     memory_mib: float = 30,
+    stalls: Iterable[tuple[float, float]] | None = None,
 ) -> str:
     """Return what servers/observe prints in a container with such counts; all workers share socket 100 if not told.
 
@@ -106,6 +109,8 @@ def observation(
     }
     if balanced is not None:
         sections["balancer"] = f"served {balanced}\n"
+    if stalls is not None:
+        sections["stalls"] = "".join(f"{began:.6f} {ended:.6f}\n" for began, ended in stalls)
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())
 
 

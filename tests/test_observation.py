@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.observation import Reading, UnreadableObservation, parse, read_containers, read_generator
+from analysis.observation import Reading, UnreadableObservation, parse, read_containers, read_generator, stalls_within
 from tests.synthetic import observation
 
 
@@ -31,7 +31,7 @@ def test_every_count_is_read() -> None:
     assert (seen.host, seen.workers) == ("box", {7, 8})
     assert seen.holds == {7: {100}, 8: {100, 101}}
     assert (seen.listen_overflows, seen.throttled_s, seen.out_of_memory, seen.balanced) == (3, 1.5, 2, 9)
-    assert (seen.processor_s, seen.memory_mib) == (2.5, 36)
+    assert (seen.processor_s, seen.memory_mib, seen.stalls) == (2.5, 36, ())
 
 
 def test_a_worker_that_is_dead_is_remembered_and_does_not_live() -> None:
@@ -51,6 +51,25 @@ def test_the_older_kind_of_control_groups_is_read_too() -> None:
     seen = parse(text)
 
     assert (seen.throttled_s, seen.out_of_memory, seen.processor_s, seen.memory_mib) == (2.5, 0, 1.5, 30)
+
+
+def test_stalls_are_read_and_only_those_within_the_load_are_taken(tmp_path: Path) -> None:
+    """The first begins before the load does, the last ends after it."""
+    (tmp_path / "api-1.after.txt").write_text(observation("api", stalls=[(9, 11), (30.000001, 35), (12, 20), (39, 41)]))
+    (tmp_path / "api-2.after.txt").write_text(observation("api", stalls=[]))
+
+    containers = read_containers(tmp_path)
+
+    assert [one.after.stalls for one in containers if one.after] == [
+        ((9, 11), (30.000001, 35), (12, 20), (39, 41)), (),
+    ]  # fmt: skip
+    assert stalls_within(containers, 10, 40) == ((12, 20), (30.000001, 35))
+
+
+@pytest.mark.parametrize("line", ["12", "12 13 14", "13 12", "nan nan", "12 inf", "a b"])
+def test_a_stall_that_makes_no_sense_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse(f"{observation(stalls=[])}{line}\n")
 
 
 def test_a_container_that_was_gone_afterwards_has_no_second_observation(tmp_path: Path) -> None:

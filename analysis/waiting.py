@@ -1,0 +1,181 @@
+"""Who waited for a worker whose threads were all busy, while another worker had a free one."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from analysis.quantities import Statistic
+from analysis.run_folder import VariantRecord
+
+FROM_S = 0.001
+"""A request has waited beside a free thread when it did so for longer than this in all."""
+NOTICED_S = 0.010
+"""After a stall, a request has waited for a thread when its work began later than this after it was sent."""
+
+Times = npt.NDArray[np.float64]
+Segments = npt.NDArray[np.float64]
+"""Pairs of start and end, in order, none of which overlap."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answered requests of one trial, in the order of sending; times are seconds since its first one was sent.
+
+    ``worker`` and ``request`` are places in ``workers`` (those that served something) and ``classes``. ``first`` and
+    ``last`` are the epoch seconds of the first request sent and of the last one answered.
+    """
+
+    workers: list[str]
+    classes: list[str]
+    first: float
+    last: float
+    worker: npt.NDArray[np.int64]
+    request: npt.NDArray[np.int64]
+    sent_s: Times
+    began_s: Times
+    ended_s: Times
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long each answered request waited beside a free thread, and when each worker made one wait.
+
+    ``beside_s`` is in the order of the requests. ``busy`` and ``beside`` have an element for each worker: when all its
+    threads were busy, and when a request that waited beside a free thread for longer than FROM_S did so for it.
+    """
+
+    beside_s: Times
+    busy: list[Segments]
+    beside: list[Segments]
+
+
+def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
+    """Read the answered requests of a trial from the view ``requests``."""
+    asked = {"variant": variant, "load": load, "trial": trial}
+    [(first, last, workers, classes)] = database.execute(f"{_OF_TRIAL} {_BOUNDS}", asked).fetchall()
+    columns = database.execute(f"{_OF_TRIAL} {_TIMES}", asked | {"first": first}).fetchnumpy()
+    return Answered(
+        workers=workers or [], classes=classes or [], first=first or 0.0, last=last or 0.0,
+        **{name: np.asarray(column) for name, column in columns.items()},
+    )  # fmt: skip
+
+
+_OF_TRIAL = """
+WITH trial AS (
+    SELECT *, error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL AS known
+    FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial))
+"""
+
+_BOUNDS = """
+SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))),
+    list_sort(list(DISTINCT worker) FILTER (WHERE known)), list_sort(list(DISTINCT request) FILTER (WHERE known))
+FROM trial
+"""
+
+_TIMES = """
+SELECT dense_rank() OVER (ORDER BY worker) - 1 AS worker, dense_rank() OVER (ORDER BY request) - 1 AS request,
+    epoch(sent) - $first AS sent_s, began - $first AS began_s, ended - $first AS ended_s
+FROM trial WHERE known ORDER BY sent, id, generator
+"""
+
+
+def of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
+    """Return who waited in a trial of a variant; None: nobody knows how many threads its workers have.
+
+    Beside a single worker there is no other, however many threads it has.
+    """
+    threads = variant.settings.get("threads")
+    if type(threads) is int and threads > 0:
+        return waits(answered, variant.workers, threads)
+    if variant.workers > 1:
+        return None
+    return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers], [_NEVER for _ in answered.workers])
+
+
+def waits(answered: Answered, workers: int, threads: int) -> Waits:
+    """Return who waited beside a free thread, of ``workers`` that have so many ``threads`` each.
+
+    A worker has no free thread while it works on as many requests as it has threads. Then another has one unless all
+    workers are as busy; those that served nothing never are. So a request waited beside a free thread for as long as
+    its worker was busy between its sending and its beginning, less the time in which all were.
+    """
+    mine = [answered.worker == worker for worker in range(len(answered.workers))]
+    busy = [at_least(threads, answered.began_s[one], answered.ended_s[one]) for one in mine]
+    every = np.concatenate([_NEVER, *busy])
+    all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
+    beside_s = np.zeros_like(answered.sent_s)
+    beside = []
+    for one, segments in zip(mine, busy, strict=True):
+        sent_s, began_s = answered.sent_s[one], answered.began_s[one]
+        waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
+        beside_s[one] = np.maximum(waited_s.round(6), 0)  # to the digits that the times have
+        long = beside_s[one] > FROM_S
+        beside.append(_common(at_least(1, sent_s[long], began_s[long]), segments, _besides(all_busy)))
+    return Waits(beside_s, busy, beside)
+
+
+def statistics(beside_s: Times) -> dict[Statistic, float]:
+    """Return what is said of requests that waited so long beside a free thread; nothing of no request."""
+    if not beside_s.size:
+        return {}
+    count = int((beside_s > FROM_S).sum())
+    return {
+        "count": count,
+        "share": count / beside_s.size,
+        "total": 1000 * math.fsum(beside_s),
+        "max": 1000 * float(beside_s.max()),
+    }
+
+
+def recoveries_s(answered: Answered, stalls: Sequence[tuple[float, float]]) -> Iterator[float]:
+    """Yield how long after each stall (epoch seconds, in order) a request still waited for a thread.
+
+    That is until the last beginning of the requests that waited for longer than NOTICED_S, of those sent after this
+    stall began and before the next one did.
+    """
+    waited = answered.began_s - answered.sent_s > NOTICED_S
+    following = [*(began for began, _ in stalls), math.inf][1:]
+    for (began, ended), following_began in zip(stalls, following, strict=True):
+        sent = answered.sent_s + answered.first
+        of_this = waited & (sent > began) & (sent < following_began)
+        ended_s = ended - answered.first
+        yield float((answered.began_s[of_this].max(initial=ended_s) - ended_s).round(6))
+
+
+def at_least(count: int, starts: Times, ends: Times) -> Segments:
+    """Return when at least ``count`` of the intervals are open; each has its start, not its end."""
+    times = np.concatenate([starts, np.maximum(starts, ends)])
+    steps = np.repeat([1, -1], len(starts))
+    order = np.argsort(times, kind="stable")  # what starts when another ends leaves no gap
+    enough = np.cumsum(steps[order]) >= count
+    turns = np.flatnonzero(np.diff(enough, prepend=False))
+    segments = times[order][turns].reshape(-1, 2)
+    return segments[segments[:, 1] > segments[:, 0]]
+
+
+def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
+    """Return how much of each interval lies within the segments; an interval that ends before it starts has none."""
+    if not len(segments):
+        return np.zeros_like(starts)
+    lengths = segments[:, 1] - segments[:, 0]
+    passed = np.stack([np.cumsum(lengths) - lengths, np.cumsum(lengths)], axis=1)
+    until = [np.interp(times, segments.ravel(), passed.ravel()) for times in (starts, np.maximum(starts, ends))]
+    return np.asarray(until[1] - until[0])
+
+
+def _common(*sets: Segments) -> Segments:
+    """Return when all sets of segments have one."""
+    every = np.concatenate(sets)
+    return at_least(len(sets), every[:, 0], every[:, 1])
+
+
+def _besides(segments: Segments) -> Segments:
+    """Return the time that lies in none of the segments."""
+    return np.concatenate([[-np.inf], segments.ravel(), [np.inf]]).reshape(-1, 2)
+
+
+_NEVER: Segments = np.empty((0, 2))

@@ -1,0 +1,265 @@
+"""analysis.waiting: who waited for a busy worker beside a free thread, counted by hand and the slow way."""
+
+import io
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from analysis import waiting
+from analysis.derive import derive
+from analysis.quantities import Claim, Quantity
+from analysis.run_folder import VariantRecord, read_run
+from analysis.summary import Summary
+from analysis.table import print_tables
+from analysis.waiting import Answered, at_least, recoveries_s, time_in, waits
+from tests.synthetic import BEGAN, Request, make_run, observation
+
+Served = tuple[int, float, float, float]
+"""The worker that served a request, when it was sent, began and ended."""
+
+
+def answered(*served: Served, first: float = 0) -> Answered:
+    """Return answered requests of one class."""
+    worker, sent, began, ended = (np.array(column) for column in zip(*served, strict=True))
+    return Answered(
+        workers=[f"box:{place}" for place in range(max(worker) + 1)], classes=["light"], first=first, last=first + 99,
+        worker=worker, request=np.zeros_like(worker), sent_s=sent * 1.0, began_s=began * 1.0, ended_s=ended * 1.0,
+    )  # fmt: skip
+
+
+def beside_s(*served: Served, workers: int = 2, threads: int = 1) -> list[float]:
+    """Return how long each request waited beside a free thread."""
+    found: list[float] = waits(answered(*served), workers, threads).beside_s.tolist()
+    return found
+
+
+def test_a_request_waits_beside_a_worker_that_served_nothing() -> None:
+    """One thread: the second request is sent at 1 and begins at 5, when the first is done. The other worker is idle."""
+    assert beside_s((0, 0, 0, 5), (0, 1, 5, 6)) == [0, 4]
+
+
+def test_nobody_waits_beside_a_free_thread_when_none_is_free() -> None:
+    assert beside_s((0, 0, 0, 5), (1, 0, 0, 5), (0, 1, 5, 6)) == [0, 0, 0]
+
+
+def test_nobody_waits_beside_others_when_the_own_worker_has_a_free_thread() -> None:
+    """It begins late for another reason: one of its worker's two threads was free all the time."""
+    assert beside_s((0, 0, 0, 5), (0, 1, 5, 6), threads=2) == [0, 0]
+
+
+def test_all_threads_of_a_worker_must_be_busy() -> None:
+    """Two threads, busy together from 2 to 5: of the wait from 1 to 5 three seconds count."""
+    assert beside_s((0, 0, 0, 5), (0, 2, 2, 7), (0, 1, 5, 6), threads=2) == [0, 0, 3]
+
+
+def test_only_the_part_of_a_wait_counts_in_which_another_worker_had_a_free_thread() -> None:
+    """The wait is from 1 to 8, the other worker is busy from 0 to 2, and from 4 to 5."""
+    assert beside_s((0, 0, 0, 8), (1, 0, 0, 2), (1, 4, 4, 5), (0, 1, 8, 9)) == [0, 0, 0, 5]
+
+
+def test_one_of_several_other_workers_is_enough() -> None:
+    three = (0, 0, 0, 5), (1, 0, 0, 5), (0, 1, 5, 6)
+
+    assert beside_s(*three, workers=3) == [0, 0, 4]
+    assert beside_s(*three, (2, 0, 0, 3), workers=3) == [0, 0, 2, 0]
+
+
+def test_a_thread_that_goes_on_to_the_next_request_was_never_free() -> None:
+    found = waits(answered((0, 0, 0, 2), (0, 0, 2, 4), (0, 0, 4, 5)), 2, 1)
+
+    assert found.beside_s.tolist() == [0, 2, 4]
+    assert [one.tolist() for one in found.busy] == [[[0, 5]]]
+    assert [one.tolist() for one in found.beside] == [[[0, 4]]]
+
+
+def test_beside_a_single_worker_there_is_no_other() -> None:
+    assert beside_s((0, 0, 0, 5), (0, 1, 5, 6), workers=1) == [0, 0]
+
+
+def test_moments_are_those_in_which_somebody_waits() -> None:
+    """Busy from 0 to 9, but waited for from 1 to 3 and from 5 to 8; less than a millisecond is no wait."""
+    found = waits(answered((0, 0, 0, 3), (0, 1, 3, 8), (0, 5, 8, 9), (0, 8.9995, 9, 9.5)), 2, 1)
+
+    assert [one.tolist() for one in found.beside] == [[[1, 3], [5, 8]]]
+    assert waiting.statistics(found.beside_s) == {
+        "count": 2, "share": 0.5, "total": pytest.approx(5000.5), "max": 3000,
+    }  # fmt: skip
+
+
+def test_nothing_is_said_of_no_request() -> None:
+    assert waiting.statistics(np.empty(0)) == {}
+
+
+def test_a_clock_that_lets_a_request_begin_before_it_was_sent_makes_no_negative_wait() -> None:
+    assert beside_s((0, 0, 0, 5), (0, 4, 3, 6)) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("workers", "threads", "expected"),
+    [(2, 1, [0, 4]), (2, None, None), (2, "1", None), (2, True, None), (1, None, [0, 0]), (1, 1, [0, 0])],
+)
+def test_threads_that_nobody_knows_can_only_be_left_out_of_account_in_a_single_worker(
+    workers: int, threads: Any, expected: list[float] | None
+) -> None:
+    variant = VariantRecord(name="one", workers=workers, settings={"threads": threads})
+
+    found = waiting.of_variant(variant, answered((0, 0, 0, 5), (0, 1, 5, 6)))
+
+    assert (found.beside_s.tolist() if found else None) == expected
+
+
+def slowly(served: list[Served], workers: int, threads: int) -> list[float]:
+    """Return how long each request waited beside a free thread, by looking at every stretch between two events."""
+    moments = sorted({moment for _, *times in served for moment in times})
+    found = [0.0] * len(served)
+    for begin, end in pairwise(moments):
+        middle = (begin + end) / 2
+        free = {
+            worker
+            for worker in range(workers)
+            if sum(one == worker and began <= middle < ended for one, _, began, ended in served) < threads
+        }
+        for place, (worker, sent, began, _) in enumerate(served):
+            if sent <= middle < began and worker not in free and free:
+                found[place] += end - begin
+    return found
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> tuple[list[Served], int, int]:
+    """Requests of up to three workers in tenths of seconds, so that many events coincide, and their threads."""
+    tenths = st.integers(0, 30)
+    workers = draw(st.integers(1, 3))
+    one = st.tuples(st.integers(0, workers - 1), tenths, tenths, tenths)
+    drawn = draw(st.lists(one, min_size=1, max_size=14))
+    served = [
+        (worker, sent / 10, (sent + waited) / 10, (sent + waited + took) / 10) for worker, sent, waited, took in drawn
+    ]
+    return served, workers, draw(st.integers(1, 3))
+
+
+@settings(max_examples=150, deadline=None)
+@given(loads())
+def test_it_is_what_a_slow_and_simple_count_finds(load: tuple[list[Served], int, int]) -> None:
+    served, workers, threads = load
+
+    assert beside_s(*served, workers=workers, threads=threads) == pytest.approx(
+        slowly(served, workers, threads), abs=2e-6
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(loads())
+def test_moments_cover_every_wait_and_nothing_else(load: tuple[list[Served], int, int]) -> None:
+    """Between two events a worker is waited for exactly when one of its requests waits and another worker is free."""
+    served, workers, threads = load
+    found = waits(answered(*served), workers, threads)
+    moments = sorted({moment for _, *times in served for moment in times})
+    for begin, end in pairwise(moments):
+        middle = np.array([begin * 0.75 + end * 0.25]), np.array([begin * 0.25 + end * 0.75])
+        busy = [bool(time_in(segments, *middle)[0] > 1e-6) for segments in found.busy]
+        for worker, segments in enumerate(found.beside):
+            somebody = any(one == worker and sent <= middle[0][0] < began for one, sent, began, _ in served)
+            beside = somebody and busy[worker] and sum(busy) < workers
+            assert bool(time_in(segments, *middle)[0] > 1e-6) == beside
+
+
+def test_intervals_that_touch_leave_no_gap_and_make_no_overlap() -> None:
+    starts, ends = np.array([0.0, 1.0, 3.0, 3.0]), np.array([1.0, 2.0, 4.0, 3.0])
+
+    assert at_least(1, starts, ends).tolist() == [[0, 2], [3, 4]]
+    assert at_least(2, starts, ends).tolist() == []
+
+
+def test_recovery_ends_with_the_last_request_that_waited_for_a_thread() -> None:
+    """Stalls from 1 to 2 and from 10 to 11: somebody sent at 1.5 begins at 2.7, nobody waits after the second."""
+    requests = answered(
+        (0, 0.5, 9.0, 9.1),  # sent before the stall
+        (0, 1.5, 2.7, 2.8), (0, 1.6, 2.2, 2.3),
+        (0, 5.0, 5.009, 5.1),  # not noticed
+        (0, 10.5, 10.9, 11.0),  # over before the stall is
+        first=1000,
+    )  # fmt: skip
+
+    assert list(recoveries_s(requests, [(1001, 1002), (1010, 1011)])) == pytest.approx([0.7, 0])
+    assert list(recoveries_s(requests, [(1001, 1002)])) == pytest.approx([8.9])
+    assert list(recoveries_s(requests, [])) == []
+
+
+def of_stats(summary: Summary, metric: str, request: str | None) -> dict[str, float | None]:
+    """Return what was measured of a metric."""
+    return {one.stat: one.measured for one in summary.rows if (one.metric, one.request) == (metric, request)}
+
+
+WAITING = [
+    Request(asked_ms=5000, overhead_ms=0, request="heavy", worker="box:7"),
+    Request(asked_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
+    Request(asked_ms=100, overhead_ms=0, sent_s=2, worker="box:8"),
+    Request(asked_ms=100, sent_s=2.5, error="status 503"),
+]
+TWO = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
+
+
+def test_a_run_says_for_every_class_who_waited(tmp_path: Path) -> None:
+    """From 2.0 to 2.1 s the other worker is busy too, 0.15 ms longer by its own clock."""
+    summary = derive(make_run(tmp_path, {"one": WAITING}, variants=TWO))
+
+    light = {"count": 1, "share": 0.5, "total": pytest.approx(3899.85), "max": pytest.approx(3899.85)}
+    assert of_stats(summary, "beside_free_thread", "light") == light
+    assert of_stats(summary, "beside_free_thread", "heavy") == {"count": 0, "share": 0, "total": 0, "max": 0}
+    assert of_stats(summary, "beside_free_thread", None) == light | {"share": pytest.approx(1 / 3)}
+    assert of_stats(summary, "failures", "light") == {"count": 1, "share": pytest.approx(1 / 3)}
+    units = {one.stat: one.unit for one in summary.rows if one.metric == "beside_free_thread"}
+    assert units == {"count": "requests", "share": "share", "total": "ms", "max": "ms"}
+
+
+def test_a_run_whose_threads_nobody_knows_says_nothing_of_it(tmp_path: Path) -> None:
+    summary = derive(make_run(tmp_path, {"one": WAITING}))
+
+    assert of_stats(summary, "beside_free_thread", "light") == {}
+
+
+def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"one": WAITING}, variants=TWO)
+    summary = derive(run)
+    console = Console(width=80, record=True, file=io.StringIO())
+
+    print_tables(console, read_run(run), summary)
+
+    text = console.export_text()
+    head, line = text[text.index("Waits of light requests beside a free thread") :].splitlines()[1:3]
+    assert head.split() == ["variant", "count", "share", "total,", "ms", "max,", "ms", "n"]
+    assert line.split() == ["one", "measured", "1", "0.50", "3900", "3900", "2"]
+    assert "Waits of heavy" not in text
+    assert "Waits of light requests beside a free thread" in (run / "report.html").read_text()
+
+
+def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load(tmp_path: Path) -> None:
+    """The api stalls from 0.5 to 4.5 s, and once before the load; the request that was sent at 1 begins at 5."""
+    began = BEGAN.timestamp()
+    run = make_run(tmp_path, {"one": WAITING}, variants=TWO)
+    folder = run / "one" / "mix" / "1"
+    (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))
+    stalls = [(began - 9, began - 8), (began + 0.5, began + 4.5)]
+    (folder / "api-1.after.txt").write_text(observation("api", stalls=stalls))
+
+    summary = derive(run)
+
+    assert of_stats(summary, "recovery", None) == {"avg": pytest.approx(500), "max": pytest.approx(500)}
+    assert of_stats(summary, "recovery", "light") == {}
+
+
+def test_without_a_stall_a_claim_about_recovery_is_undecided(tmp_path: Path) -> None:
+    claims = [Claim(says="It recovers", value=Quantity(variant="one", metric="recovery", stat="max"), at_most=1)]
+
+    [claim] = derive(make_run(tmp_path, {"one": WAITING}, variants=TWO, claims=claims)).claims
+
+    assert (claim.verdict, claim.reason) == (
+        "undecided", "nothing was seen that recovery could be computed from",
+    )  # fmt: skip
