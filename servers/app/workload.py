@@ -107,7 +107,7 @@ def _planned_work(path: str, query: str) -> Callable[[], None]:
     cpu_ms = _number(given, "cpu_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
     call_us = _number(given, "call_us", default=HOLD_CALL_US, at_most=MAX_CALL_US)
     kind = given.pop("cpu", "burn")
-    computes = {"burn": burn, "hold": partial(hold, call_us=call_us)}
+    computes: dict[str, Callable[[float], None]] = {"burn": burn, "hold": partial(hold, call_us=call_us)}
     if kind not in computes:
         raise BadRequest(f"cpu={kind!r} is not one of burn, hold")
     _refuse_others(given)
