@@ -398,7 +398,7 @@ def _lanes(
     colours = {_BUSY: "#a9c6e8", _BESIDE: "#d62728", _STALLED: "#f6e3a8"}
     kinds = [kind for kind in colours if kind in seen | {_BUSY}]
     colour = alt.Color("kind:N", title=None).scale(domain=kinds, range=[colours[kind] for kind in kinds])
-    colour = colour.legend(orient="top", labelLimit=420, symbolType="square", symbolOpacity=1)
+    colour = colour.legend(orient="top", columns=1, labelLimit=420, symbolType="square", symbolOpacity=1)
     x = alt.X("from:Q", title="seconds since the load began" if last else None)
     x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
     y = alt.Y("lane:N", title=None, sort=told.lanes, axis=alt.Axis(minExtent=90, ticks=False, domain=False))

@@ -11,10 +11,11 @@ import numpy.typing as npt
 from analysis.quantities import Statistic
 from analysis.run_folder import VariantRecord
 
-FROM_S = 0.001
-"""A request has waited beside a free thread when it did so for longer than this in all."""
+FROM_S = 0.050
+"""A request has waited beside a free thread when it did so for longer than this in all: the moments between one request
+and the next add up to some hundredths of a second in a queue that keeps nobody waiting."""
 NOTICED_S = 0.010
-"""After a stall, a request has waited for a thread when its work began later than this after it was sent."""
+"""After a stall, a request counts as waiting for a thread when its work begins later than this after it was sent."""
 
 Times = npt.NDArray[np.float64]
 Segments = npt.NDArray[np.float64]
@@ -132,18 +133,17 @@ def statistics(beside_s: Times) -> dict[Statistic, float]:
 
 
 def recoveries_s(answered: Answered, stalls: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """Yield how long after each stall (epoch seconds, in order) a request still waited for a thread.
+    """Yield how long after the end of each stall (epoch seconds) there was always a request that waited for a thread.
 
-    That is until the last beginning of the requests that waited for longer than NOTICED_S, of those sent after this
-    stall began and before the next one did.
+    A request waits from its sending to its beginning; those that do so for no longer than NOTICED_S do not count.
     """
-    waited = answered.began_s - answered.sent_s > NOTICED_S
-    following = [*(began for began, _ in stalls), math.inf][1:]
-    for (began, ended), following_began in zip(stalls, following, strict=True):
-        sent = answered.sent_s + answered.first
-        of_this = waited & (sent > began) & (sent < following_began)
-        ended_s = ended - answered.first
-        yield float((answered.began_s[of_this].max(initial=ended_s) - ended_s).round(6))
+    noticed = answered.began_s - answered.sent_s > NOTICED_S
+    sent_s, began_s = answered.sent_s[noticed], answered.began_s[noticed]
+    for _, ended in stalls:
+        ended_s = until_s = ended - answered.first
+        while (waiting := (sent_s <= until_s) & (began_s > until_s)).any():
+            until_s = float(began_s[waiting].max())
+        yield round(until_s - ended_s, 6)
 
 
 def at_least(count: int, starts: Times, ends: Times) -> Segments:

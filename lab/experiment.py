@@ -75,6 +75,7 @@ class Client(Script):
 class Api(Model):
     """A service that the application calls, and its stalls, which are counted from the first call."""
 
+    first_s: float = Field(0, ge=0, le=3600, description="When it stalls first, after the first call.")
     every_s: float = Field(gt=0, le=3600, description="How often it stalls.")
     stall_s: float = Field(ge=0, le=3600, description="How long a stall lasts; 0: there is none.")
     takes_s: float = Field(ge=0, le=60, description="How long a call takes that comes during a stall.")

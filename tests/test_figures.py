@@ -99,9 +99,9 @@ def test_requests_that_failed_have_a_lane_and_stalls_a_background(tmp_path: Path
 def test_a_lane_never_has_more_marks_than_can_be_told_apart(tmp_path: Path) -> None:
     """Four thousand short requests, each of which makes another wait for a quarter of it."""
     long = [
-        Request(asked_ms=8, overhead_ms=wait, waits_ms=wait, sent_s=n / 10 + late, worker="box:7")
+        Request(asked_ms=240, overhead_ms=wait, waits_ms=wait, sent_s=n / 2 + late, worker="box:7")
         for n in range(2000)
-        for late, wait in ((0, 0), (0.006, 2.15))
+        for late, wait in ((0, 0), (0.18, 64.5))
     ]
     run = make_run(tmp_path, {"one": long}, variants=variants("one"))
 

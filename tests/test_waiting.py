@@ -177,18 +177,17 @@ def test_intervals_that_touch_leave_no_gap_and_make_no_overlap() -> None:
     assert at_least(2, starts, ends).tolist() == []
 
 
-def test_recovery_ends_with_the_last_request_that_waited_for_a_thread() -> None:
-    """Stalls from 1 to 2 and from 10 to 11: somebody sent at 1.5 begins at 2.7, nobody waits after the second."""
+def test_recovery_lasts_while_there_is_always_somebody_who_waits() -> None:
+    """Stalls from 1 to 2 and from 10 to 11: one waits until 2.7, another from 2.5 to 3.1, nobody after the second."""
     requests = answered(
-        (0, 0.5, 9.0, 9.1),  # sent before the stall
-        (0, 1.5, 2.7, 2.8), (0, 1.6, 2.2, 2.3),
-        (0, 5.0, 5.009, 5.1),  # not noticed
+        (0, 1.5, 2.7, 2.8), (0, 1.6, 2.2, 2.3), (0, 2.5, 3.1, 3.2),
+        (0, 3.095, 3.104, 3.2),  # not noticed
+        (0, 3.2, 3.9, 4.0),  # nobody has waited for a tenth of a second before
         (0, 10.5, 10.9, 11.0),  # over before the stall is
         first=1000,
     )  # fmt: skip
 
-    assert list(recoveries_s(requests, [(1001, 1002), (1010, 1011)])) == pytest.approx([0.7, 0])
-    assert list(recoveries_s(requests, [(1001, 1002)])) == pytest.approx([8.9])
+    assert list(recoveries_s(requests, [(1001, 1002), (1010, 1011)])) == pytest.approx([1.1, 0])
     assert list(recoveries_s(requests, [])) == []
 
 

@@ -1,7 +1,7 @@
 """The other service that an application waits for. On a schedule it is slow: that is a stall.
 
-``GET /?delay=S`` answers after S seconds. In the first LAB_API_STALL_S seconds of every LAB_API_EVERY_S, counted from
-the first call, each call takes LAB_API_TAKES_S instead; LAB_API_STALL_S=0: never.
+``GET /?delay=S`` answers after S seconds. Every LAB_API_EVERY_S, at first LAB_API_FIRST_S after the first call, there
+are LAB_API_STALL_S in which each call takes LAB_API_TAKES_S instead; LAB_API_STALL_S=0: never.
 """
 
 import json
@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+FIRST_S = float(os.environ["LAB_API_FIRST_S"])
 EVERY_S = float(os.environ["LAB_API_EVERY_S"])
 STALL_S = float(os.environ["LAB_API_STALL_S"])
 TAKES_S = float(os.environ["LAB_API_TAKES_S"])
@@ -23,19 +24,19 @@ class Schedule:
     """Knows when the stalls are, and writes down those that were met."""
 
     def __init__(self) -> None:
-        self._first_call: float | None = None
+        self._first_stall: float | None = None
         self._written = -1
         self._lock = threading.Lock()
 
     def stalls(self, now: float) -> bool:
         """Whether a call at ``now`` (epoch seconds) meets a stall."""
         with self._lock:
-            self._first_call = self._first_call or now
-            number, since = divmod(now - self._first_call, EVERY_S)
-            if since >= STALL_S:
+            self._first_stall = self._first_stall or now + FIRST_S
+            number, since = divmod(now - self._first_stall, EVERY_S)
+            if number < 0 or since >= STALL_S:
                 return False
             if number > self._written:
-                began = self._first_call + number * EVERY_S
+                began = self._first_stall + number * EVERY_S
                 with STALLS.open("a", encoding="utf-8") as file:
                     file.write(f"{began:.6f} {began + STALL_S:.6f}\n")
                 self._written = int(number)
