@@ -16,6 +16,8 @@ from analysis.quantities import Claim, Curve, Published
 SCHEMA = 1
 POINTS = "points*.json.gz"
 """The names of a trial's raw points; each file is one load generator's."""
+OTHERS_CORES = 2
+"""What the balancer and the load generator need beside workers that compute."""
 R = TypeVar("R", bound="Record")
 
 

@@ -1,12 +1,13 @@
 """Whether a measurement can be believed, decided before any of its numbers is shown."""
 
 from collections.abc import Iterator
+from statistics import median
 from typing import Literal, NamedTuple
 
 from analysis.intervals import NOMINAL_FROM, coverage
 from analysis.observation import Container, Observation, Reading, balanced, counted_by_worker
 from analysis.quantities import Model
-from analysis.run_folder import Run, Trial, VariantRecord
+from analysis.run_folder import OTHERS_CORES, Run, Trial, VariantRecord
 
 Verdict = Literal["valid", "suspect", "invalid"]
 
@@ -20,6 +21,7 @@ GENERATOR_WAIT_ALLOWED_S = 0.1
 THROTTLED_ALLOWED = 0.01
 LITTLE_ALLOWED = 0.05
 CLOCK_STEP_ALLOWED_S = 0.05
+ALONE_ALLOWED = 0.05
 
 _K6_MEASURED = {0, 99}  # 99: a threshold of the script was crossed, which is a finding
 
@@ -151,6 +153,10 @@ def _machine(run: Run, trial: Trial) -> Iterator[Doubt]:
         yield "suspect", f"something waited for a processor during {trial.pressure_during:.0%} of the load"
     if trial.clock_step_s is not None and abs(trial.clock_step_s) > CLOCK_STEP_ALLOWED_S:
         yield "invalid", f"the clock was set by {trial.clock_step_s:+.2f} s during the load"
+    if trial.calibration:
+        asked_ms, alone_ms = trial.calibration.asked_ms, median(trial.calibration.alone_ms)
+        if abs(alone_ms - asked_ms) > ALONE_ALLOWED * asked_ms:
+            yield "suspect", f"a request alone was at work for {alone_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
 
 
 def _load(requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
@@ -289,13 +295,23 @@ def judge_run(run: Run, trials: list[TrialValidity], too_few: list[str]) -> Vali
             f"{run.trials} trials of each variant: the intervals are their range, "
             f"which holds the true median in {coverage(run.trials):.0%} of all cases"
         )
-    reasons += too_few
+    reasons += [*_computing(run), *too_few]
     stand_ins = [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]
     if stand_ins:
         reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")
     if run.git and run.git.dirty:
         reasons.append("the lab's own files had uncommitted changes")
     return Validity(verdict=verdict, reasons=reasons)
+
+
+def _computing(run: Run) -> Iterator[str]:
+    """Say how requests computed, where that is not what they do elsewhere."""
+    ways = {load.settings.get("CPU") for load in run.loads}
+    most = max((one.workers for one in run.variants), default=0)
+    if "hold" in ways:
+        yield "computing was imitated: requests held the interpreter lock without using a core (CPU=hold)"
+    if "burn" in ways and run.host.cores < most + OTHERS_CORES:
+        yield f"{most} workers computed on {run.host.cores} cores (CPU=burn): they waited for cores, too"
 
 
 def _which(run: Run, one: TrialValidity) -> str:

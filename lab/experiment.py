@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from analysis.quantities import NAME_PATTERN, Claim, Curve, Model, Name, Published, Quantity
+from analysis.run_folder import OTHERS_CORES
 from lab.errors import WrongUse, nearest_first
 from lab.paths import CLIENTS, EXPERIMENTS, K6, SERVERS
 
@@ -106,6 +107,7 @@ class Load(Script):
     duration: Durations
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
     api: Api | None = Field(None, description="A service that the application calls.")
+    variants: list[Name] = Field([], description="Only these are measured under this load; left out: all.")
 
     programs = (K6, "*.js")
 
@@ -119,6 +121,10 @@ class Load(Script):
     def computes(self) -> bool:
         """Whether its requests compute."""
         return "cpu_ms" in self.settings
+
+    def is_for(self, variant: str) -> bool:
+        """Whether a variant is measured under this load."""
+        return not self.variants or variant in self.variants
 
 
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
@@ -356,6 +362,15 @@ class Experiment(Model):
                 raise ValueError(f"{where}: say which load; there are {', '.join(loads)}")
             if one.load is not None and one.load not in loads:
                 raise ValueError(f"{where}: there is no load {one.load}; there are {nearest_first(one.load, loads)}")
+            if not self.all_loads[one.load or loads[0]].is_for(one.variant):
+                raise ValueError(f"{where}: {one.variant} is not measured under load {one.load or loads[0]}")
+        for name, load in self.all_loads.items():
+            if unknown := [one for one in load.variants if one not in self.variants]:
+                known = nearest_first(unknown[0], list(self.variants))
+                raise ValueError(f"load {name}: there is no variant {unknown[0]}; there are {known}")
+        for variant in self.variants:
+            if not any(load.is_for(variant) for load in self.all_loads.values()):
+                raise ValueError(f"{variant} is measured under no load")
         return self
 
     @property
@@ -374,8 +389,8 @@ def computing(experiment: Experiment, cpu: str, variants: list[str] | None = Non
     """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
 
     Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
-    two for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse for
-    another word, and for any word where nothing computes.
+    OTHERS_CORES for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse
+    for another word, and for any word where nothing computes.
     """
     if cpu not in ("", *get_args(Cpu)):
         raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
@@ -384,7 +399,7 @@ def computing(experiment: Experiment, cpu: str, variants: list[str] | None = Non
             raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
         return experiment
     chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
-    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + 2
+    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
     kind = cpu or ("burn" if enough else "hold")
 
     def told(load: Load) -> Load:
@@ -404,8 +419,11 @@ def against_itself(experiment: Experiment, variant: str) -> Experiment:
     if variant not in experiment.variants:
         raise unknown_variant(variant, experiment)
     one = experiment.variants[variant]
+    loads = {name: load for name, load in experiment.all_loads.items() if load.is_for(variant)}
     return experiment.model_copy(
         update={
+            "load": None,
+            "loads": {name: load.model_copy(update={"variants": []}) for name, load in loads.items()},
             "title": f"{variant} against itself",
             "question": "Which difference is more than chance on this machine?",
             "source": None,

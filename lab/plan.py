@@ -81,7 +81,10 @@ def plan(
                     number=number,
                 )
                 for name in order
+                if load.is_for(name)
             ]
+            if not ready:
+                continue
             rounds = ceil(len(ready) / jobs)
             size = ceil(len(ready) / rounds)  # batches of equal size disturb their trials equally
             batches += [tuple(ready[start : start + size]) for start in range(0, len(ready), size)]

@@ -184,3 +184,83 @@ def test_accept_models_stand_side_by_side(measure: MeasureSome) -> None:
     assert result.measured("round-robin", "requests_by_worker", "jain_index", "light") > 0.9
     threads = "SELECT count(DISTINCT (worker, thread)) = count(DISTINCT worker) FROM requests"
     assert result.requests("sync", "heavy-mix", threads) == [(True,)]
+
+
+def test_gil_sharing_needs_a_process_for_each_request_that_computes(measure: MeasureSome, copied_lab: Lab) -> None:
+    """Ratios of throughput at four connections; every socket and process is what the variant says."""
+    lab = only_load(copied_lab, "gil-sharing", "four-connections")
+    result = measure("gil-sharing", "1x4,4x1,4x4,4x4-map-least-conn", "5s", lab=lab)
+
+    served = result.each("throughput", "per_second", "work")
+    assert served["1x4"] < 0.7 * served["4x1"]
+    assert served["4x4"] < 0.95 * served["4x1"]
+    assert served["4x4-map-least-conn"] > 0.9 * served["4x1"]
+    assert result.measured("4x4-map-least-conn", "requests_by_worker", "jain_index", "work") > 0.98
+    for variant in served:
+        trial = json.loads((trial_folder(result.folder, variant, "four-connections", 1) / "trial.json").read_text())
+        assert trial["calibration"]["cpu"] == "hold"
+        assert all(95 < alone_ms < 110 for alone_ms in trial["calibration"]["alone_ms"])
+        assert "protocol = uwsgi" in trial["settings"]["uwsgi-1"]
+        assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
+        servers = "SELECT DISTINCT server FROM requests"
+        assert result.requests(variant, "four-connections", servers) == [("uwsgi/2.0.31",)]
+    assert {one["verdict"] for one in result.summary["published"]} <= {"reproduced", "not reproduced", "undecided"}
+    assert len(result.summary["published"]) == 2 * len(served)
+    reasons = result.summary["validity"]["reasons"]
+    assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)
+
+
+def test_burning_is_done_on_request_and_one_variant_at_a_time(copied_lab: Lab) -> None:
+    lab = only_load(copied_lab, "gil-sharing", "four-connections")
+    done = lab.run("run", "gil-sharing", "--variants", "1x4,gunicorn-1x4", "--duration", "3s", "--cpu", "burn")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gil-sharing: 2 trials in 2 batches" in done.stderr
+    folder = (lab.results / "gil-sharing" / "latest").resolve()
+    trial = json.loads((trial_folder(folder, "1x4", "four-connections", 1) / "trial.json").read_text())
+    assert (trial["calibration"]["cpu"], trial["calibration"]["call_us"]) == ("burn", None)
+    run = json.loads((folder / "run.json").read_text())
+    assert (run["sleeping"], run["loads"][0]["settings"]["CPU"]) == (False, "burn")
+    assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=1x4,gunicorn-1x4 DURATION=3s CPU=burn"
+
+
+def test_stalled_api_makes_requests_wait_beside_a_free_thread(measure: MeasureSome, copied_lab: Lab) -> None:
+    """One stall of four seconds, from the first on: sixteen threads are stuck in three."""
+    copied_lab.edit("experiments/stalled-api.yaml", "{first_s: 5, every_s: 20, stall_s: 5", "{every_s: 60, stall_s: 5")
+    copied_lab.edit("experiments/stalled-api.yaml", "takes_s: 5}", "takes_s: 6}")
+    result = measure("stalled-api", "shared,map-round-robin,map-max-conns,haproxy-queue", "8s", lab=copied_lab)
+
+    longest = result.each("beside_free_thread", "max")
+    assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
+    refused = result.each("failures", "count")
+    assert refused["map-max-conns"] > 0
+    assert refused["shared"] == refused["haproxy-queue"] == refused["map-round-robin"] == 0
+    kinds = "SELECT DISTINCT error FROM requests WHERE error IS NOT NULL"
+    assert result.requests("map-max-conns", "calls", kinds) == [("status 502",)]
+    assert result.measured("haproxy-queue", "recovery", "max") > 0
+    haproxy = trial_folder(result.folder, "haproxy-queue", "calls", 1) / "haproxy-1.after.txt"
+    settings = haproxy.read_text()
+    assert "default-server maxconn 4" in settings
+    assert int(settings.partition("queued ")[2].split()[0]) > 0
+    assert "Who waited beside a free thread" in result.report
+    assert "somebody waits here while another worker has a free thread" in result.report
+    assert "the api stalls" in result.report
+
+
+def test_the_three_protocols_of_uwsgi_serve_the_same(measure: MeasureSome, copied_lab: Lab) -> None:
+    """Each request is served once, by a worker that counts it, over a connection of its own."""
+    path = copied_lab.root / "experiments" / "heavy-mix.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["load"]["settings"] |= {"heavy_delay_s": 0.2}
+    document["variants"] = {
+        name: {"server": "uwsgi", "workers": 2, "threads": 2, "protocol": name, "thunder_lock": name == "http"}
+        for name in ("http", "uwsgi", "fastcgi")
+    }
+    document |= {"published": [], "claims": []}
+    path.write_text(yaml.safe_dump(document))
+
+    result = measure("heavy-mix", "http,uwsgi,fastcgi", "3s", lab=copied_lab)
+
+    for name in document["variants"]:
+        rows = "SELECT count(*) > 20, count(*) = count(DISTINCT connection), count(error) FROM requests"
+        assert result.requests(name, "heavy-mix", rows) == [(True, True, 0)]

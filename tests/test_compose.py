@@ -10,7 +10,7 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
-from lab.experiment import GunicornGthread, GunicornSync, Variant, load_experiment
+from lab.experiment import Api, GunicornGthread, GunicornSync, Uwsgi, Variant, load_experiment
 from lab.paths import CLIENTS, COMPOSE_FILE, K6
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
@@ -50,8 +50,9 @@ def aliases(service: dict[str, Any]) -> list[str]:
 
 
 def own(service: dict[str, Any]) -> dict[str, Any]:
-    """Return a service without what every server has of its own."""
-    return {key: value for key, value in service.items() if key not in OWN_KEYS}
+    """Return a service without what every server has of its own: how it is asked whether it is ready, too."""
+    rest = {key: value for key, value in service.items() if key not in OWN_KEYS}
+    return rest | {"healthcheck": {key: value for key, value in rest["healthcheck"].items() if key != "test"}}
 
 
 def test_the_box_is_closed(tmp_path: Path) -> None:
@@ -117,7 +118,9 @@ def test_all_balancers_get_the_same_box(tmp_path: Path) -> None:
 
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
-    variant = GunicornGthread(server="gunicorn-gthread", workers=1, threads=1).environment()
+    gunicorn = GunicornGthread(server="gunicorn-gthread", workers=1, threads=1).environment()
+    uwsgi = Uwsgi(server="uwsgi", workers=1, threads=1).environment()
+    api = Api(every_s=20, stall_s=5, takes_s=5).environment()
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS"}  # fmt: skip
     for_people = {"LAB_PORT"}
@@ -127,24 +130,42 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     }
     named = {name.split("}")[0] for name in named}
 
-    assert named == set(variant) | runner | for_people
+    assert named == set(gunicorn) | set(uwsgi) | set(api) | runner | for_people
 
 
-def test_every_setting_of_a_variant_reaches_the_containers() -> None:
+EVERY_SERVER: dict[str, Any] = {
+    "workers": 3, "threads": 3, "replicas": 2, "balancer": "haproxy", "balance": "least_conn", "upstream_keepalive": 4,
+    "max_conns": 5, "queue_timeout_s": 6, "cpus": 2, "cpuset": "0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("plain", "own"),
+    [
+        (GunicornGthread(server="gunicorn-gthread", workers=2, threads=2),
+         {"release": "23.0.0", "worker_class": "acceptors.BusyAccept", "worker_connections": 5, "keepalive_s": 6,
+          "reuse_port": True}),
+        (Uwsgi(server="uwsgi", workers=2, threads=2),
+         {"release": "2.0.30", "protocol": "fastcgi", "thunder_lock": True, "map_socket": True}),
+    ],
+    ids=["gunicorn-gthread", "uwsgi"],
+)  # fmt: skip
+def test_every_setting_of_a_variant_reaches_the_containers(plain: Variant, own: dict[str, Any]) -> None:
     """Changing any setting changes the factors: none is read and then forgotten."""
-    plain = GunicornGthread(server="gunicorn-gthread", workers=2, threads=2)
-    other: dict[str, Any] = {
-        "workers": 3, "threads": 3, "replicas": 2, "balancer": "haproxy", "balance": "least_conn",
-        "upstream_keepalive": 4, "cpus": 2, "cpuset": "0",
-        "release": "23.0.0", "worker_class": "acceptors.BusyAccept", "worker_connections": 5, "keepalive_s": 6,
-        "reuse_port": True,
-    }  # fmt: skip
+    other = EVERY_SERVER | own
 
-    assert set(other) | {"server"} == set(GunicornGthread.model_fields)
-    assert issubclass(GunicornGthread, Variant)
+    assert set(other) | {"server"} == set(type(plain).model_fields)
     for setting, value in other.items():
         changed = plain.model_copy(update={setting: value})
         assert changed.environment() != plain.environment(), setting
+
+
+def test_the_balancer_is_told_every_port_that_a_process_has_of_its_own() -> None:
+    mapped = Uwsgi(server="uwsgi", workers=3, threads=1, map_socket=True)
+
+    assert mapped.environment()["LAB_UPSTREAM"] == "app:8000 app:8001 app:8002"
+    shared = mapped.model_copy(update={"map_socket": False})
+    assert shared.environment()["LAB_UPSTREAM"] == "app:8000"
 
 
 def test_a_sync_worker_differs_in_its_class_alone() -> None:
@@ -166,13 +187,14 @@ def test_the_load_by_hand_is_the_experiments_load() -> None:
 
 @pytest.mark.parametrize("balance", ["", "least_conn;", "random two least_conn;"])
 @pytest.mark.parametrize(("keepalive", "connection"), [("", "close"), ("keepalive 4;", '""')])
-def test_nginx_accepts_its_configuration(balance: str, keepalive: str, connection: str) -> None:
+@pytest.mark.parametrize("protocol", ["http", "uwsgi", "fastcgi"])
+def test_nginx_accepts_its_configuration(protocol: str, balance: str, keepalive: str, connection: str) -> None:
     environment = {
-        "LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
-        "LAB_UPSTREAM_CONNECTION": connection,
+        "LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
+        "LAB_UPSTREAM_CONNECTION": connection, "LAB_PROTOCOL": protocol, "LAB_SERVER_MAXCONN": "4",
     }  # fmt: skip
     flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
-    check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check proxy'
+    check = 'sed "s/exec nginx/exec nginx -t/" /usr/local/bin/start > /tmp/check && exec sh /tmp/check'
 
     done = subprocess.run(
         ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/tmp", *flags, "--entrypoint", "sh",
@@ -186,7 +208,9 @@ def test_nginx_accepts_its_configuration(balance: str, keepalive: str, connectio
 @pytest.mark.parametrize("keepalive", ["0", "4"])
 @pytest.mark.parametrize("balance", ["roundrobin", "leastconn", "random(2)"])
 def test_haproxy_accepts_its_configuration(balance: str, keepalive: str) -> None:
-    environment = {"LAB_UPSTREAM": "127.0.0.1:8000", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive}
+    environment = {
+        "LAB_UPSTREAM": "127.0.0.1:8000 127.0.0.1:8001", "LAB_BALANCE": balance, "LAB_UPSTREAM_KEEPALIVE": keepalive,
+    }  # fmt: skip
 
     done = haproxy(environment, check=True)
 
@@ -265,12 +289,33 @@ def test_every_client_has_its_settings_by_hand_and_refuses_to_start_without_one(
         assert (done.returncode, done.stderr) == (2, message)
 
 
-def test_the_image_holds_the_application_and_nothing_else_of_ours() -> None:
+@pytest.mark.parametrize("misspelt", ["lazy-app", "lisen"])
+def test_uwsgi_does_not_start_with_an_option_that_it_does_not_know(misspelt: str) -> None:
+    """Without its strict mode it would ignore either, and measure something else."""
+    factors = {"WORKERS": "1", "THREADS": "1", "PROTOCOL": "http", "THUNDER_LOCK": "false", "MAP_SOCKET": "false"}
+    flags = [word for name, value in factors.items() for word in ("--env", f"LAB_{name}={value}")]
+
     done = subprocess.run(
-        ["docker", "run", "--rm", "--network", "none", "--entrypoint", "ls", "stampede/gunicorn:27.0.1", "/srv"],
+        ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/tmp", *flags, "--workdir", "/tmp", "--entrypoint",
+         "sh", "stampede/uwsgi:2.0.31", "-c", f"(cat /srv/uwsgi.ini; echo {misspelt} = 1) > uwsgi.ini; exec start"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert f"[strict-mode] unknown config directive: {misspelt}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("image", "files"),
+    [
+        ("gunicorn:27.0.1", {"acceptors.py", "counters.py", "gunicorn.conf.py", "workload.py", "wsgi.py"}),
+        ("uwsgi:2.0.31", {"application.py", "counters.py", "stats.py", "uwsgi.ini", "workload.py", "wsgi.py"}),
+    ],
+)
+def test_the_image_holds_the_application_and_nothing_else_of_ours(image: str, files: set[str]) -> None:
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--entrypoint", "ls", f"stampede/{image}", "/srv"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert set(done.stdout.split()) == {
-        "__pycache__", "acceptors.py", "counters.py", "gunicorn.conf.py", "workload.py", "wsgi.py",
-    }  # fmt: skip
+    assert set(done.stdout.split()) == {"__pycache__", *files}

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.errors import WrongUse
-from lab.experiment import Experiment, load_experiment, names, read_experiment, schema
+from lab.experiment import Experiment, computing, load_experiment, names, read_experiment, schema
 from lab.paths import EXPERIMENTS
 from lab.plan import plan
 
@@ -70,7 +70,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:10: variants.shared-socket.workers: Input should be a valid integer, unable to parse string as an "
          "integer; it is 'many'"),
         (("heavy-mix.js", "heavy-mx.js"),
-         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, arrivals.js, users.js"),
+         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, arrivals.js, calls.js, "
+         "rounds.js, users.js"),
         (("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
         (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),
@@ -82,7 +83,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("    server: gunicorn-gthread\n", ""), "mine.yaml:8: variants.shared-socket: missing key server"),
         (("server: gunicorn-gthread\n", "server: gunicorn-gtread\n"),
          "mine.yaml:8: variants.shared-socket: there is no server gunicorn-gtread; there are gunicorn-gthread, "
-         "gunicorn-sync"),
+         "gunicorn-sync, uwsgi"),
         (("server: gunicorn-gthread\n", "server: gunicorn-sync\n"),
          "mine.yaml:11: variants.shared-socket.threads: Input should be 1; it is 2"),
         (("  settings: {light_vus: 5}\n",
@@ -95,8 +96,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:12: variants.shared-socket.balancer: Input should be 'nginx' or 'haproxy'; it is 'apache'"),
         (("claims:\n", "curve: {over: thread, values: [{metric: memory, stat: total}]}\nclaims:\n"),
          "mine.yaml: curve: shared-socket has no setting thread; it has threads, balance, balancer, cpus, "
-         "cpuset, keepalive_s, release, replicas, reuse_port, server, upstream_keepalive, worker_class, "
-         "worker_connections, workers"),
+         "cpuset, keepalive_s, max_conns, queue_timeout_s, release, replicas, reuse_port, server, upstream_keepalive, "
+         "worker_class, worker_connections, workers"),
         (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
          "mine.yaml:15: curve.values.0: metric memory has no stat p99; it has total"),
         (("request: light, metric: overhead, stat: p99}\n    at_least",
@@ -121,6 +122,34 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:14: published.0.within: Input should be a finite number; it is nan"),
         (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n"),
          "mine.yaml:8: variants.shared-socket: gunicorn 23.0.0 ignores reuse_port; it works from 24 on"),
+        (("    threads: 2\n", "    threads: 2\n    cpus: 0.005\n"),
+         "mine.yaml:8: variants.shared-socket: cpus 0.005 is less than 0.01, the least there is; 0 is any"),
+        (("    threads: 2\n", "    threads: 2\n    queue_timeout_s: 5\n"),
+         "mine.yaml:8: variants.shared-socket: queue_timeout_s: nginx has no queue; choose balancer: haproxy"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    release: 2.0.0\n"),
+         "mine.yaml:8: variants.shared-socket: uwsgi 2.0.0 has no lock file; there are 2.0.31"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    protocol: uwsgi\n    balancer: haproxy\n"),
+         "mine.yaml:8: variants.shared-socket: haproxy does not speak uwsgi here; choose protocol: http or balancer: "
+         "nginx"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    protocol: scgi\n"),
+         "mine.yaml:10: variants.shared-socket.protocol: Input should be 'http', 'uwsgi' or 'fastcgi'; it is 'scgi'"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    upstream_keepalive: 4\n"),
+         "mine.yaml:10: variants.shared-socket.upstream_keepalive: Input should be 0; it is 4"),
+        (("server: gunicorn-gthread\n    workers: 4", "server: uwsgi\n    map_socket: true\n    workers: 65"),
+         "mine.yaml:8: variants.shared-socket: map_socket: 65 workers are more than the 64 that may have ports"),
+        (("server: gunicorn-gthread\n", "server: uwsgi\n    lazy_app: true\n"),
+         "mine.yaml:10: variants.shared-socket.lazy_app: unknown key"),
+        (("  settings: {light_vus: 5}\n",
+          "  settings: {light_vus: 5}\n  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
+         "mine.yaml:7: load.api: a stall of 5 s every 5 s never ends"),
+        (("light_vus: 5", "cpu_ms: 5, rounds: 1"), "mine.yaml:3: load: a load that computes has settings.wait_ms, too"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  variants: [one-proces]\n"),
+         "mine.yaml: published.0: shared-socket is not measured under load heavy-mix"),
+        (("light_vus: 5}\n", "light_vus: 5}\n  variants: [shared-socket, one-proces]\n"),
+         "mine.yaml: load heavy-mix: there is no variant one-proces; there are one-process, shared-socket"),
+        (("light_vus: 5}\n", "light_vus: 5}\n  variants: [shared-socket]\n"),
+         "mine.yaml: one-process is measured under no load"),
+        (("light_vus: 5", "cpu: hold"), "mine.yaml:3: load: settings.cpu is set by the lab; choose another"),
         (("light_vus: 5", "duration: 5"), "mine.yaml:3: load: settings.duration is set by the lab; choose another"),
         (("question: Why?\n", "question: Why?\nsource: {title: T, publisher: P, yaer: 2025}\n"),
          "mine.yaml:3: source.yaer: unknown key"),
@@ -338,3 +367,35 @@ def test_the_schema_describes_the_files() -> None:
 def test_the_schema_for_editors_is_the_one_in_force() -> None:
     """Mend with: lab schema > experiments/schema.json."""
     assert schema() == (EXPERIMENTS / "schema.json").read_text(encoding="utf-8")
+
+
+def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The largest variant has four workers; the rest of the lab wants two cores."""
+    experiment = load_experiment("gil-sharing").model_copy(update={"parallel": True})
+
+    def asked(cores: int, cpu: str = "", variants: list[str] | None = None) -> tuple[object, bool]:
+        monkeypatch.setattr("psutil.cpu_count", lambda: cores)
+        told = computing(experiment, cpu, variants)
+        [kind] = {load.environment()["CPU"] for load in told.all_loads.values()}
+        return kind, told.parallel
+
+    assert asked(5) == ("hold", True)
+    assert asked(6) == ("burn", False)
+    assert asked(3, variants=["1x4"]) == ("burn", False)
+    assert asked(2, "burn") == ("burn", False)
+    assert asked(64, "hold") == ("hold", True)
+    assert "cpu" not in next(iter(experiment.all_loads.values())).settings
+
+
+def test_a_way_of_computing_that_is_none_or_for_nothing_is_refused() -> None:
+    with pytest.raises(WrongUse) as caught:
+        computing(load_experiment("gil-sharing"), "brun")
+    assert (caught.value.message, caught.value.hint) == ("CPU='brun' is no way to compute.", "CPU=…, one of hold, burn")
+    with pytest.raises(WrongUse) as caught:
+        computing(load_experiment("heavy-mix"), "burn")
+    assert (caught.value.message, caught.value.hint) == (
+        "CPU=burn: no request of this experiment computes.", "Leave CPU out.",
+    )  # fmt: skip
+    assert computing(load_experiment("heavy-mix"), "") == load_experiment("heavy-mix")

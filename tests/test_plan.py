@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import WrongUse
-from lab.experiment import Experiment, load_experiment
+from lab.experiment import Experiment, against_itself, load_experiment
 from lab.plan import plan
 
 HEAVY_MIX = load_experiment("heavy-mix")
@@ -76,3 +76,19 @@ def test_a_duration_that_is_none_is_refused(duration: str) -> None:
 
 def test_the_expected_duration_counts_batches_not_trials() -> None:
     assert plan(HEAVY_MIX, jobs=8).expected_s == plan(HEAVY_MIX, jobs=1).expected_s / 8
+
+
+def test_a_load_may_be_for_some_variants_only() -> None:
+    """One and two connections are for the two single processes; the other variants have the other loads."""
+    experiment = load_experiment("gil-sharing")
+
+    planned = plan(experiment, variants=["1x4", "4x4"])
+
+    loads = {
+        name: [trial.load_name for trial in planned.trials if trial.variant_name == name] for name in ("1x4", "4x4")
+    }
+    assert sorted(loads["1x4"]) == ["eight-connections", "four-connections", "one-connection", "two-connections"]
+    assert sorted(loads["4x4"]) == ["eight-connections", "four-connections"]
+    itself = against_itself(experiment, "4x4")
+    assert list(itself.all_loads) == ["four-connections", "eight-connections"]
+    assert {trial.variant_name for trial in plan(itself).trials} == {"a", "b"}

@@ -1,9 +1,14 @@
 """servers/app: what a server is asked to do, and what it refuses."""
 
+import importlib
 import json
+import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -55,6 +60,9 @@ def test_an_unknown_path_is_not_found() -> None:
         ("/", "delay=1&dealy=2", "unknown parameter dealy"),
         ("/work", "rounds=1.5", "rounds=1.5 is not a whole number"),
         ("/work", "cpu=melt", "cpu='melt' is not one of burn, hold"),
+        ("/work", "cpu=hold&call_us=3000", "call_us=3000 is not between 0 and 2000"),
+        ("/call", "delay=61", "delay=61 is not between 0 and 60"),
+        ("/call", "dealy=1", "unknown parameter dealy"),
         ("/work", "cpu_ms=1e9", "cpu_ms=1e9 is not between 0 and 3.6e+06"),
     ],
 )
@@ -100,3 +108,61 @@ def test_holding_keeps_the_interpreter_lock() -> None:
         other.join()
 
     assert held < free / 5
+
+
+def test_a_longer_call_holds_the_lock_for_longer() -> None:
+    began = time.perf_counter()
+    workload.hold(20, call_us=100)
+    short = time.perf_counter() - began
+    workload.hold(20, call_us=2000)
+
+    assert time.perf_counter() - began - short > 2 * short
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
+    """The service that is called, on a port of this machine. Each stall lasts for 2 s of every 10."""
+    settings = {"FIRST_S": "1", "EVERY_S": "10", "STALL_S": "2", "TAKES_S": "0.2"}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"LAB_API_{name}", value)
+    monkeypatch.syspath_prepend(str(SERVERS / "api"))
+    module = importlib.import_module("api")
+    monkeypatch.setattr(module, "STALLS", tmp_path / "stalls")
+    server = module.Server(("127.0.0.1", 0), module.Handler)
+    monkeypatch.setattr(workload, "API", server.server_address)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield module
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    del sys.modules["api"]
+
+
+def test_a_call_waits_for_the_other_service(api: ModuleType) -> None:
+    status, answer = get("/call", "delay=0.1")
+
+    assert status == "200 OK"
+    assert answer["ended"] - answer["began"] >= 0.1
+    assert api.STALLS.exists() is False
+
+
+def test_a_call_that_nobody_answers_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(workload, "API", nobody.getsockname())
+
+        status, answer = get("/call", "delay=0.1")
+
+    assert status == "504 Gateway Timeout"
+    assert answer == {"error": "127.0.0.1 did not answer: [Errno 111] Connection refused"}
+
+
+def test_the_service_stalls_on_its_schedule_and_writes_down_what_was_met(api: ModuleType) -> None:
+    """From 1 to 3 s after the first call, and every 10 s again; nobody called from 11 to 13."""
+    schedule = api.Schedule()
+
+    met = [second for second in range(1000, 1034) if second not in (1011, 1012) and schedule.stalls(second)]
+
+    assert met == [1001, 1002, 1021, 1022, 1031, 1032]
+    assert api.STALLS.read_text() == "".join(f"{began}.000000 {began + 2}.000000\n" for began in (1001, 1021, 1031))

@@ -1,0 +1,63 @@
+"""lab/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
+
+from urllib.parse import parse_qsl
+
+import pytest
+
+from lab.calibration import ALONE, calibrate
+from lab.experiment import Durations, Load
+
+LOAD = Load(
+    script="rounds.js",
+    duration=Durations(short="15s", full="20s"),
+    settings={"users": 1, "rounds": 5, "wait_ms": 10, "cpu_ms": 10},
+)
+
+
+class Machine:
+    """A server whose calls and sleeps take longer than they ask for; its first request takes twice as long."""
+
+    def __init__(self, late_us: float) -> None:
+        self.late_us = late_us
+        self.asked: list[str] = []
+
+    def __call__(self, path: str) -> float:
+        """Return how long it is at work, in ms."""
+        self.asked.append(path)
+        given = dict(parse_qsl(path.partition("?")[2]))
+        per_call_us = float(given.get("call_us", 940)) + self.late_us
+        calls = float(given["rounds"]) * float(given["cpu_ms"])
+        took_ms = float(given["rounds"]) * (float(given["wait_ms"]) + 0.1) + calls * per_call_us / 1000
+        return took_ms * (2 if len(self.asked) == 1 else 1)
+
+
+def loaded(cpu: str) -> Load:
+    """Return the load with the way of computing that was chosen."""
+    return LOAD.model_copy(update={"settings": LOAD.settings | {"cpu": cpu}})
+
+
+@pytest.mark.parametrize("late_us", [0.0, 60.0, 250.0])
+def test_calls_are_made_shorter_by_what_they_take_too_long(late_us: float) -> None:
+    found = calibrate(loaded("hold"), Machine(late_us))
+
+    assert (found.cpu, found.asked_ms) == ("hold", 100)
+    assert found.call_us == round(990 - late_us)
+    assert found.alone_ms == pytest.approx([100] * ALONE, abs=0.05)
+
+
+def test_burning_is_only_looked_at() -> None:
+    machine = Machine(60.0)
+
+    found = calibrate(loaded("burn"), machine)
+
+    assert (found.cpu, found.call_us, len(found.alone_ms)) == ("burn", None, ALONE)
+    assert set(machine.asked) == {"/work?rounds=5&wait_ms=10&cpu_ms=10&cpu=burn"}
+
+
+@pytest.mark.parametrize(("late_us", "call_us"), [(5000.0, 100.0), (-5000.0, 1500.0)])
+def test_a_call_stays_within_bounds_on_a_machine_that_cannot(late_us: float, call_us: float) -> None:
+    """The trial will be doubted, for a request alone does not take what it asks for."""
+    found = calibrate(loaded("hold"), Machine(late_us))
+
+    assert found.call_us == call_us
+    assert abs(found.alone_ms[0] - 100) > 5
