@@ -67,7 +67,8 @@ def only_load(lab: Lab, name: str, load: str) -> Lab:
     document = yaml.safe_load(path.read_text())
     document["loads"] = {load: document["loads"][load]}
     document["published"] = [one for one in document.get("published", []) if one["load"] == load]
-    document["claims"] = [one for one in document["claims"] if one["value"]["load"] == load]
+    of_load = [{one[part]["load"] for part in ("value", "relative_to") if part in one} for one in document["claims"]]
+    document["claims"] = [one for one, loads in zip(document["claims"], of_load, strict=True) if loads == {load}]
     path.write_text(yaml.safe_dump(document))
     return lab
 
@@ -212,16 +213,18 @@ def test_gil_sharing_needs_a_process_for_each_request_that_computes(measure: Mea
 
 def test_burning_is_done_on_request_and_one_variant_at_a_time(copied_lab: Lab) -> None:
     lab = only_load(copied_lab, "gil-sharing", "four-connections")
-    done = lab.run("run", "gil-sharing", "--variants", "1x4,gunicorn-1x4", "--duration", "3s", "--cpu", "burn")
+    lab.edit("experiments/gil-sharing.yaml", "question:", "parallel: true\nquestion:")
+    assert "gil-sharing: 11 trials in 2 batches" in lab.run("plan", "gil-sharing", "--jobs", "8").stdout
+    assert "gil-sharing: 11 trials in 11 batches" in lab.run("plan", "gil-sharing", "--cpu", "burn").stdout
+    done = lab.run("run", "gil-sharing", "--variants", "1x4", "--duration", "3s", "--cpu", "burn")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "gil-sharing: 2 trials in 2 batches" in done.stderr
     folder = (lab.results / "gil-sharing" / "latest").resolve()
     trial = json.loads((trial_folder(folder, "1x4", "four-connections", 1) / "trial.json").read_text())
     assert (trial["calibration"]["cpu"], trial["calibration"]["call_us"]) == ("burn", None)
     run = json.loads((folder / "run.json").read_text())
     assert (run["sleeping"], run["loads"][0]["settings"]["CPU"]) == (False, "burn")
-    assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=1x4,gunicorn-1x4 DURATION=3s CPU=burn"
+    assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=1x4 DURATION=3s CPU=burn"
 
 
 def test_stalled_api_makes_requests_wait_beside_a_free_thread(measure: MeasureSome, copied_lab: Lab) -> None:
