@@ -26,7 +26,8 @@ class Observation(Model):
 
     ``counts`` is what each worker has counted itself, by process id and name, dead workers included; every worker
     counts the requests that it ``served``. ``holds`` says which listening sockets of the server (inodes) each living
-    process has open. ``balanced`` is how many requests a balancer has handled; None where there is none.
+    process has open. ``balanced`` is how many requests a balancer has handled, ``queued`` how many of them waited in
+    its queue; None where there is no balancer, or no queue.
     ``processor_s`` is the processor time that the container has used, ``memory_mib`` what its processes hold for
     themselves, without what the machine caches for them; None: the machine does not tell. ``stalls`` is when what the
     servers call did not answer, from and to (epoch seconds).
@@ -39,6 +40,7 @@ class Observation(Model):
     throttled_s: float
     out_of_memory: int
     balanced: int | None
+    queued: int | None
     processor_s: float | None
     memory_mib: float | None
     stalls: tuple[tuple[float, float], ...] = ()
@@ -138,6 +140,7 @@ def parse(text: str) -> Observation:
         throttled_s=_throttled_s(sections),
         out_of_memory=_out_of_memory(sections),
         balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
+        queued=int(queued) if (queued := _pairs(sections.get("balancer", "")).get("queued")) else None,
         processor_s=_processor_s(sections),
         memory_mib=_memory_mib(sections),
         stalls=_stalls(sections) if "stalls" in sections else (),

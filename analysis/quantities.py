@@ -16,6 +16,7 @@ Metric = Literal[
     "accept_failures",
     "processor",
     "memory",
+    "queued",
     "failures",
     "beside_free_thread",
     "recovery",
@@ -39,13 +40,21 @@ STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "accept_failures": ("per_connection",),
     "processor": ("per_request",),
     "memory": ("total",),
+    "queued": ("count",),
     "failures": ("share", "count"),
     "beside_free_thread": ("count", "share", "total", "max"),
     "recovery": ("avg", "max"),
 }
 """What can be said of each metric. docs/method.md says how each is computed."""
 
-OF_ALL_REQUESTS: tuple[Metric, ...] = ("accept_attempts", "accept_failures", "processor", "memory", "recovery")
+OF_ALL_REQUESTS: tuple[Metric, ...] = (
+    "accept_attempts",
+    "accept_failures",
+    "processor",
+    "memory",
+    "queued",
+    "recovery",
+)
 """The metrics of a trial as a whole: what servers tell of themselves, and what follows a stall, knows no classes."""
 
 _UNITS: dict[Metric, str] = {

@@ -286,6 +286,9 @@ def _told(containers: tuple[Container, ...]) -> Stats:
     memory_mib = [after.memory_mib for _, after in servers if after.memory_mib is not None]
     if memory_mib:
         stats["memory", "total"] = sum(memory_mib)
+    for one in containers:
+        if one.before and one.after and one.before.queued is not None and one.after.queued is not None:
+            stats["queued", "count"] = one.after.queued - one.before.queued
     return stats
 
 

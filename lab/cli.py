@@ -139,8 +139,13 @@ def list_experiments(
     """List the experiments with their questions, e.g. lab list --json."""
     from lab.experiment import load_experiment, names  # noqa: PLC0415
 
+    broken = []
     for name in names():
-        one = load_experiment(name)
+        try:
+            one = load_experiment(name)
+        except WrongUse as error:
+            broken.append(error.message)
+            continue
         if as_json:
             values = {
                 "name": name,
@@ -153,6 +158,8 @@ def list_experiments(
             out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
         else:
             out.print(f"{name}\n  {one.title}\n  {one.question}", markup=False)
+    if broken:
+        raise WrongUse("\n".join(broken), hint="Mend it; the others are listed.")
 
 
 @app.command()

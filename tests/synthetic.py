@@ -78,6 +78,7 @@ def observation(
     throttled_s: float = 0,
     out_of_memory: int = 0,
     balanced: int | None = None,
+    queued: int | None = None,
     counts: dict[int, dict[str, int]] | None = None,
     processor_s: float = 0,
     memory_mib: float = 30,
@@ -108,7 +109,7 @@ def observation(
         },
     }
     if balanced is not None:
-        sections["balancer"] = f"served {balanced}\n"
+        sections["balancer"] = f"served {balanced}\n" + (f"queued {queued}\n" if queued is not None else "")
     if stalls is not None:
         sections["stalls"] = "".join(f"{began:.6f} {ended:.6f}\n" for began, ended in stalls)
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())

@@ -88,6 +88,18 @@ def test_the_list_is_for_people_and_for_programs(lab: Lab) -> None:
     assert one["variants"]["one-process"]["threads"] == 8
 
 
+def test_the_list_goes_on_after_a_broken_file(copied_lab: Lab) -> None:
+    copied_lab.edit("experiments/heavy-mix.yaml", "question:", "qestion:")
+
+    done = copied_lab.run("list", "--json")
+
+    assert done.returncode == 2
+    assert done.stderr == REPLY.format(
+        message="heavy-mix.yaml:3: qestion: unknown key", hint="Mend it; the others are listed."
+    )
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == [n for n in NAMES if n != "heavy-mix"]
+
+
 def test_report_derives_everything_again(lab: Lab) -> None:
     run = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=n) for n in range(1, 101)]})
 

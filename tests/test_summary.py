@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from analysis.derive import derive
-from analysis.quantities import Claim, Published, Quantity, Statistic, evenness, rows_needed
+from analysis.quantities import OF_ALL_REQUESTS, Claim, Published, Quantity, Statistic, evenness, rows_needed
 from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
 from analysis.summary import Row, Summary, summarise
 from analysis.table import print_tables, published_figures, published_what
@@ -189,17 +189,19 @@ def test_what_servers_tell_of_themselves_is_of_all_requests(tmp_path: Path) -> N
     (folder / "server-1.after.txt").write_text(
         observation(served={7: 10, 99: 0}, counts=raced, processor_s=1.05, memory_mib=36)
     )
+    (folder / "nginx-1.before.txt").write_text(observation("proxy", balanced=1, queued=1))
+    (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=11, queued=4))
 
     summary = derive(tmp_path)
 
     told = {
         (one.metric, one.stat): one.measured
         for one in summary.rows
-        if one.request is None and one.metric in ("accept_attempts", "accept_failures", "processor", "memory")
+        if one.request is None and one.metric in OF_ALL_REQUESTS
     }
     assert told == {
         ("accept_attempts", "per_connection"): 4, ("accept_failures", "per_connection"): 3,
-        ("processor", "per_request"): pytest.approx(5), ("memory", "total"): 36,
+        ("processor", "per_request"): pytest.approx(5), ("memory", "total"): 36, ("queued", "count"): 3,
     }  # fmt: skip
     assert [(one.worker, one.counts["accept_attempts"]) for one in summary.counters] == [("box:7", 24), ("box:99", 16)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.derive import derive
 from analysis.quantities import Claim, Quantity
-from analysis.run_folder import BadRun, Git, Image, Seconds, VariantRecord
+from analysis.run_folder import BadRun, Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]
@@ -47,6 +47,40 @@ def test_a_trial_is_judged_by_its_record(
     tmp_path: Path, trial: dict[str, Any], verdict: str, reason: str | None
 ) -> None:
     assert judged(tmp_path, **trial) == (verdict, [reason] if reason else [])
+
+
+@pytest.mark.parametrize(
+    ("alone_ms", "verdict", "reasons"),
+    [
+        ([99.0, 104.9, 300.0], "valid", []),
+        ([99.0, 105.1, 106.0], "suspect", ["a request alone was at work for 105 ms where it asked for 100 ms"]),
+        ([80.0, 94.9, 300.0], "suspect", ["a request alone was at work for 95 ms where it asked for 100 ms"]),
+    ],
+)
+def test_a_request_alone_that_is_not_as_long_as_it_asks_for_is_a_doubt(
+    tmp_path: Path, alone_ms: list[float], verdict: str, reasons: list[str]
+) -> None:
+    calibration = Calibration(cpu="hold", call_us=900, asked_ms=100, alone_ms=alone_ms)
+
+    assert judged(tmp_path, calibration=calibration) == (verdict, reasons)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "workers", "said"),
+    [
+        ("hold", 1, ["computing was imitated: requests held the interpreter lock without using a core (CPU=hold)"]),
+        ("burn", 4, ["4 workers computed on 4 cores (CPU=burn): they waited for cores, too"]),
+        ("burn", 2, []),
+    ],
+)
+def test_a_run_says_how_its_requests_computed(tmp_path: Path, cpu: str, workers: int, said: list[str]) -> None:
+    host = Host(cpu="a processor", cores=4, memory_gib=4, kernel="Linux 6", engine="Docker 1", compose="2")
+    loads = [LoadRecord(name="mix", script="mix.js", duration="60s", settings={"CPU": cpu})]
+    variants = [VariantRecord(name="one", workers=workers, settings={})]
+
+    summary = derive(make_run(tmp_path, {"one": FINE}, host=host, loads=loads, variants=variants))
+
+    assert [one for one in summary.validity.reasons if "CPU=" in one] == said
 
 
 def test_a_machine_that_computes_may_be_short_of_processors(tmp_path: Path) -> None:
