@@ -1,22 +1,23 @@
 # Each target is one sentence in `make help`; the work is in `lab`, where it is tested.
 .DEFAULT_GOAL := help
 LAB := .venv/bin/lab
+CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
 .PHONY: help experiment aa list plan report verify export notebook setup doctor down schema test check soak bench lock
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 JOBS=1 SEED=7)
-	@$(LAB) run $(NAME)
+experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 JOBS=1 SEED=7 CPU=burn)
+	@$(LAB) run $(NAME) $(CPU_OPTION)
 
 aa: .venv/core  ## measure one variant of NAME against itself: the smallest difference that this machine can tell
-	@$(LAB) aa $(NAME)
+	@$(LAB) aa $(NAME) $(CPU_OPTION)
 
 list: .venv/core  ## the experiments and their questions
 	@$(LAB) list
 
 plan: .venv/core  ## what NAME would measure, in which order, for how long
-	@$(LAB) plan $(NAME)
+	@$(LAB) plan $(NAME) $(CPU_OPTION)
 
 report: .venv/core  ## derive everything again from the raw points of RUN (default: the latest)
 	@$(LAB) report $(RUN)

@@ -13,7 +13,7 @@ import vl_convert
 from analysis import waiting
 from analysis.observation import read_containers, stalls_within
 from analysis.quantities import Measure, Metric, Statistic, unit
-from analysis.run_folder import Run, VariantRecord, trial_folder
+from analysis.run_folder import LoadRecord, Run, VariantRecord, trial_folder
 from analysis.summary import Row, Summary
 from analysis.table import number, of_load, words
 
@@ -57,7 +57,7 @@ def overhead(
         {"load": load, "request": request},
     ).fetchall()
     measured = {variant: _representatives(values) for variant, values in rows}
-    order = [variant.name for variant in run.variants]
+    order = [variant.name for variant in run.variants_under(load)]
     dots = [
         {"variant": variant, "overhead": max(value, _FLOOR_MS), "offset": _scatter(index), "kind": "measured"}
         for variant in order
@@ -107,7 +107,7 @@ def overhead(
 def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
     """Draw which share of the requests each worker answered, measured beside published, the busiest first."""
     values = []
-    for variant in run.variants:
+    for variant in run.variants_under(load):
         rows = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
         for request in sorted({one.request or "" for one in rows}):
             first = min(one.trial for one in rows)
@@ -116,7 +116,7 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
     for one in run.published:
         if one.counts and one.load in (None, load):
             values += _segments(one.variant, one.request or "", "published", one.counts)
-    order = [variant.name for variant in run.variants]
+    order = [variant.name for variant in run.variants_under(load)]
     bars = (
         alt.Chart(_data(values))
         .mark_bar(stroke="white", strokeWidth=1)
@@ -285,7 +285,9 @@ def moments(
     lasted_s = max(one.lasted_s for one in told.values())
     panels = [_lanes(name, one, seen, lasted_s, last=name == [*told][-1]) for name, one in told.items()]
     title = f"Who waited beside a free thread{of_load(run, load)}"
-    return _styled(alt.vconcat(*panels, spacing=10), title, "first trial of each variant; a lane is a worker", None)
+    return _styled(
+        alt.vconcat(*panels, spacing=10), title, "first valid trial of each variant; a lane is a worker", None
+    )
 
 
 _BUSY = "all its threads were busy"
@@ -452,6 +454,74 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")
     line, points = chart.mark_line(opacity=0.4).encode(y=y), chart.mark_point(filled=True, size=60).encode(y=y)
     return alt.layer(line, bars, points).properties(width=290, height=260)
+
+
+_ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
+
+
+def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
+    """Draw throughput and slowest responses over the one number in which the loads differ, a row for each server.
+
+    A line is a variant, diamonds are published. None: the loads do not differ in one number alone.
+    """
+    setting = _only_difference(run.loads)
+    if setting is None:
+        return None
+    servers = dict.fromkeys(str(variant.settings.get("server")) for variant in run.variants)
+    rows = [
+        alt.hconcat(*(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS)) for server in servers
+    ]
+    title = f"What changes with {words(setting.lower())}"
+    chart = alt.vconcat(*rows).resolve_scale(color="independent")
+    return _styled(chart, title, f"median of {_of_trials(run)}, bars are its interval, diamonds are published", None)
+
+
+def _only_difference(loads: list[LoadRecord]) -> str | None:
+    """Return the setting that is another positive number in each of several loads, if they differ in nothing else."""
+    names = {name for load in loads for name in load.settings}
+    differing = [name for name in names if len({load.settings.get(name) for load in loads}) > 1]
+    if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1:
+        return None
+    [name] = differing
+    values = {load.settings.get(name, "") for load in loads}
+    return name if len(values) == len(loads) and all(value.isdecimal() and int(value) for value in values) else None
+
+
+def _over_loads(run: Run, summary: Summary, setting: str, server: str, measure: Measure) -> alt.LayerChart:
+    of_server = [variant.name for variant in run.variants if str(variant.settings.get("server")) == server]
+    values, marks = [], []
+    for load in run.loads:
+        at = {"setting": int(load.settings[setting])}
+        for row in summary.rows:
+            if row.load != load.name or row.variant not in of_server or (row.metric, row.stat) != (
+                measure.metric, measure.stat,
+            ):  # fmt: skip
+                continue
+            if row.request is None and row.measured is not None:
+                values.append({"variant": row.variant, **at, **_ends(row, "value", 0.0)})
+            if row.published is not None:
+                marks.append({"variant": row.variant, **at, "value": row.published})
+    settings = sorted(int(load.settings[setting]) for load in run.loads)
+    x = alt.X(
+        "setting:Q",
+        title=words(setting.lower()),
+        scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+        axis=alt.Axis(values=settings, format="d"),
+    )
+    of_unit = unit(measure.metric, measure.stat)
+    what = words(measure.metric) if of_unit.endswith("/s") else f"{words(measure.stat)} {words(measure.metric)}"
+    y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(zero=True))
+    colour = alt.Color("variant:N", title=server, sort=of_server, scale=alt.Scale(domain=of_server))
+    chart = alt.Chart(_data(values)).encode(x=x, color=colour)
+    layers = [
+        chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
+        chart.mark_line(opacity=0.5).encode(y=y),
+        chart.mark_point(filled=True, size=40).encode(y=y),
+    ]
+    if marks:
+        published = alt.Chart(_data(marks)).encode(x=x, y=y, color=colour)
+        layers.append(published.mark_point(shape="diamond", size=110, strokeWidth=1.6))
+    return alt.layer(*layers).properties(width=260, height=240)
 
 
 def _series(variants: list[VariantRecord], over: str) -> list[str]:

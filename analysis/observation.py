@@ -24,8 +24,8 @@ class UnreadableObservation(Exception):
 class Observation(Model):
     """One container at one moment. Counts run from its start.
 
-    ``counts`` is what each worker has counted itself, by process id and name, dead workers included; every worker
-    counts the requests that it ``served``. ``holds`` says which listening sockets of the server (inodes) each living
+    ``counts`` is what each worker has counted itself, by process id and name, with the dead ones where the server
+    remembers them; every worker counts the requests that it ``served``. ``holds`` says which listening sockets of the server (inodes) each living
     process has open. ``balanced`` is how many requests a balancer has handled, ``queued`` how many of them waited in
     its queue; None where there is no balancer, or no queue.
     ``processor_s`` is the processor time that the container has used, ``memory_mib`` what its processes hold for
@@ -95,7 +95,7 @@ def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str,
 
 
 def stalls_within(containers: tuple[Container, ...], began: float, ended: float) -> tuple[tuple[float, float], ...]:
-    """Return the stalls that lie within a load (epoch seconds), in order."""
+    """Return the stalls that lie between two times (epoch seconds), in order."""
     told = [stall for one in containers if one.after for stall in one.after.stalls]
     return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
 
@@ -182,8 +182,9 @@ def _out_of_memory(sections: dict[str, str]) -> int:
 
 def _stalls(sections: dict[str, str]) -> tuple[tuple[float, float], ...]:
     stalls = tuple((float(began), float(ended)) for began, ended in map(str.split, _lines(sections, "stalls")))
-    if not all(0 <= began <= ended < math.inf for began, ended in stalls):
-        raise ValueError("a stall ends before it begins")
+    for began, ended in stalls:
+        if not 0 <= began <= ended < math.inf:
+            raise ValueError(f"a stall has no sound beginning and end: {began:g} {ended:g}")
     return stalls
 
 

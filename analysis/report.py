@@ -67,6 +67,8 @@ def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
         return
     with duckdb.connect() as database:
         database.read_parquet(files).create_view("requests")
+        if across := figures.across_loads(run, summary):
+            yield figures.svg(across)
         for load in run.loads:
             yield from map(figures.svg, _pictures(database, run_folder, run, summary, load.name))
 

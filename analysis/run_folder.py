@@ -95,11 +95,15 @@ class ClientRecord(Record):
 
 
 class LoadRecord(Record):
-    """A load as it was asked for; ``settings`` is the environment that its script got."""
+    """A load as it was asked for; ``settings`` is the environment that its script got.
+
+    ``api`` is when the service that the servers call stalls, in seconds; None: they call none.
+    """
 
     name: str
     script: str
     client: ClientRecord | None = None
+    api: dict[str, float] | None = None
     loop: Literal["closed", "open"] = "closed"
     duration: str
     settings: dict[str, str]
@@ -115,7 +119,7 @@ class Source(Record):
 
 
 class Run(Record):
-    """run.json: what was asked, of which machine, and how it ended. ``sleeping``: no request computes."""
+    """run.json: what was asked, of which machine, and how it ended. ``sleeping``: no request uses a core."""
 
     schema_: int = SCHEMA
     experiment: str
@@ -142,6 +146,11 @@ class Run(Record):
     outcome: Literal["running", "completed", "interrupted", "failed"] = "running"
     reason: str | None = None
 
+    def variants_under(self, load: str) -> list[VariantRecord]:
+        """Return the variants that were to be measured under a load."""
+        asked = {variant for variant, under, _ in self.order if under == load}
+        return [variant for variant in self.variants if variant.name in asked]
+
     @property
     def against_itself(self) -> bool:
         """Whether two variants are the same, so that a difference between them is chance."""
@@ -153,6 +162,7 @@ class Seconds(Record):
 
     up: float | None = None
     settle: float | None = None
+    calibrate: float | None = None
     load: float | None = None
     collect: float | None = None
 

@@ -304,7 +304,7 @@ def _waited(
         for name, mine in [*of_class, (None, answered.request >= 0)]:
             values = waiting.statistics(waits.beside_s[mine])
             by_class[name] = {("beside_free_thread", stat): value for stat, value in values.items()}
-    stalls = stalls_within(containers, answered.first, answered.last)
+    stalls = stalls_within(containers, answered.first, answered.last_sent)
     if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
         by_class[None]["recovery", "avg"] = 1000 * fmean(recoveries_s)
         by_class[None]["recovery", "max"] = 1000 * max(recoveries_s)
@@ -339,7 +339,7 @@ class Results:
 
     def interval(self, quantity: Quantity) -> Interval | tuple[None, None]:
         """Return the interval of the median over trials; None and None for fewer than two trials."""
-        cell = (quantity.variant, self._load(quantity.load), quantity.request)
+        cell = (quantity.variant, self.load_name(quantity.load), quantity.request)
         return self._intervals.get(cell, {}).get((quantity.metric, quantity.stat), (None, None))
 
     def sample(self, quantity: Quantity) -> tuple[int, int]:
@@ -378,7 +378,7 @@ class Results:
                     break  # the percentiles beyond need more still
 
     def _cell(self, quantity: Quantity) -> list[Measured]:
-        return self.cells.get((quantity.variant, self._load(quantity.load), quantity.request), [])
+        return self.cells.get((quantity.variant, self.load_name(quantity.load), quantity.request), [])
 
     def _carrying(self, quantity: Quantity) -> list[Measured]:
         return [one for one in self._cell(quantity) if (quantity.metric, quantity.stat) in one.stats]
@@ -386,7 +386,7 @@ class Results:
     def rows(self) -> Iterator[Row]:
         """Yield every quantity that was measured or published, in the experiment's order."""
         published = self._published()
-        cells = set(self.cells) | {(q.variant, self._load(q.load), q.request) for q in published}
+        cells = set(self.cells) | {(q.variant, self.load_name(q.load), q.request) for q in published}
         variants = [variant.name for variant in self.run.variants]
         loads = [load.name for load in self.run.loads]
         for variant, load, request in sorted(
@@ -415,7 +415,8 @@ class Results:
                     trials=trials,
                 )
 
-    def _load(self, name: str | None) -> str:
+    def load_name(self, name: str | None) -> str:
+        """Return the name of a load; of the only one where none is given."""
         return name or self.run.loads[0].name
 
     def _published(self) -> dict[Quantity, float]:
@@ -428,7 +429,7 @@ class Results:
 
     def figures(self, one: Published) -> dict[Quantity, float]:
         """Return what a source printed for one variant, each figure as a quantity of this run."""
-        load = self._load(one.load)
+        load = self.load_name(one.load)
         return {
             Quantity(variant=one.variant, load=load, request=one.request, metric=one.metric, stat=stat): value
             for stat, value in (one.stats | evenness(one.counts)).items()
@@ -467,9 +468,8 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
         ends = (low, high) if low is not None and high is not None else (measured,)
         kept = {claim.holds(end) for end in ends}
         verdict = "undecided" if len(kept) > 1 else "reproduced" if kept == {True} else "not reproduced"
-        doubtful = [one for one in judged if one.variant in claim.variants and one.verdict == "suspect"]
         reasons = ["the interval straddles the bound"] if len(kept) > 1 else []
-        reasons += [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
+        reasons += _doubts({(one.variant, results.load_name(one.load)) for one in claim.quantities}, judged)
         reason = "; ".join(reasons) or None
     return ClaimRow(
         says=claim.says,
@@ -482,6 +482,12 @@ def _verdict(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cla
         unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
         reason=reason,
     )
+
+
+def _doubts(rests_on: set[tuple[str, str]], judged: list[TrialValidity]) -> list[str]:
+    """Return why a verdict that rests on these variants under these loads is doubtful, if it is."""
+    doubtful = [one for one in judged if (one.variant, one.load) in rests_on and one.verdict == "suspect"]
+    return [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
 
 
 def _published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[PublishedRow]:
@@ -502,10 +508,7 @@ def _published_row(one: Published, within: float, results: Results, judged: list
         reasons += [reason] if reason else []
     if straddling := [figure.stat for figure in figures if figure.verdict == "undecided" and figure.ratio is not None]:
         reasons.append(f"the interval of {', '.join(straddling)} straddles an edge")
-    doubtful = [
-        trial for trial in judged if (trial.variant, trial.load, trial.verdict) == (one.variant, load, "suspect")
-    ]
-    reasons += [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
+    reasons += _doubts({(one.variant, load)}, judged)
     return PublishedRow(
         variant=one.variant,
         load=load,
@@ -701,7 +704,9 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
     def rows(query: str) -> list[tuple[Any, ...]]:
         return database.execute(query.format(of_trial=of_trial), asked).fetchall()
 
-    [(began, with_status)] = rows("SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0) {of_trial}")
+    [(began, with_status, quickest_ms)] = rows(
+        "SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0), 1000 * min(ended - began) {of_trial}"
+    )
     [(direct_sent, direct_with_status)] = rows(
         "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '" + CLIENT + "'"
     )
@@ -722,6 +727,7 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
         by_worker=dict(rows("SELECT worker, count(*) {of_trial} AND error IS NULL GROUP BY worker")),
         in_flight=in_flight,
         little=little,
+        quickest_ms=quickest_ms,
         direct_sent=direct_sent,
         direct_with_status=direct_with_status,
     )

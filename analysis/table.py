@@ -282,7 +282,7 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
     of_times = STATISTICS[metric] == TIME_STATISTICS
     statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
     lines = []
-    for variant in run.variants:
+    for variant in run.variants_under(load):
         mine = {row.stat: row for row in rows if row.variant == variant.name}
         for word in ("published", "predicted", "measured", "low", "high"):
             values = [_whole(stat, getattr(mine[stat], word)) if stat in mine else None for stat in statistics]

@@ -59,7 +59,7 @@ class Requests(NamedTuple):
     ``began`` is when the first was sent, in epoch seconds. ``with_status`` had an answer of any kind. ``in_flight`` is
     the mean number of requests under way, from the times at which they were sent and answered; ``little`` what it
     should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
-    (host:pid) that they name. ``direct_sent`` went past the balancer, ``direct_with_status`` of them were answered.
+    (host:pid) that they name. ``quickest_ms`` is the shortest time that a worker was at work. ``direct_sent`` went past the balancer, ``direct_with_status`` of them were answered.
     """
 
     began: float | None
@@ -69,6 +69,7 @@ class Requests(NamedTuple):
     by_worker: dict[str, int]
     in_flight: float | None
     little: float | None
+    quickest_ms: float | None = None
     direct_sent: int = 0
     direct_with_status: int = 0
 
@@ -103,6 +104,7 @@ def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) 
         doubts += _load(requests, evidence)
         doubts += _counts(requests, evidence.containers)
         doubts += _servers(run, trial, variant, evidence.containers)
+        doubts += _work(trial, requests)
     if trial.k6_exit_code == 99:
         doubts.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
     kinds = {kind for kind, _ in doubts}
@@ -153,10 +155,18 @@ def _machine(run: Run, trial: Trial) -> Iterator[Doubt]:
         yield "suspect", f"something waited for a processor during {trial.pressure_during:.0%} of the load"
     if trial.clock_step_s is not None and abs(trial.clock_step_s) > CLOCK_STEP_ALLOWED_S:
         yield "invalid", f"the clock was set by {trial.clock_step_s:+.2f} s during the load"
-    if trial.calibration:
-        asked_ms, alone_ms = trial.calibration.asked_ms, median(trial.calibration.alone_ms)
-        if abs(alone_ms - asked_ms) > ALONE_ALLOWED * asked_ms:
-            yield "suspect", f"a request alone was at work for {alone_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
+
+
+def _work(trial: Trial, requests: Requests) -> Iterator[Doubt]:
+    """Did requests that compute do so for as long as they asked for: alone before the load, and no less during it?"""
+    if not trial.calibration:
+        return
+    asked_ms, alone_ms = trial.calibration.asked_ms, median(trial.calibration.alone_ms)
+    if abs(alone_ms - asked_ms) > ALONE_ALLOWED * asked_ms:
+        yield "suspect", f"a request alone was at work for {alone_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
+    if requests.quickest_ms is not None and requests.quickest_ms < (1 - ALONE_ALLOWED) * asked_ms:
+        quickest = f"{requests.quickest_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
+        yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
 
 
 def _load(requests: Requests, evidence: Evidence) -> Iterator[Doubt]:

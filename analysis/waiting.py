@@ -27,13 +27,14 @@ class Answered:
     """The answered requests of one trial, in the order of sending; times are seconds since its first one was sent.
 
     ``worker`` and ``request`` are places in ``workers`` (those that served something) and ``classes``. ``first`` and
-    ``last`` are the epoch seconds of the first request sent and of the last one answered.
+    ``last`` are the epoch seconds of the first request sent and of the last one answered, ``last_sent`` of the last sent.
     """
 
     workers: list[str]
     classes: list[str]
     first: float
     last: float
+    last_sent: float
     worker: npt.NDArray[np.int64]
     request: npt.NDArray[np.int64]
     sent_s: Times
@@ -57,10 +58,10 @@ class Waits:
 def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
     """Read the answered requests of a trial from the view ``requests``."""
     asked = {"variant": variant, "load": load, "trial": trial}
-    [(first, last, workers, classes)] = database.execute(f"{_OF_TRIAL} {_BOUNDS}", asked).fetchall()
+    [(first, last, last_sent, workers, classes)] = database.execute(f"{_OF_TRIAL} {_BOUNDS}", asked).fetchall()
     columns = database.execute(f"{_OF_TRIAL} {_TIMES}", asked | {"first": first}).fetchnumpy()
     return Answered(
-        workers=workers or [], classes=classes or [], first=first or 0.0, last=last or 0.0,
+        workers=workers or [], classes=classes or [], first=first or 0.0, last=last or 0.0, last_sent=last_sent or 0.0,
         **{name: np.asarray(column) for name, column in columns.items()},
     )  # fmt: skip
 
@@ -72,7 +73,7 @@ WITH trial AS (
 """
 
 _BOUNDS = """
-SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))),
+SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))), epoch(max(sent)),
     list_sort(list(DISTINCT worker) FILTER (WHERE known)), list_sort(list(DISTINCT request) FILTER (WHERE known))
 FROM trial
 """

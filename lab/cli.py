@@ -40,7 +40,7 @@ Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each lo
 Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, help="How often each variant is measured.")]
 Jobs = Annotated[int, typer.Option(envvar="JOBS", min=0, help="Variants side by side; 0: as many as fit.")]
 Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
-Cpu = Annotated[str, typer.Option(envvar="CPU", help="How requests compute: burn, or hold, which needs no core.")]
+Cpu = Annotated[str, typer.Option(help="How requests compute: burn, or hold, which needs no core.")]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment, a file in experiments/.")]
 
 RunFolder = Annotated[Path | None, typer.Argument(help="A run's folder; default: the latest of all.")]

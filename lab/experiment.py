@@ -11,6 +11,7 @@ import psutil
 import yaml
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
+from analysis.observation import APP_PORTS
 from analysis.quantities import NAME_PATTERN, Claim, Curve, Model, Name, Published, Quantity
 from analysis.run_folder import OTHERS_CORES
 from lab.errors import WrongUse, nearest_first
@@ -79,7 +80,7 @@ class Api(Model):
     first_s: float = Field(0, ge=0, le=3600, description="When it stalls first, after the first call.")
     every_s: float = Field(gt=0, le=3600, description="How often it stalls.")
     stall_s: float = Field(ge=0, le=3600, description="How long a stall lasts; 0: there is none.")
-    takes_s: float = Field(ge=0, le=60, description="How long a call takes that comes during a stall.")
+    takes_s: float = Field(ge=0, le=30, description="How long a call takes that comes during a stall.")
 
     @model_validator(mode="after")
     def _stalls_end(self) -> Self:
@@ -113,8 +114,12 @@ class Load(Script):
 
     @model_validator(mode="after")
     def _work_is_whole(self) -> Self:
-        if self.computes and (missing := [name for name in _WORK if name not in self.settings]):
-            raise ValueError(f"a load that computes has settings.{missing[0]}, too")
+        if self.computes:
+            for name in _WORK:
+                if name not in self.settings:
+                    raise ValueError(f"a load that computes has settings.{name}, too")
+                if isinstance(value := self.settings[name], str) or value < 0:
+                    raise ValueError(f"settings.{name} is {value}, not a number >= 0")
         return self
 
     @property
@@ -134,7 +139,6 @@ _BALANCE: dict[str, dict[Balance, str]] = {
 }
 
 
-FIRST_PORT = 8000
 LEAST_CPUS = 0.01
 
 
@@ -186,7 +190,7 @@ class Variant(Model, ABC):
     @property
     def ports(self) -> range:
         """Where each container listens: one port for each that the balancer chooses among."""
-        return range(FIRST_PORT, FIRST_PORT + 1)
+        return APP_PORTS[:1]
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
@@ -291,8 +295,10 @@ class Uwsgi(Variant):
         _check_lock_file("uwsgi", self.release)
         if self.balancer == "haproxy" and self.protocol != "http":
             raise ValueError(f"haproxy does not speak {self.protocol} here; choose protocol: http or balancer: nginx")
-        if self.map_socket and self.workers > MOST_MAPPED:
-            raise ValueError(f"map_socket: {self.workers} workers are more than the {MOST_MAPPED} that may have ports")
+        if self.map_socket and self.workers > len(APP_PORTS):
+            raise ValueError(
+                f"map_socket: {self.workers} workers are more than the {len(APP_PORTS)} that may have ports"
+            )
         return self
 
     @property
@@ -308,7 +314,7 @@ class Uwsgi(Variant):
     @property
     def ports(self) -> range:
         """Where each container listens: one port, or one for each process."""
-        return range(FIRST_PORT, FIRST_PORT + (self.workers if self.map_socket else 1))
+        return APP_PORTS[: self.workers if self.map_socket else 1]
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
@@ -319,9 +325,6 @@ class Uwsgi(Variant):
             "LAB_MAP_SOCKET": str(self.map_socket).lower(),
         }
 
-
-MOST_MAPPED = 64
-"""How many processes of one uWSGI may have ports of their own; analysis/observation.py looks at as many."""
 
 Server = Annotated[GunicornGthread | GunicornSync | Uwsgi, Field(discriminator="server")]
 
@@ -377,6 +380,11 @@ class Experiment(Model):
     def all_loads(self) -> dict[str, Load]:
         """The loads by name; a single one bears the name of its script."""
         return {Path(self.load.script).stem: self.load} if self.load else dict(self.loads)
+
+    @property
+    def holds(self) -> bool:
+        """Whether requests that compute hold the interpreter lock without using a core."""
+        return any(load.settings.get("cpu") == "hold" for load in self.all_loads.values())
 
     def _references(self) -> list[tuple[str, Quantity | Published]]:
         claims = [

@@ -8,6 +8,8 @@ from lab.experiment import Experiment, Load, Variant, seconds, unknown_variant
 
 START_S = 12
 """About how long a batch takes besides its load: starting, settling, collecting, stopping."""
+CALIBRATE_S = 3
+"""About how much longer one takes whose requests compute."""
 TAIL_S = 15
 """About how long the last requests in flight take after the load has ended."""
 
@@ -40,7 +42,13 @@ class Plan:
     @property
     def expected_s(self) -> int:
         """About how long measuring takes."""
-        return sum(START_S + TAIL_S + max(seconds(trial.duration) for trial in batch) for batch in self.batches)
+        return sum(
+            START_S
+            + TAIL_S
+            + max(seconds(trial.duration) for trial in batch)
+            + sum(CALIBRATE_S for trial in batch if trial.load.computes)
+            for batch in self.batches
+        )
 
 
 def plan(

@@ -262,10 +262,12 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
                 client=ClientRecord(script=one.client.script, settings=one.client.environment())
                 if one.client
                 else None,
+                api=one.api and one.api.model_dump(),
             )
             for load, one in experiment.all_loads.items()
+            if load in durations  # a load may be for other variants only
         ],
-        sleeping=experiment.parallel,
+        sleeping=experiment.parallel or experiment.holds,
         full=full,
         trials=max(trial.number for trial in plan.trials),
         jobs=plan.jobs,

@@ -137,6 +137,7 @@ class Stack:
 
     def calibrate(self) -> None:
         """Find out how requests compute for as long as the load says; k6/run hands it to the script."""
+        began = time.monotonic()
         try:
             [balancer] = [one for one in self._containers() if _labels(one)[_SERVICE] == self.trial.variant.balancer]
             self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, balancer))
@@ -146,6 +147,7 @@ class Stack:
             self.fail(f"a request alone was not answered: {last_line(error)}")
         except (ValueError, KeyError) as error:
             self.fail(f"a request alone was not answered as agreed: {error}")
+        self.seconds["calibrate"] = time.monotonic() - began
 
     def look_before(self) -> None:
         """Keep what the containers are, and have counted so far, before the load."""
@@ -344,14 +346,15 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
     try:
         _together(Stack.up, stacks, partial(progress, "starting the servers"), expected_s=3 + len(batch))
         ready = [stack for stack in stacks if stack.outcome == "measured"]
-        if computing := [stack for stack in ready if stack.trial.load.computes]:
-            settle(progress)
-            _together(Stack.calibrate, computing, partial(progress, "calibrating"), expected_s=2)
-            ready = [stack for stack in stacks if stack.outcome == "measured"]
+        computing = [stack for stack in ready if stack.trial.load.computes]
+        quiet = settle(progress) if computing else None
+        for stack in computing:  # one after the other: alone is alone
+            _together(Stack.calibrate, [stack], partial(progress, "calibrating"), expected_s=2)
+        ready = [stack for stack in stacks if stack.outcome == "measured"]
         if ready:
             _together(Stack.look_before, ready, partial(progress, "observing the servers"), expected_s=1)
             ready = [stack for stack in ready if stack.outcome == "measured"]
-            quiet = settle(progress)
+            quiet = max(filter(None, (quiet, settle(progress))), key=lambda one: one.busy)
             usage = _load(ready, progress)
     except KeyboardInterrupt:
         for stack in stacks:

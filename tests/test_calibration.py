@@ -1,11 +1,16 @@
 """lab/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
 import pytest
+from python_on_whales.exceptions import DockerException
 
 from lab.calibration import ALONE, calibrate
-from lab.experiment import Durations, Load
+from lab.experiment import Durations, Load, computing, load_experiment
+from lab.plan import plan
+from lab.runner import Stack
 
 LOAD = Load(
     script="rounds.js",
@@ -61,3 +66,31 @@ def test_a_call_stays_within_bounds_on_a_machine_that_cannot(late_us: float, cal
 
     assert found.call_us == call_us
     assert abs(found.alone_ms[0] - 100) > 5
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DockerException(["docker", "exec"], 22, b"", b"curl: (22) The requested URL returned error: 502\n"),
+         "a request alone was not answered: curl: (22) The requested URL returned error: 502"),
+        (KeyError("ended"), "a request alone was not answered as agreed: 'ended'"),
+    ],
+)  # fmt: skip
+def test_a_request_alone_that_is_not_answered_fails_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
+    """No container: how the balancer is asked is what fails."""
+    trial = next(one for one in plan(computing(load_experiment("gil-sharing"), "hold")).trials)
+    stack = Stack(trial, tmp_path, 1)
+    labels = {"com.docker.compose.service": "nginx"}
+    monkeypatch.setattr(stack, "_containers", lambda: [SimpleNamespace(config=SimpleNamespace(labels=labels))])
+
+    def ask(_balancer: object, _path: str) -> float:
+        raise error
+
+    monkeypatch.setattr("lab.runner._at_work_ms", ask)
+
+    stack.calibrate()
+
+    assert (stack.outcome, stack.reason) == ("failed", reason)
+    assert stack.calibration is None

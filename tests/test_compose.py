@@ -269,6 +269,24 @@ def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_setting
         assert f"{name} is not set; the experiment's load.settings must name it" in done.stderr
 
 
+def test_a_way_of_computing_that_k6_does_not_know_is_refused() -> None:
+    lines = (K6 / "rounds.env").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines if "=" in line) | {
+        "LAB_URL": "http://balancer:8080",
+        "CPU": "brun",
+    }
+    flags = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
+
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--volume", f"{K6}:/k6:ro", *flags,
+         "grafana/k6:1.8.1", "inspect", "--include-system-env-vars", "/k6/rounds.js"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode != 0
+    assert "CPU=brun is not one of hold, burn" in done.stderr
+
+
 @pytest.mark.parametrize("script", sorted(path.name for path in CLIENTS.glob("*.py")))
 def test_every_client_has_its_settings_by_hand_and_refuses_to_start_without_one(script: str) -> None:
     """In the container that it runs in, without a network; DURATION is short and nobody can be reached."""

@@ -142,6 +142,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("  settings: {light_vus: 5}\n",
           "  settings: {light_vus: 5}\n  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
          "mine.yaml:7: load.api: a stall of 5 s every 5 s never ends"),
+        (("light_vus: 5", "cpu_ms: 5, rounds: many, wait_ms: 0"),
+         "mine.yaml:3: load: settings.rounds is many, not a number >= 0"),
         (("light_vus: 5", "cpu_ms: 5, rounds: 1"), "mine.yaml:3: load: a load that computes has settings.wait_ms, too"),
         (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  variants: [one-proces]\n"),
          "mine.yaml: published.0: shared-socket is not measured under load heavy-mix"),

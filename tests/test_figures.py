@@ -1,4 +1,4 @@
-"""analysis.figures: the picture of who waited beside a free thread shows what was counted by hand."""
+"""analysis.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,9 @@ import pytest
 
 from analysis import figures
 from analysis.derive import derive
-from analysis.run_folder import VariantRecord, read_run
+from analysis.quantities import Metric, Statistic
+from analysis.run_folder import LoadRecord, VariantRecord, read_run
+from analysis.summary import Row
 from tests.synthetic import BEGAN, Request, make_run, observation
 
 Marks = list[tuple[str, str | None, float, float | None]]
@@ -131,3 +133,69 @@ def test_of_many_workers_those_are_shown_for_which_most_was_waited_and_the_idles
     lanes = panel["layer"][1]["encoding"]["y"]["scale"]["domain"]
     assert lanes == [*(f"worker {place}" for place in range(1, 8)), "worker 12"]
     assert panel["title"]["text"].endswith("; 8 of 12 workers are shown")
+
+
+def loads(*settings: dict[str, str], script: str = "users.js") -> list[LoadRecord]:
+    """Return loads with such settings, named by their place."""
+    return [
+        LoadRecord(name=f"load-{place}", script=script, duration="9s", settings=one)
+        for place, one in enumerate(settings)
+    ]
+
+
+def row(variant: str, load: str, metric: Metric, stat: Statistic, **values: float | None) -> Row:
+    """Return a row of all requests together, of five trials."""
+    rest: dict[str, float | None] = {"published": None, "predicted": None, "measured": None, "low": None, "high": None}
+    return Row(
+        variant=variant, load=load, request=None, metric=metric, stat=stat, unit="", n=5, trials=5, **(rest | values),
+    )  # fmt: skip
+
+
+def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Path) -> None:
+    """Two variants of one server and one of another, under two and eight users; one figure is published."""
+    kinds = {"a": "uwsgi", "b": "uwsgi", "c": "gunicorn-sync"}
+    variants = [VariantRecord(name=name, workers=1, settings={"server": kind}) for name, kind in kinds.items()]
+    of_users = loads({"USERS": "8", "CPU": "hold"}, {"USERS": "2", "CPU": "hold"})
+    run = read_run(make_run(tmp_path, dict.fromkeys(kinds, PATIENT)))
+    run = run.model_copy(update={"loads": of_users, "variants": variants})
+    rows = [
+        row(name, load, "throughput", "per_second", measured=served, low=served - 1, high=served + 1)
+        for name in kinds
+        for load, served in (("load-0", 40), ("load-1", 20))
+    ]
+    rows.append(row("a", "load-1", "response_time", "p99", published=120))
+    summary = derive(tmp_path).model_copy(update={"rows": rows})
+
+    chart = figures.across_loads(run, summary)
+
+    assert isinstance(chart, alt.VConcatChart)
+    assert figures.svg(chart).startswith("<svg")
+    drawn = chart.to_dict()
+    assert drawn["title"]["text"] == "What changes with users"
+    assert [len(one["hconcat"]) for one in drawn["vconcat"]] == [2, 2]
+
+    def points(server: int, panel: int, layer: int) -> list[tuple[str, int, float]]:
+        data = drawn["vconcat"][server]["hconcat"][panel]["layer"][layer]["data"]["values"]
+        return sorted((one["variant"], one["setting"], one["value"]) for one in data)
+
+    assert points(0, 0, 2) == [("a", 2, 20), ("a", 8, 40), ("b", 2, 20), ("b", 8, 40)]
+    assert points(0, 1, 3) == [("a", 2, 120)]
+    assert points(1, 0, 2) == [("c", 2, 20), ("c", 8, 40)]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        loads({"USERS": "2"}),
+        loads({"USERS": "2"}, {"USERS": "2"}),
+        loads({"USERS": "2", "PAUSE_S": "1"}, {"USERS": "4", "PAUSE_S": "2"}),
+        loads({"USERS": "2"}, {"USERS": "many"}),
+        loads({"USERS": "0"}, {"USERS": "4"}),
+        [*loads({"USERS": "2"}), *loads({"USERS": "4"}, script="arrivals.js")],
+    ],
+    ids=["one", "the same", "two differences", "a word", "zero", "two scripts"],
+)
+def test_loads_that_do_not_differ_in_one_number_have_no_axis(tmp_path: Path, others: list[LoadRecord]) -> None:
+    run = read_run(make_run(tmp_path, {"one": PATIENT})).model_copy(update={"loads": others})
+
+    assert figures.across_loads(run, derive(tmp_path)) is None

@@ -28,9 +28,10 @@ pytestmark = pytest.mark.containers
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="watching packets needs root")
 
-INSIDE = ("gunicorn", "nginx", "k6")
+INSIDE = ("gunicorn", "uwsgi", "api", "nginx", "k6")
 ALL = (*INSIDE, "door")
-PROFILES = ("--profile", "gunicorn", "--profile", "open", "--profile", "load")
+FURTHER = ("uwsgi", "api", "open")
+PROFILES = tuple(word for one in ("gunicorn", *FURTHER, "load") for word in ("--profile", one))
 OUTSIDE = "198.51.100.1"
 """An address of TEST-NET-2 (RFC 5737), which nobody has."""
 READY = "http://nginx:8080/-/ready"
@@ -113,7 +114,7 @@ def stack(own_images: None, nothing_left: None, results: Path) -> Iterator[Stack
         "stampede-isolation", {"LAB_PORT": port, "LAB_RESULTS": str(results), "LAB_USER": user, "LAB_CPUS": "0.5"}
     )
     try:
-        one.up("open")
+        one.up(*FURTHER)
         k6 = one.compose("run", "--detach", "--entrypoint", "sleep", "k6", "600").split()
         one.containers["k6"] = k6[-1]
         yield one
@@ -208,7 +209,7 @@ def sockets(container: str) -> list[str]:
 
 @pytest.mark.parametrize("service", ALL)
 def test_no_socket_of_the_engine_is_there(stack: Stack, service: str) -> None:
-    assert sockets(stack.containers[service]) == []
+    assert sockets(stack.containers[service]) == (["/tmp/stats.sock"] if service == "uwsgi" else [])  # its own
     binds = [mount for mount in inspect(stack.containers[service])["Mounts"] if mount["Type"] == "bind"]
     assert {mount["Destination"] for mount in binds} == ({"/k6", "/results"} if service == "k6" else set())
     assert {mount["Destination"] for mount in binds if mount["RW"]} == ({"/results"} if service == "k6" else set())
@@ -245,7 +246,7 @@ def test_the_limits_in_force_are_those_of_the_file(stack: Stack, service: str) -
     assert in_force["open files"] == config["ulimits"]["nofile"] == 16384
     assert in_force["cores"] == (float(config["cpus"]) if "cpus" in config else None)
     assert in_force["memory"] == (int(config["mem_limit"]) if "mem_limit" in config else None)
-    if service == "gunicorn":
+    if service in ("gunicorn", "uwsgi"):
         assert (in_force["cores"], in_force["memory"], in_force["backlog"]) == (0.5, 2**30, 4096)
 
 

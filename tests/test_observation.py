@@ -66,9 +66,19 @@ def test_stalls_are_read_and_only_those_within_the_load_are_taken(tmp_path: Path
     assert stalls_within(containers, 10, 40) == ((12, 20), (30.000001, 35))
 
 
-@pytest.mark.parametrize("line", ["12", "12 13 14", "13 12", "nan nan", "12 inf", "a b"])
-def test_a_stall_that_makes_no_sense_is_refused(line: str) -> None:
-    with pytest.raises(ValueError, match=r".+"):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("12", "not enough values to unpack"),
+        ("12 13 14", "too many values to unpack"),
+        ("a b", "could not convert string to float: 'a'"),
+        ("13 12", "a stall has no sound beginning and end: 13 12"),
+        ("nan nan", "a stall has no sound beginning and end: nan nan"),
+        ("12 inf", "a stall has no sound beginning and end: 12 inf"),
+    ],
+)
+def test_a_stall_that_makes_no_sense_is_refused(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse(f"{observation(stalls=[])}{line}\n")
 
 

@@ -65,6 +65,18 @@ def test_a_request_alone_that_is_not_as_long_as_it_asks_for_is_a_doubt(
     assert judged(tmp_path, calibration=calibration) == (verdict, reasons)
 
 
+def test_a_calibration_that_does_not_hold_under_load_is_a_doubt(tmp_path: Path) -> None:
+    """Requests are at work for 101 ms and a bit."""
+    calibration = Calibration(cpu="hold", call_us=900, asked_ms=120, alone_ms=[120.0])
+
+    verdict, [reason] = judged(tmp_path, calibration=calibration)
+
+    assert verdict == "suspect"
+    assert reason == (
+        "a request was at work for only 101 ms where it asked for 120 ms: the calibration does not hold under load"
+    )
+
+
 @pytest.mark.parametrize(
     ("cpu", "workers", "said"),
     [

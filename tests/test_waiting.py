@@ -28,7 +28,7 @@ def answered(*served: Served, first: float = 0) -> Answered:
     """Return answered requests of one class."""
     worker, sent, began, ended = (np.array(column) for column in zip(*served, strict=True))
     return Answered(
-        workers=[f"box:{place}" for place in range(max(worker) + 1)], classes=["light"], first=first, last=first + 99,
+        workers=[f"box:{place}" for place in range(max(worker) + 1)], classes=["light"], first=first, last=first + 99, last_sent=first + 98,
         worker=worker, request=np.zeros_like(worker), sent_s=sent * 1.0, began_s=began * 1.0, ended_s=ended * 1.0,
     )  # fmt: skip
 
@@ -83,13 +83,17 @@ def test_beside_a_single_worker_there_is_no_other() -> None:
 
 
 def test_moments_are_those_in_which_somebody_waits() -> None:
-    """Busy from 0 to 9, but waited for from 1 to 3 and from 5 to 8; less than a millisecond is no wait."""
-    found = waits(answered((0, 0, 0, 3), (0, 1, 3, 8), (0, 5, 8, 9), (0, 8.9995, 9, 9.5)), 2, 1)
+    """Busy from 0 to 9, but waited for from 1 to 3 and from 5 to 8; 49 ms are no wait, 51 are."""
+    served = (0, 0, 0, 3), (0, 1, 3, 8), (0, 5, 8, 9), (0, 8.951, 9, 9.5)
+    found = waits(answered(*served), 2, 1)
+    noticed = waits(answered(*served[:-1], (0, 8.949, 9, 9.5)), 2, 1)
 
     assert [one.tolist() for one in found.beside] == [[[1, 3], [5, 8]]]
     assert waiting.statistics(found.beside_s) == {
-        "count": 2, "share": 0.5, "total": pytest.approx(5000.5), "max": 3000,
+        "count": 2, "share": 0.5, "total": pytest.approx(5049), "max": 3000,
     }  # fmt: skip
+    assert noticed.beside[0].tolist() == [[1, 3], [5, 8], [8.949, 9]]
+    assert waiting.statistics(noticed.beside_s)["count"] == 3
 
 
 def test_nothing_is_said_of_no_request() -> None:
@@ -181,13 +185,15 @@ def test_recovery_lasts_while_there_is_always_somebody_who_waits() -> None:
     """Stalls from 1 to 2 and from 10 to 11: one waits until 2.7, another from 2.5 to 3.1, nobody after the second."""
     requests = answered(
         (0, 1.5, 2.7, 2.8), (0, 1.6, 2.2, 2.3), (0, 2.5, 3.1, 3.2),
-        (0, 3.095, 3.104, 3.2),  # not noticed
+        (0, 3.095, 3.104, 3.2),  # not noticed, as it waits for 9 ms
         (0, 3.2, 3.9, 4.0),  # nobody has waited for a tenth of a second before
         (0, 10.5, 10.9, 11.0),  # over before the stall is
         first=1000,
     )  # fmt: skip
 
     assert list(recoveries_s(requests, [(1001, 1002), (1010, 1011)])) == pytest.approx([1.1, 0])
+    longer = answered((0, 1.5, 2.7, 2.8), (0, 2.695, 2.706, 3.1), first=1000)
+    assert list(recoveries_s(longer, [(1001, 1002)])) == pytest.approx([0.706])
     assert list(recoveries_s(requests, [])) == []
 
 

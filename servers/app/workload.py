@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import parse_qsl
@@ -24,7 +25,8 @@ what was found to take one here. It must stay well under the interpreter's switc
 could not ask for the lock between two calls."""
 MAX_CALL_US = 2000.0
 API = "api", 8000
-API_WITHIN_S = 60.0
+API_WITHIN_S = 55.0
+MAX_CALL_S = 30.0
 
 _HOST = socket.gethostname()
 _libc_holding_the_lock = ctypes.PyDLL(None)
@@ -83,11 +85,14 @@ def call(delay_s: float) -> None:
     connection = HTTPConnection(*API, timeout=API_WITHIN_S)
     try:
         connection.request("GET", f"/?delay={delay_s}")
-        connection.getresponse().read()
+        response = connection.getresponse()
+        response.read()
     except (OSError, HTTPException) as error:
         raise NoAnswer(f"{API[0]} did not answer: {error or type(error).__name__}") from None
     finally:
         connection.close()
+    if response.status != HTTPStatus.OK:
+        raise NoAnswer(f"{API[0]} answered {response.status}")
 
 
 def _planned_work(path: str, query: str) -> Callable[[], None]:
@@ -97,7 +102,7 @@ def _planned_work(path: str, query: str) -> Callable[[], None]:
         _refuse_others(given)
         return lambda: time.sleep(delay_s)
     if path == "/call":
-        delay_s = _number(given, "delay", default=0.0, at_most=API_WITHIN_S)
+        delay_s = _number(given, "delay", default=0.0, at_most=MAX_CALL_S)
         _refuse_others(given)
         return lambda: call(delay_s)
     rounds = _number(given, "rounds", default=1.0, at_most=10_000)

@@ -6,10 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+ANSWERS_WITHIN_S = 5
+
 
 def read() -> dict[str, Any]:
     """Return what the stats server says. Raise OSError while there is none."""
     with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(ANSWERS_WITHIN_S)
         connection.connect("/tmp/stats.sock")
         with connection.makefile("rb") as answer:
             values: dict[str, Any] = json.load(answer)
