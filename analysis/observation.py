@@ -25,12 +25,11 @@ class Observation(Model):
     """One container at one moment. Counts run from its start.
 
     ``counts`` is what each worker has counted itself, by process id and name, with the dead ones where the server
-    remembers them; every worker counts the requests that it ``served``. ``holds`` says which listening sockets of the server (inodes) each living
-    process has open. ``balanced`` is how many requests a balancer has handled, ``queued`` how many of them waited in
-    its queue; None where there is no balancer, or no queue.
-    ``processor_s`` is the processor time that the container has used, ``memory_mib`` what its processes hold for
-    themselves, without what the machine caches for them; None: the machine does not tell. ``stalls`` is when what the
-    servers call did not answer, from and to (epoch seconds).
+    remembers them; every worker counts the requests that it ``served``. ``holds`` says which listening sockets of the
+    server (inodes) each living process has open. ``balanced`` is how many requests a balancer has handled, ``queued``
+    how many of them waited in its queue; None where there is no balancer, or no queue. ``stalls`` is when a called
+    service was slow, from and to. ``processor_s`` is the processor time that the container has used, ``memory_mib``
+    what its processes hold for themselves, without what the machine caches for them; None: the machine does not tell.
     """
 
     host: str

@@ -59,7 +59,8 @@ class Requests(NamedTuple):
     ``began`` is when the first was sent, in epoch seconds. ``with_status`` had an answer of any kind. ``in_flight`` is
     the mean number of requests under way, from the times at which they were sent and answered; ``little`` what it
     should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
-    (host:pid) that they name. ``quickest_ms`` is the shortest time that a worker was at work. ``direct_sent`` went past the balancer, ``direct_with_status`` of them were answered.
+    (host:pid) that they name. ``quickest_ms`` is the shortest time that a worker was at work. ``direct_sent`` went
+    past the balancer, ``direct_with_status`` of them were answered.
     """
 
     began: float | None

@@ -27,7 +27,7 @@ class Answered:
     """The answered requests of one trial, in the order of sending; times are seconds since its first one was sent.
 
     ``worker`` and ``request`` are places in ``workers`` (those that served something) and ``classes``. ``first`` and
-    ``last`` are the epoch seconds of the first request sent and of the last one answered, ``last_sent`` of the last sent.
+    ``last_sent`` are the epoch seconds of the first and the last request sent, ``last`` of the last one answered.
     """
 
     workers: list[str]

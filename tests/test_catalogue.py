@@ -213,19 +213,21 @@ def test_gil_sharing_needs_a_process_for_each_request_that_computes(measure: Mea
 
 
 def test_burning_is_done_on_request_and_one_variant_at_a_time(copied_lab: Lab) -> None:
-    lab = only_load(copied_lab, "gil-sharing", "four-connections")
-    lab.edit("experiments/gil-sharing.yaml", "question:", "parallel: true\nquestion:")
-    assert "gil-sharing: 11 trials in 2 batches" in lab.run("plan", "gil-sharing", "--jobs", "8").stdout
-    assert "gil-sharing: 11 trials in 11 batches" in lab.run("plan", "gil-sharing", "--cpu", "burn").stdout
-    done = lab.run("run", "gil-sharing", "--variants", "1x4", "--duration", "3s", "--cpu", "burn")
+    """Of the four loads two are for other variants."""
+    copied_lab.edit("experiments/gil-sharing.yaml", "question:", "parallel: true\nquestion:")
+    side_by_side = copied_lab.run("plan", "gil-sharing", "--jobs", "8", "--cpu", "hold")
+    assert "gil-sharing: 26 trials in 6 batches" in side_by_side.stdout
+    assert "gil-sharing: 26 trials in 26 batches" in copied_lab.run("plan", "gil-sharing", "--cpu", "burn").stdout
+    done = copied_lab.run("run", "gil-sharing", "--variants", "4x4", "--duration", "3s", "--cpu", "burn")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    folder = (lab.results / "gil-sharing" / "latest").resolve()
-    trial = json.loads((trial_folder(folder, "1x4", "four-connections", 1) / "trial.json").read_text())
+    folder = (copied_lab.results / "gil-sharing" / "latest").resolve()
+    trial = json.loads((trial_folder(folder, "4x4", "four-connections", 1) / "trial.json").read_text())
     assert (trial["calibration"]["cpu"], trial["calibration"]["call_us"]) == ("burn", None)
     run = json.loads((folder / "run.json").read_text())
+    assert [load["name"] for load in run["loads"]] == ["four-connections", "eight-connections"]
     assert (run["sleeping"], run["loads"][0]["settings"]["CPU"]) == (False, "burn")
-    assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=1x4 DURATION=3s CPU=burn"
+    assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=4x4 DURATION=3s CPU=burn"
 
 
 def test_stalled_api_makes_requests_wait_beside_a_free_thread(measure: MeasureSome, copied_lab: Lab) -> None:
@@ -249,6 +251,7 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(measure: MeasureSo
     assert "Who waited beside a free thread" in result.report
     assert "somebody waits here while another worker has a free thread" in result.report
     assert "the api stalls" in result.report
+    assert "the service that they call: first_s=0.0, every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
 
 
 def test_the_three_protocols_of_uwsgi_serve_the_same(measure: MeasureSome, copied_lab: Lab) -> None:

@@ -28,7 +28,8 @@ def answered(*served: Served, first: float = 0) -> Answered:
     """Return answered requests of one class."""
     worker, sent, began, ended = (np.array(column) for column in zip(*served, strict=True))
     return Answered(
-        workers=[f"box:{place}" for place in range(max(worker) + 1)], classes=["light"], first=first, last=first + 99, last_sent=first + 98,
+        workers=[f"box:{place}" for place in range(max(worker) + 1)], classes=["light"],
+        first=first, last=first + 99, last_sent=first + 98,
         worker=worker, request=np.zeros_like(worker), sent_s=sent * 1.0, began_s=began * 1.0, ended_s=ended * 1.0,
     )  # fmt: skip
 
