@@ -19,7 +19,7 @@ list: .venv/core  ## the experiments and their questions
 plan: .venv/core  ## what NAME would measure, in which order, for how long
 	@$(LAB) plan $(NAME) $(CPU_OPTION)
 
-report: .venv/core  ## derive everything again from the raw points of RUN (default: the latest)
+report: .venv/core  ## derive everything again from the raw points of RUN (default: the latest; MARKDOWN=1)
 	@$(LAB) report $(RUN)
 
 verify: .venv/core  ## whether RUN (default: the latest) is still what was measured, and its results follow

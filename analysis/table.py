@@ -1,5 +1,6 @@
 """A run's results for a terminal of 80 columns: doubts first, then what was published and measured, then verdicts."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -62,6 +63,31 @@ def doubts(summary: Summary) -> RenderableType:
     return Group(head, grid)
 
 
+def markdown(run: Run, summary: Summary) -> str:
+    """Return what ``print_tables`` prints of claims and figures as tables in Markdown, for a page about the run."""
+    doubtful = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
+    tables = [f"The measurement is {summary.validity.verdict}.\n\n{doubtful}"]
+    if summary.claims:
+        rows = [
+            [one.says, claim_value(one), claim_interval(one), one.bound, one.verdict, one.reason or ""]
+            for one in summary.claims
+        ]
+        tables.append(_markdown(["claim", "measured", "interval", "bound", "verdict", "reason"], rows))
+    if summary.published:
+        rows = [[published_what(run, one), published_figures(one), one.verdict] for one in summary.published]
+        tables.append(_markdown(["published", "figures", "verdict"], rows))
+    for grid in quantity_grids(run, summary):
+        lines = [[one.variant, one.word, *map(number, one.values), str(one.n or "")] for one in grid.lines]
+        tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics, 'n'], lines)}")
+    return "\n".join(tables)
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    """Return a table; what would be taken for markup is escaped."""
+    lines = [head, ["---"] * len(head), *([re.sub(r"([\\|*_`<])", r"\\\1", cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of a grid: the published, predicted or measured statistics of one variant, or an end of the interval."""
@@ -105,11 +131,10 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
 def quantity_table(grid: Grid) -> Table:
     """Return a grid as a table for the terminal."""
     table = _table(grid.title)
-    table.add_column("variant", no_wrap=True)
-    table.add_column("")
-    for stat in grid.statistics:
-        table.add_column(stat, justify="right")
-    table.add_column("n", justify="right")
+    table.add_column("variant", overflow="fold")  # a name may be broken, a number never
+    table.add_column("", no_wrap=True)
+    for stat in [*grid.statistics, "n"]:
+        table.add_column(stat, justify="right", no_wrap=True)
     above = ""
     for line in grid.lines:
         style = "bold" if line.word == "measured" else "dim"

@@ -165,12 +165,15 @@ def list_experiments(
 @app.command()
 def report(
     run: RunFolder = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
+    ] = False,
     results: Results = RESULTS,
 ) -> None:
     """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
     from analysis.derive import derive  # noqa: PLC0415
     from analysis.run_folder import NoTemporaryRoom, read_run  # noqa: PLC0415
-    from analysis.table import print_tables  # noqa: PLC0415
+    from analysis.table import markdown, print_tables  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
 
     folder = run or _latest(results)
@@ -183,7 +186,10 @@ def report(
             problem = f"{folder} cannot be written: {error.strerror or error}."
             raise LabError(problem, hint="Copy the run to where you can write.") from None
         record = read_run(folder)
-    print_tables(out, record, summary)
+    if as_markdown:
+        sys.stdout.write(markdown(record, summary))
+    else:
+        print_tables(out, record, summary)
     _say(f"\nReport: {folder / 'report.html'}")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from analysis.derive import derive
 from analysis.manifest import MANIFEST, seal, sha256
+from analysis.quantities import Claim, Quantity
 from lab.cli import app
 from lab.paths import ROOT
 from tests.conftest import Lab
@@ -109,6 +110,21 @@ def test_report_derives_everything_again(lab: Lab) -> None:
     assert "The measurement is valid: 1 of 1 trials are valid." in done.stdout
     assert "one      measured  1.0  50.5  90.1  99.0  100" in done.stdout
     assert (run / "summary.json").exists()
+
+
+def test_report_prints_tables_for_a_page(lab: Lab) -> None:
+    claims = [Claim(says="a|b *c*", value=Quantity(variant="one", metric="overhead", stat="p50"), at_most=60)]
+    run = make_run(
+        lab.results / "made-up" / "one", {"one": [Request(overhead_ms=n) for n in range(1, 101)]}, claims=claims
+    )
+
+    done = lab.run("report", str(run), "--markdown")
+
+    assert done.returncode == 0
+    assert "| claim | measured | interval | bound | verdict | reason |\n| --- |" in done.stdout
+    assert "| a\\|b \\*c\\* | p50 50.5 ms |  | \\<= 60 | reproduced |  |\n" in done.stdout
+    assert "Overhead of light requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | n |\n" in done.stdout
+    assert "| one | measured | 1.0 | 50.5 | 90.1 | 99.0 | 100 |\n" in done.stdout
 
 
 def test_report_without_a_run_says_how_to_get_one(lab: Lab) -> None:

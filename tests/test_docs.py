@@ -17,7 +17,7 @@ from lab.paths import ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-FACTORS = ("VARIANTS", "FULL", "DURATION", "TRIALS", "JOBS", "SEED", "STRICT", "RESULTS", "CPU")
+FACTORS = ("VARIANTS", "FULL", "DURATION", "TRIALS", "JOBS", "SEED", "STRICT", "RESULTS", "CPU", "MARKDOWN")
 
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if target != "help"])

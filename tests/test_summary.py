@@ -13,7 +13,7 @@ from analysis.derive import derive
 from analysis.quantities import OF_ALL_REQUESTS, Claim, Published, Quantity, Statistic, evenness, rows_needed
 from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
 from analysis.summary import Row, Summary, summarise
-from analysis.table import print_tables, published_figures, published_what
+from analysis.table import Grid, Line, print_tables, published_figures, published_what, quantity_table
 from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial, observation
 
@@ -586,6 +586,20 @@ def printed(run: Path, summary: Summary) -> str:
     out = io.StringIO()
     print_tables(Console(file=out, width=80), read_run(run), summary)
     return out.getvalue()
+
+
+def test_a_long_name_breaks_before_a_number_does() -> None:
+    """Ten columns of numbers leave eighteen characters for the name."""
+    statistics = ["min", "avg", "stdev", "p50", "p75", "p90", "p99", "p99.9", "max"]
+    line = Line("a-variant-of-thirty-characters", "measured", [12.34] * len(statistics), 1234)
+    out = io.StringIO()
+
+    Console(file=out, width=80).print(quantity_table(Grid("Times", statistics, [line])))
+
+    lines = [one.rstrip() for one in out.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 80
+    assert "".join(one.split()[0] for one in lines[2:]) == line.variant
+    assert lines[2].split()[1:] == ["measured", *["12.3"] * len(statistics), "1234"]
 
 
 def test_published_figures_are_judged_in_a_table_of_80_columns(tmp_path: Path) -> None:
