@@ -174,7 +174,7 @@ class Variant(Model, ABC):
         if 0 < self.cpus < LEAST_CPUS:
             raise ValueError(f"cpus {self.cpus:g} is less than {LEAST_CPUS}, the least there is; 0 is any")
         if self.balancer == "nginx" and "queue_timeout_s" in self.model_fields_set:
-            raise ValueError("queue_timeout_s: nginx has no queue; choose balancer: haproxy")
+            raise ValueError("queue_timeout_s: this nginx has no queue; choose balancer: haproxy")
         return self
 
     @property

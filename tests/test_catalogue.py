@@ -216,8 +216,8 @@ def test_burning_is_done_on_request_and_one_variant_at_a_time(copied_lab: Lab) -
     """Of the four loads two are for other variants."""
     copied_lab.edit("experiments/gil-sharing.yaml", "question:", "parallel: true\nquestion:")
     side_by_side = copied_lab.run("plan", "gil-sharing", "--jobs", "8", "--cpu", "hold")
-    assert "gil-sharing: 26 trials in 6 batches" in side_by_side.stdout
-    assert "gil-sharing: 26 trials in 26 batches" in copied_lab.run("plan", "gil-sharing", "--cpu", "burn").stdout
+    assert "gil-sharing: 28 trials in 6 batches" in side_by_side.stdout
+    assert "gil-sharing: 28 trials in 28 batches" in copied_lab.run("plan", "gil-sharing", "--cpu", "burn").stdout
     done = copied_lab.run("run", "gil-sharing", "--variants", "4x4", "--duration", "3s", "--cpu", "burn")
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -125,7 +125,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("    threads: 2\n", "    threads: 2\n    cpus: 0.005\n"),
          "mine.yaml:8: variants.shared-socket: cpus 0.005 is less than 0.01, the least there is; 0 is any"),
         (("    threads: 2\n", "    threads: 2\n    queue_timeout_s: 5\n"),
-         "mine.yaml:8: variants.shared-socket: queue_timeout_s: nginx has no queue; choose balancer: haproxy"),
+         "mine.yaml:8: variants.shared-socket: queue_timeout_s: this nginx has no queue; choose balancer: haproxy"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    release: 2.0.0\n"),
          "mine.yaml:8: variants.shared-socket: uwsgi 2.0.0 has no lock file; there are 2.0.31"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    protocol: uwsgi\n    balancer: haproxy\n"),
