@@ -487,7 +487,9 @@ def _only_difference(loads: list[LoadRecord]) -> str | None:
     return name if len(values) == len(loads) and all(value.isdecimal() and int(value) for value in values) else None
 
 
-def _over_loads(run: Run, summary: Summary, setting: str, server: str, measure: Measure) -> alt.LayerChart:
+def _over_loads(
+    run: Run, summary: Summary, setting: str, server: str, measure: Measure
+) -> alt.LayerChart | alt.FacetChart:
     of_server = [variant.name for variant in run.variants if str(variant.settings.get("server")) == server]
     values, marks = [], []
     for load in run.loads:
