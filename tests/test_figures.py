@@ -175,8 +175,10 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
     assert [len(one["hconcat"]) for one in drawn["vconcat"]] == [2, 2]
 
     def points(server: int, panel: int, layer: int) -> list[tuple[str, int, float]]:
-        data = drawn["vconcat"][server]["hconcat"][panel]["layer"][layer]["data"]["values"]
-        return sorted((one["variant"], one["setting"], one["value"]) for one in data)
+        drawn_panel = drawn["vconcat"][server]["hconcat"][panel]
+        data = drawn_panel["layer"][layer].get("data") or drawn_panel["data"]  # what all layers share lies above them
+        values = data.get("values") or drawn["datasets"][data["name"]]
+        return sorted((one["variant"], one["setting"], one["value"]) for one in values)
 
     assert points(0, 0, 2) == [("a", 2, 20), ("a", 8, 40), ("b", 2, 20), ("b", 8, 40)]
     assert points(0, 1, 3) == [("a", 2, 120)]

@@ -247,12 +247,13 @@ def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path)
 
 
 def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load(tmp_path: Path) -> None:
-    """The api stalls from 0.5 to 4.5 s, and once before the load; the request that was sent at 1 begins at 5."""
+    """The api stalls from 0.5 to 4.5 s, before the load, and until after the last request, which is sent at 6 s."""
     began = BEGAN.timestamp()
-    run = make_run(tmp_path, {"one": WAITING}, variants=TWO)
+    last = Request(asked_ms=100, overhead_ms=0, sent_s=6, worker="box:8")
+    run = make_run(tmp_path, {"one": [*WAITING, last]}, variants=TWO)
     folder = run / "one" / "mix" / "1"
     (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))
-    stalls = [(began - 9, began - 8), (began + 0.5, began + 4.5)]
+    stalls = [(began - 9, began - 8), (began + 0.5, began + 4.5), (began + 5, began + 6.01)]
     (folder / "api-1.after.txt").write_text(observation("api", stalls=stalls))
 
     summary = derive(run)
