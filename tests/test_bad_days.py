@@ -159,7 +159,11 @@ def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("which", "stage"), [(signal.SIGTERM, "starting the servers"), (signal.SIGINT, "load")], ids=["SIGTERM", "SIGINT"]
+    ("which", "stage"),
+    [
+        pytest.param(signal.SIGTERM, "starting the servers", id="SIGTERM", marks=pytest.mark.soak),
+        pytest.param(signal.SIGINT, "load", id="SIGINT"),
+    ],
 )  # all signals at all stages: test_faults.py
 def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signals) -> None:
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "6s")
@@ -178,6 +182,7 @@ def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signa
         assert verdicts(fast_lab) == {"one-process": "invalid", "least-conn": "invalid"}
 
 
+@pytest.mark.soak
 def test_an_interrupt_while_another_run_is_waited_for(fast_lab: Lab) -> None:
     first = fast_lab.start(*ONE)
     wait_for_line(first, "starting the servers")
@@ -208,7 +213,7 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     assert finish(process)[0] == 130
 
 
-@pytest.mark.parametrize("stage", ["starting the servers", "load"])
+@pytest.mark.parametrize("stage", [pytest.param("starting the servers", marks=pytest.mark.soak), "load"])
 def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: str) -> None:
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
     wait_for_line(process, stage)
