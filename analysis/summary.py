@@ -499,7 +499,7 @@ def _published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[P
 
 
 def _published_row(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> PublishedRow:
-    load = one.load or results.run.loads[0].name
+    load = results.load_name(one.load)
     figures: list[PublishedFigure] = []
     reasons: list[str] = []
     for quantity, value in results.figures(one).items():

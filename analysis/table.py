@@ -77,7 +77,10 @@ def markdown(run: Run, summary: Summary) -> str:
         rows = [[published_what(run, one), published_figures(one), one.verdict] for one in summary.published]
         tables.append(_markdown(["published", "figures", "verdict"], rows))
     for grid in quantity_grids(run, summary):
-        lines = [[one.variant, one.word, *map(number, one.values), str(one.n or "")] for one in grid.lines]
+        lines = [
+            [line.variant, line.word, *map(number, line.values), "" if line.n is None else str(line.n)]
+            for line in grid.lines
+        ]
         tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics, 'n'], lines)}")
     return "\n".join(tables)
 

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -147,6 +148,19 @@ def test_a_call_waits_for_the_other_service(api: ModuleType) -> None:
     assert status == "200 OK"
     assert answer["ended"] - answer["began"] >= 0.1
     assert api.STALLS.exists() is False
+
+
+@pytest.mark.parametrize("query", ["", "?delay=", "?delay=soon", "?delay=-1", "?delay=nan", "?delay=31"])
+def test_the_service_refuses_a_delay_that_is_none_and_does_not_count_it(api: ModuleType, query: str) -> None:
+    connection = HTTPConnection(*workload.API)
+    connection.request("GET", f"/{query}")
+    response = connection.getresponse()
+
+    given = query.removeprefix("?delay=")
+    assert response.status == 400
+    assert json.load(response) == {"error": f"delay={given} is not between 0 and 30"}
+    assert api.Handler.schedule._first_stall is None
+    connection.close()
 
 
 def test_a_call_that_nobody_answers_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

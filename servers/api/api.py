@@ -5,9 +5,11 @@ are LAB_API_STALL_S in which each call takes LAB_API_TAKES_S instead; LAB_API_ST
 """
 
 import json
+import math
 import os
 import threading
 import time
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +18,7 @@ FIRST_S = float(os.environ["LAB_API_FIRST_S"])
 EVERY_S = float(os.environ["LAB_API_EVERY_S"])
 STALL_S = float(os.environ["LAB_API_STALL_S"])
 TAKES_S = float(os.environ["LAB_API_TAKES_S"])
+MAX_DELAY_S = 30
 STALLS = Path("/tmp/stalls")
 """A line for each stall that a call has met: when it began and ended, in epoch seconds."""
 
@@ -51,12 +54,24 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer ``/-/ready`` at once and every other path after its delay."""
         url = urlsplit(self.path)
-        stalled = False
-        if url.path != "/-/ready":
-            stalled = self.schedule.stalls(time.time())
-            time.sleep(TAKES_S if stalled else float(parse_qs(url.query)["delay"][0]))
-        body = json.dumps({"stalled": stalled}).encode()
-        self.send_response(200)
+        if url.path == "/-/ready":
+            self._answer(HTTPStatus.OK, {"ready": True})
+            return
+        text = parse_qs(url.query).get("delay", [""])[0]
+        try:
+            delay_s = float(text)
+        except ValueError:
+            delay_s = math.nan
+        if not 0 <= delay_s <= MAX_DELAY_S:  # before it counts as a call
+            self._answer(HTTPStatus.BAD_REQUEST, {"error": f"delay={text} is not between 0 and {MAX_DELAY_S}"})
+            return
+        stalled = self.schedule.stalls(time.time())
+        time.sleep(TAKES_S if stalled else delay_s)
+        self._answer(HTTPStatus.OK, {"stalled": stalled})
+
+    def _answer(self, status: HTTPStatus, values: dict[str, bool | str]) -> None:
+        body = json.dumps(values).encode()
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
