@@ -201,7 +201,7 @@ def test_verify_derives_nothing_from_records_that_were_changed(lab: Lab, measure
 
 def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) -> None:
     text = (measured / "summary.json").read_text()
-    (measured / "summary.json").write_text(text.replace('"valid"', '"valid "', 1))
+    (measured / "summary.json").write_text(text.replace('"verdict"', '"verdict "', 1))
     (measured / "report.html").unlink()
 
     done = lab.run("verify", str(measured))
