@@ -77,10 +77,11 @@ class Client(Script):
 class Api(Model):
     """A service that the application calls, and its stalls, which are counted from the first call."""
 
+    one_device: bool = Field(False, description="It works on one call at a time, a slice for each in turn.")
     first_s: float = Field(0, ge=0, le=3600, description="When it stalls first, after the first call.")
-    every_s: float = Field(gt=0, le=3600, description="How often it stalls.")
-    stall_s: float = Field(ge=0, le=3600, description="How long a stall lasts; 0: there is none.")
-    takes_s: float = Field(ge=0, le=30, description="How long a call takes that comes during a stall.")
+    every_s: float = Field(3600, gt=0, le=3600, description="How often it stalls.")
+    stall_s: float = Field(0, ge=0, le=3600, description="How long a stall lasts; 0: there is none.")
+    takes_s: float = Field(0, ge=0, le=30, description="How long a call takes that comes during a stall.")
 
     @model_validator(mode="after")
     def _stalls_end(self) -> Self:
@@ -90,7 +91,11 @@ class Api(Model):
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return {f"LAB_API_{name.upper()}": f"{value:g}" for name, value in self.model_dump().items()}
+        return {f"LAB_API_{name.upper()}": _as_factor(value) for name, value in self.model_dump().items()}
+
+
+def _as_factor(value: float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
 
 Cpu = Literal["hold", "burn"]
@@ -136,26 +141,34 @@ Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
     "haproxy": {"round_robin": "roundrobin", "least_conn": "leastconn", "random_two_least_conn": "random(2)"},
+    "none": {"round_robin": ""},
 }
 
 
 LEAST_CPUS = 0.01
+BALANCER_PORT = 8080
+_OF_A_BALANCER = {"replicas", "balance", "upstream_keepalive", "max_conns", "queue_timeout_s", "map_socket", "protocol"}
 
 
-def _check_lock_file(package: str, release: str) -> None:
-    """Raise ValueError when an image of a server has no release."""
-    known = [path.stem for path in (SERVERS / package / "requirements").glob("*.txt")]
-    if release not in known:
-        raise ValueError(f"{package} {release} has no lock file; there are {nearest_first(release, known)}")
+def _check_lock_file(server: str, release: str, package: str = "") -> None:
+    """Raise ValueError when an image of a server has no such release, or the release comes without a package."""
+    locks = {path.stem: path.read_text(encoding="utf-8") for path in (SERVERS / server / "requirements").glob("*.txt")}
+    if release not in locks:
+        raise ValueError(f"{server} {release} has no lock file; there are {nearest_first(release, list(locks))}")
+    having = [one for one, lock in locks.items() if f"\n{package}==" in lock]
+    if package and release not in having:
+        raise ValueError(f"{server} {release} has no {package} here; {', '.join(having)} has")
 
 
 class Variant(Model, ABC):
     """One way of serving: what every server behind the balancer has."""
 
     workers: int = Field(ge=1, description="Processes in each container.")
-    threads: int = Field(ge=1, description="Threads in each process.")
+    threads: int | None = Field(None, ge=1, description="Threads in each process that requests are served in.")
     replicas: int = Field(1, ge=1, le=32, description="Containers behind the balancer.")
-    balancer: Literal["nginx", "haproxy"] = Field("nginx", description="What stands before the containers.")
+    balancer: Literal["nginx", "haproxy", "none"] = Field(
+        "nginx", description="What stands before the containers; none: k6 asks the only one itself."
+    )
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
     upstream_keepalive: int = Field(0, ge=0, description="Idle connections it keeps to the servers; 0: none.")
     max_conns: int = Field(
@@ -175,7 +188,19 @@ class Variant(Model, ABC):
             raise ValueError(f"cpus {self.cpus:g} is less than {LEAST_CPUS}, the least there is; 0 is any")
         if self.balancer == "nginx" and "queue_timeout_s" in self.model_fields_set:
             raise ValueError("queue_timeout_s: this nginx has no queue; choose balancer: haproxy")
+        if self.balancer == "none" and (left := _OF_A_BALANCER & self.model_fields_set):
+            raise ValueError(f"{min(left)}: there is no balancer to do that; choose balancer: nginx")
         return self
+
+    @property
+    def front(self) -> str:
+        """The service that k6 asks."""
+        return self.service if self.balancer == "none" else self.balancer
+
+    @property
+    def front_port(self) -> int:
+        """Where it listens."""
+        return self.ports[0] if self.balancer == "none" else BALANCER_PORT
 
     @property
     @abstractmethod
@@ -197,7 +222,7 @@ class Variant(Model, ABC):
         kept = self.upstream_keepalive
         return {
             "LAB_WORKERS": str(self.workers),
-            "LAB_THREADS": str(self.threads),
+            "LAB_THREADS": str(self.threads or ""),
             "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
             "LAB_CPUSET": self.cpuset,
@@ -207,6 +232,7 @@ class Variant(Model, ABC):
             "LAB_QUEUE_TIMEOUT_S": str(self.queue_timeout_s),
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
+            "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
         }
 
 
@@ -243,10 +269,27 @@ class Gunicorn(Variant, ABC):
         return super().environment() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
 
 
-class GunicornGthread(Gunicorn):
+class GunicornWsgi(Gunicorn, ABC):
+    """gunicorn with a synchronous application: bare WSGI, or Flask."""
+
+    app: Literal["wsgi", "flask"] = Field("wsgi", description="What stands between the server and the work.")
+
+    @model_validator(mode="after")
+    def _release_has_flask(self) -> Self:
+        if self.app == "flask":
+            _check_lock_file("gunicorn", self.release, "flask")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {"LAB_APP": {"wsgi": "wsgi:app", "flask": "flask_app:app"}[self.app]}
+
+
+class GunicornGthread(GunicornWsgi):
     """gunicorn with threads: the released worker, or one of ours on top of it."""
 
     server: Literal["gunicorn-gthread"]
+    threads: int = Field(ge=1, description="Threads in each process.")
     worker_class: Literal[
         "gthread",
         "acceptors.RandomAccept",
@@ -266,7 +309,7 @@ class GunicornGthread(Gunicorn):
         }
 
 
-class GunicornSync(Gunicorn):
+class GunicornSync(GunicornWsgi):
     """gunicorn without threads: a worker accepts when it is free, and has one connection at a time."""
 
     server: Literal["gunicorn-sync"]
@@ -278,10 +321,90 @@ class GunicornSync(Gunicorn):
         return super().environment() | {"LAB_WORKER_CLASS": self.worker_class}
 
 
+class GunicornGreen(GunicornWsgi):
+    """gunicorn on an event loop: with greenlets, which serve others while one waits, or Tornado's, which does not."""
+
+    server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
+    threads: None = None
+
+    @model_validator(mode="after")
+    def _release_has_the_loop(self) -> Self:
+        _check_lock_file("gunicorn", self.release, self._loop)
+        return self
+
+    @property
+    def _loop(self) -> str:
+        return self.server.removeprefix("gunicorn-")
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        worker_class = "event_loops.CountedTornado" if self._loop == "tornado" else self._loop
+        return super().environment() | {"LAB_WORKER_CLASS": worker_class}
+
+
+class Fastapi(Variant, ABC):
+    """FastAPI, whatever serves it: its end points run in a pool of threads (``def``) or on the loop (``async def``)."""
+
+    app: Literal["fastapi-sync", "fastapi-async"] = Field(description="Whether its end points are def or async def.")
+    loop: Literal["asyncio", "uvloop"] = "asyncio"
+
+    @model_validator(mode="after")
+    def _threads_fit(self) -> Self:
+        if self.app == "fastapi-sync" and self.threads is None:
+            raise ValueError("app: fastapi-sync runs in threads; say how many there are in each process (its own: 40)")
+        if self.app == "fastapi-async" and self.threads is not None:
+            raise ValueError("threads: app: fastapi-async has none; leave it out")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        apps = {"fastapi-sync": "fastapi_app:sync", "fastapi-async": "fastapi_app:asynchronous"}
+        return super().environment() | {"LAB_APP": apps[self.app], "LAB_LOOP": self.loop}
+
+
+class GunicornFastapi(Fastapi, Gunicorn):
+    """FastAPI on gunicorn, with its own worker (asgi) or uvicorn's."""
+
+    server: Literal["gunicorn-asgi", "gunicorn-uvicorn"]
+
+    @model_validator(mode="after")
+    def _release_has_fastapi(self) -> Self:
+        _check_lock_file("gunicorn", self.release, "fastapi")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        classes = {"gunicorn-asgi": "asgi", "gunicorn-uvicorn": "event_loops.Uvicorn"}
+        return super().environment() | {"LAB_WORKER_CLASS": classes[self.server]}
+
+
+class Asgi(Fastapi):
+    """FastAPI on a server of its own kind."""
+
+    server: Literal["uvicorn", "granian", "hypercorn"]
+
+    service: ClassVar[str] = "asgi"
+
+    @property
+    def image(self) -> str:
+        """The image that serves this variant."""
+        return "stampede/asgi:trixie"
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """Each of granian's workers has a listening socket of its own, unless there is one worker."""
+        return "per-worker" if self.server == "granian" else "shared"
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {"LAB_SERVER": self.server}
+
+
 class Uwsgi(Variant):
     """uWSGI: a thread accepts when it is free, from one socket that all share or from its process's own."""
 
     server: Literal["uwsgi"]
+    threads: int = Field(ge=1, description="Threads in each process.")
     release: Release = "2.0.31"
     protocol: Literal["http", "uwsgi", "fastcgi"] = Field("http", description="How the balancer speaks to it.")
     thunder_lock: bool = Field(False, description="One process at a time waits for a connection.")
@@ -326,7 +449,9 @@ class Uwsgi(Variant):
         }
 
 
-Server = Annotated[GunicornGthread | GunicornSync | Uwsgi, Field(discriminator="server")]
+Server = Annotated[
+    GunicornGthread | GunicornSync | GunicornGreen | GunicornFastapi | Asgi | Uwsgi, Field(discriminator="server")
+]
 
 
 class Experiment(Model):
@@ -577,7 +702,7 @@ def _without_tag(location: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*location[:2], *location[3:]) if location[:1] == ("variants",) and _KINDS & {*location[2:3]} else location
 
 
-_KINDS = {get_args(one.model_fields["server"].annotation)[0] for one in get_args(get_args(Server)[0])}
+_KINDS = {kind for one in get_args(get_args(Server)[0]) for kind in get_args(one.model_fields["server"].annotation)}
 
 
 def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:

@@ -202,8 +202,8 @@ def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the lab's own images that a plan needs, each with the factors that Compose builds it with."""
     images: dict[str, dict[str, str]] = {}
     for trial in plan.trials:
-        balancer = trial.variant.balancer
-        images[f"stampede/{balancer}:trixie"] = {"service": balancer}
+        if (balancer := trial.variant.balancer) != "none":
+            images[f"stampede/{balancer}:trixie"] = {"service": balancer}
         images[trial.variant.image] = {"service": trial.variant.service, **trial.variant.environment()}
         if trial.load.client:
             images["stampede/client:trixie"] = {"service": "client"}
@@ -262,7 +262,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
                 client=ClientRecord(script=one.client.script, settings=one.client.environment())
                 if one.client
                 else None,
-                api=one.api and one.api.model_dump(),
+                api=one.api and one.api.model_dump(exclude_unset=True),
             )
             for load, one in experiment.all_loads.items()
             if load in durations  # a load may be for other variants only

@@ -126,7 +126,8 @@ class Stack:
         self.part.mkdir(parents=True)
         try:
             self.client = self._client()
-            self.client.compose.up([self.trial.variant.balancer], detach=True, wait=True, no_build=True, pull="never",
+            needed = [self.trial.variant.front, *(["api"] if self.trial.load.api else [])]
+            self.client.compose.up(needed, detach=True, wait=True, no_build=True, pull="never",
                                    quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
             self.client.compose.create(["k6", "client"] if self.trial.load.client else ["k6"],
                                        no_build=True, pull="never")  # fmt: skip
@@ -139,8 +140,9 @@ class Stack:
         """Find out how requests compute for as long as the load says; k6/run hands it to the script."""
         began = time.monotonic()
         try:
-            [balancer] = [one for one in self._containers() if _labels(one)[_SERVICE] == self.trial.variant.balancer]
-            self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, balancer))
+            variant = self.trial.variant
+            [front] = [one for one in self._containers() if _labels(one)[_SERVICE] == variant.front]
+            self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
             if self.calibration.call_us is not None:
                 write_whole(self.part / "calibration.env", f"CALL_US={self.calibration.call_us:g}\n")
         except DockerException as error:
@@ -253,7 +255,7 @@ class Stack:
         """Write down what Compose makes of this trial's factors, and return a client of just that."""
         variant, load = self.trial.variant, self.trial.load
         common = {"DURATION": self.trial.duration, "START_AFTER": f"{START_UP_S * self.side_by_side:g}s"}
-        profiles = [variant.service, variant.balancer, "load"]
+        profiles = [variant.service, variant.front, "load"]
         profiles += [name for name, one in (("client", load.client), ("api", load.api)) if one]
         factors = variant.environment() | {
             "LAB_OWNER": owner(),
@@ -307,9 +309,9 @@ class Stack:
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines that the least healthy container wrote; else what Docker said."""
-        balancer = self.trial.variant.balancer  # which only waits for the servers
+        front = self.trial.variant.front  # which only waits for the servers, or is one
         with _tolerating_docker_errors():
-            for container in sorted(self._containers(), key=lambda one: _labels(one)[_SERVICE] == balancer):
+            for container in sorted(self._containers(), key=lambda one: _labels(one)[_SERVICE] == front):
                 health = container.state.health.status if container.state.health else None
                 if container.state.status == "created" or health == "healthy":
                     continue
@@ -476,10 +478,10 @@ def _together(
         future.result()
 
 
-def _at_work_ms(balancer: Container, path: str) -> float:
-    """Ask through a balancer and return how long the server was at work."""
-    command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:8080{path}"]
-    answer = json.loads(str(DockerClient().container.execute(balancer, command)))
+def _at_work_ms(front: Container, port: int, path: str) -> float:
+    """Ask as k6 will, and return how long the server was at work."""
+    command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
+    answer = json.loads(str(DockerClient().container.execute(front, command)))
     return 1000 * (float(answer["ended"]) - float(answer["began"]))
 
 

@@ -85,7 +85,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     labels = {"com.docker.compose.service": "nginx"}
     monkeypatch.setattr(stack, "_containers", lambda: [SimpleNamespace(config=SimpleNamespace(labels=labels))])
 
-    def ask(_balancer: object, _path: str) -> float:
+    def ask(_front: object, _port: int, _path: str) -> float:
         raise error
 
     monkeypatch.setattr("lab.runner._at_work_ms", ask)

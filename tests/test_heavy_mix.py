@@ -23,7 +23,7 @@ Measured = tuple[Lab, "subprocess.CompletedProcess[str]"]
 VARIANTS = sorted(load_experiment("heavy-mix").variants)
 
 
-OF_THE_MACHINE = "other machines ", "the load generator waited for a processor ", "something waited ", "the machine was "
+OF_THE_MACHINE = "other machines ", "the load generator waited for a ", "something waited ", "the machine was "
 """How doubts begin that somebody else causes who uses the machine meanwhile."""
 
 

@@ -9,9 +9,5 @@ lock() {
         --custom-compile-command "make lock" --python-version "$python_version" "$source" --output-file "$target"
 }
 for name in lock core tests notebook; do lock 3.11 "requirements/$name.in" "requirements/$name.txt"; done
-for file in servers/*/requirements/*.txt; do
-    release=$(basename "$file" .txt)
-    package=$(echo "$file" | cut -d / -f 2)
-    echo "$package==$release" | lock 3.13 - "$file"
-done
+for file in servers/*/requirements/*.in; do lock 3.13 "$file" "${file%.in}.txt"; done
 tools/lock-images.sh

@@ -1,5 +1,7 @@
 // The shapes of load that scripts combine: each returns one k6 scenario.
 
+import { sleep } from 'k6';
+import execution from 'k6/execution';
 import { DURATION, START_AFTER } from './settings.js';
 
 // Longer than any wait that a trial should show: what is in flight when the duration ends is answered, not cut off.
@@ -30,4 +32,31 @@ export function openLoop(exec, rateRps, usersMax) {
     startTime: START_AFTER,
     gracefulStop: LAST_ANSWER_WITHIN,
   };
+}
+
+// A burst: `vus` virtual users send one request each at the same moment, and again every `everyS` seconds for as many
+// times as fit into the duration, at least once. What a script calls before it sends is whenAllAreThere.
+export function atOnce(exec, vus, everyS = 0) {
+  return {
+    executor: 'per-vu-iterations',
+    exec,
+    vus,
+    iterations: everyS > 0 ? Math.max(1, Math.floor(durationS() / everyS)) : 1,
+    maxDuration: `${durationS() + ALL_ARE_THERE_S}s`,
+    startTime: START_AFTER,
+    gracefulStop: LAST_ANSWER_WITHIN,
+  };
+}
+
+// A thousand virtual users need this long to get going.
+const ALL_ARE_THERE_S = 2;
+
+// Wait for the moment of this burst, and for `afterS` seconds more.
+export function whenAllAreThere(everyS = 0, afterS = 0) {
+  const sinceS = ALL_ARE_THERE_S + execution.vu.iterationInScenario * everyS + afterS;
+  sleep(Math.max(0, (execution.scenario.startTime + sinceS * 1000 - Date.now()) / 1000));
+}
+
+function durationS() {
+  return parseInt(DURATION) * (DURATION.endsWith('m') ? 60 : 1);
 }

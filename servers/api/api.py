@@ -2,6 +2,7 @@
 
 ``GET /?delay=S`` answers after S seconds. Every LAB_API_EVERY_S, at first LAB_API_FIRST_S after the first call, there
 are LAB_API_STALL_S in which each call takes LAB_API_TAKES_S instead; LAB_API_STALL_S=0: never.
+With LAB_API_ONE_DEVICE=true it has one device, on which all calls take turns: of n at once each takes n times as long.
 """
 
 import json
@@ -12,13 +13,16 @@ import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from queue import SimpleQueue
 from urllib.parse import parse_qs, urlsplit
 
 FIRST_S = float(os.environ["LAB_API_FIRST_S"])
 EVERY_S = float(os.environ["LAB_API_EVERY_S"])
 STALL_S = float(os.environ["LAB_API_STALL_S"])
 TAKES_S = float(os.environ["LAB_API_TAKES_S"])
+ONE_DEVICE = os.environ["LAB_API_ONE_DEVICE"] == "true"
 MAX_DELAY_S = 30
+SLICE_S = 0.010
 STALLS = Path("/tmp/stalls")
 """A line for each stall that a call has met: when it began and ended, in epoch seconds."""
 
@@ -46,10 +50,36 @@ class Schedule:
             return True
 
 
+class Device:
+    """Works on one call at a time, for a slice each in turn."""
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[tuple[float, threading.Event]] = SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def use(self, seconds: float) -> None:
+        """Use the device for some seconds of its time, and return when it is done."""
+        done = threading.Event()
+        self._waiting.put((seconds, done))
+        done.wait()
+
+    def _work(self) -> None:
+        while True:
+            left_s, done = self._waiting.get()
+            began = time.monotonic()
+            time.sleep(min(left_s, SLICE_S))
+            left_s -= time.monotonic() - began
+            if left_s > 0:
+                self._waiting.put((left_s, done))
+            else:
+                done.set()
+
+
 class Handler(BaseHTTPRequestHandler):
     """Answers one call."""
 
     schedule = Schedule()
+    device = Device()
 
     def do_GET(self) -> None:
         """Answer ``/-/ready`` at once and every other path after its delay."""
@@ -66,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.BAD_REQUEST, {"error": f"delay={text} is not between 0 and {MAX_DELAY_S}"})
             return
         stalled = self.schedule.stalls(time.time())
-        time.sleep(TAKES_S if stalled else delay_s)
+        (self.device.use if ONE_DEVICE else time.sleep)(TAKES_S if stalled else delay_s)
         self._answer(HTTPStatus.OK, {"stalled": stalled})
 
     def _answer(self, status: HTTPStatus, values: dict[str, bool | str]) -> None:

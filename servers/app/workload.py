@@ -2,20 +2,23 @@
 
 A request names its work in the query string: ``/?delay=S`` sleeps S seconds;
 ``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms};
-``/call?delay=S`` asks the service ``api``, which answers after S seconds unless it stalls.
+``/call?delay=S`` asks the service ``api``, which answers after S seconds unless it stalls;
+``/crash`` kills the process.
 The answer says which process and thread did it, and when.
 """
 
+import asyncio
 import ctypes
 import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 MAX_SERVICE_S = 3600.0
@@ -32,12 +35,32 @@ _HOST = socket.gethostname()
 _libc_holding_the_lock = ctypes.PyDLL(None)
 
 
-class BadRequest(ValueError):
+Work = Callable[[], Iterator[float]]
+"""Work in turns: between one and the next the server is to wait for as many seconds as were yielded."""
+
+
+class Failure(Exception):
+    """Why there is no answer; the message says it."""
+
+    status: ClassVar[HTTPStatus]
+
+
+class BadRequest(Failure):
     """A query string that does not describe work; the message names the parameter and its value."""
 
+    status = HTTPStatus.BAD_REQUEST
 
-class NoAnswer(Exception):
+
+class NoSuchPath(Failure):
+    """A path that nothing is known of."""
+
+    status = HTTPStatus.NOT_FOUND
+
+
+class NoAnswer(Failure):
     """The service that was called did not answer; the message says why."""
+
+    status = HTTPStatus.GATEWAY_TIMEOUT
 
 
 def answer(path: str, query: str, server: str, connection: str = "") -> dict[str, Any]:
@@ -46,12 +69,29 @@ def answer(path: str, query: str, server: str, connection: str = "") -> dict[str
     ``worker`` is the process id, ``host`` the container it lives in, ``thread`` the native thread id, ``connection``
     whatever the server tells its connections apart by, empty when it cannot;
     ``began`` and ``ended`` are epoch seconds around the work alone, with microsecond digits.
-    A parameter that is left out asks for nothing. Raise BadRequest before any work is done when one is unknown or out
-    of range, and NoAnswer when the called service does not answer.
+    A parameter that is left out asks for nothing. Raise BadRequest or NoSuchPath before any work is done, and NoAnswer
+    when the called service does not answer.
     """
     work = _planned_work(path, query)
     began = time.time()
-    work()
+    for wait_s in work():
+        time.sleep(wait_s)
+    return _who_and_when(began, server, connection)
+
+
+async def answer_async(path: str, query: str, server: str) -> dict[str, Any]:
+    """Do as ``answer`` does on an event loop, which serves others while this waits, and only then.
+
+    Computing blocks it, and so does ``/call``: that is the mistake which this lab is about.
+    """
+    work = _planned_work(path, query)
+    began = time.time()
+    for wait_s in work():
+        await asyncio.sleep(wait_s)
+    return _who_and_when(began, server, "")
+
+
+def _who_and_when(began: float, server: str, connection: str) -> dict[str, Any]:
     ended = time.time()
     return {
         "worker": os.getpid(),
@@ -95,16 +135,43 @@ def call(delay_s: float) -> None:
         raise NoAnswer(f"{API[0]} answered {response.status}")
 
 
-def _planned_work(path: str, query: str) -> Callable[[], None]:
+def _planned_work(path: str, query: str) -> Work:
+    plans: dict[str, Callable[[dict[str, str]], Work]] = {
+        "/": _waiting, "/work": _rounds, "/call": _calling, "/crash": _crashing,
+    }  # fmt: skip
+    if path not in plans:
+        raise NoSuchPath(f"no such path: {path}")
     given = dict(parse_qsl(query, keep_blank_values=True))
-    if path == "/":
-        delay_s = _number(given, "delay", default=0.0, at_most=MAX_SERVICE_S)
-        _refuse_others(given)
-        return lambda: time.sleep(delay_s)
-    if path == "/call":
-        delay_s = _number(given, "delay", default=0.0, at_most=MAX_CALL_S)
-        _refuse_others(given)
-        return lambda: call(delay_s)
+    work = plans[path](given)
+    if given:
+        raise BadRequest(f"unknown parameter {', '.join(sorted(given))}")
+    return work
+
+
+def _waiting(given: dict[str, str]) -> Work:
+    delay_s = _number(given, "delay", default=0.0, at_most=MAX_SERVICE_S)
+    return lambda: iter((delay_s,))
+
+
+def _calling(given: dict[str, str]) -> Work:
+    delay_s = _number(given, "delay", default=0.0, at_most=MAX_CALL_S)
+
+    def work() -> Iterator[float]:
+        call(delay_s)
+        return iter(())
+
+    return work
+
+
+def _crashing(_: dict[str, str]) -> Work:
+    def work() -> Iterator[float]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return iter(())
+
+    return work
+
+
+def _rounds(given: dict[str, str]) -> Work:
     rounds = _number(given, "rounds", default=1.0, at_most=10_000)
     if rounds != int(rounds):
         raise BadRequest(f"rounds={rounds:g} is not a whole number")
@@ -115,11 +182,10 @@ def _planned_work(path: str, query: str) -> Callable[[], None]:
     computes: dict[str, Callable[[float], None]] = {"burn": burn, "hold": partial(hold, call_us=call_us)}
     if kind not in computes:
         raise BadRequest(f"cpu={kind!r} is not one of burn, hold")
-    _refuse_others(given)
 
-    def work() -> None:
+    def work() -> Iterator[float]:
         for _ in range(int(rounds)):
-            time.sleep(wait_ms / 1000)
+            yield wait_ms / 1000
             computes[kind](cpu_ms)
 
     return work
@@ -136,8 +202,3 @@ def _number(given: dict[str, str], name: str, *, default: float, at_most: float)
     if not 0 <= value <= at_most:
         raise BadRequest(f"{name}={text} is not between 0 and {at_most:g}")
     return value
-
-
-def _refuse_others(left: dict[str, str]) -> None:
-    if left:
-        raise BadRequest(f"unknown parameter {', '.join(sorted(left))}")

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable
+from http import HTTPStatus
 from typing import Any
 
 import workload
@@ -11,28 +12,26 @@ StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
 
 def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    """Serve ``/``, ``/work``, ``/call`` and ``/-/ready``; see ``workload`` for what they mean."""
+    """Serve ``/-/ready`` and the paths of ``workload``."""
     path = environ.get("PATH_INFO", "/")
     body: dict[str, Any]
+    status = HTTPStatus.OK
     if path == "/-/ready":
-        status, body = "200 OK", {"ready": True}
-    elif path in ("/", "/work", "/call"):
+        body = {"ready": True}
+    else:
         try:
             query, server = environ.get("QUERY_STRING", ""), environ.get("SERVER_SOFTWARE", "unknown")
-            body = workload.answer(path, query, server, _connection(environ))
-            status = "200 OK"
-        except workload.BadRequest as error:
-            status, body = "400 Bad Request", {"error": str(error)}
-        except workload.NoAnswer as error:
-            status, body = "504 Gateway Timeout", {"error": str(error)}
-    else:
-        status, body = "404 Not Found", {"error": f"no such path: {path}"}
+            body = workload.answer(path, query, server, connection(environ))
+        except workload.Failure as failure:
+            status, body = failure.status, {"error": str(failure)}
     payload = json.dumps(body).encode()
-    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))])
+    start_response(
+        f"{status.value} {status.phrase}", [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]
+    )
     return [payload]
 
 
-def _connection(environ: dict[str, Any]) -> str:
+def connection(environ: dict[str, Any]) -> str:
     """Return the inode of the request's socket: unlike a port it is never used again. Empty where no socket is told."""
     socket = environ.get("gunicorn.socket")
     descriptor = socket.fileno() if socket else environ.get("lab.connection_fd")

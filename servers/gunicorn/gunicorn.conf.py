@@ -8,27 +8,29 @@ from typing import Any
 from counters import Counters
 
 bind = "0.0.0.0:8000"
-wsgi_app = "wsgi:app"
+wsgi_app = os.environ["LAB_APP"]
 
 worker_class = os.environ["LAB_WORKER_CLASS"]
 workers = int(os.environ["LAB_WORKERS"])
-threads = int(os.environ["LAB_THREADS"])
+threads = int(os.environ["LAB_THREADS"] or 1)
 worker_connections = int(os.environ["LAB_WORKER_CONNECTIONS"])
 keepalive = int(os.environ["LAB_KEEPALIVE_S"])
 reuse_port = os.environ["LAB_REUSE_PORT"] == "true"
+asgi_loop = os.environ["LAB_LOOP"]  # releases before 24 skip what they do not know
 
 worker_tmp_dir = "/dev/shm"  # the heartbeat file: never on a disk
-control_socket_disable = True  # 25.1 and later would all share one path; older releases skip the unknown setting
+control_socket_disable = True  # 25.1 and later would all share one path
 graceful_timeout = 1  # a trial is over when its load has ended; nobody waits for an answer then
 
 
 def on_starting(server: Any) -> None:
     settings = {name: repr(setting.get()) for name, setting in sorted(server.cfg.settings.items())}
-    Path("/tmp/settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    Path("/tmp/settings").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
-def post_fork(_server: Any, worker: Any) -> None:
-    worker.counters = Counters("served", *getattr(worker, "counted", ()))
+def post_worker_init(worker: Any) -> None:
+    if not wsgi_app.startswith("fastapi"):  # which counts itself
+        worker.counters = Counters("served", *getattr(worker, "counted", ()))
 
 
 def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:

@@ -1,0 +1,34 @@
+// Some requests at once, CRASH_AFTER_S later one that kills its worker, and as much later some more: who is lost with it?
+
+import { get } from './lib/request.js';
+import { number } from './lib/settings.js';
+import { atOnce, whenAllAreThere } from './lib/shapes.js';
+
+const BEFORE = number('BEFORE', 1);
+const AFTER = number('AFTER', 1);
+const CRASH_AFTER_S = number('CRASH_AFTER_S', 0.1);
+const DELAY_S = number('DELAY_S', 0);
+
+export const options = {
+  scenarios: {
+    before: atOnce('before', BEFORE),
+    crash: atOnce('crash', 1),
+    after: atOnce('after', AFTER),
+  },
+  noConnectionReuse: true,
+};
+
+export function before() {
+  whenAllAreThere();
+  get('before', `/?delay=${DELAY_S}`, DELAY_S * 1000);
+}
+
+export function crash() {
+  whenAllAreThere(0, CRASH_AFTER_S);
+  get('crash', '/crash', 0);
+}
+
+export function after() {
+  whenAllAreThere(0, 2 * CRASH_AFTER_S);
+  get('after', `/?delay=${DELAY_S}`, DELAY_S * 1000);
+}
