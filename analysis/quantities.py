@@ -1,6 +1,7 @@
 """The words for a measured number: which variant, load and class of request, which metric, which statistic."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
@@ -20,6 +21,7 @@ Metric = Literal[
     "failures",
     "beside_free_thread",
     "recovery",
+    "burst",
 ]
 Statistic = Literal[
     "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
@@ -44,6 +46,7 @@ STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "failures": ("share", "count"),
     "beside_free_thread": ("count", "share", "total", "max"),
     "recovery": ("avg", "max"),
+    "burst": ("total", "largest_share"),
 }
 """What can be said of each metric. docs/method.md says how each is computed."""
 
@@ -54,8 +57,10 @@ OF_ALL_REQUESTS: tuple[Metric, ...] = (
     "memory",
     "queued",
     "recovery",
+    "burst",
 )
-"""The metrics of a trial as a whole: what servers tell of themselves, and what follows a stall, knows no classes."""
+"""The metrics of a trial as a whole: what servers tell of themselves, what follows a stall, and a burst know no
+classes."""
 
 _UNITS: dict[Metric, str] = {
     "overhead": "ms",
@@ -68,6 +73,7 @@ _UNITS: dict[Metric, str] = {
     "memory": "MiB",
     "beside_free_thread": "ms",
     "recovery": "ms",
+    "burst": "ms",
 }
 _PLAIN: dict[Statistic, str] = {
     "of_ideal": "share",
@@ -128,7 +134,7 @@ class Curve(Model):
 
 
 class Published(Model):
-    """What a source printed for one variant: statistics of one metric, or the requests that each worker served."""
+    """What a source printed for one variant: statistics of one metric, requests by worker, or the steps of a burst."""
 
     variant: Name
     load: Name | None = None
@@ -136,6 +142,12 @@ class Published(Model):
     metric: Metric
     stats: dict[Statistic, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
+    steps: list[FiniteFloat] = Field(
+        default=[], description="The response times of requests that were sent at once, in ms, in order of completion."
+    )
+    divided_by: FiniteFloat = Field(
+        1, gt=0, description="The lab is so many times quicker: published figures are divided by this."
+    )
     within: FiniteFloat | None = Field(
         None,
         gt=0,
@@ -145,17 +157,45 @@ class Published(Model):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if bool(self.stats) == bool(self.counts):
-            raise ValueError("give either stats or counts")
+        if [bool(self.stats), bool(self.counts), bool(self.steps)].count(True) != 1:
+            raise ValueError("give exactly one of stats, counts and steps")
         if self.counts and self.metric != "requests_by_worker":
             raise ValueError("counts belong to metric requests_by_worker")
         if self.counts and self.within is not None:
-            raise ValueError("within belongs to stats; counts have no verdict")
+            raise ValueError("within belongs to stats and steps; counts have no verdict")
+        if self.steps:
+            self._check_steps()
         for stat in self.stats:
             Measure(request=self.request, metric=self.metric, stat=stat)
             if self.within is not None and not self.stats[stat]:
                 raise ValueError(f"stats.{stat} is 0, by which nothing can be divided; leave it or within out")
+        if self.divided_by != 1 and not self.steps and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
+            raise ValueError("divided_by is for times")
         return self
+
+    def _check_steps(self) -> None:
+        if self.metric != "response_time":
+            raise ValueError("steps belong to metric response_time")
+        if self.request:
+            raise ValueError("steps are of all requests; leave request out")
+        if min(self.steps) <= 0:
+            raise ValueError(f"steps: {min(self.steps):g} ms is no time that a request takes")
+        for one, after in pairwise(self.steps):
+            if after < one:
+                raise ValueError(f"steps are in order of completion; {after:g} ms comes after {one:g} ms")
+
+    @property
+    def figures_here(self) -> dict[Statistic, float]:
+        """What the statistics should be in this lab, with those of how even the counts are."""
+        return {
+            stat: value / self.divided_by if unit(self.metric, stat) == "ms" else value
+            for stat, value in (self.stats | evenness(self.counts)).items()
+        }
+
+    @property
+    def steps_here(self) -> list[float]:
+        """What the steps should be in this lab, in ms."""
+        return [step / self.divided_by for step in self.steps]
 
 
 class Claim(Model):

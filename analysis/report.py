@@ -14,6 +14,7 @@ from analysis.summary import Summary
 from analysis.table import (
     INTERVAL,
     MEANING,
+    SHOWN_STEPS,
     SMALLEST,
     WITHIN,
     claim_interval,
@@ -22,6 +23,8 @@ from analysis.table import (
     published_figures,
     published_what,
     quantity_grids,
+    seconds,
+    steps_grids,
     telling_differences,
     what,
 )
@@ -40,7 +43,9 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         summary=summary,
         figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # drawn by ourselves
         grids=list(quantity_grids(run, summary)),
+        steps=list(steps_grids(run, summary)),
         number=number,
+        seconds=seconds,
         claim_value=claim_value,
         claim_interval=claim_interval,
         interval=INTERVAL[0].upper() + INTERVAL[1:],
@@ -78,14 +83,21 @@ def _pictures(
 ) -> Iterator[alt.TopLevelMixin]:
     """Yield the pictures of one load: those that every run has, and those that it has something to show for."""
     classes = figures.classes(database, load)
+    burst = run.load(load).burst
     drawn = [
+        figures.staircase(database, run, summary, load),
+        figures.waves(run, summary, load),
         figures.curve(run, summary, load),
         figures.races(run, summary, load),
-        *(figures.overhead(database, run, summary, load, request) for request in classes),
+        *(
+            figures.overhead(database, run, summary, load, request)
+            for request in classes
+            if not burst or burst > SHOWN_STEPS
+        ),
         figures.moments(database, run_folder, run, summary, load),
-        *(figures.share_and_tail(run, summary, load, request) for request in classes[:1]),
+        *(figures.share_and_tail(run, summary, load, request) for request in classes[:1] if not burst),
         figures.workers(run, summary, load),
-        figures.by_age(run, summary, load),
+        figures.by_age(run, summary, load) if not burst else None,
         figures.connections(database, run, load),
     ]
     yield from (figure for figure in drawn if figure)

@@ -18,6 +18,8 @@ POINTS = "points*.json.gz"
 """The names of a trial's raw points; each file is one load generator's."""
 OTHERS_CORES = 2
 """What the balancer and the load generator need beside workers that compute."""
+STAIRS = 50
+"""Of bursts of at most so many requests each has its place in figures and pictures."""
 R = TypeVar("R", bound="Record")
 
 
@@ -108,6 +110,22 @@ class LoadRecord(Record):
     duration: str
     settings: dict[str, str]
 
+    @property
+    def burst(self) -> int | None:
+        """How many requests it sends at once; None: they do not come in bursts."""
+        size = self.settings.get("BURST", "")
+        return int(size) if size.isdecimal() and int(size) else None
+
+    @property
+    def has_stairs(self) -> bool:
+        """Whether its bursts are so small that each of their requests is shown."""
+        return self.burst is not None and self.burst <= STAIRS
+
+    @property
+    def crashes(self) -> bool:
+        """Whether one of its requests kills the worker that serves it."""
+        return "CRASH_AFTER_S" in self.settings
+
 
 class Source(Record):
     """Where published figures come from."""
@@ -145,6 +163,14 @@ class Run(Record):
     ended: str | None = None
     outcome: Literal["running", "completed", "interrupted", "failed"] = "running"
     reason: str | None = None
+
+    def load(self, name: str) -> LoadRecord:
+        """Return the load of this name."""
+        return next(one for one in self.loads if one.name == name)
+
+    def variant(self, name: str) -> VariantRecord:
+        """Return the variant of this name."""
+        return next(one for one in self.variants if one.name == name)
 
     def variants_under(self, load: str) -> list[VariantRecord]:
         """Return the variants that were to be measured under a load."""

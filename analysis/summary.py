@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Iterator
+from itertools import groupby
 from math import isclose
 from pathlib import Path
 from statistics import correlation, fmean, median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import duckdb
 
-from analysis import intervals, waiting
+from analysis import bursts, intervals, waiting
 from analysis.intervals import Interval
 from analysis.observation import Container, counted_by_worker, stalls_within
 from analysis.quantities import (
@@ -28,7 +29,7 @@ from analysis.quantities import (
     unit,
 )
 from analysis.requests import CLIENT, COLUMNS
-from analysis.run_folder import SCHEMA, BadRun, Run, Trial, read_run, read_trial, write_whole
+from analysis.run_folder import SCHEMA, STAIRS, BadRun, LoadRecord, Run, Trial, read_run, read_trial, write_whole
 from analysis.validity import (
     ClassCount,
     Evidence,
@@ -110,9 +111,12 @@ class ClaimRow(Model):
 
 
 class PublishedFigure(Model):
-    """One published figure beside the measured one. ``ratio`` is measured divided by published."""
+    """One published figure beside the measured one. ``ratio`` is measured divided by published.
 
-    stat: Statistic
+    ``stat`` is a statistic, or which request of a burst was answered: 1st, 2nd, 3rd …
+    """
+
+    stat: str
     unit: str
     published: float
     measured: float | None
@@ -123,16 +127,51 @@ class PublishedFigure(Model):
 
 
 class PublishedRow(Model):
-    """Published figures of one metric with their common verdict. ``reason`` says why there is no plain answer."""
+    """Published figures of one metric with their common verdict. ``reason`` says why there is no plain answer.
+
+    ``steps``: the figures are the response times of a burst in order of completion.
+    """
 
     variant: str
     load: str
     request: str | None
     metric: Metric
+    steps: bool = False
+    divided_by: float = 1
     within: float
     verdict: ClaimVerdict
     reason: str | None
     figures: list[PublishedFigure]
+
+
+class StepsRow(Model):
+    """The response times of a burst in ms, in order of completion, as published and measured.
+
+    ``low`` and ``high`` are the intervals of the medians over trials; None: one trial has none. They are shorter than
+    ``measured`` where a step is of one trial only, because requests failed in the others.
+    """
+
+    variant: str
+    load: str
+    published: list[float] | None
+    measured: list[float]
+    low: list[float] | None
+    high: list[float] | None
+
+
+class WaveRow(Model):
+    """How many requests of one burst a worker began in one wave: while a request that began at once would be served.
+
+    Waves and bursts are counted from 1.
+    """
+
+    variant: str
+    load: str
+    trial: int
+    burst: int
+    worker: str
+    wave: int
+    requests: int
 
 
 class DifferenceRow(Model):
@@ -158,7 +197,7 @@ class Summary(Model):
     """All results of one run.
 
     ``published`` has the rows that say how near is near enough, ``differences`` has rows only where a variant was
-    measured against itself.
+    measured against itself, ``steps`` and ``waves`` where requests came in bursts.
     """
 
     experiment: str
@@ -170,6 +209,8 @@ class Summary(Model):
     claims: list[ClaimRow]
     published: list[PublishedRow]
     differences: list[DifferenceRow]
+    steps: list[StepsRow]
+    waves: list[WaveRow]
 
 
 Cell = tuple[str, str, str | None]
@@ -183,6 +224,13 @@ class Measured(Model):
     trial: int
     n: int
     stats: Stats
+
+
+class Steps(NamedTuple):
+    """The steps of a variant under a load, with their intervals as far as there are two trials: see StepsRow."""
+
+    measured: list[float]
+    intervals: list[Interval]
 
 
 def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
@@ -211,8 +259,10 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
                 raise BadRun(
                     f"{folder}/trial.json is of {trial.variant} under {trial.load}, which run.json does not know"
                 )
-            judged.append(judge_trial(run, trial, _requests(database, trial), found))
-            told[trial.variant, trial.load, trial.trial] = _told(found.containers)
+            size = run.load(trial.load).burst
+            judged.append(judge_trial(run, trial, _requests(database, trial, size), found))
+            key = trial.variant, trial.load, trial.trial
+            told[key] = _told(found.containers) | (bursts.statistics(database, key, size) if size else {})
             counters += _counters(trial, found.containers)
             if judged[-1].verdict != "invalid":
                 waited |= _waited(database, run, trial, found.containers)
@@ -231,7 +281,8 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
                 if request is None:
                     measured.stats.update(told[variant, load, measured.trial])
                 cells.setdefault((variant, load, request), []).append(measured)
-    results = Results(run, cells)
+        results = Results(run, cells, _steps(database, run, trusted))
+        waves = list(_waves(database, run, trusted))
     return Summary(
         experiment=run.experiment,
         validity=judge_run(run, judged, list(results.too_few())),
@@ -242,6 +293,8 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         claims=[_verdict(claim, results, judged) for claim in run.claims],
         published=list(_published_rows(results, judged)),
         differences=list(_differences(results)) if run.against_itself else [],
+        steps=list(results.steps_rows()),
+        waves=waves,
     )
 
 
@@ -311,6 +364,38 @@ def _waited(
     return {((trial.variant, trial.load, name), trial.trial): stats for name, stats in by_class.items()}
 
 
+def _steps(database: duckdb.DuckDBPyConnection, run: Run, trusted: set[bursts.Key]) -> dict[tuple[str, str], Steps]:
+    """Return the staircases of small bursts by variant and load: medians over trials, with their intervals."""
+    by_trial: dict[tuple[str, str], list[list[float]]] = {}
+    for key in sorted(trusted):
+        load = run.load(key[1])
+        if load.burst and load.has_stairs:
+            by_trial.setdefault(key[:2], []).append(bursts.steps_ms(database, key, load.burst))
+    return {cell: _of_trials(trials) for cell, trials in by_trial.items()}
+
+
+def _of_trials(trials: list[list[float]]) -> Steps:
+    """Return the median and the interval of each step over the trials that have it."""
+    most = max(map(len, trials))
+    steps = [[trial[place] for trial in trials if place < len(trial)] for place in range(most)]
+    ends = [end for with_it, some in groupby(steps, len) if with_it > 1 for end in intervals.of_medians(list(some))]
+    return Steps([median(values) for values in steps], ends)
+
+
+def _waves(database: duckdb.DuckDBPyConnection, run: Run, trusted: set[bursts.Key]) -> Iterator[WaveRow]:
+    """Yield the waves of the first burst of each variant's first trusted trial, where several workers share it."""
+    variants, loads = [one.name for one in run.variants], [one.name for one in run.loads]
+    firsts = {key[:2]: key for key in sorted(trusted, reverse=True)}
+    for variant, load, trial in sorted(firsts.values(), key=lambda key: (variants.index(key[0]), loads.index(key[1]))):
+        size = run.load(load).burst
+        if not size or run.variant(variant).workers < 2:
+            continue
+        found = bursts.waves(database, (variant, load, trial), size)
+        order = bursts.in_order({worker for worker, _, _ in found})
+        for worker, wave, requests in sorted(found, key=lambda row: (order.index(row[0]), row[1])):
+            yield WaveRow(variant=variant, load=load, trial=trial, burst=1, worker=worker, wave=wave, requests=requests)
+
+
 def _counters(trial: Trial, containers: tuple[Container, ...]) -> Iterator[CounterRow]:
     """Yield what each worker of a trial counted, by the order of their names."""
     names = sorted({name for one in containers if one.after for ones in one.after.counts.values() for name in ones})
@@ -321,11 +406,15 @@ def _counters(trial: Trial, containers: tuple[Container, ...]) -> Iterator[Count
 
 
 class Results:
-    """The statistics of a run's trusted trials, and how to look one quantity up in them."""
+    """The statistics of a run's trusted trials, and how to look one quantity up in them.
 
-    def __init__(self, run: Run, cells: dict[Cell, list[Measured]]) -> None:
+    ``steps`` are the staircases by variant and load.
+    """
+
+    def __init__(self, run: Run, cells: dict[Cell, list[Measured]], steps: dict[tuple[str, str], Steps]) -> None:
         self.run = run
         self.cells = cells
+        self.steps = steps
         self._intervals = {cell: _intervals(trials) for cell, trials in cells.items()}
 
     def values(self, quantity: Quantity) -> list[float]:
@@ -361,14 +450,18 @@ class Results:
         return f"{quantity.stat} needs {needed} requests a trial; there were {most} at most"
 
     def too_few(self) -> Iterator[str]:
-        """Yield a sentence for each percentile that a table would show, had there been more requests."""
+        """Yield a sentence for each percentile that a table would show, had there been more requests.
+
+        Of small bursts each request is shown: only percentiles that somebody speaks of are missed.
+        """
         wanted = {quantity.stat for quantity in self._published() if percentile(quantity.stat)} | {*PRINTED}
         classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
         for load, request in sorted(classes):
             most = {
                 cell[0]: max(one.n for one in ones) for cell, ones in self.cells.items() if cell[1:] == (load, request)
             }
-            for stat in sorted(wanted, key=rows_needed):
+            missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
+            for stat in sorted(missed, key=rows_needed):
                 if lacking := [variant for variant, n in most.items() if n < rows_needed(stat)]:
                     which = ", ".join(lacking) if len(lacking) < len(most) else "any variant"
                     yield (
@@ -376,6 +469,15 @@ class Results:
                         f"there were {max(most[variant] for variant in lacking)} at most"
                     )
                     break  # the percentiles beyond need more still
+
+    def _spoken_of(self, load: str, request: str) -> set[Statistic]:
+        """Return the percentiles of one class of request that were published or claimed."""
+        quantities = [*self._published(), *(one for claim in self.run.claims for one in claim.quantities)]
+        return {
+            one.stat
+            for one in quantities
+            if percentile(one.stat) and (self.load_name(one.load), one.request) == (load, request)
+        }
 
     def _cell(self, quantity: Quantity) -> list[Measured]:
         return self.cells.get((quantity.variant, self.load_name(quantity.load), quantity.request), [])
@@ -432,8 +534,25 @@ class Results:
         load = self.load_name(one.load)
         return {
             Quantity(variant=one.variant, load=load, request=one.request, metric=one.metric, stat=stat): value
-            for stat, value in (one.stats | evenness(one.counts)).items()
+            for stat, value in one.figures_here.items()
         }
+
+    def steps_rows(self) -> Iterator[StepsRow]:
+        """Yield every staircase that was measured or published, in the experiment's order."""
+        published = {(one.variant, self.load_name(one.load)): one.steps_here for one in self.run.published if one.steps}
+        for load in self.run.loads:
+            for variant in self.run.variants:
+                cell = variant.name, load.name
+                if load.has_stairs and (cell in self.steps or cell in published):
+                    steps = self.steps.get(cell, Steps([], []))
+                    yield StepsRow(
+                        variant=variant.name,
+                        load=load.name,
+                        published=published.get(cell),
+                        measured=steps.measured,
+                        low=[low for low, _ in steps.intervals] or None,
+                        high=[high for _, high in steps.intervals] or None,
+                    )
 
 
 def _intervals(trials: list[Measured]) -> dict[tuple[Metric, Statistic], Interval]:
@@ -500,12 +619,11 @@ def _published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[P
 
 def _published_row(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> PublishedRow:
     load = results.load_name(one.load)
-    figures: list[PublishedFigure] = []
-    reasons: list[str] = []
-    for quantity, value in results.figures(one).items():
-        figure, reason = _published_figure(quantity, value, within, results, judged)
-        figures.append(figure)
-        reasons += [reason] if reason else []
+    compared = _published_steps(one, within, results, judged) if one.steps else [
+        _published_figure(quantity, value, within, results, judged) for quantity, value in results.figures(one).items()
+    ]  # fmt: skip
+    figures = [figure for figure, _ in compared]
+    reasons = [reason for _, reason in compared if reason]
     if straddling := [figure.stat for figure in figures if figure.verdict == "undecided" and figure.ratio is not None]:
         reasons.append(f"the interval of {', '.join(straddling)} straddles an edge")
     reasons += _doubts({(one.variant, load)}, judged)
@@ -514,6 +632,8 @@ def _published_row(one: Published, within: float, results: Results, judged: list
         load=load,
         request=one.request,
         metric=one.metric,
+        steps=bool(one.steps),
+        divided_by=one.divided_by,
         within=within,
         verdict=min((figure.verdict for figure in figures), key=_WORST_FIRST.index),
         reason="; ".join(dict.fromkeys(reasons)) or None,
@@ -528,26 +648,76 @@ def _published_figure(
     quantity: Quantity, published: float, within: float, results: Results, judged: list[TrialValidity]
 ) -> tuple[PublishedFigure, str | None]:
     """Return one figure with its verdict, and why nothing was measured for it, if so."""
-    verdict: ClaimVerdict
-    reason: str | None = None
-    measured, (low, high) = results.measured(quantity), results.interval(quantity)
+    measured, of_unit = results.measured(quantity), unit(quantity.metric, quantity.stat)
     if measured is None:
         verdict, reason = _no_verdict(quantity, results, judged)
-    else:
-        ends = (low, high) if low is not None and high is not None else (measured,)
-        sides = {_side(end / published, within) for end in ends}
-        verdict = "undecided" if len(sides) > 1 else "reproduced" if sides == {"within"} else "not reproduced"
-    figure = PublishedFigure(
-        stat=quantity.stat,
-        unit=unit(quantity.metric, quantity.stat),
+        return _not_measured(quantity.stat, of_unit, published, verdict), reason
+    return _compared(quantity.stat, of_unit, published, measured, results.interval(quantity), within), None
+
+
+def _published_steps(
+    one: Published, within: float, results: Results, judged: list[TrialValidity]
+) -> list[tuple[PublishedFigure, str | None]]:
+    """Return the steps of one staircase with their verdicts, and why they cannot be compared, if so."""
+    load = results.run.load(results.load_name(one.load))
+    steps = results.steps.get((one.variant, load.name), Steps([], []))
+    if no_verdict := _no_steps(one, load, len(steps.measured), judged):
+        verdict, reason = no_verdict
+        return [
+            (_not_measured(bursts.ordinal(place), "ms", value, verdict), reason)
+            for place, value in enumerate(one.steps_here, start=1)
+        ]
+    ends = [*steps.intervals, *[(None, None)] * len(one.steps)]
+    return [
+        (_compared(bursts.ordinal(place), "ms", value, measured, interval, within), None)
+        for place, (value, measured, interval) in enumerate(zip(one.steps_here, steps.measured, ends), start=1)  # noqa: B905
+    ]
+
+
+def _no_steps(
+    one: Published, load: LoadRecord, measured: int, judged: list[TrialValidity]
+) -> tuple[ClaimVerdict, str] | None:
+    """Return why published steps cannot be compared with so many measured ones; None: they can."""
+    if untrusted := _not_trusted(one.variant, load.name, judged):
+        return "invalid", untrusted
+    if not load.has_stairs:
+        return "undecided", f"{load.name} has no bursts of at most {STAIRS} requests"
+    if load.burst != len(one.steps):
+        return "undecided", f"there were {load.burst} requests in a burst, {len(one.steps)} were published"
+    if measured < len(one.steps):
+        return "undecided", f"at most {measured} of the {load.burst} requests of a burst were answered"
+    return None
+
+
+def _compared(
+    stat: str,
+    of_unit: str,
+    published: float,
+    measured: float,
+    interval: tuple[float | None, float | None],
+    within: float,
+) -> PublishedFigure:
+    """Return a published figure with what was measured and how near that is."""
+    low, high = interval
+    ends = (low, high) if low is not None and high is not None else (measured,)
+    sides = {_side(end / published, within) for end in ends}
+    return PublishedFigure(
+        stat=stat,
+        unit=of_unit,
         published=published,
         measured=measured,
         low=low,
         high=high,
-        ratio=None if measured is None else measured / published,
-        verdict=verdict,
+        ratio=measured / published,
+        verdict="undecided" if len(sides) > 1 else "reproduced" if sides == {"within"} else "not reproduced",
     )
-    return figure, reason
+
+
+def _not_measured(stat: str, of_unit: str, published: float, verdict: ClaimVerdict) -> PublishedFigure:
+    """Return a published figure that nothing was measured for."""
+    return PublishedFigure(
+        stat=stat, unit=of_unit, published=published, measured=None, low=None, high=None, ratio=None, verdict=verdict
+    )
 
 
 def _side(ratio: float, within: float) -> Literal["below", "within", "above"]:
@@ -599,11 +769,18 @@ def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | tuple[No
 
 def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:
     """Return why a quantity has no value: nothing of its trials can be trusted, or they do not carry it."""
-    trials = [one for one in judged if one.variant == quantity.variant and quantity.load in (None, one.load)]
-    invalid = [reason for one in trials if one.verdict == "invalid" for reason in one.reasons]
-    if all(one.verdict == "invalid" for one in trials):
-        return "invalid", f"{quantity.variant}: {invalid[0] if invalid else 'not part of this run'}"
+    if untrusted := _not_trusted(quantity.variant, quantity.load, judged):
+        return "invalid", untrusted
     return "undecided", results.why_not(quantity)
+
+
+def _not_trusted(variant: str, load: str | None, judged: list[TrialValidity]) -> str | None:
+    """Return why no trial of a variant under a load (None: the only one) can be trusted; None: one can."""
+    trials = [one for one in judged if one.variant == variant and load in (None, one.load)]
+    if any(one.verdict != "invalid" for one in trials):
+        return None
+    invalid = [reason for one in trials for reason in one.reasons]
+    return f"{variant}: {invalid[0] if invalid else 'not part of this run'}"
 
 
 _CLASSES = """
@@ -696,8 +873,8 @@ def _time_statistic(metric: Metric, stat: Statistic) -> str:
     return f"{function} FILTER (WHERE error IS NULL)"
 
 
-def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
-    """Return what the rows of a trial say as a whole."""
+def _requests(database: duckdb.DuckDBPyConnection, trial: Trial, burst: int | None) -> Requests:
+    """Return what the rows of a trial say as a whole; ``burst`` requests of it were sent at once."""
     asked = {"variant": trial.variant, "load": trial.load, "trial": trial.trial}
     of_trial = "FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)"
 
@@ -730,16 +907,18 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial) -> Requests:
         quickest_ms=quickest_ms,
         direct_sent=direct_sent,
         direct_with_status=direct_with_status,
+        sending=bursts.sending(database, (trial.variant, trial.load, trial.trial), burst) if burst else None,
     )
 
 
 # L = lambda W (Little 1961). L from the wall clock, W from k6's own timings, which run on another clock. What k6 itself
 # takes for a request between the two, a quarter of a millisecond, counts as part of the response: it is the median's.
+# Of a connection that broke k6 does not time the wait.
 _LITTLE = """
 WITH timed AS (
     SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,
         1000 * (duration_ms + blocked_ms + connecting_ms) AS response_us, sent, answered
-    {of_trial} AND answered IS NOT NULL)
+    {of_trial} AND status > 0)
 SELECT sum(under_way_us) / any_value(span_us) AS in_flight,
     count(*) / any_value(span_us) * (avg(response_us) + median(under_way_us - response_us)) AS little
 FROM timed, (SELECT nullif(max(epoch_us(answered)) - min(epoch_us(sent)), 0) AS span_us FROM timed)

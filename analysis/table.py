@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.bursts import ordinal
 from analysis.quantities import OF_ALL_REQUESTS, STATISTICS, TIME_STATISTICS, Metric, Statistic, unit
 from analysis.run_folder import Run
 from analysis.summary import PRINTED, ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row, Summary, WorkerRow
@@ -23,6 +24,10 @@ _VERDICT_STYLE = {
 }
 
 
+SHOWN_STEPS = 12
+"""Of larger bursts the steps are in the picture, and no table has them."""
+
+
 def print_tables(console: Console, run: Run, summary: Summary) -> None:
     """Print the whole result of a run."""
     console.print()
@@ -34,6 +39,9 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
         console.print(quantity_table(grid))
     if run.trials > 1:
         console.print(Text(INTERVAL, style="dim"))
+    for grid in steps_grids(run, summary):
+        console.print()
+        console.print(steps_table(grid))
     for load in run.loads:
         if any(worker.load == load.name for worker in summary.workers):
             console.print()
@@ -78,10 +86,13 @@ def markdown(run: Run, summary: Summary) -> str:
         tables.append(_markdown(["published", "figures", "verdict"], rows))
     for grid in quantity_grids(run, summary):
         lines = [
-            [line.variant, line.word, *map(number, line.values), "" if line.n is None else str(line.n)]
+            [line.variant, line.says, *map(number, line.values), "" if line.n is None else str(line.n)]
             for line in grid.lines
         ]
         tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics, 'n'], lines)}")
+    for grid in steps_grids(run, summary):
+        lines = [[line.variant, line.says, *map(seconds, line.values)] for line in grid.lines]
+        tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics], lines)}")
     return "\n".join(tables)
 
 
@@ -99,6 +110,12 @@ class Line:
     word: Literal["published", "predicted", "measured", "low", "high"]
     values: list[float | None]
     n: int | None
+    divided_by: float = 1
+
+    @property
+    def says(self) -> str:
+        """Its word, and by what published figures were divided."""
+        return self.word + divided(self.divided_by)
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,8 @@ class Grid:
 def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
     """Yield the grids of each load: overhead by class of request, frequent ones first, then what is spoken of besides.
 
-    Spoken of is what was published, what a claim is about, and who waited beside a free thread wherever somebody did.
+    Spoken of is what was published, what a claim is about, who waited beside a free thread wherever somebody did, and
+    what a burst took.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name]
@@ -123,7 +141,7 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         spoken_of = {(row.metric, row.request) for row in rows if row.published is not None}
         spoken_of |= {(one.metric, one.request) for one in claimed}
         spoken_of |= {(row.metric, row.request) for row in rows if row.request and _waited_beside(row)}
-        wanted = {("overhead", name) for name in classes if name} | spoken_of
+        wanted = {("overhead", name) for name in classes if name} | {("burst", None)} | spoken_of
         for metric in STATISTICS:
             for request in classes:
                 chosen = [row for row in rows if (row.metric, row.request) == (metric, request)]
@@ -144,8 +162,49 @@ def quantity_table(grid: Grid) -> Table:
         cells = [Text(number(value), style=style) for value in line.values]
         n = "" if line.n is None else str(line.n)
         name, above = "" if line.variant == above else line.variant, line.variant
-        table.add_row(name, Text(line.word, style=style), *cells, n)
+        table.add_row(name, Text(line.says, style=style), *cells, n)
     return table
+
+
+def steps_grids(run: Run, summary: Summary) -> Iterator[Grid]:
+    """Yield the staircases of each load of small bursts: when the 1st, 2nd … request was answered, in seconds."""
+    for load in run.loads:
+        rows = [row for row in summary.steps if row.load == load.name]
+        if not rows or not load.burst or load.burst > SHOWN_STEPS:
+            continue
+        most = max(len(steps) for row in rows for steps in (row.measured, row.published or []))
+        lines = []
+        for row in rows:
+            if row.published is not None:
+                by = _divided_by(run, row.variant, load.name, "response_time", None, steps=True)
+                lines.append(Line(row.variant, "published", _in_seconds(row.published, most), None, by))
+            lines.append(Line(row.variant, "measured", _in_seconds(row.measured, most), None))
+        title = f"Seconds in order of completion{of_load(run, load.name)}"
+        yield Grid(title, [ordinal(place) for place in range(1, most + 1)], lines)
+
+
+def steps_table(grid: Grid) -> Table:
+    """Return a grid of steps as a table for the terminal: the steps in one cell, which may be broken anywhere."""
+    table = _table(grid.title)
+    table.add_column("variant", overflow="fold")
+    table.add_column("")
+    table.add_column("1st to last")
+    above = ""
+    for line in grid.lines:
+        style = "bold" if line.word == "measured" else "dim"
+        steps = "  ".join(seconds(value) for value in line.values if value is not None)
+        name, above = "" if line.variant == above else line.variant, line.variant
+        table.add_row(name, Text(line.says, style=style), Text(steps or number(None), style=style))
+    return table
+
+
+def seconds(value: float | None) -> str:
+    """Return seconds with two decimals."""
+    return number(None) if value is None else f"{value:.2f}"
+
+
+def _in_seconds(steps_ms: list[float], places: int) -> list[float | None]:
+    return [*(step_ms / 1000 for step_ms in steps_ms), *[None] * (places - len(steps_ms))]
 
 
 def workers_table(run: Run, summary: Summary, load: str) -> Table:
@@ -215,7 +274,24 @@ def published_table(run: Run, summary: Summary) -> RenderableType:
 
 def published_what(run: Run, row: PublishedRow) -> str:
     """Return what a published row is about in words."""
-    return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request)}"
+    steps = ", in order of completion" if row.steps else ""
+    by = f", published{divided(row.divided_by)}" if row.divided_by != 1 else ""
+    return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request)}{steps}{by}"
+
+
+def divided(by: float) -> str:
+    """Return what is added to the word for a published figure that was divided; nothing where it was not."""
+    return "" if by == 1 else f" ÷ {by:g}"
+
+
+def _divided_by(run: Run, variant: str, load: str, metric: Metric, request: str | None, *, steps: bool) -> float:
+    """Return what the published figures of a line were divided by."""
+    for one in run.published:
+        if (one.variant, one.metric, one.request, bool(one.steps)) == (variant, metric, request, steps) and (
+            one.load in (None, load)
+        ):
+            return one.divided_by
+    return 1
 
 
 def published_figures(row: PublishedRow) -> str:
@@ -316,7 +392,8 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
             values = [_whole(stat, getattr(mine[stat], word)) if stat in mine else None for stat in statistics]
             if word == "measured" or any(value is not None for value in values):
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
-                lines.append(Line(variant.name, word, values, n))
+                by = _divided_by(run, variant.name, load, metric, request, steps=False) if word == "published" else 1
+                lines.append(Line(variant.name, word, values, n, by))
     units = {stat: unit(metric, stat) for stat in statistics}
     title = of_requests(metric, request)
     only, *others = set(units.values())

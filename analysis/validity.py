@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Literal, NamedTuple
 
+from analysis.bursts import Sending
 from analysis.intervals import NOMINAL_FROM, coverage
 from analysis.observation import Container, Observation, Reading, balanced, counted_by_worker
 from analysis.quantities import Model
-from analysis.run_folder import OTHERS_CORES, Run, Trial, VariantRecord
+from analysis.run_folder import OTHERS_CORES, LoadRecord, Run, Trial, VariantRecord
 
 Verdict = Literal["valid", "suspect", "invalid"]
 
@@ -60,7 +61,8 @@ class Requests(NamedTuple):
     the mean number of requests under way, from the times at which they were sent and answered; ``little`` what it
     should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
     (host:pid) that they name. ``quickest_ms`` is the shortest time that a worker was at work. ``direct_sent`` went
-    past the balancer, ``direct_with_status`` of them were answered.
+    past the balancer, ``direct_with_status`` of them were answered. ``sending`` is how bursts were sent;
+    None: the load has none.
     """
 
     began: float | None
@@ -73,6 +75,7 @@ class Requests(NamedTuple):
     quickest_ms: float | None = None
     direct_sent: int = 0
     direct_with_status: int = 0
+    sending: Sending | None = None
 
     @property
     def sent(self) -> int:
@@ -101,9 +104,10 @@ def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) 
     """Judge one trial from its record, its requests, and what the containers said of themselves."""
     doubts = [*_record(trial, requests, evidence), *_failures(run, trial, requests), *_machine(run, trial)]
     if trial.outcome == "measured" and requests.sent:
-        variant = next(one for one in run.variants if one.name == trial.variant)
+        variant, load = run.variant(trial.variant), run.load(trial.load)
         doubts += _load(requests, evidence)
-        doubts += _counts(requests, evidence.containers)
+        doubts += _bursts(requests, load)
+        doubts += _counts(requests, variant, load, evidence.containers)
         doubts += _servers(run, trial, variant, evidence.containers)
         doubts += _work(trial, requests)
     if trial.k6_exit_code == 99:
@@ -132,11 +136,14 @@ def _record(trial: Trial, requests: Requests, evidence: Evidence) -> Iterator[Do
 def _failures(run: Run, trial: Trial, requests: Requests) -> Iterator[Doubt]:
     """Judge each class by itself: few slow requests that all fail are not to vanish among many quick ones.
 
-    Where a claim says that they fail, failures are the finding, and no reason to doubt it.
+    Where a claim says that they fail, or a request kills its worker, failures are the finding, and no reason to doubt
+    it.
     """
     kinds = "; ".join(requests.errors[:3]) or "no reason given"
     for one in requests.classes:
-        expected = any(claim.expects_failures_of(trial.variant, trial.load, one.request) for claim in run.claims)
+        expected = run.load(trial.load).crashes or any(
+            claim.expects_failures_of(trial.variant, trial.load, one.request) for claim in run.claims
+        )
         if one.failed == one.sent:
             yield "note" if expected else "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
         elif one.failed:
@@ -187,6 +194,17 @@ def _load(requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
             yield "suspect", f"Little's law does not hold: {under_way}, {expected}"
 
 
+def _bursts(requests: Requests, load: LoadRecord) -> Iterator[Doubt]:
+    """Were the requests of a burst all under way before one of them was answered?"""
+    if not requests.sending:
+        return
+    bursts, early, in_last = requests.sending
+    if early:
+        yield "suspect", f"in {early} of {bursts} bursts a request was answered before the last one was sent"
+    if in_last != load.burst:
+        yield "suspect", f"the last burst has {in_last} of {load.burst} requests"
+
+
 def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
     """Return how long k6's threads waited for a processor in a second of the load; 0 when too few readings tell.
 
@@ -198,13 +216,19 @@ def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
     return (within[-1].waited_s - within[0].waited_s) / (within[-1].at - within[0].at or 1.0)
 
 
-def _counts(requests: Requests, containers: tuple[Container, ...]) -> Iterator[Doubt]:
+def _counts(
+    requests: Requests, variant: VariantRecord, load: LoadRecord, containers: tuple[Container, ...]
+) -> Iterator[Doubt]:
     """Do the load generators, the balancer and the workers tell of the same requests?
 
     Where some failed, the load generators cannot know how far they got: then the counts must lie between what was sent
-    and what was answered; otherwise they must be equal.
+    and what was answered; otherwise they must be equal. Without a balancer there is one count less. A worker that is
+    killed may have answered a request that it had no time to count.
     """
-    passed, by_worker = balanced(containers), counted_by_worker(containers, "served")
+    asked_directly = variant.settings.get("balancer") == "none"
+    passed = requests.sent - requests.direct_sent if asked_directly else balanced(containers)
+    by_worker = counted_by_worker(containers, "served")
+    wrong: Literal["invalid", "suspect"] = "suspect" if load.crashes else "invalid"
     if passed is None or not by_worker:
         yield "suspect", "the servers were not observed before and after the load: nothing confirms the counts"
         return
@@ -212,28 +236,33 @@ def _counts(requests: Requests, containers: tuple[Container, ...]) -> Iterator[D
     sent, with_status = requests.sent - requests.direct_sent, requests.with_status - requests.direct_with_status
     if not with_status <= passed <= sent:
         said = f"{sent} requests were sent and {with_status} answered"
-        yield "invalid", f"the counts disagree: {said}, the balancer served {passed}"
+        yield wrong, f"the counts disagree: {said}, the balancer served {passed}"
     if not requests.answered <= workers <= max(passed + requests.direct_sent, requests.answered):
         said = f"{requests.answered} requests were answered by a worker"
-        yield "invalid", f"the counts disagree: {said}, the balancer served {passed}, the workers {workers}"
+        said += ", the workers served" if asked_directly else f", the balancer served {passed}, the workers"
+        yield wrong, f"the counts disagree: {said} {workers}"
     for worker in sorted(by_worker.keys() | requests.by_worker.keys()):
         named, counted = requests.by_worker.get(worker, 0), by_worker.get(worker, 0)
         if named > counted or (named < counted and requests.sent == requests.answered):
-            yield "invalid", f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
+            yield wrong, f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
 
 
 def _servers(run: Run, trial: Trial, variant: VariantRecord, containers: tuple[Container, ...]) -> Iterator[Doubt]:
-    """Were the servers what the variant asks for, from the beginning to the end, and nothing else in their way?"""
+    """Were the servers what the variant asks for, from the beginning to the end, and nothing else in their way?
+
+    Where a request kills its worker, workers come and go.
+    """
     living = 0
+    changed: Literal["invalid", "note"] = "note" if run.load(trial.load).crashes else "invalid"
     for one in containers:
         if one.before is None or one.after is None:
             yield "suspect", f"{one.name} was not observed {'before' if one.before is None else 'after'} the load"
             continue
         if lost := one.before.workers - one.after.workers:
             memory = " (out of memory)" if one.after.out_of_memory > one.before.out_of_memory else ""
-            yield "invalid", f"{one.name} lost {_workers(lost)} during the load{memory}"
+            yield changed, f"{one.name} lost {_workers(lost)} during the load{memory}"
         if new := one.after.workers - one.before.workers:
-            yield "invalid", f"{one.name} started {_workers(new)} during the load"
+            yield changed, f"{one.name} started {_workers(new)} during the load"
         if full := one.after.listen_overflows - one.before.listen_overflows:
             yield "suspect", f"the listen queue of {one.name} was full for {full} connections"
         throttled_s = one.after.throttled_s - one.before.throttled_s

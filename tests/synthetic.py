@@ -18,7 +18,8 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 class Request:
     """One request as k6 saw it. Without ``answered`` the end of the run cut it off.
 
-    ``lag_ms`` is what k6 took besides, and did not count. Its worker begins ``waits_ms`` after it was sent.
+    ``lag_ms`` is what k6 took besides, and did not count. Its worker begins ``waits_ms`` after it was sent. ``status``
+    is that of an error; 0: there was no answer.
     """
 
     overhead_ms: float = 1.0
@@ -32,6 +33,7 @@ class Request:
     waits_ms: float = 0.0
     user: int = 1
     connection: str = ""
+    status: int = 502
 
 
 def point(metric: str, time: datetime, value: float, request: str, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +56,7 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
         if not one.answered:
             continue
         yield point("http_req_duration", answered, duration_ms, one.request, known)
-        outcome = {"error": one.error, "status": 502} if one.error else {"status": 200, "worker": one.worker}
+        outcome = {"error": one.error, "status": one.status} if one.error else {"status": 200, "worker": one.worker}
         outcome |= {"thread": 9, "connection": one.connection}
         began = sent + timedelta(milliseconds=one.waits_ms)
         stamps = {"began": began.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
@@ -115,16 +117,18 @@ def observation(
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())
 
 
-def write_observations(folder: Path, requests: Iterable[Request]) -> None:
-    """Write what the containers would have said of requests that all came through, before and after the load."""
+def write_observations(folder: Path, requests: Iterable[Request], workers: int = 2) -> None:
+    """Write what the containers would have said of requests that all came through, before and after the load.
+
+    If fewer than ``workers`` served something, the first container has others that are idle.
+    """
     answered = [one for one in requests if one.answered]
-    workers = {tuple(one.worker.split(":")) for one in answered if not one.error} or {("box", "7")}
-    if len(workers) == 1:
-        workers |= {(next(iter(workers))[0], "99")}
-    for number, host in enumerate(sorted({host for host, _ in workers}), start=1):
+    seen = {tuple(one.worker.split(":")) for one in answered if not one.error} or {("box", "7")}
+    seen |= {(min(seen)[0], str(99 + idle)) for idle in range(workers - len(seen))}
+    for number, host in enumerate(sorted({host for host, _ in seen}), start=1):
         counts = {
             int(pid): sum(one.worker == f"{host}:{pid}" and not one.error for one in answered)
-            for box, pid in workers
+            for box, pid in seen
             if box == host
         }
         (folder / f"server-{number}.before.txt").write_text(observation(host, dict.fromkeys(counts, 0)))
@@ -133,12 +137,14 @@ def write_observations(folder: Path, requests: Iterable[Request]) -> None:
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=2 + len(answered)))
 
 
-def make_trial(run: Path, variant: str, number: int, requests: Iterable[Request], **changed: Any) -> Path:
+def make_trial(
+    run: Path, variant: str, number: int, requests: Iterable[Request], *, workers: int = 2, **changed: Any
+) -> Path:
     """Write the folder of one trial and return it."""
     folder = trial_folder(run, variant, "mix", number)
     requests = list(requests)
     write_points(folder / "points.json.gz", requests)
-    write_observations(folder, requests)
+    write_observations(folder, requests, workers)
     record: dict[str, Any] = {
         "variant": variant, "load": "mix", "trial": number, "outcome": "measured", "k6_exit_code": 0,
         "began": "2026-01-02T03:04:05.000Z", "ended": "2026-01-02T03:05:05.000Z", "side_by_side": 1,
@@ -158,8 +164,9 @@ def make_run(
     **changed: Any,
 ) -> Path:
     """Write the folder of a run with one trial of each variant under the load ``mix``, and return it."""
+    workers = {one.name: one.workers for one in changed.get("variants", [])}
     for variant, ones in requests.items():
-        make_trial(run, variant, 1, ones)
+        make_trial(run, variant, 1, ones, workers=workers.get(variant, 2))
     record: dict[str, Any] = {
         "experiment": "made-up", "title": "A made-up question", "question": "Does it add up?", "source": None,
         "published": published or [], "claims": claims or [],

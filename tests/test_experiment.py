@@ -111,7 +111,30 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("stats: {p99: 1000}", "counts: [1, 2]"),
          "mine.yaml:14: published.0: counts belong to metric requests_by_worker"),
         (("overhead, stats: {p99: 1000}", "requests_by_worker, counts: [1, 2], within: 0.1"),
-         "mine.yaml:14: published.0: within belongs to stats; counts have no verdict"),
+         "mine.yaml:14: published.0: within belongs to stats and steps; counts have no verdict"),
+        (("stats: {p99: 1000}", "stats: {p99: 1000}, steps: [1000]"),
+         "mine.yaml:14: published.0: give exactly one of stats, counts and steps"),
+        (("stats: {p99: 1000}", "within: 0.1"),
+         "mine.yaml:14: published.0: give exactly one of stats, counts and steps"),
+        (("stats: {p99: 1000}", "steps: [1000]"),
+         "mine.yaml:14: published.0: steps belong to metric response_time"),
+        (("overhead, stats: {p99: 1000}", "response_time, steps: [1000]"),
+         "mine.yaml:14: published.0: steps are of all requests; leave request out"),
+        (("request: light, metric: overhead, stats: {p99: 1000}", "metric: response_time, steps: [1, 3, 2.5]"),
+         "mine.yaml:14: published.0: steps are in order of completion; 2.5 ms comes after 3 ms"),
+        (("request: light, metric: overhead, stats: {p99: 1000}", "metric: response_time, steps: [0, 1]"),
+         "mine.yaml:14: published.0: steps: 0 ms is no time that a request takes"),
+        (("request: light, metric: overhead, stats: {p99: 1000}", "metric: response_time, steps: [1, .inf]"),
+         "mine.yaml:14: published.0.steps.1: Input should be a finite number; it is inf"),
+        (("{p99: 1000}", "{p99: 1000}, divided_by: 0"),
+         "mine.yaml:14: published.0.divided_by: Input should be greater than 0; it is 0"),
+        (("overhead, stats: {p99: 1000}", "throughput, stats: {per_second: 9}, divided_by: 10"),
+         "mine.yaml:14: published.0: divided_by is for times"),
+        (("overhead, stats: {p99: 1000}", "requests_by_worker, counts: [1, 2], divided_by: 10"),
+         "mine.yaml:14: published.0: divided_by is for times"),
+        (("request: light, metric: overhead, stats: {p99: 1000}",
+          "metric: burst, stats: {largest_share: 0.5}, divided_by: 10"),
+         "mine.yaml:14: published.0: divided_by is for times"),
         (("{p99: 1000}", "{p50: 0, p99: 1000}, within: 0.1"),
          "mine.yaml:14: published.0: stats.p50 is 0, by which nothing can be divided; leave it or within out"),
         (("{p99: 1000}", "{p99: 1000}, within: 0"),
@@ -173,6 +196,23 @@ def test_a_published_row_says_how_near_is_near_enough_or_nothing(tmp_path: Path)
 
     assert [one.within for one in read_experiment(tmp_path / "mine.yaml").published] == [0.15]
     assert [one.within for one in read_experiment(tmp_path / "zero.yaml").published] == [None]
+
+
+def test_published_times_are_divided_and_nothing_else(tmp_path: Path) -> None:
+    """A lab in which a request takes 3 s where it took 660 s is 220 times quicker."""
+    for name, figures in {
+        "burst": "metric: burst, stats: {total: 1334958, largest_share: 0.5}, divided_by: 220",
+        "steps": "metric: response_time, steps: [658000, 1334000], divided_by: 220",
+        "overhead": "request: light, metric: overhead, stats: {p99: 1000}",
+    }.items():
+        text = GOOD.replace("request: light, metric: overhead, stats: {p99: 1000}", figures)
+        (tmp_path / f"{name}.yaml").write_text(text)
+
+    published = {path.stem: read_experiment(path).published[0] for path in tmp_path.glob("*.yaml")}
+
+    assert published["burst"].figures_here == {"total": 1334958 / 220, "largest_share": 0.5}
+    assert published["steps"].steps_here == [658000 / 220, 1334000 / 220]
+    assert (published["overhead"].figures_here, published["overhead"].steps_here) == ({"p99": 1000}, [])
 
 
 def test_text_that_is_not_yaml_is_named_with_its_line(tmp_path: Path) -> None:

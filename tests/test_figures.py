@@ -9,10 +9,10 @@ import pytest
 
 from analysis import figures
 from analysis.derive import derive
-from analysis.quantities import Metric, Statistic
+from analysis.quantities import Metric, Published, Statistic
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.summary import Row
-from tests.synthetic import BEGAN, Request, make_run, observation
+from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 
 Marks = list[tuple[str, str | None, float, float | None]]
 
@@ -135,6 +135,158 @@ def test_of_many_workers_those_are_shown_for_which_most_was_waited_and_the_idles
     assert panel["title"]["text"].endswith("; 8 of 12 workers are shown")
 
 
+def values_of(panel: dict[str, Any], drawn: dict[str, Any], layer: int) -> list[dict[str, Any]]:
+    """Return what one layer of a panel shows; what all layers share lies above them."""
+    data = panel["layer"][layer].get("data") or panel["data"]
+    values: list[dict[str, Any]] = data.get("values") or drawn["datasets"].get(data.get("name"), [])
+    return values
+
+
+def bursts_of(run: Path, picture: str) -> dict[str, Any] | None:
+    """Return the picture of a run's bursts."""
+    summary = derive(run)
+    with duckdb.connect() as database:
+        database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
+        chart = (
+            figures.staircase(database, read_run(run), summary, "mix")
+            if picture == "staircase"
+            else figures.waves(read_run(run), summary, "mix")
+        )
+    if chart is None:
+        return None
+    assert figures.svg(chart).startswith("<svg")
+    assert isinstance(chart, alt.VConcatChart)
+    drawn: dict[str, Any] = chart.to_dict()
+    return drawn
+
+
+def of_burst(size: int | None, **settings: str) -> list[LoadRecord]:
+    """Return a load that sends so many requests at once; None: it does not."""
+    at_once = {"BURST": str(size)} if size else {}
+    return [LoadRecord(name="mix", script="burst.js", duration="60s", settings=at_once | settings)]
+
+
+def stair(drawn: dict[str, Any], place: int) -> list[tuple[int, str, float, float]]:
+    """Return the marks of a panel: which request, what became of it, from and to which second."""
+    panel = drawn["vconcat"][place]
+    return [
+        (mark["place"], mark["kind"], round(mark["from"], 2), round(mark["to"], 2))
+        for layer in range(len(panel["layer"]))
+        for mark in values_of(panel, drawn, layer)
+    ]
+
+
+def served_at(*waits_s: float, workers: int = 1, at_s: float = 0) -> list[Request]:
+    """Return requests of a second that are sent at once and begun so late, by so many workers in turn."""
+    return [
+        Request(1000 * wait_s, 1000, waits_ms=1000 * wait_s, worker=f"box:{7 + place % workers}", sent_s=at_s)
+        for place, wait_s in enumerate(waits_s)
+    ]
+
+
+def test_a_staircase_shows_who_waited_and_who_was_served_in_order_of_completion(tmp_path: Path) -> None:
+    """Of the first burst; a request that failed has a cross, and one that was never answered ends where all do."""
+    two = [*served_at(0), Request(400, 100, error="status 502"), Request(answered=False)]
+    steps = Published(variant="one", metric="response_time", steps=[222000, 555000, 666000], divided_by=222)
+    run = make_run(
+        tmp_path, {"one": served_at(1, 0, 2) + served_at(5, 5, 5, at_s=20), "two": two},
+        variants=variants("one", "two", workers=1), loads=of_burst(3, CRASH_AFTER_S="0.5"), published=[steps],
+    )  # fmt: skip
+
+    drawn = bursts_of(run, "staircase")
+
+    assert drawn is not None
+    work, published = "a worker is at work on it", "answered, as published"
+    assert stair(drawn, 0) == [
+        (1, "it waits", 0, 1), (2, "it waits", 0, 2), (3, "it waits", 0, 3),
+        (1, work, 0, 1), (2, work, 1, 2), (3, work, 2, 3),
+        (1, published, 1, 1), (2, published, 2.5, 2.5), (3, published, 3, 3),
+    ]  # fmt: skip
+    assert stair(drawn, 1) == [
+        (1, "it waits", 0, 0.5), (2, "it waits", 0, 1), (3, "it waits", 0, 1), (2, work, 0, 1),
+        (1, "refused or failed", 0.5, 0.5), (3, "refused or failed", 1, 1),
+    ]  # fmt: skip
+    assert [panel["title"]["text"] for panel in drawn["vconcat"]] == [
+        "one: the first answer after 1.00 s, the last after 3.00 s",
+        "two: the first answer after 1.00 s, the last after 1.00 s, 2 of 3 refused or failed",
+    ]
+    assert drawn["title"]["text"] == "3 requests at once: how long each waits, and when a worker is at work on it"
+    assert drawn["title"]["subtitle"] == (
+        "first burst of the first valid trial of each variant; a line is a request, the first one answered above; "
+        "published ÷ 222"
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "kinds"),
+    [
+        (2, {"worker 1 is at work", "worker 2 is at work", "it waits"}),
+        (9, {"a worker is at work on it", "it waits"}),
+    ],
+)
+def test_a_staircase_tells_workers_apart_as_far_as_there_are_colours(
+    tmp_path: Path, workers: int, kinds: set[str]
+) -> None:
+    several = served_at(*[0] * 9, workers=workers)
+    run = make_run(tmp_path, {"one": several}, variants=variants("one", workers=workers), loads=of_burst(9))
+
+    drawn = bursts_of(run, "staircase")
+
+    assert drawn is not None
+    assert {kind for _, kind, *_ in stair(drawn, 0)} == kinds
+    legend = drawn["vconcat"][0]["layer"][0]["encoding"]["color"]["scale"]["domain"]
+    assert legend == ["it waits", *sorted(kinds - {"it waits"})]
+
+
+@pytest.mark.parametrize("size", [None, 51])
+def test_there_is_no_staircase_of_what_is_no_small_burst(tmp_path: Path, size: int | None) -> None:
+    run = make_run(tmp_path, {"one": served_at(0, 1)}, loads=of_burst(size))
+
+    assert bursts_of(run, "staircase") is None
+
+
+def test_there_is_no_staircase_of_trials_that_cannot_be_trusted(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"one": served_at(0, 1)}, loads=of_burst(2))
+    make_trial(run, "one", 1, served_at(0, 1), outcome="failed", reason="nginx said: no")
+
+    assert bursts_of(run, "staircase") is None
+
+
+def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
+    """Sixty requests on two of three workers: one serves two waves of twenty, the other a single one."""
+    waits_s = [wait for pair in zip([0] * 20 + [1] * 20, [0] * 40, strict=True) for wait in pair]
+    skewed = [one for place, one in enumerate(served_at(*waits_s, workers=2)) if place % 2 == 0 or place < 40]
+    quick = served_at(*[0] * 60, workers=3)
+    run = make_run(
+        tmp_path, {"skewed": skewed, "quick": quick}, loads=of_burst(60),
+        variants=variants("skewed", "quick", workers=3),
+    )  # fmt: skip
+
+    drawn = bursts_of(run, "waves")
+
+    assert drawn is not None
+    skewed_panel, quick_panel = drawn["vconcat"]
+    assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(skewed_panel, drawn, 0)] == [
+        ("worker 1", 1, 20), ("worker 1", 2, 20), ("worker 2", 1, 20), ("worker 2", 2, 0),
+        ("worker 3", 1, 0), ("worker 3", 2, 0),
+    ]  # fmt: skip
+    assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(quick_panel, drawn, 0)] == [
+        (f"worker {place}", 1, 20) for place in (1, 2, 3)
+    ]
+    assert [panel["title"]["text"] for panel in drawn["vconcat"]] == [
+        "skewed: 60 requests in 2 waves", "quick: 60 requests in 1 wave",
+    ]  # fmt: skip
+    assert drawn["title"]["text"] == "Waves: how many requests each worker was at work on, wave by wave"
+
+
+@pytest.mark.parametrize(("size", "workers"), [(50, 2), (60, 1)])
+def test_there_is_no_picture_of_waves_of_few_requests_or_of_one_worker(tmp_path: Path, size: int, workers: int) -> None:
+    alike = served_at(*[0] * size, workers=workers)
+    run = make_run(tmp_path, {"one": alike}, variants=variants("one", workers=workers), loads=of_burst(size))
+
+    assert bursts_of(run, "waves") is None
+
+
 def loads(*settings: dict[str, str], script: str = "users.js") -> list[LoadRecord]:
     """Return loads with such settings, named by their place."""
     return [
@@ -175,9 +327,7 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
     assert [len(one["hconcat"]) for one in drawn["vconcat"]] == [2, 2]
 
     def points(server: int, panel: int, layer: int) -> list[tuple[str, int, float]]:
-        drawn_panel = drawn["vconcat"][server]["hconcat"][panel]
-        data = drawn_panel["layer"][layer].get("data") or drawn_panel["data"]  # what all layers share lies above them
-        values = data.get("values") or drawn["datasets"][data["name"]]
+        values = values_of(drawn["vconcat"][server]["hconcat"][panel], drawn, layer)
         return sorted((one["variant"], one["setting"], one["value"]) for one in values)
 
     assert points(0, 0, 2) == [("a", 2, 20), ("a", 8, 40), ("b", 2, 20), ("b", 8, 40)]

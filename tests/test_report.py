@@ -3,6 +3,8 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pytest
+
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity
 from analysis.run_folder import LoadRecord, Source
@@ -75,6 +77,32 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
         "stands measured / published.",
     ]  # fmt: skip
     assert '<td class="verdict not-reproduced">not reproduced</td>' in verdicts
+
+
+@pytest.mark.parametrize(
+    ("size", "drawn"),
+    [
+        (None, ["How long light requests waited", "Who answered", "Who wins the race"]),
+        (4, ["4 requests at once", "Who answered"]),
+        (20, ["20 requests at once", "How long light requests waited", "Who answered"]),
+        (60, ["Waves", "How long light requests waited", "Who answered"]),
+    ],
+)
+def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size: int | None, drawn: list[str]) -> None:
+    """The shares by age are drawn of workers that share a container, the overhead with the published figure."""
+    requests = [Request(asked_ms=1000, worker=f"box:{7 + n % 2}") for n in range(size or 20)]
+    published = [Published(variant="one", request="light", metric="overhead", stats={"p50": 222}, divided_by=222)]
+    settings = {"BURST": str(size)} if size else {}
+    loads = [LoadRecord(name="mix", script="burst.js", duration="60s", settings=settings)]
+    derive(make_run(tmp_path, {"one": requests}, loads=loads, published=published))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    titles = ("4 requests at once", "20 requests at once", "Waves", "How long light requests waited", "Even shares",
+              "Who answered", "Who wins the race")  # fmt: skip
+    assert [title for title in titles if f">{title}" in page] == [title for title in titles if title in drawn]
+    subtitle = "each dot is one request; published ÷ 222"
+    assert (subtitle in page) == ("How long light requests waited" in drawn)
 
 
 def test_the_page_forbids_itself_everything_but_its_own_style_and_pictures(tmp_path: Path) -> None:

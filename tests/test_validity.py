@@ -181,6 +181,103 @@ def test_a_trial_is_judged_by_what_the_balancer_counted(tmp_path: Path, balanced
     )
 
 
+ASKED_DIRECTLY = VariantRecord(name="one", workers=2, settings={"balancer": "none"})
+
+
+@pytest.mark.parametrize(
+    ("served", "reasons"),
+    [
+        (BOTH, []),
+        ({7: 151, 8: 50},
+         ["the counts disagree: 200 requests were answered by a worker, the workers served 201",
+          "the counts disagree: 150 answers name worker box:7, which counted 151"]),
+    ],
+)  # fmt: skip
+def test_workers_that_are_asked_directly_are_compared_with_the_load_generator(
+    tmp_path: Path, served: dict[int, int], reasons: list[str]
+) -> None:
+    make_run(tmp_path, {"one": SHARED}, variants=[ASKED_DIRECTLY])
+    folder = make_trial(tmp_path, "one", 1, SHARED)
+    (folder / "server-1.after.txt").write_text(observation(served=served))
+    for path in folder.glob("nginx-1.*"):
+        path.unlink()
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == ("invalid" if reasons else "valid", reasons)
+
+
+def test_workers_that_are_asked_directly_and_were_not_observed_confirm_nothing(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": SHARED}, variants=[ASKED_DIRECTLY])
+    for path in make_trial(tmp_path, "one", 1, SHARED).glob("*-1.*.txt"):
+        path.unlink()
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.reasons == ["the servers were not observed before and after the load: nothing confirms the counts"]
+
+
+CRASH = LoadRecord(name="mix", script="mix.js", duration="60s", settings={"CRASH_AFTER_S": "5"})
+PEACE = LoadRecord(name="mix", script="mix.js", duration="60s", settings={})
+CRASHED = [*SHARED[:100], Request(request="crash", sent_s=10, error="status 502"),
+           *[Request(sent_s=10 + n, error="EOF") for n in range(5)]]  # fmt: skip
+
+
+@pytest.mark.parametrize(("load", "verdict"), [(CRASH, "valid"), (PEACE, "invalid")], ids=["crash", "peace"])
+def test_a_worker_that_a_request_kills_is_the_finding(tmp_path: Path, load: LoadRecord, verdict: str) -> None:
+    """Worker 8 dies of the request, worker 9 takes its place; what worker 8 counted is remembered."""
+    make_run(tmp_path, {"one": CRASHED}, loads=[load])
+    folder = make_trial(tmp_path, "one", 1, CRASHED)
+    (folder / "server-1.before.txt").write_text(observation(served={7: 0, 8: 0}))
+    after = observation(served={7: 75, 8: 25, 9: 0}, sockets={7: [100], 9: [100]})
+    (folder / "server-1.after.txt").write_text(after)
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.verdict == verdict
+    assert sorted(trial.reasons) == [
+        "5 of 105 light requests failed (EOF; status 502)",
+        "all 1 crash requests failed (EOF; status 502)",
+        "server-1 lost worker 8 during the load",
+        "server-1 started worker 9 during the load",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("served", "balanced", "reason"),
+    [
+        ({7: 75, 8: 24}, 108, "the counts disagree: 100 requests were answered by a worker, the balancer served 106, "
+         "the workers 99"),
+        ({7: 75, 8: 24}, 108, "the counts disagree: 25 answers name worker box:8, which counted 24"),
+        ({7: 75, 8: 25}, 101, "the counts disagree: 106 requests were sent and 106 answered, the balancer served 99"),
+    ],
+)  # fmt: skip
+def test_a_worker_that_was_killed_before_it_could_count_is_a_doubt(
+    tmp_path: Path, served: dict[int, int], balanced: int, reason: str
+) -> None:
+    make_run(tmp_path, {"one": CRASHED}, loads=[CRASH])
+    folder = make_trial(tmp_path, "one", 1, CRASHED)
+    (folder / "server-1.after.txt").write_text(observation(served=served))
+    (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=balanced))
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.verdict == "suspect"
+    assert reason in trial.reasons
+
+
+def test_a_connection_that_broke_says_nothing_of_littles_law(tmp_path: Path) -> None:
+    """k6 does not time how long it waited for an answer that never came: here 30 s, of which it tells 1 ms."""
+    make_run(tmp_path, {"one": FINE})
+    folder = make_trial(tmp_path, "one", 1, FINE)
+    broken = Request(sent_s=1, asked_ms=0.5, overhead_ms=0.5, lag_ms=30000, error="EOF", status=0)
+    write_points(folder / "points.json.gz", [*FINE, broken])
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == ("valid", ["1 of 201 light requests failed (EOF)"])
+
+
 DIRECT = [Request(request="silent", sent_s=n, worker="box:7") for n in range(3)]
 
 
