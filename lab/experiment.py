@@ -345,21 +345,23 @@ class GunicornGreen(GunicornWsgi):
 class Fastapi(Variant, ABC):
     """FastAPI, whatever serves it: its end points run in a pool of threads (``def``) or on the loop (``async def``)."""
 
-    app: Literal["fastapi-sync", "fastapi-async"] = Field(description="Whether its end points are def or async def.")
+    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async"] = Field(
+        description="End points that are def, def with a response model, or async def."
+    )
     loop: Literal["asyncio", "uvloop"] = "asyncio"
 
     @model_validator(mode="after")
     def _threads_fit(self) -> Self:
-        if self.app == "fastapi-sync" and self.threads is None:
-            raise ValueError("app: fastapi-sync runs in threads; say how many there are in each process (its own: 40)")
         if self.app == "fastapi-async" and self.threads is not None:
             raise ValueError("threads: app: fastapi-async has none; leave it out")
+        if self.app != "fastapi-async" and self.threads is None:
+            raise ValueError(f"app: {self.app} runs in threads; say how many each process has (FastAPI's own: 40)")
         return self
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        apps = {"fastapi-sync": "fastapi_app:sync", "fastapi-async": "fastapi_app:asynchronous"}
-        return super().environment() | {"LAB_APP": apps[self.app], "LAB_LOOP": self.loop}
+        apps = {"fastapi-sync": "sync", "fastapi-typed": "typed", "fastapi-async": "asynchronous"}
+        return super().environment() | {"LAB_APP": f"fastapi_app:{apps[self.app]}", "LAB_LOOP": self.loop}
 
 
 class GunicornFastapi(Fastapi, Gunicorn):

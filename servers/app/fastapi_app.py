@@ -1,5 +1,6 @@
 """The workload behind FastAPI: ``sync`` in a pool of threads, ``asynchronous`` on the event loop.
 
+``typed`` is ``sync`` with a response model: FastAPI checks the answer in the same pool, so each request needs it twice.
 ``LAB_THREADS`` is the size of the pool; without it there is AnyIO's default, 40. ``LAB_SERVER`` is what serves this.
 """
 
@@ -53,17 +54,17 @@ def _application() -> FastAPI:
     return app
 
 
-sync = _application()
-asynchronous = _application()
+sync, typed, asynchronous = (_application() for _ in range(3))
 
 
-@sync.get("/{path:path}")
+@sync.get("/{path:path}", response_model=None)
+@typed.get("/{path:path}")
 def work(path: str, request: Request) -> dict[str, Any]:
     """Do what the paths of ``workload`` ask for, in a thread of the pool."""
     return workload.answer(f"/{path}", request.url.query, SERVER)
 
 
-@asynchronous.get("/{path:path}")
+@asynchronous.get("/{path:path}", response_model=None)
 async def work_on_the_loop(path: str, request: Request) -> dict[str, Any]:
     """Do what the paths of ``workload`` ask for, on the event loop."""
     return await workload.answer_async(f"/{path}", request.url.query, SERVER)
