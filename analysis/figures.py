@@ -651,10 +651,13 @@ def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
 
 
 def _only_difference(loads: list[LoadRecord]) -> str | None:
-    """Return the setting that is another positive number in each of several loads, if they differ in nothing else."""
+    """Return the setting that is another positive number in each of several loads, if they differ in nothing else.
+
+    Bursts have pictures that say more.
+    """
     names = {name for load in loads for name in load.settings}
     differing = [name for name in names if len({load.settings.get(name) for load in loads}) > 1]
-    if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1:
+    if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1 or loads[0].burst:
         return None
     [name] = differing
     values = {load.settings.get(name, "") for load in loads}
