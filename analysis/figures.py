@@ -13,9 +13,9 @@ import vl_convert
 from analysis import bursts, waiting
 from analysis.observation import read_containers, stalls_within
 from analysis.quantities import Measure, Metric, Statistic, unit
-from analysis.run_folder import LoadRecord, Run, VariantRecord, trial_folder
+from analysis.run_folder import SHOWN_STEPS, LoadRecord, Run, VariantRecord, trial_folder
 from analysis.summary import Row, Summary, WaveRow
-from analysis.table import SHOWN_STEPS, divided, number, of_load, seconds, words
+from analysis.table import divided, number, of_load, seconds, words
 
 DOTS = 100
 """Each row of the overhead figure has at most this many dots."""
@@ -453,7 +453,8 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     seen = {mark["kind"] for ones in marks.values() for mark in ones}
     lasted_s = max(mark["to"] for ones in marks.values() for mark in ones) or 1.0
     panels = [_steps(name, told[name], marks[name], seen, lasted_s, last=name == [*told][-1]) for name in told]
-    title = f"{size} requests at once: how long each waits, and when a worker is at work on it{of_load(run, load)}"
+    came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
+    title = f"{came}: how long each waits, and when a worker is at work on it{of_load(run, load)}"
     which = "first burst of the first valid trial of each variant; a line is a request, the first one answered above"
     return _styled(alt.vconcat(*panels, spacing=8), title, which + _divided(run, "response_time", load), None)
 

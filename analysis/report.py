@@ -14,7 +14,6 @@ from analysis.summary import Summary
 from analysis.table import (
     INTERVAL,
     MEANING,
-    SHOWN_STEPS,
     SMALLEST,
     WITHIN,
     claim_interval,
@@ -83,21 +82,17 @@ def _pictures(
 ) -> Iterator[alt.TopLevelMixin]:
     """Yield the pictures of one load: those that every run has, and those that it has something to show for."""
     classes = figures.classes(database, load)
-    burst = run.load(load).burst
+    of = run.load(load)
     drawn = [
         figures.staircase(database, run, summary, load),
         figures.waves(run, summary, load),
         figures.curve(run, summary, load),
         figures.races(run, summary, load),
-        *(
-            figures.overhead(database, run, summary, load, request)
-            for request in classes
-            if not burst or burst > SHOWN_STEPS
-        ),
-        figures.moments(database, run_folder, run, summary, load),
-        *(figures.share_and_tail(run, summary, load, request) for request in classes[:1] if not burst),
-        figures.workers(run, summary, load),
-        figures.by_age(run, summary, load) if not burst else None,
+        *(figures.overhead(database, run, summary, load, request) for request in classes if not of.has_few_steps),
+        figures.moments(database, run_folder, run, summary, load) if not of.crashes else None,
+        *(figures.share_and_tail(run, summary, load, request) for request in classes[:1] if not of.burst),
+        figures.workers(run, summary, load) if run.has_several_workers(load) else None,
+        figures.by_age(run, summary, load) if not of.burst else None,
         figures.connections(database, run, load),
     ]
     yield from (figure for figure in drawn if figure)

@@ -20,6 +20,8 @@ OTHERS_CORES = 2
 """What the balancer and the load generator need beside workers that compute."""
 STAIRS = 50
 """Of bursts of at most so many requests each has its place in figures and pictures."""
+SHOWN_STEPS = 12
+"""Of bursts of at most so many requests each has its place in tables, too."""
 R = TypeVar("R", bound="Record")
 
 
@@ -112,14 +114,24 @@ class LoadRecord(Record):
 
     @property
     def burst(self) -> int | None:
-        """How many requests it sends at once; None: they do not come in bursts."""
-        size = self.settings.get("BURST", "")
-        return int(size) if size.isdecimal() and int(size) else None
+        """How many requests it sends at once; None: they do not come in bursts.
+
+        A crash and the requests that come before and after it are a burst, too.
+        """
+        parts = (
+            [self.settings["BEFORE"], "1", self.settings["AFTER"]] if self.crashes else [self.settings.get("BURST", "")]
+        )
+        return sum(map(int, parts)) or None if all(part.isdecimal() for part in parts) else None
 
     @property
     def has_stairs(self) -> bool:
-        """Whether its bursts are so small that each of their requests is shown."""
+        """Whether its bursts are so small that each of their requests is drawn."""
         return self.burst is not None and self.burst <= STAIRS
+
+    @property
+    def has_few_steps(self) -> bool:
+        """Whether they are so small that a table says of each of their requests when it was answered."""
+        return self.burst is not None and self.burst <= SHOWN_STEPS
 
     @property
     def crashes(self) -> bool:
@@ -171,6 +183,10 @@ class Run(Record):
     def variant(self, name: str) -> VariantRecord:
         """Return the variant of this name."""
         return next(one for one in self.variants if one.name == name)
+
+    def has_several_workers(self, load: str) -> bool:
+        """Whether there is a variant under a load whose requests several workers share."""
+        return any(variant.workers > 1 for variant in self.variants_under(load))
 
     def variants_under(self, load: str) -> list[VariantRecord]:
         """Return the variants that were to be measured under a load."""

@@ -348,7 +348,12 @@ def _told(containers: tuple[Container, ...]) -> Stats:
 def _waited(
     database: duckdb.DuckDBPyConnection, run: Run, trial: Trial, containers: tuple[Container, ...]
 ) -> dict[tuple[Cell, int], Stats]:
-    """Return who waited in a trial, by class of request: beside a free thread, and after a stall."""
+    """Return who waited in a trial, by class of request: beside a free thread, and after a stall.
+
+    Of workers that are killed and replaced nobody knows how many there were at a time.
+    """
+    if run.load(trial.load).crashes:
+        return {}
     answered = waiting.read_answered(database, trial.variant, trial.load, trial.trial)
     variant = next(one for one in run.variants if one.name == trial.variant)
     by_class: dict[str | None, Stats] = {None: {}}
@@ -369,7 +374,7 @@ def _steps(database: duckdb.DuckDBPyConnection, run: Run, trusted: set[bursts.Ke
     by_trial: dict[tuple[str, str], list[list[float]]] = {}
     for key in sorted(trusted):
         load = run.load(key[1])
-        if load.burst and load.has_stairs:
+        if load.burst and load.has_stairs and not load.crashes:
             by_trial.setdefault(key[:2], []).append(bursts.steps_ms(database, key, load.burst))
     return {cell: _of_trials(trials) for cell, trials in by_trial.items()}
 

@@ -24,10 +24,6 @@ _VERDICT_STYLE = {
 }
 
 
-SHOWN_STEPS = 12
-"""Of larger bursts the steps are in the picture, and no table has them."""
-
-
 def print_tables(console: Console, run: Run, summary: Summary) -> None:
     """Print the whole result of a run."""
     console.print()
@@ -43,7 +39,7 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
         console.print()
         console.print(steps_table(grid))
     for load in run.loads:
-        if any(worker.load == load.name for worker in summary.workers):
+        if any(worker.load == load.name for worker in summary.workers) and run.has_several_workers(load.name):
             console.print()
             console.print(workers_table(run, summary, load.name))
     console.print()
@@ -141,7 +137,9 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         spoken_of = {(row.metric, row.request) for row in rows if row.published is not None}
         spoken_of |= {(one.metric, one.request) for one in claimed}
         spoken_of |= {(row.metric, row.request) for row in rows if row.request and _waited_beside(row)}
-        wanted = {("overhead", name) for name in classes if name} | {("burst", None)} | spoken_of
+        wanted = spoken_of if load.crashes else spoken_of | {("burst", None)}
+        if not load.has_few_steps:  # or each request has a number of its own
+            wanted |= {("overhead", name) for name in classes if name}
         for metric in STATISTICS:
             for request in classes:
                 chosen = [row for row in rows if (row.metric, row.request) == (metric, request)]
@@ -170,7 +168,7 @@ def steps_grids(run: Run, summary: Summary) -> Iterator[Grid]:
     """Yield the staircases of each load of small bursts: when the 1st, 2nd … request was answered, in seconds."""
     for load in run.loads:
         rows = [row for row in summary.steps if row.load == load.name]
-        if not rows or not load.burst or load.burst > SHOWN_STEPS:
+        if not rows or not load.has_few_steps or load.crashes:
             continue
         most = max(len(steps) for row in rows for steps in (row.measured, row.published or []))
         lines = []
