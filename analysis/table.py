@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.console import Console, Group, RenderableType
@@ -31,8 +31,9 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
     console.print(Text(run.question, style="italic"))
     console.print(doubts(summary))
     for grid in quantity_grids(run, summary):
-        console.print()
-        console.print(quantity_table(grid))
+        for part in _parts(grid):
+            console.print()
+            console.print(quantity_table(part))
     if run.trials > 1:
         console.print(Text(INTERVAL, style="dim"))
     for grid in steps_grids(run, summary):
@@ -145,6 +146,18 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
                 chosen = [row for row in rows if (row.metric, row.request) == (metric, request)]
                 if chosen and (metric, request) in wanted:
                     yield _grid(run, load.name, metric, request, chosen)
+
+
+def _parts(grid: Grid) -> Iterator[Grid]:
+    """Yield a grid in parts that fit a terminal: more columns would leave the names of variants no room."""
+    for start in range(0, len(grid.statistics), _COLUMNS):
+        part = slice(start, start + _COLUMNS)
+        lines = [replace(line, values=line.values[part]) for line in grid.lines]
+        told = [line for line in lines if line.word == "measured" or any(value is not None for value in line.values)]
+        yield replace(grid, statistics=grid.statistics[part], lines=told)
+
+
+_COLUMNS = 6
 
 
 def quantity_table(grid: Grid) -> Table:
