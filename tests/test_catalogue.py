@@ -27,12 +27,13 @@ class Result:
         self.summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
         self.report = (folder / "report.html").read_text()
 
-    def each(self, metric: str, stat: str, request: str | None = None) -> dict[str, float]:
-        """Return one number of the only load, by variant."""
+    def each(self, metric: str, stat: str, request: str | None = None, load: str | None = None) -> dict[str, float]:
+        """Return one number by variant, of the only load unless one is named."""
         return {
             row["variant"]: row["measured"]
             for row in self.summary["rows"]
-            if (row["metric"], row["stat"], row["request"]) == (metric, stat, request) and row["measured"] is not None
+            if (row["metric"], row["stat"], row["request"], row["load"]) == (metric, stat, request, load or row["load"])
+            and row["measured"] is not None
         }
 
     def measured(self, variant: str, metric: str, stat: str, request: str | None = None) -> float:
@@ -271,3 +272,114 @@ def test_the_three_protocols_of_uwsgi_serve_the_same(measure: MeasureSome, copie
     for name in document["variants"]:
         rows = "SELECT count(*) > 20, count(*) = count(DISTINCT connection), count(error) FROM requests"
         assert result.requests(name, "heavy-mix", rows) == [(True, True, 0)]
+
+
+def shorter(lab: Lab, name: str, loads: dict[str, dict[str, float]]) -> Lab:
+    """Leave some of its loads to an experiment of a copy of the lab, with other settings, and no claim or figure."""
+    path = lab.root / "experiments" / f"{name}.yaml"
+    document = yaml.safe_load(path.read_text())
+    if "load" in document:
+        [document["load"]["settings"]] = [document["load"]["settings"] | settings for settings in loads.values()]
+    else:
+        document["loads"] = {load: document["loads"][load] for load in loads}
+        for load, settings in loads.items():
+            document["loads"][load]["settings"] |= settings
+    path.write_text(yaml.safe_dump(document | {"published": [], "claims": [], "parallel": True}))
+    return lab
+
+
+def steps(result: Result, load: str) -> dict[str, list[float]]:
+    """Return the response times of a burst in order of completion, in times of the shortest, by variant."""
+    return {
+        row["variant"]: [step / min(row["measured"]) for step in row["measured"]]
+        for row in result.summary["steps"]
+        if row["load"] == load
+    }
+
+
+def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(measure: MeasureSome, copied_lab: Lab) -> None:
+    """Half a second instead of two; by then every request of the burst has been sent."""
+    lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
+    result = measure("worker-types", "sync,gthread,gevent,eventlet,tornado", "4s", lab=lab)
+
+    stairs = steps(result, "waiting-4")
+    assert stairs["sync"] == pytest.approx([1, 2, 3, 4], rel=0.1)
+    assert stairs["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.1)
+    for at_once in ("gevent", "eventlet", "tornado"):
+        assert stairs[at_once] == pytest.approx([1, 1, 1, 1], rel=0.1)
+    burst = result.each("burst", "total", load="waiting-4")
+    assert burst["tornado"] > 3 * burst["gevent"]
+    lost = result.each("failures", "count", load="crash")
+    assert lost["sync"] == 1
+    assert lost["gthread"] >= 3
+    assert lost["gevent"] == lost["eventlet"] == 6
+    assert lost["tornado"] == 11
+    notes = [reason for trial in result.summary["trials"] for reason in trial["reasons"]]
+    assert any(" lost worker " in one for one in notes)
+    assert any(" started worker " in one for one in notes)
+    assert "One of 11 requests kills its worker" in result.report
+
+
+def test_ten_at_once_are_ten_in_the_time_of_one_unless_the_worker_is_sync(
+    measure: MeasureSome, copied_lab: Lab
+) -> None:
+    variants = ("uvicorn-fastapi-sync", "gunicorn-fastapi-sync", "gunicorn-fastapi-async", "gunicorn-flask-sync")
+    lab = shorter(copied_lab, "ten-at-once", {"burst": {"delay_s": 0.4}})
+    result = measure("ten-at-once", ",".join(variants), "5s", lab=lab)
+
+    stairs = steps(result, "burst")
+    assert stairs["gunicorn-flask-sync"] == pytest.approx(range(1, 11), rel=0.1)
+    for name in variants[:3]:
+        assert stairs[name][-1] < 1.3
+    servers = "SELECT DISTINCT split_part(server, '/', 1) FROM requests"
+    assert result.requests("uvicorn-fastapi-sync", "burst", servers) == [("uvicorn",)]
+    assert result.requests("gunicorn-flask-sync", "burst", servers) == [("gunicorn",)]
+    assert "10 requests at once" in result.report
+
+
+def test_a_thousand_at_once_come_in_waves_of_the_threads_that_there_are(measure: MeasureSome) -> None:
+    result = measure("thousand-at-once", "uvicorn-fastapi-sync", "5s")
+
+    waves = result.summary["waves"]
+    assert sum(row["requests"] for row in waves) == 1000
+    assert max(row["requests"] for row in waves) <= 40 + 2  # one that is sent between two waves may count to either
+    assert max(row["wave"] for row in waves) >= 5
+    assert result.requests("uvicorn-fastapi-sync", "burst", "SELECT count(*), count(error) FROM requests") == [
+        (1000, 0)
+    ]
+    assert "uvicorn-fastapi-sync: 1000 requests in " in result.report
+
+
+def test_one_device_serves_two_at_once_in_twice_the_time(measure: MeasureSome, copied_lab: Lab) -> None:
+    lab = shorter(copied_lab, "one-gpu", {"two-at-once": {"delay_s": 0.6, "every_s": 4}})
+    result = measure("one-gpu", "fastapi-sync,fastapi-one-thread,fastapi-one-thread-model,flask-sync", "4s", lab=lab)
+
+    stairs = steps(result, "two-at-once")
+    for together in ("fastapi-sync", "fastapi-one-thread-model"):
+        assert stairs[together] == pytest.approx([1, 1], rel=0.1)
+    for in_turn in ("fastapi-one-thread", "flask-sync"):
+        assert stairs[in_turn] == pytest.approx([1, 2], rel=0.1)
+    assert "the service that they call: one_device=True" in result.report
+
+
+def test_async_accept_is_even_only_where_somebody_chooses(measure: MeasureSome, copied_lab: Lab) -> None:
+    """Each server holds the sockets that it should, or its trial would be invalid."""
+    variants = ("uvicorn-uvloop", "gunicorn-reuse-port", "gunicorn-asgi", "granian", "hypercorn", "least-conn")
+    lab = shorter(copied_lab, "async-accept", {"waiting": {}})
+    result = measure("async-accept", ",".join(variants), "6s", lab=lab)
+
+    share = result.each("burst", "largest_share")
+    assert share["least-conn"] < 0.3
+    assert max(share.values()) > 0.3
+    assert set(share) == set(variants)
+    assert "40 requests at once" in result.report
+
+
+def test_replicas_in_turn_make_a_quick_request_wait_beside_a_free_process(
+    measure: MeasureSome, copied_lab: Lab
+) -> None:
+    lab = shorter(copied_lab, "workers-or-replicas", {"mixed": {"heavy_delay_s": 2}})
+    result = measure("workers-or-replicas", "flask-workers,flask-round-robin,flask-least-conn", "8s", lab=lab)
+
+    longest = result.each("beside_free_thread", "max", "light")
+    assert longest["flask-round-robin"] > 5 * max(longest["flask-workers"], longest["flask-least-conn"])
