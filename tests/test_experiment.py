@@ -10,9 +10,20 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from lab.errors import WrongUse
-from lab.experiment import Experiment, computing, load_experiment, names, read_experiment, schema
+from lab.experiment import (
+    Api,
+    Experiment,
+    Server,
+    Variant,
+    computing,
+    load_experiment,
+    names,
+    read_experiment,
+    schema,
+)
 from lab.paths import EXPERIMENTS
 from lab.plan import plan
 
@@ -70,8 +81,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:10: variants.shared-socket.workers: Input should be a valid integer, unable to parse string as an "
          "integer; it is 'many'"),
         (("heavy-mix.js", "heavy-mx.js"),
-         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, arrivals.js, calls.js, "
-         "rounds.js, users.js"),
+         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, arrivals.js, burst.js, "
+         "calls.js, crash.js, rounds.js, users.js"),
         (("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
         (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),
@@ -83,7 +94,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("    server: gunicorn-gthread\n", ""), "mine.yaml:8: variants.shared-socket: missing key server"),
         (("server: gunicorn-gthread\n", "server: gunicorn-gtread\n"),
          "mine.yaml:8: variants.shared-socket: there is no server gunicorn-gtread; there are gunicorn-gthread, "
-         "gunicorn-sync, uwsgi"),
+         "gunicorn-tornado, gunicorn-gevent, gunicorn-asgi, gunicorn-uvicorn, gunicorn-sync, gunicorn-eventlet, "
+         "granian, hypercorn, uvicorn, uwsgi"),
         (("server: gunicorn-gthread\n", "server: gunicorn-sync\n"),
          "mine.yaml:11: variants.shared-socket.threads: Input should be 1; it is 2"),
         (("  settings: {light_vus: 5}\n",
@@ -93,9 +105,9 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
           "  settings: {light_vus: 5}\n  client: {script: silent.py, settings: {lab_server: 2}}\n"),
          "mine.yaml:7: load.client: settings.lab_server is set by the lab; choose another"),
         (("    threads: 2\n", "    threads: 2\n    balancer: apache\n"),
-         "mine.yaml:12: variants.shared-socket.balancer: Input should be 'nginx' or 'haproxy'; it is 'apache'"),
+         "mine.yaml:12: variants.shared-socket.balancer: Input should be 'nginx', 'haproxy' or 'none'; it is 'apache'"),
         (("claims:\n", "curve: {over: thread, values: [{metric: memory, stat: total}]}\nclaims:\n"),
-         "mine.yaml: curve: shared-socket has no setting thread; it has threads, balance, balancer, cpus, "
+         "mine.yaml: curve: shared-socket has no setting thread; it has threads, app, balance, balancer, cpus, "
          "cpuset, keepalive_s, max_conns, queue_timeout_s, release, replicas, reuse_port, server, upstream_keepalive, "
          "worker_class, worker_connections, workers"),
         (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
@@ -165,6 +177,10 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("  settings: {light_vus: 5}\n",
           "  settings: {light_vus: 5}\n  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
          "mine.yaml:7: load.api: a stall of 5 s every 5 s never ends"),
+        (("  settings: {light_vus: 5}\n",
+          "  settings: {light_vus: 5}\n  api: {one_device: sometimes}\n"),
+         "mine.yaml:7: load.api.one_device: Input should be a valid boolean, unable to interpret input; it is "
+         "'sometimes'"),
         (("light_vus: 5", "cpu_ms: 5, rounds: many, wait_ms: 0"),
          "mine.yaml:3: load: settings.rounds is many, not a number >= 0"),
         (("light_vus: 5", "cpu_ms: 5, rounds: 1"), "mine.yaml:3: load: a load that computes has settings.wait_ms, too"),
@@ -187,6 +203,139 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], message: str) -> None:
     assert change[0] in GOOD
     assert refused(tmp_path, GOOD.replace(change[0], change[1], 1)) == message
+
+
+def with_variant(settings: str) -> str:
+    """Return the good file with other settings of its first variant, on one line."""
+    block = "shared-socket:\n    server: gunicorn-gthread\n    workers: 4\n    threads: 2\n"
+    assert block in GOOD
+    return GOOD.replace(block, f"shared-socket: {{workers: 4, {settings}}}\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("server: gunicorn-gthread", ".threads: missing key"),
+        ("server: uwsgi", ".threads: missing key"),
+        ("server: gunicorn-sync, app: flask, release: 26.2.0", ": gunicorn 26.2.0 has no flask here; 27.0.1 has"),
+        ("server: gunicorn-sync, app: django", ".app: Input should be 'wsgi' or 'flask'; it is 'django'"),
+        ("server: gunicorn-eventlet", ": gunicorn 27.0.1 has no eventlet here; 25.3.0 has"),
+        ("server: gunicorn-eventlet, release: 25.3.0, app: flask",
+         ": gunicorn 25.3.0 has no flask here; 27.0.1 has"),
+        ("server: gunicorn-tornado, release: 25.3.0", ": gunicorn 25.3.0 has no tornado here; 27.0.1 has"),
+        ("server: gunicorn-gevent, release: 23.0.0", ": gunicorn 23.0.0 has no gevent here; 27.0.1 has"),
+        ("server: gunicorn-gevent, release: 22.0.0",
+         ": gunicorn 22.0.0 has no lock file; there are 23.0.0, 27.0.1, 26.2.0, 24.1.1, 25.3.0"),
+        ("server: gunicorn-gevent, threads: 2", ".threads: Input should be None; it is 2"),
+        ("server: gunicorn-asgi, app: fastapi-async, release: 26.2.0",
+         ": gunicorn 26.2.0 has no fastapi here; 27.0.1 has"),
+        ("server: gunicorn-uvicorn, app: fastapi-async, release: 26.2.0",
+         ": gunicorn 26.2.0 has no fastapi here; 27.0.1 has"),
+        ("server: gunicorn-uvicorn, app: fastapi-async, threads: 2",
+         ": threads: app: fastapi-async has none; leave it out"),
+        ("server: hypercorn, app: fastapi-async, threads: 2", ": threads: app: fastapi-async has none; leave it out"),
+        ("server: uvicorn, app: fastapi-sync",
+         ": app: fastapi-sync runs in threads; say how many each process has (FastAPI's own: 40)"),
+        ("server: granian, app: fastapi-typed",
+         ": app: fastapi-typed runs in threads; say how many each process has (FastAPI's own: 40)"),
+        ("server: uvicorn", ".app: missing key"),
+        ("server: uvicorn, app: flask",
+         ".app: Input should be 'fastapi-sync', 'fastapi-typed' or 'fastapi-async'; it is 'flask'"),
+        ("server: uvicorn, app: fastapi-async, loop: trio",
+         ".loop: Input should be 'asyncio' or 'uvloop'; it is 'trio'"),
+        ("server: uvicorn, app: fastapi-async, reuse_port: true", ".reuse_port: unknown key"),
+        ("server: granian, app: fastapi-async, release: 2.8.7", ".release: unknown key"),
+    ],
+)  # fmt: skip
+def test_a_server_is_refused_what_it_lacks(tmp_path: Path, settings: str, message: str) -> None:
+    assert refused(tmp_path, with_variant(settings)) == f"mine.yaml:8: variants.shared-socket{message}"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["replicas: 2", "balance: least_conn", "upstream_keepalive: 0", "max_conns: 4", "queue_timeout_s: 5",
+     "map_socket: true", "protocol: fastcgi"],
+)  # fmt: skip
+def test_what_a_balancer_does_is_refused_where_there_is_none(tmp_path: Path, setting: str) -> None:
+    name, _ = setting.split(":")
+
+    message = refused(tmp_path, with_variant(f"server: uwsgi, threads: 2, balancer: none, {setting}"))
+
+    assert message == (
+        f"mine.yaml:8: variants.shared-socket: {name}: there is no balancer to do that; choose balancer: nginx"
+    )
+
+
+def variant(**settings: object) -> Variant:
+    """Return the variant that a file describes with some settings, with two workers."""
+    read: Variant = TypeAdapter(Server).validate_python({"workers": 2} | settings)
+    return read
+
+
+@pytest.mark.parametrize(
+    ("settings", "image", "accept", "factors"),
+    [
+        ({"server": "gunicorn-sync"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "sync", "LAB_APP": "wsgi:app", "LAB_THREADS": "1"}),
+        ({"server": "gunicorn-sync", "app": "flask"}, "gunicorn:27.0.1", "shared", {"LAB_APP": "flask_app:app"}),
+        ({"server": "gunicorn-gthread", "threads": 3, "app": "flask"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "gthread", "LAB_APP": "flask_app:app", "LAB_THREADS": "3"}),
+        ({"server": "gunicorn-gevent"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "gevent", "LAB_APP": "wsgi:app", "LAB_THREADS": ""}),
+        ({"server": "gunicorn-eventlet", "release": "25.3.0"}, "gunicorn:25.3.0", "shared",
+         {"LAB_WORKER_CLASS": "eventlet", "LAB_RELEASE": "25.3.0"}),
+        ({"server": "gunicorn-tornado", "reuse_port": True}, "gunicorn:27.0.1", "per-worker",
+         {"LAB_WORKER_CLASS": "event_loops.CountedTornado", "LAB_REUSE_PORT": "true"}),
+        ({"server": "gunicorn-asgi", "app": "fastapi-async"}, "gunicorn:27.0.1", "shared",
+         {"LAB_WORKER_CLASS": "asgi", "LAB_APP": "fastapi_app:asynchronous", "LAB_THREADS": "", "LAB_LOOP": "asyncio"}),
+        ({"server": "gunicorn-uvicorn", "app": "fastapi-sync", "threads": 40, "loop": "uvloop", "reuse_port": True},
+         "gunicorn:27.0.1", "per-worker",
+         {"LAB_WORKER_CLASS": "event_loops.Uvicorn", "LAB_APP": "fastapi_app:sync", "LAB_THREADS": "40",
+          "LAB_LOOP": "uvloop", "LAB_REUSE_PORT": "true"}),
+        ({"server": "uvicorn", "app": "fastapi-typed", "threads": 4}, "asgi:trixie", "shared",
+         {"LAB_SERVER": "uvicorn", "LAB_APP": "fastapi_app:typed", "LAB_THREADS": "4", "LAB_LOOP": "asyncio"}),
+        ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
+         {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
+        ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_server_is_started_as_its_file_says(
+    settings: dict[str, object], image: str, accept: str, factors: dict[str, str]
+) -> None:
+    one = variant(**settings)
+
+    assert (one.image, one.accept) == (f"stampede/{image}", accept)
+    assert one.service == ("asgi" if image.startswith("asgi") else "gunicorn")
+    assert factors.items() <= one.environment().items()
+
+
+@pytest.mark.parametrize(
+    ("settings", "service"),
+    [
+        ({"server": "gunicorn-sync"}, "gunicorn"),
+        ({"server": "uvicorn", "app": "fastapi-async"}, "asgi"),
+        ({"server": "uwsgi", "threads": 1}, "uwsgi"),
+    ],
+)
+def test_k6_asks_the_balancer_or_where_there_is_none_the_server_itself(
+    settings: dict[str, object], service: str
+) -> None:
+    for balancer in ("nginx", "haproxy"):
+        behind = variant(**settings, balancer=balancer)
+        assert (behind.front, behind.front_port) == (balancer, 8080)
+        assert behind.environment()["LAB_URL"] == "http://balancer:8080"
+    directly = variant(**settings, balancer="none")
+    assert (directly.front, directly.front_port) == (service, 8000)
+    assert directly.environment()["LAB_URL"] == "http://app:8000"
+
+
+def test_what_is_not_said_of_a_called_service_is_that_it_never_stalls() -> None:
+    assert Api(one_device=True).environment() == {
+        "LAB_API_ONE_DEVICE": "true", "LAB_API_FIRST_S": "0", "LAB_API_EVERY_S": "3600", "LAB_API_STALL_S": "0",
+        "LAB_API_TAKES_S": "0",
+    }  # fmt: skip
+    assert Api().environment()["LAB_API_ONE_DEVICE"] == "false"
 
 
 def test_a_published_row_says_how_near_is_near_enough_or_nothing(tmp_path: Path) -> None:

@@ -1,23 +1,32 @@
 """servers/app: what a server is asked to do, and what it refuses."""
 
+import asyncio
 import importlib
 import json
+import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
 
 from lab.paths import SERVERS
 
 sys.path.insert(0, str(SERVERS / "app"))
 
+import counters
+import flask_app
 import workload
 import wsgi
 
@@ -49,6 +58,8 @@ def test_readiness_does_no_work() -> None:
 
 def test_an_unknown_path_is_not_found() -> None:
     assert get("/nope") == ("404 Not Found", {"error": "no such path: /nope"})
+    with pytest.raises(workload.NoSuchPath, match=r"^no such path: /nope$"):
+        asyncio.run(workload.answer_async("/nope", "", "uvicorn/0"))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +76,7 @@ def test_an_unknown_path_is_not_found() -> None:
         ("/call", "delay=31", "delay=31 is not between 0 and 30"),
         ("/call", "dealy=1", "unknown parameter dealy"),
         ("/work", "cpu_ms=1e9", "cpu_ms=1e9 is not between 0 and 3.6e+06"),
+        ("/crash", "now=1", "unknown parameter now"),
     ],
 )
 def test_a_bad_parameter_is_refused_before_any_work(path: str, query: str, message: str) -> None:
@@ -125,7 +137,7 @@ def test_a_longer_call_holds_the_lock_for_longer() -> None:
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]:
     """The service that is called, on a port of this machine. Each stall lasts for 2 s of every 10."""
-    settings = {"FIRST_S": "1", "EVERY_S": "10", "STALL_S": "2", "TAKES_S": "0.2"}
+    settings = {"FIRST_S": "1", "EVERY_S": "10", "STALL_S": "2", "TAKES_S": "0.2", "ONE_DEVICE": "false"}
     for name, value in settings.items():
         monkeypatch.setenv(f"LAB_API_{name}", value)
     monkeypatch.syspath_prepend(str(SERVERS / "api"))
@@ -188,3 +200,211 @@ def test_the_service_stalls_on_its_schedule_and_writes_down_what_was_met(api: Mo
 
     assert met == [1001, 1002, 1021, 1022, 1031, 1032]
     assert api.STALLS.read_text() == "".join(f"{began}.000000 {began + 2}.000000\n" for began in (1001, 1021, 1031))
+
+
+def calls_at_once(number: int) -> list[float]:
+    """Make some calls of 0.2 s at the same moment, and return how long each took."""
+    together = threading.Barrier(number)
+
+    def one(_: int) -> float:
+        together.wait()
+        status, answer = get("/call", "delay=0.2")
+        assert status == "200 OK"
+        return float(answer["ended"] - answer["began"])
+
+    with ThreadPoolExecutor(number) as pool:
+        return list(pool.map(one, range(number)))
+
+
+def test_calls_that_share_one_device_take_turns(api: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three at once each takes about three times as long; one alone takes its time."""
+    monkeypatch.setattr(api, "ONE_DEVICE", True)
+    [alone] = calls_at_once(1)
+    together = calls_at_once(3)
+
+    assert alone >= 0.2
+    assert min(together) > 2 * alone
+    assert max(together) < 4 * alone
+
+
+def test_calls_that_share_no_device_do_not_wait_for_each_other(api: ModuleType) -> None:
+    assert api.ONE_DEVICE is False
+    [alone] = calls_at_once(1)
+
+    assert max(calls_at_once(3)) < 2 * alone
+
+
+def turns_meanwhile(path: str, query: str) -> int:
+    """Return how often something else on an event loop had its turn while the loop answered a request."""
+
+    async def count() -> int:
+        answering = asyncio.create_task(workload.answer_async(path, query, "uvicorn/0"))
+        turns = 0
+        while not answering.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert answering.result()["server"] == "uvicorn/0"
+        return turns
+
+    return asyncio.run(count())
+
+
+def test_an_event_loop_serves_others_while_a_request_waits_and_only_then(api: ModuleType) -> None:
+    """Computing blocks it, and so does a call: one turn before, and one for each time that the request waits."""
+    assert api.ONE_DEVICE is False
+    assert turns_meanwhile("/", "delay=0.05") > 100
+    assert turns_meanwhile("/call", "delay=0.05") <= 3
+    for cpu in ("burn", "hold"):
+        assert turns_meanwhile("/work", f"rounds=1&wait_ms=0&cpu_ms=50&cpu={cpu}") <= 3
+
+
+@pytest.mark.parametrize(
+    "answered",
+    ["workload.answer('/crash', '', '')", "asyncio.run(workload.answer_async('/crash', '', ''))"],
+    ids=["answer", "answer_async"],
+)
+def test_a_crash_kills_the_process(answered: str) -> None:
+    """As the kernel would when there is no memory left: nothing is tidied up, and nobody is told."""
+    script = f"import asyncio, workload\ntry: {answered}\nfinally: print('alive')"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=SERVERS / "app", capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
+
+
+Ask = Callable[[str, str], tuple[int, str, dict[str, Any]]]
+"""Asks an application for a path and a query, and returns status, content type and answer."""
+FASTAPI = ("sync", "typed", "asynchronous")
+
+
+@pytest.fixture(scope="module")
+def fastapi_app() -> Iterator[ModuleType]:
+    """The applications of FastAPI, as a server would load them that is called httpx."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_SERVER", "httpx")
+        yield importlib.import_module("fastapi_app")
+    del sys.modules["fastapi_app"]
+
+
+@pytest.fixture
+def workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which workers count, which is another one in a container."""
+    monkeypatch.setattr(counters, "FOLDER", tmp_path / "workers")
+    return tmp_path / "workers"
+
+
+def served(workers: Path) -> int:
+    """Return how many requests this process has counted."""
+    name, count = (workers / str(os.getpid())).read_text().split()
+    assert name == "served"
+    return int(count)
+
+
+def answers(app: Any, paths: list[str]) -> list[httpx.Response]:
+    """Start an application of FastAPI, ask it for some paths at the same moment, and end it."""
+
+    async def ask_all() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as client:
+            return await asyncio.gather(*(client.get(f"http://app{path}") for path in paths))
+
+    return asyncio.run(ask_all())
+
+
+@pytest.fixture(params=["flask", *FASTAPI])
+def ask(request: pytest.FixtureRequest, fastapi_app: ModuleType, workers: Path) -> Iterator[Ask]:  # noqa: ARG001
+    """Every application that has a framework, one after the other."""
+    if request.param == "flask":
+        flask = flask_app.app.test_client()
+
+        def of_flask(path: str, query: str) -> tuple[int, str, dict[str, Any]]:
+            server = {"SERVER_SOFTWARE": f"httpx/{version('httpx')}"}
+            answer = flask.get(path, query_string=query, environ_overrides=server)
+            return answer.status_code, answer.content_type, answer.get_json()
+
+        yield of_flask
+        return
+
+    def of_fastapi(path: str, query: str) -> tuple[int, str, dict[str, Any]]:
+        [answer] = answers(getattr(fastapi_app, request.param), [f"{path}?{query}"])
+        return answer.status_code, answer.headers["content-type"], answer.json()
+
+    yield of_fastapi
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/-/ready", ""),
+        ("/", ""),
+        ("/", "delay=0.01"),
+        ("/work", "rounds=2&wait_ms=1&cpu_ms=1&cpu=hold&call_us=900"),
+        ("/work", "cpu_ms=1"),
+        ("/nope", ""),
+        ("/work/", ""),
+        ("/", "delay="),
+        ("/", "delay=%31&dealy=%32"),
+        ("/work", "rounds=1.5"),
+        ("/call", "delay=0.1"),
+    ],
+)
+def test_every_application_answers_as_the_bare_one_does(
+    ask: Ask, path: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which thread it was and when differs; what a framework adds is time alone. Nobody answers the call."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(workload, "API", nobody.getsockname())
+
+        expected_status, expected = get(path, query)
+        status, kind, answer = ask(path, query)
+
+    assert status == int(expected_status.split()[0])
+    assert kind == "application/json"
+    if "worker" in expected:
+        assert answer["began"] <= answer["ended"]
+        assert type(answer["thread"]) is int
+        expected |= {name: answer[name] for name in ("thread", "began", "ended")}
+        expected["server"] = f"httpx/{version('httpx')}"
+    assert answer == expected
+
+
+@pytest.mark.parametrize("name", FASTAPI)
+def test_an_application_of_fastapi_counts_what_it_served_from_its_start_on(
+    fastapi_app: ModuleType, workers: Path, name: str
+) -> None:
+    """Its server may not do so. Whether all workers have started is seen by their counts."""
+    app = getattr(fastapi_app, name)
+
+    answers(app, [])
+    assert served(workers) == 0
+    answers(app, ["/", "/-/ready", "/nope", "/?delay=soon"])
+    assert served(workers) == 4
+
+
+def at_once(app: Any, number: int) -> int:
+    """Ask for some sleeps at the same moment, and return how many of them the application had at work at once."""
+    worked = [one.json() for one in answers(app, number * ["/?delay=0.1"])]
+    return max(sum(one["began"] <= moment["began"] < one["ended"] for one in worked) for moment in worked)
+
+
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(("name", "most"), [("sync", 2), ("typed", 2), ("asynchronous", 6)])
+def test_the_pool_of_threads_is_as_large_as_it_is_told_to_be(
+    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, most: int
+) -> None:
+    """Six at once, two threads; what runs on the event loop needs none."""
+    monkeypatch.setenv("LAB_THREADS", "2")
+
+    assert at_once(getattr(fastapi_app, name), 6) == most
+
+
+@pytest.mark.usefixtures("workers")
+def test_the_pool_has_its_own_size_when_nothing_is_said(
+    fastapi_app: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_THREADS", "")
+
+    assert at_once(fastapi_app.sync, 6) == 6

@@ -13,9 +13,16 @@ class CountedTornado(TornadoWorker):
 
     counters: Counters
 
-    def handle_request(self) -> None:
-        super().handle_request()
-        self.counters.add("served")
+    def load_wsgi(self) -> None:
+        super().load_wsgi()
+        app = self.wsgi
+
+        def counted(*request: Any) -> Any:
+            answer = app(*request)
+            self.counters.add("served")
+            return answer
+
+        self.wsgi = counted
 
 
 class Uvicorn(UvicornWorker):

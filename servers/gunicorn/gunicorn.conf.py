@@ -28,10 +28,10 @@ def on_starting(server: Any) -> None:
     Path("/tmp/settings").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
-def post_worker_init(worker: Any) -> None:
-    if not wsgi_app.startswith("fastapi"):  # which counts itself
+if not wsgi_app.startswith("fastapi"):  # which counts itself; the hook would fail after each request
+
+    def post_worker_init(worker: Any) -> None:
         worker.counters = Counters("served", *getattr(worker, "counted", ()))
 
-
-def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:
-    worker.counters.add("served")
+    def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:
+        worker.counters.add("served")
