@@ -101,13 +101,13 @@ class ClientRecord(Record):
 class LoadRecord(Record):
     """A load as it was asked for; ``settings`` is the environment that its script got.
 
-    ``api`` is when the service that the servers call stalls, in seconds; None: they call none.
+    ``api`` is what was said of the service that the servers call, times in seconds; None: they call none.
     """
 
     name: str
     script: str
     client: ClientRecord | None = None
-    api: dict[str, float] | None = None
+    api: dict[str, float | bool] | None = None
     loop: Literal["closed", "open"] = "closed"
     duration: str
     settings: dict[str, str]

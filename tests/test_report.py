@@ -105,6 +105,17 @@ def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size:
     assert (subtitle in page) == ("How long light requests waited" in drawn)
 
 
+def test_the_page_says_of_a_called_service_what_the_experiment_says(tmp_path: Path) -> None:
+    """Whether it has one device is yes or no, also when the record was read back."""
+    loads = [
+        LoadRecord(name="mix", script="calls.js", duration="60s", settings={}, api={"one_device": True, "takes_s": 2})
+    ]
+    derive(make_run(tmp_path, {"one": [Request()]}, loads=loads))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "; the service that they call: one_device=True, takes_s=2.0<" in page
+
+
 def test_the_page_forbids_itself_everything_but_its_own_style_and_pictures(tmp_path: Path) -> None:
     """Were a text to become markup all the same, the browser would still run and fetch nothing."""
     derive(make_run(tmp_path, {"one": [Request()]}))
