@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,18 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
-from lab.experiment import Api, GunicornGthread, GunicornSync, Uwsgi, Variant, load_experiment
-from lab.paths import CLIENTS, COMPOSE_FILE, K6
+from lab.experiment import (
+    Api,
+    Asgi,
+    GunicornFastapi,
+    GunicornGreen,
+    GunicornGthread,
+    GunicornSync,
+    Uwsgi,
+    Variant,
+    load_experiment,
+)
+from lab.paths import CLIENTS, COMPOSE_FILE, K6, SERVERS
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
@@ -120,19 +131,40 @@ def test_all_balancers_get_the_same_box(tmp_path: Path) -> None:
 
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
-    gunicorn = GunicornGthread(server="gunicorn-gthread", workers=1, threads=1).environment()
-    uwsgi = Uwsgi(server="uwsgi", workers=1, threads=1).environment()
-    api = Api(every_s=20, stall_s=5, takes_s=5).environment()
+    variants = (
+        GunicornGthread(server="gunicorn-gthread", workers=1, threads=1),
+        GunicornFastapi(server="gunicorn-asgi", workers=1, app="fastapi-async"),
+        Asgi(server="uvicorn", workers=1, app="fastapi-async"),
+        Uwsgi(server="uwsgi", workers=1, threads=1),
+    )
+    set_by_variants = {name for one in variants for name in one.environment()}
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS"}  # fmt: skip
     for_people = {"LAB_PORT"}
-    text = COMPOSE_FILE.read_text()
-    named = {
-        word.split(":-")[0].strip("${}") for word in text.replace("${", " ${").split() if word.startswith("${LAB_")
-    }
-    named = {name.split("}")[0] for name in named}
 
-    assert named == set(gunicorn) | set(uwsgi) | set(api) | runner | for_people
+    named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))
+
+    assert named == set_by_variants | set(Api().environment()) | runner | for_people
+
+
+@pytest.mark.parametrize("service", ["gunicorn", "asgi", "uwsgi"])
+def test_a_variant_without_threads_does_not_get_those_of_people(tmp_path: Path, service: str) -> None:
+    """A default is for who starts a server by hand; only uWSGI always has threads."""
+    environment = composed(tmp_path, {"LAB_THREADS": ""})["services"][service]["environment"]
+
+    assert environment["LAB_THREADS"] == ("2" if service == "uwsgi" else "")
+
+
+@pytest.mark.parametrize("variant", [
+    GunicornSync(server="gunicorn-sync", workers=2),
+    Asgi(server="granian", workers=2, app="fastapi-async"),
+], ids=lambda one: one.server)  # fmt: skip
+def test_without_a_balancer_k6_asks_another_address_and_nothing_else_differs(tmp_path: Path, variant: Variant) -> None:
+    def resolved(balancer: str) -> dict[str, Any]:
+        one = variant.model_copy(update={"balancer": balancer})
+        return composed(tmp_path, one.environment(), one.service, "load")
+
+    assert differences(resolved("nginx"), resolved("none")) == ["services.k6.environment.LAB_URL"]
 
 
 EVERY_SERVER: dict[str, Any] = {
@@ -140,23 +172,32 @@ EVERY_SERVER: dict[str, Any] = {
     "max_conns": 5, "queue_timeout_s": 6, "cpus": 2, "cpuset": "0",
 }  # fmt: skip
 
+GREEN = {"release": "23.0.0", "reuse_port": True, "app": "flask"}
+
 
 @pytest.mark.parametrize(
     ("plain", "own"),
     [
         (GunicornGthread(server="gunicorn-gthread", workers=2, threads=2),
          {"release": "23.0.0", "worker_class": "acceptors.BusyAccept", "worker_connections": 5, "keepalive_s": 6,
-          "reuse_port": True}),
+          "reuse_port": True, "app": "flask"}),
+        (GunicornGreen(server="gunicorn-gevent", workers=2), GREEN | {"server": "gunicorn-tornado"}),
+        (GunicornGreen(server="gunicorn-tornado", workers=2), GREEN | {"server": "gunicorn-eventlet"}),
+        (GunicornFastapi(server="gunicorn-asgi", workers=2, app="fastapi-sync", threads=2),
+         {"server": "gunicorn-uvicorn", "release": "23.0.0", "reuse_port": True, "app": "fastapi-typed",
+          "loop": "uvloop"}),
+        (Asgi(server="uvicorn", workers=2, app="fastapi-async"),
+         {"server": "granian", "app": "fastapi-sync", "loop": "uvloop"}),
         (Uwsgi(server="uwsgi", workers=2, threads=2),
          {"release": "2.0.30", "protocol": "fastcgi", "thunder_lock": True, "map_socket": True}),
     ],
-    ids=["gunicorn-gthread", "uwsgi"],
+    ids=["gunicorn-gthread", "gunicorn-gevent", "gunicorn-tornado", "gunicorn-asgi", "uvicorn", "uwsgi"],
 )  # fmt: skip
 def test_every_setting_of_a_variant_reaches_the_containers(plain: Variant, own: dict[str, Any]) -> None:
     """Changing any setting changes the factors: none is read and then forgotten."""
     other = EVERY_SERVER | own
 
-    assert set(other) | {"server"} == set(type(plain).model_fields)
+    assert other.keys() | {"server"} == type(plain).model_fields.keys()
     for setting, value in other.items():
         changed = plain.model_copy(update={setting: value})
         assert changed.environment() != plain.environment(), setting
@@ -253,38 +294,53 @@ def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_setting
     names = [line.split("=")[0] for line in settings.splitlines() if "=" in line]
     given = dict(line.split("=", 1) for line in settings.splitlines() if "=" in line)
 
-    def inspect(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-        flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
-        return subprocess.run(
-            ["docker", "run", "--rm", "--network", "none", "--volume", f"{K6}:/k6:ro", *flags,
-             "grafana/k6:1.8.1", "inspect", "--include-system-env-vars", f"/k6/{script}"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-
     complete = copy.copy(given) | {"LAB_URL": "http://balancer:8080"}
-    assert inspect(complete).returncode == 0
+    assert inspect(script, complete).returncode == 0
     for name in [*names, "LAB_URL"]:
-        done = inspect({key: value for key, value in complete.items() if key != name})
+        done = inspect(script, {key: value for key, value in complete.items() if key != name})
         assert done.returncode != 0
         assert f"{name} is not set; the experiment's load.settings must name it" in done.stderr
 
 
-def test_a_way_of_computing_that_k6_does_not_know_is_refused() -> None:
-    lines = (K6 / "rounds.env").read_text().splitlines()
-    given = dict(line.split("=", 1) for line in lines if "=" in line) | {
-        "LAB_URL": "http://balancer:8080",
-        "CPU": "brun",
-    }
-    flags = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
+@pytest.mark.parametrize(
+    ("script", "setting", "value", "message"),
+    [
+        ("rounds.js", "CPU", "brun", "CPU=brun is not one of hold, burn"),
+        ("burst.js", "DOES", "sleep", "DOES=sleep is not one of wait, compute, call"),
+        ("burst.js", "DOES", "compute", "ROUNDS is not set; the experiment's load.settings must name it"),
+        ("burst.js", "BURST", "0", "BURST=0 is not a number >= 1"),
+        ("burst.js", "EVERY_S", "0.5", "EVERY_S=0.5 is not a number >= 1"),
+        ("crash.js", "CRASH_AFTER_S", "0", "CRASH_AFTER_S=0 is not a number >= 0.1"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(script: str, setting: str, value: str, message: str) -> None:
+    lines = (K6 / script).with_suffix(".env").read_text().splitlines()
+    given = dict(line.split("=", 1) for line in lines if "=" in line)
 
-    done = subprocess.run(
-        ["docker", "run", "--rm", "--network", "none", "--volume", f"{K6}:/k6:ro", *flags,
-         "grafana/k6:1.8.1", "inspect", "--include-system-env-vars", "/k6/rounds.js"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = inspect(script, given | {"LAB_URL": "http://balancer:8080", setting: value})
 
     assert done.returncode != 0
-    assert "CPU=brun is not one of hold, burn" in done.stderr
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(("duration", "every_s", "bursts"), [("20s", 10, 2), ("1m", 25, 2), ("5s", 10, 1)])
+def test_a_burst_comes_as_often_as_it_fits_and_at_least_once(duration: str, every_s: int, bursts: int) -> None:
+    given = {"BURST": "40", "EVERY_S": str(every_s), "DOES": "wait", "DELAY_S": "1", "DURATION": duration}
+
+    done = inspect("burst.js", given | {"LAB_URL": "http://app:8000", "START_AFTER": "3s"})
+
+    [scenario] = json.loads(done.stdout)["scenarios"].values()
+    assert (scenario["vus"], scenario["iterations"], scenario["startTime"]) == (40, bursts, "3s")
+
+
+def inspect(script: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Let k6 read a script without running it."""
+    flags = [word for name, value in environment.items() for word in ("--env", f"{name}={value}")]
+    return subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--volume", f"{K6}:/k6:ro", *flags,
+         "grafana/k6:1.8.1", "inspect", "--include-system-env-vars", f"/k6/{script}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in CLIENTS.glob("*.py")))
@@ -329,14 +385,16 @@ def test_uwsgi_does_not_start_with_an_option_that_it_does_not_know(misspelt: str
 @pytest.mark.parametrize(
     ("image", "files"),
     [
-        ("gunicorn:27.0.1", {"acceptors.py", "counters.py", "gunicorn.conf.py", "workload.py", "wsgi.py"}),
-        ("uwsgi:2.0.31", {"application.py", "counters.py", "stats.py", "uwsgi.ini", "workload.py", "wsgi.py"}),
+        ("gunicorn:27.0.1", {"acceptors.py", "event_loops.py", "gunicorn.conf.py"}),
+        ("asgi:trixie", set()),
+        ("uwsgi:2.0.31", {"application.py", "stats.py", "uwsgi.ini"}),
     ],
 )
-def test_the_image_holds_the_application_and_nothing_else_of_ours(image: str, files: set[str]) -> None:
+def test_the_image_holds_the_applications_and_nothing_else_of_ours(image: str, files: set[str]) -> None:
+    applications = {path.name for path in (SERVERS / "app").glob("*.py")}
     done = subprocess.run(
         ["docker", "run", "--rm", "--network", "none", "--entrypoint", "ls", f"stampede/{image}", "/srv"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert set(done.stdout.split()) == {"__pycache__", *files}
+    assert set(done.stdout.split()) == {"__pycache__", *applications, *files}

@@ -28,9 +28,10 @@ pytestmark = pytest.mark.containers
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="watching packets needs root")
 
-INSIDE = ("gunicorn", "uwsgi", "api", "nginx", "k6")
+SERVERS = ("gunicorn", "asgi", "uwsgi")
+INSIDE = (*SERVERS, "api", "nginx", "k6")
 ALL = (*INSIDE, "door")
-FURTHER = ("uwsgi", "api", "open")
+FURTHER = ("asgi", "uwsgi", "api", "open")
 PROFILES = tuple(word for one in ("gunicorn", *FURTHER, "load") for word in ("--profile", one))
 OUTSIDE = "198.51.100.1"
 """An address of TEST-NET-2 (RFC 5737), which nobody has."""
@@ -242,11 +243,11 @@ def test_the_limits_in_force_are_those_of_the_file(stack: Stack, service: str) -
     config = json.loads(stack.compose(*PROFILES, "config", "--format", "json"))["services"][service]
     in_force = limits(stack.containers[service])
 
-    assert in_force["processes"] == config["pids_limit"] == 512
+    assert in_force["processes"] == config["pids_limit"] == (2048 if service in SERVERS else 512)
     assert in_force["open files"] == config["ulimits"]["nofile"] == 16384
     assert in_force["cores"] == (float(config["cpus"]) if "cpus" in config else None)
     assert in_force["memory"] == (int(config["mem_limit"]) if "mem_limit" in config else None)
-    if service in ("gunicorn", "uwsgi"):
+    if service in SERVERS:
         assert (in_force["cores"], in_force["memory"], in_force["backlog"]) == (0.5, 2**30, 4096)
 
 
@@ -259,7 +260,7 @@ def test_the_probes_see_a_container_that_nothing_closes(plain: str) -> None:
     assert set(writable(plain).values()) == {"written"}
     assert sockets(plain) == ["/run/docker.sock"]
     assert {limits(plain)[name] for name in ("cores", "memory")} == {None}
-    assert limits(plain)["processes"] != 512
+    assert limits(plain)["processes"] not in (512, 2048)
     assert limits(plain)["open files"] != 16384
 
 
