@@ -43,10 +43,25 @@ def test_every_requirement_is_one_release_with_its_hashes(lock: Path) -> None:
         assert re.search(r" --hash=sha256:[0-9a-f]{64}( |$)", line), line
 
 
-def test_every_in_file_has_its_lock() -> None:
-    wanted = {path.stem for path in (ROOT / "requirements").glob("*.in")}
+def test_every_in_file_has_its_lock_and_every_lock_its_in_file() -> None:
+    folders = [ROOT / "requirements", *(ROOT / "servers").glob("*/requirements")]
 
-    assert wanted == {path.stem for path in (ROOT / "requirements").glob("*.txt")}
+    assert len(folders) >= 4
+    for folder in folders:
+        assert {path.stem for path in folder.glob("*.in")} == {path.stem for path in folder.glob("*.txt")}, folder
+
+
+RELEASES = [path for path in LOCKS if re.fullmatch(r"[0-9.]+", path.stem)]
+
+
+@pytest.mark.parametrize("lock", RELEASES, ids=name)
+def test_the_lock_of_a_release_holds_that_release_of_the_server(lock: Path) -> None:
+    """A variant names a release, and the image that has its name is made from this file."""
+    server = lock.parent.parent.name
+
+    for text in (read(lock), read(lock.with_suffix(".in"))):
+        assert re.findall(rf"^{server}(?:\[[a-z,]+\])?==([^ \n]+)", text, re.MULTILINE) == [lock.stem]
+    assert {path.parent.parent.name for path in RELEASES} == {"gunicorn", "uwsgi"}
 
 
 def test_every_command_that_installs_python_packages_requires_hashes() -> None:

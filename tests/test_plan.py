@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from lab.errors import WrongUse
 from lab.experiment import Experiment, against_itself, load_experiment
 from lab.plan import plan
+from lab.run import lab_images
 
 HEAVY_MIX = load_experiment("heavy-mix")
 ALONE = Experiment.model_validate(HEAVY_MIX.model_dump(exclude_unset=True) | {"parallel": False})
@@ -91,3 +92,31 @@ def test_a_load_may_be_for_some_variants_only() -> None:
     itself = against_itself(experiment, "4x4")
     assert list(itself.all_loads) == ["four-connections", "eight-connections"]
     assert {trial.variant_name for trial in plan(itself).trials} == {"a", "b"}
+
+
+def test_a_plan_needs_the_images_of_its_servers_and_of_a_balancer_only_where_there_is_one() -> None:
+    experiment = Experiment.model_validate(
+        {
+            "title": "T",
+            "question": "Q?",
+            "loads": {
+                "directly": {"script": "burst.js", "duration": {"short": "1s", "full": "1s"}, "variants": ["directly"],
+                             "api": {"one_device": True}},
+                "behind": {"script": "burst.js", "duration": {"short": "1s", "full": "1s"}, "variants": ["behind"]},
+            },
+            "variants": {
+                "directly": {"server": "granian", "app": "fastapi-async", "workers": 1, "balancer": "none"},
+                "behind": {"server": "gunicorn-eventlet", "release": "25.3.0", "workers": 1, "balancer": "haproxy"},
+            },
+        }
+    )  # fmt: skip
+
+    directly = lab_images(plan(experiment, variants=["directly"]))
+    assert {image: one["service"] for image, one in directly.items()} == {
+        "stampede/asgi:trixie": "asgi", "stampede/api:trixie": "api",
+    }  # fmt: skip
+    behind = lab_images(plan(experiment, variants=["behind"]))
+    assert {image: one["service"] for image, one in behind.items()} == {
+        "stampede/haproxy:trixie": "haproxy", "stampede/gunicorn:25.3.0": "gunicorn",
+    }  # fmt: skip
+    assert behind["stampede/gunicorn:25.3.0"]["LAB_RELEASE"] == "25.3.0"

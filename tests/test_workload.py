@@ -387,7 +387,8 @@ def test_an_application_of_fastapi_counts_what_it_served_from_its_start_on(
 def at_once(app: Any, number: int) -> int:
     """Ask for some sleeps at the same moment, and return how many of them the application had at work at once."""
     worked = [one.json() for one in answers(app, number * ["/?delay=0.1"])]
-    return max(sum(one["began"] <= moment["began"] < one["ended"] for one in worked) for moment in worked)
+    times = [(float(one["began"]), float(one["ended"])) for one in worked]
+    return max(sum(began <= moment < ended for began, ended in times) for moment, _ in times)
 
 
 @pytest.mark.usefixtures("workers")

@@ -1,0 +1,132 @@
+"""servers/: the small programs that start a server and ask it, run here with folders of their own."""
+
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab.paths import SERVERS
+
+sys.path.insert(0, str(SERVERS / "app"))
+
+import counters
+
+
+def shell(script: Path, folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a script of the servers with another folder in place of /tmp, and every program it may start in there."""
+    programs = {"PATH": f"{folder / 'programs'}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["sh", "-c", script.read_text().replace("/tmp/", f"{folder}/"), script.name, *arguments],
+        env=programs | environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    """A folder with programs that say how they were called."""
+    (tmp_path / "programs").mkdir()
+    for name in ("curl", "uvicorn", "granian", "hypercorn"):
+        program = tmp_path / "programs" / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@"\n')
+        program.chmod(0o755)
+    return tmp_path
+
+
+def test_a_server_is_ready_when_all_its_workers_are_there_and_one_answers(told: Path) -> None:
+    """One that has workers to come would share the first requests among too few."""
+    script = SERVERS / "workers-ready"
+    url = "http://127.0.0.1:8000/-/ready"
+    message = "{} of 2 workers have loaded the application\n"
+
+    nobody = shell(script, told, url, LAB_WORKERS="2")
+    assert (nobody.returncode, nobody.stdout, nobody.stderr) == (1, "", message.format(0))
+    (told / "workers").mkdir()
+    (told / "workers" / "17").touch()
+    one = shell(script, told, url, LAB_WORKERS="2")
+    assert (one.returncode, one.stdout, one.stderr) == (1, "", message.format(1))
+    (told / "workers" / "18").touch()
+    both = shell(script, told, url, LAB_WORKERS="2")
+    assert (both.returncode, both.stderr) == (0, "")
+    assert both.stdout == f"curl --fail --silent --show-error --max-time 2 --output /dev/null {url}\n"
+
+
+def test_what_workers_have_counted_is_told_with_the_settings(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "FOLDER", told / "workers")
+    counting = counters.Counters("served", "accepted")
+    counting.add("served")
+    (told / "settings").write_text("everything\n")
+
+    done = shell(SERVERS / "observe-counted", told)
+
+    assert done.stdout == (
+        f"==> worker {os.getpid()} <==\nserved {1:020}\naccepted {0:020}\n==> settings <==\neverything\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "options"),
+    [
+        ("uvicorn", "--host 0.0.0.0 --port 8000 --http httptools --loop uvloop --no-access-log"),
+        ("granian", "--host 0.0.0.0 --port 8000 --interface asgi --loop uvloop"),
+        ("hypercorn", "--bind 0.0.0.0:8000 --worker-class uvloop"),
+    ],
+)
+def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(
+    told: Path, server: str, options: str
+) -> None:
+    done = shell(
+        SERVERS / "asgi" / "start", told,
+        LAB_SERVER=server, LAB_LOOP="uvloop", LAB_WORKERS="3", LAB_APP="fastapi_app:typed",
+    )  # fmt: skip
+
+    expected = f"{server} {options} --workers 3 --backlog 4096 fastapi_app:typed\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+    assert (told / "settings").read_text() == expected
+
+
+def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:
+    done = shell(SERVERS / "asgi" / "start", told, LAB_SERVER="daphne")
+
+    assert (done.returncode, done.stderr) == (2, "LAB_SERVER=daphne is none of uvicorn, granian, hypercorn\n")
+    assert not (told / "settings").exists()
+
+
+def gunicorn(monkeypatch: pytest.MonkeyPatch, app: str, threads: str) -> dict[str, Any]:
+    """Return gunicorn's settings for an application."""
+    factors = {
+        "APP": app, "WORKER_CLASS": "gthread", "WORKERS": "2", "THREADS": threads, "WORKER_CONNECTIONS": "5",
+        "KEEPALIVE_S": "0", "REUSE_PORT": "false", "LOOP": "uvloop",
+    }  # fmt: skip
+    for name, value in factors.items():
+        monkeypatch.setenv(f"LAB_{name}", value)
+    return runpy.run_path(str(SERVERS / "gunicorn" / "gunicorn.conf.py"))
+
+
+def test_gunicorn_has_the_settings_of_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = gunicorn(monkeypatch, "flask_app:app", "3")
+
+    assert (settings["wsgi_app"], settings["threads"], settings["asgi_loop"]) == ("flask_app:app", 3, "uvloop")
+    assert gunicorn(monkeypatch, "wsgi:app", "")["threads"] == 1
+
+
+@pytest.mark.parametrize("app", ["wsgi:app", "flask_app:app"])
+def test_gunicorns_workers_count_what_they_served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, app: str) -> None:
+    monkeypatch.setattr(counters, "FOLDER", tmp_path)
+    settings = gunicorn(monkeypatch, app, "2")
+    worker = SimpleNamespace(counted=("accepted",))
+
+    settings["post_worker_init"](worker)
+    settings["post_request"](worker, None, None, None)
+
+    assert (tmp_path / str(os.getpid())).read_text() == f"served {1:020}\naccepted {0:020}\n"
+
+
+@pytest.mark.parametrize("app", ["fastapi_app:sync", "fastapi_app:typed", "fastapi_app:asynchronous"])
+def test_where_the_application_counts_gunicorn_has_no_hook(monkeypatch: pytest.MonkeyPatch, app: str) -> None:
+    """Its asgi worker would call one that has no counters after each request, and write a traceback."""
+    assert not {"post_worker_init", "post_request"} & gunicorn(monkeypatch, app, "").keys()
