@@ -118,9 +118,8 @@ class LoadRecord(Record):
 
         A crash and the requests that come before and after it are a burst, too.
         """
-        parts = (
-            [self.settings["BEFORE"], "1", self.settings["AFTER"]] if self.crashes else [self.settings.get("BURST", "")]
-        )
+        names = ("BEFORE", "AFTER") if self.crashes else ("BURST",)
+        parts = [self.settings.get(name, "") for name in names] + ["1"] * self.crashes
         return sum(map(int, parts)) or None if all(part.isdecimal() for part in parts) else None
 
     @property
