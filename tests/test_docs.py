@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
 from lab.cli import app
-from lab.experiment import load_experiment, names
-from lab.paths import ROOT
+from lab.experiment import Server, load_experiment, names
+from lab.paths import K6, ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -53,6 +54,14 @@ def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -
         assert f"## {heading}" in page
     assert all(f"`{variant}`" in page for variant in experiment.variants)
     assert all(claim.says in page for claim in experiment.claims)
+
+
+SERVERS = TypeAdapter(Server).json_schema()["discriminator"]["mapping"]
+
+
+@pytest.mark.parametrize("name", [*names(), *SERVERS, *sorted(path.name for path in K6.glob("*.js"))])
+def test_every_experiment_server_and_script_is_in_the_readme(name: str) -> None:
+    assert f"`{name}`" in README or f"[{name}](docs/{name}.md)" in README
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
