@@ -190,7 +190,8 @@ def test_a_staircase_shows_who_waited_and_who_was_served_in_order_of_completion(
     steps = Published(variant="one", metric="response_time", steps=[222000, 555000, 666000], divided_by=222)
     run = make_run(
         tmp_path, {"one": served_at(1, 0, 2) + served_at(5, 5, 5, at_s=20), "two": two},
-        variants=variants("one", "two", workers=1), loads=of_burst(3, CRASH_AFTER_S="0.5"), published=[steps],
+        variants=variants("one", "two", workers=1), published=[steps],
+        loads=of_burst(None, BEFORE="1", CRASH_AFTER_S="0.5", AFTER="1"),
     )  # fmt: skip
 
     drawn = bursts_of(run, "staircase")
@@ -210,7 +211,9 @@ def test_a_staircase_shows_who_waited_and_who_was_served_in_order_of_completion(
         "one: the first answer after 1.00 s, the last after 3.00 s",
         "two: the first answer after 1.00 s, the last after 1.00 s, 2 of 3 refused or failed",
     ]
-    assert drawn["title"]["text"] == "3 requests at once: how long each waits, and when a worker is at work on it"
+    assert drawn["title"]["text"] == (
+        "One of 3 requests kills its worker: how long each waits, and when a worker is at work on it"
+    )
     assert drawn["title"]["subtitle"] == (
         "first burst of the first valid trial of each variant; a line is a request, the first one answered above; "
         "published ÷ 222"
