@@ -7,7 +7,8 @@ from analysis.run_folder import Calibration
 from lab.experiment import Load
 
 ALONE = 5
-"""How many requests, one at a time, a calibration rests on."""
+"""How many requests, one at a time, a calibration rests on; of long ones two are enough."""
+LONG_MS = 500
 FIRST_CALL_US = 940.0
 CALL_US = 100.0, 1500.0
 """The least and the most that a call which holds the interpreter lock for a millisecond may be."""
@@ -25,12 +26,14 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
     rounds, wait_ms, cpu_ms = (float(load.settings[name]) for name in ("rounds", "wait_ms", "cpu_ms"))
     asked_ms = rounds * (wait_ms + cpu_ms)
     path = f"/work?rounds={rounds:g}&wait_ms={wait_ms:g}&cpu_ms={cpu_ms:g}&cpu={load.settings['cpu']}"
-    ask(path)  # the first one pays for what is loaded late
+    count = ALONE if asked_ms < LONG_MS else 2
+    if asked_ms < LONG_MS:
+        ask(path)  # the first one pays for what is loaded late
     if load.settings["cpu"] == "burn":
-        return Calibration(cpu="burn", call_us=None, asked_ms=asked_ms, alone_ms=[ask(path) for _ in range(ALONE)])
+        return Calibration(cpu="burn", call_us=None, asked_ms=asked_ms, alone_ms=[ask(path) for _ in range(count)])
 
     def alone(call_us: float) -> list[float]:
-        return [ask(f"{path}&call_us={call_us:g}") for _ in range(ALONE)]
+        return [ask(f"{path}&call_us={call_us:g}") for _ in range(count)]
 
     calls = rounds * round(cpu_ms)
     excess_us = 1000 * (median(alone(FIRST_CALL_US)) - asked_ms) / calls if calls else 0.0

@@ -94,3 +94,14 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
 
     assert (stack.outcome, stack.reason) == ("failed", reason)
     assert stack.calibration is None
+
+
+def test_long_requests_are_asked_twice_and_none_for_nothing() -> None:
+    """What is loaded late is little beside a second and a half."""
+    machine = Machine(60.0)
+    long = LOAD.settings | {"cpu": "hold", "rounds": 1, "wait_ms": 0, "cpu_ms": 1500}
+
+    found = calibrate(LOAD.model_copy(update={"settings": long}), machine)
+
+    assert len(machine.asked) == 4
+    assert len(found.alone_ms) == 2
