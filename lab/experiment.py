@@ -394,7 +394,7 @@ class Asgi(Fastapi):
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
-        """Each of granian's workers has a listening socket of its own, unless there is one worker."""
+        """Each of granian's workers has a listening socket of its own."""
         return "per-worker" if self.server == "granian" else "shared"
 
     def environment(self) -> dict[str, str]:
