@@ -152,7 +152,7 @@ def test_what_a_killed_worker_counted_is_kept(copied_lab: Lab) -> None:
 
 def test_a_server_that_is_out_of_memory(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="6s")
-    greedy = 'if delay_s > 0.149:\n            globals()["_kept"] = bytearray(2**30)\n        return lambda: '
+    greedy = 'if delay_s > 0.149:\n        globals()["_kept"] = bytearray(2**30)\n    return lambda: '
     copied_lab.edit("servers/app/workload.py", "return lambda: iter", f"{greedy}iter")
     copied_lab.edit("docker-compose.yml", "mem_limit: 1g", "mem_limit: 300m")
 
