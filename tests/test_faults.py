@@ -86,19 +86,13 @@ def test_a_container_that_is_killed(spoilt: Lab, service: str) -> None:
 
 STAGES = ["starting the servers", "observing the servers", "starting the load", "load ", "stopping the servers",
           "writing the report"]  # fmt: skip
-SHORT = {("SIGTERM", "writing the report")}
 
 
+@pytest.mark.soak
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize(
-    ("name", "stage"),
-    [
-        pytest.param(name, stage, marks=[] if (name, stage) in SHORT else [pytest.mark.soak])
-        for name in ("SIGINT", "SIGTERM", "SIGKILL")
-        for stage in STAGES
-    ],
-)
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_a_signal_to_the_lab_at_any_stage(spoilt: Lab, name: str, stage: str) -> None:
     process = spoilt.start("run", "spoilt")
     wait_for_line(process, stage)
@@ -139,18 +133,11 @@ def test_a_signal_to_the_lab_while_it_builds(spoilt: Lab, name: str) -> None:
 
 
 @needs_root
+@pytest.mark.soak
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("how", ["full", pytest.param("read-only", marks=pytest.mark.soak)])
-@pytest.mark.parametrize(
-    "stage",
-    [
-        pytest.param("starting the servers", marks=pytest.mark.soak),
-        pytest.param("load ", marks=pytest.mark.soak),
-        "stopping the servers",
-        pytest.param("writing the report", marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.parametrize("how", ["full", "read-only"])
+@pytest.mark.parametrize("stage", ["starting the servers", "load ", "stopping the servers", "writing the report"])
 def test_a_disk_that_fails_at_any_stage(spoilt: Lab, tmp_path: Path, stage: str, how: str) -> None:
     with small_disk(tmp_path / "disk", 300) as disk:
         spoilt.results = disk / "results"
