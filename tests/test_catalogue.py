@@ -313,10 +313,10 @@ def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(measure
     result = measure("worker-types", "sync,gthread,gevent,eventlet,tornado", "4s", lab=lab)
 
     stairs = steps(result, "waiting-4")
-    assert stairs["sync"] == pytest.approx([1, 2, 3, 4], rel=0.1)
-    assert stairs["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.1)
+    assert stairs["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
+    assert stairs["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
     for at_once in ("gevent", "eventlet", "tornado"):
-        assert stairs[at_once] == pytest.approx([1, 1, 1, 1], rel=0.1)
+        assert stairs[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
     burst = result.each("burst", "total", load="waiting-4")
     assert burst["tornado"] > 3 * burst["gevent"]
     lost = result.each("failures", "count", load="crash")
@@ -338,9 +338,9 @@ def test_ten_at_once_are_ten_in_the_time_of_one_unless_the_worker_is_sync(
     result = measure("ten-at-once", ",".join(variants), "5s", lab=lab)
 
     stairs = steps(result, "burst")
-    assert stairs["gunicorn-flask-sync"] == pytest.approx(range(1, 11), rel=0.1)
+    assert stairs["gunicorn-flask-sync"] == pytest.approx(range(1, 11), rel=0.25)
     for name in variants[:3]:
-        assert stairs[name][-1] < 1.3
+        assert stairs[name][-1] < 1.5
     servers = "SELECT DISTINCT split_part(server, '/', 1) FROM requests"
     assert result.requests("uvicorn-fastapi-sync", "burst", servers) == [("uvicorn",)]
     assert result.requests("gunicorn-flask-sync", "burst", servers) == [("gunicorn",)]
@@ -366,9 +366,9 @@ def test_one_device_serves_two_at_once_in_twice_the_time(measure: MeasureSome, c
 
     stairs = steps(result, "two-at-once")
     for together in ("fastapi-sync", "fastapi-one-thread-model"):
-        assert stairs[together] == pytest.approx([1, 1], rel=0.1)
+        assert stairs[together] == pytest.approx([1, 1], rel=0.25)
     for in_turn in ("fastapi-one-thread", "flask-sync"):
-        assert stairs[in_turn] == pytest.approx([1, 2], rel=0.1)
+        assert stairs[in_turn] == pytest.approx([1, 2], rel=0.25)
     assert "the service that they call: one_device=True" in result.report
 
 
