@@ -82,11 +82,13 @@ class Git(Record):
 class VariantRecord(Record):
     """A variant as it was asked for, with the number of workers that should have shared its requests.
 
-    ``accept`` says whether the workers of one container share a listening socket or have one each.
+    ``accept`` says whether the workers of one container share a listening socket or have one each. An ``elastic``
+    server starts and ends workers as it needs them, up to ``workers``.
     """
 
     name: str
     workers: int
+    elastic: bool = False
     accept: Literal["shared", "per-worker"] | None = None
     settings: dict[str, Any]
 
@@ -98,16 +100,30 @@ class ClientRecord(Record):
     settings: dict[str, str]
 
 
+class RelativeRate(Record):
+    """A rate: so many ``times`` the capacity that variant ``of`` showed under load ``under`` in the same round."""
+
+    times: float
+    of: str
+    under: str
+
+
 class LoadRecord(Record):
     """A load as it was asked for; ``settings`` is the environment that its script got.
 
-    ``api`` is what was said of the service that the servers call, times in seconds; None: they call none.
+    ``generators`` is how many k6 containers shared it. ``api`` is what was said of the service that the servers call,
+    times in seconds, ``database`` what was said of their database; None: they have none. One that ``overloads`` asks
+    for more than can be answered: failures are findings. ``relative`` is how its rate follows from a capacity.
     """
 
     name: str
     script: str
     client: ClientRecord | None = None
+    generators: int = 1
     api: dict[str, float | bool] | None = None
+    database: dict[str, int] | None = None
+    overloads: bool = False
+    relative: RelativeRate | None = None
     loop: Literal["closed", "open"] = "closed"
     duration: str
     settings: dict[str, str]
@@ -226,7 +242,8 @@ class Trial(Record):
 
     The machine's state is in shares between 0 and 1: ``busy`` and ``steal`` of all cores, ``pressure`` of the time in
     which something waited for a processor. None: this machine does not tell. ``settings`` is what each container says
-    that its settings are, by the container's name; ``calibration`` is None where no request computes.
+    that its settings are, by the container's name; ``calibration`` is None where no request computes, ``visits_per_s``
+    where the rate of a load does not follow from what was measured.
     """
 
     schema_: int = SCHEMA
@@ -245,6 +262,7 @@ class Trial(Record):
     pressure_during: float | None = None
     clock_step_s: float | None = None
     calibration: Calibration | None = None
+    visits_per_s: float | None = None
     settings: dict[str, str] = {}
     seconds: Seconds = Seconds()
 
