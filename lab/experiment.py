@@ -23,7 +23,7 @@ SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
-SET_BY_THE_LAB = {"duration", "start_after", "lab_url", "lab_server", "cpu", "call_us"}
+SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu", "call_us"}
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 
 
@@ -94,6 +94,28 @@ class Api(Model):
         return {f"LAB_API_{name.upper()}": _as_factor(value) for name, value in self.model_dump().items()}
 
 
+class Database(Model):
+    """A database of the application's own, empty at the beginning of each trial."""
+
+    max_connections: int = Field(151, ge=1, le=1000, description="More than so many at once it refuses.")
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return {"LAB_DATABASE": DATABASE, "LAB_DATABASE_CONNECTIONS": str(self.max_connections)}
+
+
+DATABASE = "mariadb"
+"""The service that is the database, and its name on the lab's network."""
+
+
+class Relative(Model):
+    """A rate that follows from what another load has shown in the same round."""
+
+    times: float = Field(gt=0, le=100, description="So many times the capacity.")
+    of: Name = Field(description="The variant whose capacity it is.")
+    under: Name = Field(description="The load under which it shows its capacity: one whose rate climbs.")
+
+
 def _as_factor(value: float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else f"{value:g}"
 
@@ -111,8 +133,14 @@ class Load(Script):
 
     loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
     duration: Durations
+    generators: int = Field(1, ge=1, le=16, description="k6 containers that share it.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
     api: Api | None = Field(None, description="A service that the application calls.")
+    database: Database | None = Field(None, description="The application's database.")
+    overloads: bool = Field(False, description="It asks for more than can be answered: failures are findings.")
+    relative: Relative | None = Field(
+        None, description="Its rate, first_per_s and last_per_s, is relative to a capacity."
+    )
     variants: list[Name] = Field([], description="Only these are measured under this load; left out: all.")
 
     programs = (K6, "*.js")
@@ -126,6 +154,25 @@ class Load(Script):
                 if isinstance(value := self.settings[name], str) or value < 0:
                     raise ValueError(f"settings.{name} is {value}, not a number >= 0")
         return self
+
+    @model_validator(mode="after")
+    def _rate_is_said_once(self) -> Self:
+        said = {"first_per_s", "last_per_s"}
+        if self.relative and (twice := said & self.settings.keys()):
+            raise ValueError(f"settings.{min(twice)}: relative says the rate; leave one of them out")
+        return self
+
+    @property
+    def climbs(self) -> bool:
+        """Whether its rate climbs, so that a capacity shows."""
+        return "first_per_s" in self.settings
+
+    def at(self, visits_per_s: float | None) -> "Load":
+        """Return the load with its rate, if that is relative."""
+        if visits_per_s is None:
+            return self
+        rate = max(1, round(visits_per_s))
+        return self.model_copy(update={"settings": self.settings | {"first_per_s": rate, "last_per_s": rate}})
 
     @property
     def computes(self) -> bool:
@@ -147,6 +194,8 @@ _BALANCE: dict[str, dict[Balance, str]] = {
 
 LEAST_CPUS = 0.01
 BALANCER_PORT = 8080
+SOMAXCONN = 4096
+"""What Linux allows since 5.4."""
 _OF_A_BALANCER = {"replicas", "balance", "upstream_keepalive", "max_conns", "queue_timeout_s", "map_socket", "protocol"}
 
 
@@ -178,6 +227,7 @@ class Variant(Model, ABC):
     )
     queue_timeout_s: int = Field(3600, ge=1, description="How long haproxy lets a request queue before it answers 503.")
     cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
+    somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
 
     service: ClassVar[str]
@@ -213,6 +263,11 @@ class Variant(Model, ABC):
         """Whether the workers of one container share a listening socket or have one each."""
 
     @property
+    def elastic(self) -> bool:
+        """Whether the server starts and ends workers as it needs them, up to as many as ``workers`` says."""
+        return False
+
+    @property
     def ports(self) -> range:
         """Where each container listens: one port for each that the balancer chooses among."""
         return APP_PORTS[:1]
@@ -226,6 +281,7 @@ class Variant(Model, ABC):
             "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
             "LAB_CPUSET": self.cpuset,
+            "LAB_SOMAXCONN": str(self.somaxconn),
             "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
             "LAB_BALANCE": _BALANCE[self.balancer][self.balance],
             "LAB_SERVER_MAXCONN": str(self.max_conns),
@@ -269,20 +325,23 @@ class Gunicorn(Variant, ABC):
         return super().environment() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
 
 
-class GunicornWsgi(Gunicorn, ABC):
-    """gunicorn with a synchronous application: bare WSGI, or Flask."""
+_WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app"}
 
-    app: Literal["wsgi", "flask"] = Field("wsgi", description="What stands between the server and the work.")
+
+class GunicornWsgi(Gunicorn, ABC):
+    """gunicorn with a synchronous application: bare WSGI, Flask or Django."""
+
+    app: Literal["wsgi", "flask", "django"] = Field("wsgi", description="What stands between the server and the work.")
 
     @model_validator(mode="after")
-    def _release_has_flask(self) -> Self:
-        if self.app == "flask":
-            _check_lock_file("gunicorn", self.release, "flask")
+    def _release_has_the_framework(self) -> Self:
+        if self.app != "wsgi":
+            _check_lock_file("gunicorn", self.release, self.app)
         return self
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_APP": {"wsgi": "wsgi:app", "flask": "flask_app:app"}[self.app]}
+        return super().environment() | {"LAB_APP": _WSGI[self.app]}
 
 
 class GunicornGthread(GunicornWsgi):
@@ -342,6 +401,15 @@ class GunicornGreen(GunicornWsgi):
         return super().environment() | {"LAB_WORKER_CLASS": worker_class}
 
 
+_ASGI = {
+    "fastapi-sync": "fastapi_app:sync",
+    "fastapi-typed": "fastapi_app:typed",
+    "fastapi-async": "fastapi_app:asynchronous",
+    "django": "django_app:asgi",
+}
+_WITHOUT_A_POOL = {"fastapi-async": "none", "django": "one for each request"}
+
+
 class Fastapi(Variant, ABC):
     """FastAPI, whatever serves it: its end points run in a pool of threads (``def``) or on the loop (``async def``)."""
 
@@ -352,16 +420,15 @@ class Fastapi(Variant, ABC):
 
     @model_validator(mode="after")
     def _threads_fit(self) -> Self:
-        if self.app == "fastapi-async" and self.threads is not None:
-            raise ValueError("threads: app: fastapi-async has none; leave it out")
-        if self.app != "fastapi-async" and self.threads is None:
+        if self.app in _WITHOUT_A_POOL and self.threads is not None:
+            raise ValueError(f"threads: app: {self.app} has {_WITHOUT_A_POOL[self.app]}; leave it out")
+        if self.app not in _WITHOUT_A_POOL and self.threads is None:
             raise ValueError(f"app: {self.app} runs in threads; say how many each process has (FastAPI's own: 40)")
         return self
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        apps = {"fastapi-sync": "sync", "fastapi-typed": "typed", "fastapi-async": "asynchronous"}
-        return super().environment() | {"LAB_APP": f"fastapi_app:{apps[self.app]}", "LAB_LOOP": self.loop}
+        return super().environment() | {"LAB_APP": _ASGI[self.app], "LAB_LOOP": self.loop}
 
 
 class GunicornFastapi(Fastapi, Gunicorn):
@@ -381,9 +448,12 @@ class GunicornFastapi(Fastapi, Gunicorn):
 
 
 class Asgi(Fastapi):
-    """FastAPI on a server of its own kind."""
+    """FastAPI, or Django, on a server of its own kind."""
 
     server: Literal["uvicorn", "granian", "hypercorn"]
+    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django"] = Field(  # type: ignore[assignment]
+        description="FastAPI's end points are def, def with a response model, or async def; Django's views are def."
+    )
 
     service: ClassVar[str] = "asgi"
 
@@ -408,6 +478,7 @@ class Uwsgi(Variant):
     server: Literal["uwsgi"]
     threads: int = Field(ge=1, description="Threads in each process.")
     release: Release = "2.0.31"
+    app: Literal["wsgi", "django"] = Field("wsgi", description="What stands between the server and the work.")
     protocol: Literal["http", "uwsgi", "fastcgi"] = Field("http", description="How the balancer speaks to it.")
     thunder_lock: bool = Field(False, description="One process at a time waits for a connection.")
     map_socket: bool = Field(False, description="Each process has a port of its own, which the balancer knows.")
@@ -445,14 +516,73 @@ class Uwsgi(Variant):
         """Return the factors that docker-compose.yml reads."""
         return super().environment() | {
             "LAB_RELEASE": self.release,
+            "LAB_APP": _WSGI[self.app],
             "LAB_PROTOCOL": self.protocol,
             "LAB_THUNDER_LOCK": str(self.thunder_lock).lower(),
             "LAB_MAP_SOCKET": str(self.map_socket).lower(),
         }
 
 
+class Flup(Variant):
+    """flup, which Django's runfcgi was: FastCGI from processes, or threads, that are started and ended as needed.
+
+    The settings that are not given are those of runfcgi.
+    """
+
+    server: Literal["flup-prefork", "flup-threaded"]
+    workers: int = Field(ge=1, le=500, description="The most processes that it starts.")
+    threads: int = Field(ge=1, le=500, description="The most threads that it starts in its process.")
+    min_spare: int = Field(2, ge=1, description="Where fewer are idle it starts one.")
+    max_spare: int = Field(5, ge=1, description="It begins with so many; where more are idle it ends one.")
+    app: Literal["wsgi", "flask", "django"] = Field(
+        "django", description="What stands between the server and the work."
+    )
+    balancer: Literal["nginx"] = "nginx"
+    upstream_keepalive: Literal[0] = 0
+
+    service: ClassVar[str] = "flup"
+
+    @model_validator(mode="after")
+    def _has_processes_or_threads(self) -> Self:
+        one, several = ("threads", "workers") if self.server == "flup-prefork" else ("workers", "threads")
+        if getattr(self, one) != 1:
+            raise ValueError(f"{one}: {self.server} has one; its number of {several} varies")
+        most = getattr(self, several)
+        if not self.min_spare <= self.max_spare <= most:
+            raise ValueError(
+                f"min_spare {self.min_spare} <= max_spare {self.max_spare} <= {several} {most} does not hold"
+            )
+        return self
+
+    @property
+    def image(self) -> str:
+        """The image that serves this variant."""
+        return "stampede/flup:1.1.1"
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """All processes wait at one listening socket."""
+        return "shared"
+
+    @property
+    def elastic(self) -> bool:
+        """Its processes come and go."""
+        return self.server == "flup-prefork"
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {
+            "LAB_SERVER": self.server,
+            "LAB_APP": _WSGI[self.app],
+            "LAB_PROTOCOL": "fastcgi",
+            "LAB_MIN_SPARE": str(self.min_spare),
+            "LAB_MAX_SPARE": str(self.max_spare),
+        }
+
+
 Server = Annotated[
-    GunicornGthread | GunicornSync | GunicornGreen | GunicornFastapi | Asgi | Uwsgi, Field(discriminator="server")
+    GunicornGthread | GunicornSync | GunicornGreen | GunicornFastapi | Asgi | Uwsgi | Flup,
+    Field(discriminator="server"),
 ]
 
 
@@ -480,6 +610,22 @@ class Experiment(Model):
         return self
 
     @model_validator(mode="after")
+    def _capacities_show(self) -> Self:
+        for name, load in self.loads.items():
+            if not (relative := load.relative):
+                continue
+            earlier = list(self.loads)[: list(self.loads).index(name)]
+            if relative.under not in earlier or not self.loads[relative.under].climbs:
+                raise ValueError(
+                    f"load {name}: relative.under: {relative.under} is no load before it whose rate climbs"
+                )
+            if relative.of not in self.variants or not self.loads[relative.under].is_for(relative.of):
+                raise ValueError(f"load {name}: relative.of: {relative.of} is not measured under {relative.under}")
+        if self.load and self.load.relative:
+            raise ValueError("load: relative: there is no other load whose capacity it could follow")
+        return self
+
+    @model_validator(mode="after")
     def _names_fit(self) -> Self:
         if bool(self.load) == bool(self.loads):
             raise ValueError("give either load or loads")
@@ -499,6 +645,9 @@ class Experiment(Model):
                 known = nearest_first(unknown[0], list(self.variants))
                 raise ValueError(f"load {name}: there is no variant {unknown[0]}; there are {known}")
         for variant in self.variants:
+            for name, load in self.all_loads.items():
+                if load.database and load.is_for(variant) and getattr(self.variants[variant], "app", "") != "django":
+                    raise ValueError(f"load {name}: {variant} has no use for a database; only app: django has")
             if not any(load.is_for(variant) for load in self.all_loads.values()):
                 raise ValueError(f"{variant} is measured under no load")
         return self

@@ -216,7 +216,7 @@ def _build_stand_in(image: str) -> None:
 def _inputs_digest() -> str:
     """Digest everything an image of ours is made of: the files, and the base image they are put on."""
     digest = hashlib.sha256(DockerClient().image.inspect(DEBIAN).id.encode())
-    for folder in ("servers", "nginx", "haproxy"):
+    for folder in ("servers", "nginx", "haproxy", "mariadb"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 from math import ceil
 
+from lab.errors import WrongUse
 from lab.experiment import Experiment, Load, Variant, seconds, unknown_variant
 
 START_S = 12
@@ -16,7 +17,7 @@ TAIL_S = 15
 
 @dataclass(frozen=True)
 class Trial:
-    """One variant under one load, once."""
+    """One variant under one load, once. ``follows`` is the one whose capacity its rate is relative to, if it is."""
 
     variant_name: str
     variant: Variant
@@ -24,6 +25,7 @@ class Trial:
     load: Load
     duration: str
     number: int
+    follows: "Trial | None" = None
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,11 @@ def plan(
             raise unknown_variant(name, experiment)
     if duration is not None:
         seconds(duration)
+    _check_relatives(experiment, chosen)
     jobs = jobs if experiment.parallel else 1
     shuffle = random.Random(seed).shuffle  # noqa: S311  # an order, not a secret
     batches = []
+    made: dict[tuple[str, str, int], Trial] = {}
     for number in range(1, trials + 1):
         for load_name, load in experiment.all_loads.items():
             order = list(dict.fromkeys(chosen))
@@ -87,13 +91,25 @@ def plan(
                     load=load,
                     duration=duration or (load.duration.full if full else load.duration.short),
                     number=number,
+                    follows=load.relative and made[load.relative.of, load.relative.under, number],
                 )
                 for name in order
                 if load.is_for(name)
             ]
             if not ready:
                 continue
+            made |= {(trial.variant_name, load_name, number): trial for trial in ready}
             rounds = ceil(len(ready) / jobs)
             size = ceil(len(ready) / rounds)  # batches of equal size disturb their trials equally
             batches += [tuple(ready[start : start + size]) for start in range(0, len(ready), size)]
     return Plan(tuple(batches), jobs, seed)
+
+
+def _check_relatives(experiment: Experiment, chosen: list[str]) -> None:
+    """Raise WrongUse when a load's rate follows from the capacity of a variant that is not chosen."""
+    for name, load in experiment.all_loads.items():
+        if load.relative and load.relative.of not in chosen and any(load.is_for(one) for one in chosen):
+            raise WrongUse(
+                f"The rate of load {name} follows from what {load.relative.of} can do, which is not measured.",
+                hint=f"VARIANTS={','.join([load.relative.of, *chosen])}",
+            )

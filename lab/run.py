@@ -16,6 +16,7 @@ from analysis.run_folder import (
     ClientRecord,
     LoadRecord,
     NoTemporaryRoom,
+    RelativeRate,
     Run,
     Source,
     Trial,
@@ -26,7 +27,7 @@ from analysis.run_folder import (
 from analysis.summary import Summary
 from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
-from lab.experiment import Experiment
+from lab.experiment import DATABASE, Experiment
 from lab.plan import Plan
 from lab.watch import Progress
 
@@ -209,6 +210,8 @@ def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
             images["stampede/client:trixie"] = {"service": "client"}
         if trial.load.api:
             images["stampede/api:trixie"] = {"service": "api"}
+        if trial.load.database:
+            images["stampede/mariadb:trixie"] = {"service": DATABASE}
     return images
 
 
@@ -246,6 +249,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
             VariantRecord(
                 name=variant,
                 workers=one.workers * one.replicas,
+                elastic=one.elastic,
                 accept=one.accept,
                 settings=one.model_dump(mode="json"),
             )
@@ -256,6 +260,9 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
             LoadRecord(
                 name=load,
                 script=one.script,
+                generators=one.generators,
+                overloads=one.overloads,
+                relative=one.relative and RelativeRate.model_validate(one.relative.model_dump()),
                 loop=one.loop,
                 duration=durations[load],
                 settings=one.environment(),
@@ -263,6 +270,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
                 if one.client
                 else None,
                 api=one.api and one.api.model_dump(exclude_unset=True),
+                database=one.database and one.database.model_dump(),
             )
             for load, one in experiment.all_loads.items()
             if load in durations  # a load may be for other variants only

@@ -20,15 +20,24 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import yaml
 from python_on_whales import Container, DockerClient
 from python_on_whales.exceptions import DockerException
 
-from analysis.run_folder import Calibration, Seconds, Trial, trial_folder, write_record, write_whole
+from analysis.run_folder import (
+    BadRun,
+    Calibration,
+    Seconds,
+    Trial,
+    read_trial,
+    trial_folder,
+    write_record,
+    write_whole,
+)
 from lab import calibration, plan
-from lab.experiment import seconds
+from lab.experiment import DATABASE, seconds
 from lab.machine import K6_RELEASE, ca_bundle, last_line
 from lab.paths import COMPOSE_FILE
 from lab.watch import Progress, Quiet, Usage, Watch, settle
@@ -45,7 +54,7 @@ K6_STOPS_WITHIN_S = 10
 DOWN_ATTEMPTS = 5
 LOOK_AGAIN_S = 1
 START_UP_S = 0.5
-"""What one k6 needs to start up; a batch of n leaves n times that before the first of them sends."""
+"""What one load generator needs to start up; n of them get n times that before the first of them sends."""
 
 LabelFilter = list[tuple[Literal["label"], str]]
 
@@ -111,6 +120,7 @@ class Stack:
         self.generators: list[Container] = []
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
+        self.visits_per_s: float | None = None
         self.settings: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
         self.gone = False
@@ -125,13 +135,18 @@ class Stack:
         began = time.monotonic()
         self.part.mkdir(parents=True)
         try:
+            if follows := self.trial.follows:
+                self.visits_per_s = self._rate_after(follows)
             self.client = self._client()
             needed = [self.trial.variant.front, *(["api"] if self.trial.load.api else [])]
             self.client.compose.up(needed, detach=True, wait=True, no_build=True, pull="never",
                                    quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
-            self.client.compose.create(["k6", "client"] if self.trial.load.client else ["k6"],
+            asking = [_k6(number) for number in range(1, self.trial.load.generators + 1)]
+            self.client.compose.create(asking + ["client"] * bool(self.trial.load.client),
                                        no_build=True, pull="never")  # fmt: skip
-            self.generators = [one for one in self._containers() if _labels(one)[_SERVICE] in GENERATORS]
+            self.generators = [one for one in self._containers() if _asks(one)]
+        except NoRate as error:
+            self.fail(str(error))
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
         self.seconds["up"] = time.monotonic() - began
@@ -158,8 +173,9 @@ class Stack:
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
 
-    def start_load(self) -> None:
-        """Start the load generators, which begin to send when their START_AFTER is over."""
+    def start_load(self, at: float) -> None:
+        """Start the load generators; k6 begins to send ``at`` that time, in epoch seconds."""
+        write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         for generator in self.generators:
             try:
                 generator.start()
@@ -173,8 +189,8 @@ class Stack:
         try:
             for generator in self.generators:
                 exit_code = self.client.wait(generator)
-                if _labels(generator)[_SERVICE] == "k6":
-                    self.k6_exit_code = exit_code
+                if _labels(generator)[_SERVICE] != "client":
+                    self._k6_ended(exit_code)
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
         self.seconds["load"] = time.monotonic() - began
@@ -195,10 +211,10 @@ class Stack:
                 if container.state.status != "exited":
                     continue
                 exit_code = container.state.exit_code
-                if labels[_SERVICE] == "k6":
-                    self.k6_exit_code = exit_code
-                elif labels[_SERVICE] not in GENERATORS:
+                if not _asks(container):
                     self.fail(f"{labels[_SERVICE]} ended during the load with exit code {exit_code}")
+                elif labels[_SERVICE] != "client":
+                    self._k6_ended(exit_code)
                 elif exit_code:
                     self.fail(f"the client ended with exit code {exit_code}: {self._last_words('client')}")
             if self.k6_exit_code is not None:
@@ -244,6 +260,7 @@ class Stack:
             pressure_during=usage and usage.pressure,
             clock_step_s=usage and usage.clock_step_s,
             calibration=self.calibration,
+            visits_per_s=self.visits_per_s,
             settings=dict(sorted(self.settings.items())),
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.seconds),
         )
@@ -254,9 +271,11 @@ class Stack:
     def _client(self) -> DockerClient:
         """Write down what Compose makes of this trial's factors, and return a client of just that."""
         variant, load = self.trial.variant, self.trial.load
-        common = {"DURATION": self.trial.duration, "START_AFTER": f"{START_UP_S * self.side_by_side:g}s"}
+        common = {"DURATION": self.trial.duration}
         profiles = [variant.service, variant.front, "load"]
-        profiles += [name for name, one in (("client", load.client), ("api", load.api)) if one]
+        profiles += [
+            name for name, one in (("client", load.client), ("api", load.api), (DATABASE, load.database)) if one
+        ]
         factors = variant.environment() | {
             "LAB_OWNER": owner(),
             "LAB_SCRIPT": load.script,
@@ -268,10 +287,13 @@ class Stack:
         }
         if load.api:
             factors |= load.api.environment()
+        if load.database:
+            factors |= load.database.environment()
         if load.client:
             factors |= {"LAB_CLIENT": load.client.script, "LAB_CLIENT_SETTINGS": str(self.part / "client.env")}
-            write_whole(self.part / "client.env", _env_file(load.client.environment() | common))
-        write_whole(self.part / "load.env", _env_file(load.environment() | common))
+            common_to_it = common | {"START_AFTER": f"{START_UP_S * self.side_by_side:g}s"}
+            write_whole(self.part / "client.env", _env_file(load.client.environment() | common_to_it))
+        write_whole(self.part / "load.env", _env_file(load.at(self.visits_per_s).environment() | common))
         write_whole(self.part / "factors.env", _env_file(factors))
         resolved = DockerClient(
             compose_files=[COMPOSE_FILE],
@@ -283,6 +305,7 @@ class Stack:
         for service in services.values():  # "required: false" is only heeded for services that are there
             for missing in service.get("depends_on", {}).keys() - services.keys():
                 del service["depends_on"][missing]
+        services |= _shared_out(services["k6"], load.generators)
         write_whole(self.part / "compose.yml", yaml.safe_dump(resolved, sort_keys=False))
         return DockerClient(
             compose_files=[self.part / "compose.yml"],
@@ -297,12 +320,34 @@ class Stack:
         """
         for container in self._containers():
             labels = _labels(container)
-            if labels[_SERVICE] in GENERATORS or container.state.status != "running":
+            if _asks(container) or container.state.status != "running":
                 continue
             with suppress(DockerException):
                 said = DockerClient().container.execute(container, ["observe"])
                 write_whole(self.part / f"{_numbered(labels)}.{moment}.txt", f"{said}\n")
                 self.settings[_numbered(labels)] = str(said).partition("==> settings <==\n")[2]
+
+    def _rate_after(self, follows: plan.Trial) -> float:
+        """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
+        from analysis.visits import measured_capacity_per_s  # noqa: PLC0415
+
+        from analysis.requests import UnreadablePoints  # noqa: PLC0415  # DuckDB loads in the time of a whole set-up
+
+        assert self.trial.load.relative
+        which = f"{follows.variant_name} under {follows.load_name}"
+        folder = trial_folder(self.folder.parents[2], follows.variant_name, follows.load_name, follows.number)
+        try:
+            if reason := read_trial(folder).reason:
+                raise NoRate(f"the rate is relative to {which}, which was not measured: {reason}")
+            capacity_per_s = measured_capacity_per_s(
+                folder, follows.variant_name, follows.load_name, follows.number,
+                follows.load.environment(), follows.duration,
+            )  # fmt: skip
+        except (BadRun, UnreadablePoints, ValueError) as error:
+            raise NoRate(f"the rate is relative to {which}, which was not measured: {error}") from None
+        if not capacity_per_s:
+            raise NoRate(f"the rate is relative to {which}, where visits failed already in the first step")
+        return self.trial.load.relative.times * capacity_per_s
 
     def _containers(self) -> list[Container]:
         return DockerClient().container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
@@ -323,9 +368,14 @@ class Stack:
                     return f"{_labels(container)[_SERVICE]} said:\n" + "\n".join(lines[-8:])
         return last_line(error)
 
+    def _k6_ended(self, exit_code: int | None) -> None:
+        """Note how one k6 ended; of several the one that measured nothing tells, or whose threshold was crossed."""
+        codes = [0, 99, self.k6_exit_code, exit_code]
+        self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index)
+
     def _said(self, service: str) -> list[str]:
-        log = self.part / f"{service}-1.log"
-        return log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+        logs = sorted(self.part.glob(f"{service}-*.log"))
+        return [line for log in logs for line in log.read_text(errors="replace").strip().splitlines()]
 
     def _last_words(self, service: str) -> str:
         lines = self._said(service)
@@ -335,6 +385,41 @@ class Stack:
     def _thrown(self) -> str | None:
         thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
         return _message(thrown[0]) if thrown else None
+
+
+class NoRate(Exception):
+    """The rate of a load is relative to a capacity that nobody knows; the message says why."""
+
+
+def _k6(number: int) -> str:
+    """Return the service of one of several k6 containers, counted from 1."""
+    return "k6" if number == 1 else f"k6-{number}"
+
+
+def _shared_out(k6: dict[str, Any], count: int) -> dict[str, dict[str, Any]]:
+    """Return the services of so many k6 containers, each of which sends its share; one sends all."""
+    if count == 1:
+        return {}
+    sequence = ",".join(["0", *(f"{number}/{count}" for number in range(1, count)), "1"])
+    ends = sequence.split(",")
+    suffix, *arguments = k6["command"]
+    return {
+        _k6(number): k6 | {"command": [
+            suffix if number == 1 else f"-{number}",
+            "--execution-segment", f"{ends[number - 1]}:{ends[number]}", "--execution-segment-sequence", sequence,
+            *arguments,
+        ]}
+        for number in range(1, count + 1)
+    }  # fmt: skip
+
+
+def _asks(container: Container) -> bool:
+    """Whether a container is a load generator."""
+    return _is_generator(_labels(container)[_SERVICE])
+
+
+def _is_generator(service: str) -> bool:
+    return service.partition("-")[0] in GENERATORS
 
 
 _SERVICE = "com.docker.compose.service"
@@ -394,9 +479,10 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
 
 def _load(stacks: list[Stack], progress: Progress) -> Usage:
     """Start the load on all stacks at once, wait until the last has ended, and return how the machine was meanwhile."""
-    _together(Stack.start_load, stacks, partial(progress, "starting the load"), expected_s=1)
+    begins = time.time() + START_UP_S * sum(stack.trial.load.generators for stack in stacks)
+    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
-    time.sleep(START_UP_S * stacks[0].side_by_side)  # no load before this, see START_AFTER
+    time.sleep(max(0.0, begins - time.time()))
     duration_s = max(seconds(stack.trial.duration) for stack in stacks)
     deadline_s = duration_s + LAST_ANSWER_WITHIN_S + K6_SLACK_S
 
@@ -427,7 +513,7 @@ def _ending_with_servers(stacks: list[Stack]) -> Iterator[None]:
         for line in lines:
             died = json.loads(line)
             for stack in stacks:
-                if died.get(_PROJECT) == stack.project and died.get(_SERVICE) not in GENERATORS:
+                if died.get(_PROJECT) == stack.project and not _is_generator(died[_SERVICE]):
                     stack.fail(f"{died[_SERVICE]} ended during the load with exit code {died['exitCode']}")
                     stack.end_load()
 

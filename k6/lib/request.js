@@ -16,15 +16,25 @@ let sequence = 0;
 
 // GET `path`, which asks for `askedMs` of service time, as one request of class `name` (a few fixed names).
 export function get(name, path, askedMs) {
+  return exchange(name, 'GET', path, null, { asked_ms: String(askedMs) });
+}
+
+// Returns a function that sends the requests of one visit, `send(name, method, path, body)`, each at most once by name.
+// None may take longer than `timeoutS`; what is sent asks for no service time, and redirects are not followed.
+export function visit(number, timeoutS) {
+  const known = { asked_ms: '0', visit: String(number) };
+  const params = { redirects: 0, timeout: `${timeoutS}s` };
+  return (name, method, path, body = null) => exchange(name, method, path, body, known, params);
+}
+
+function exchange(name, method, path, body, known, params = {}) {
   sequence += 1;
   const metrics = exec.vu.metrics;
-  const id = `${exec.vu.idInTest}-${sequence}`;
   metrics.tags.request = name;
-  metrics.metadata.id = id;
-  metrics.metadata.asked_ms = String(askedMs);
+  Object.assign(metrics.metadata, { id: `${exec.vu.idInTest}-${sequence}`, ...known });
   requestSent.add(1);
 
-  const response = http.get(LAB_URL + path, { tags: { name } });
+  const response = http.request(method, LAB_URL + path, body, { ...params, tags: { name } });
 
   const { duration, blocked, connecting } = response.timings;
   Object.assign(metrics.metadata, {
@@ -40,9 +50,17 @@ export function get(name, path, askedMs) {
   return response;
 }
 
-// Who served the request, or why nobody did: anything but a 200 with the contract's answer is a failure.
+// Whether an answer is what was asked for; redirects are seen only where they are not followed.
+export function isGood(response) {
+  return (response.status === 200 || response.status === 302) && response.error_code === 0;
+}
+
+// Who served the request, or why nobody did: anything but an answer that says so, as JSON or in a header, is a failure.
 function served(response) {
-  if (response.status !== 0 && response.status !== 200) {
+  if (response.headers['Lab-Error']) {
+    return { error: response.headers['Lab-Error'] };
+  }
+  if (response.status !== 0 && !isGood(response)) {
     return { error: `status ${response.status}` };
   }
   if (response.error_code !== 0) {
@@ -50,7 +68,7 @@ function served(response) {
   }
   let answer;
   try {
-    answer = response.json();
+    answer = JSON.parse(response.headers['Lab-Served'] || response.body);
   } catch (_) {
     return { error: 'the answer is not JSON' };
   }

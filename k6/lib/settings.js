@@ -32,6 +32,9 @@ export const DURATION = text('DURATION');
 // The balancer; every request goes there.
 export const LAB_URL = text('LAB_URL');
 
-// When the load starts, counted from the start of this process: the lab leaves room for every generator of a batch
-// to start up before the first of them sends.
-export const START_AFTER = text('START_AFTER');
+// When the load starts, in milliseconds since 1970, 0: at once. The lab leaves room for every generator of a batch to
+// start up before the first of them sends; k6/run hands it over.
+export const START_AT_MS = number('START_AT_MS', 0);
+
+// The same as k6 wants it, counted from now.
+export const START_AFTER = `${Math.max(0, START_AT_MS - Date.now())}ms`;

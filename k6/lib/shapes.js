@@ -2,7 +2,7 @@
 
 import { sleep } from 'k6';
 import execution from 'k6/execution';
-import { DURATION, START_AFTER } from './settings.js';
+import { DURATION, START_AFTER, START_AT_MS } from './settings.js';
 
 // Longer than any wait that a trial should show: what is in flight when the duration ends is answered, not cut off.
 const LAST_ANSWER_WITHIN = '60s';
@@ -34,6 +34,29 @@ export function openLoop(exec, rateRps, usersMax) {
   };
 }
 
+// Open loop in steps of `stepS` seconds: the rate climbs from `firstPerS` to `lastPerS` a second, by the same factor each
+// time. What does not fit into the duration is left out, but for the first step.
+export function openSteps(exec, firstPerS, lastPerS, stepS, usersMax) {
+  const count = Math.max(1, Math.floor(durationS() / stepS));
+  const rates = Array.from({ length: count }, (_, step) =>
+    Math.floor(firstPerS * (lastPerS / firstPerS) ** (count > 1 ? step / (count - 1) : 0) + 0.5),
+  );
+  return {
+    executor: 'ramping-arrival-rate',
+    exec,
+    startRate: rates[0],
+    timeUnit: '1s',
+    // A stage without a length is a jump.
+    stages: rates.flatMap((rate) => [
+      { target: rate, duration: '0s' },
+      { target: rate, duration: `${Math.min(stepS, durationS())}s` },
+    ]),
+    preAllocatedVUs: usersMax,
+    startTime: START_AFTER,
+    gracefulStop: LAST_ANSWER_WITHIN,
+  };
+}
+
 // A burst: `vus` virtual users send one request each at the same moment, and again every `everyS` seconds for as many
 // times as fit into the duration, at least once. What a script calls before it sends is whenAllAreThere.
 export function atOnce(exec, vus, everyS = 0) {
@@ -54,7 +77,8 @@ const ALL_ARE_THERE_S = 2;
 // Wait for the moment of this burst, and for `afterS` seconds more.
 export function whenAllAreThere(everyS = 0, afterS = 0) {
   const sinceS = ALL_ARE_THERE_S + execution.vu.iterationInScenario * everyS + afterS;
-  sleep(Math.max(0, (execution.scenario.startTime + sinceS * 1000 - Date.now()) / 1000));
+  const startedMs = START_AT_MS || execution.scenario.startTime; // the one that all generators share, if there is one
+  sleep(Math.max(0, (startedMs + sinceS * 1000 - Date.now()) / 1000));
 }
 
 function durationS() {

@@ -1,0 +1,34 @@
+// Visitors of a guest book, who arrive at a rate that climbs in steps: each gets the page, sends the form, and follows.
+
+import exec from 'k6/execution';
+import { isGood, visit } from './lib/request.js';
+import { number } from './lib/settings.js';
+import { openSteps } from './lib/shapes.js';
+
+const FIRST_PER_S = number('FIRST_PER_S', 1);
+const LAST_PER_S = number('LAST_PER_S', 1);
+const STEP_S = number('STEP_S', 1);
+const TIMEOUT_S = number('TIMEOUT_S', 0.1);
+const USERS_MAX = number('USERS_MAX', 1);
+
+const PAGE = '/entries';
+const TOKEN = /name="csrfmiddlewaretoken" value="(\w+)"/;
+
+export const options = {
+  scenarios: { visitor: openSteps('visitor', FIRST_PER_S, LAST_PER_S, STEP_S, USERS_MAX) },
+  noVUConnectionReuse: true, // each visitor has a browser of its own
+};
+
+// A visit ends with the first request that fails, or takes longer than TIMEOUT_S.
+export function visitor() {
+  const number = exec.scenario.iterationInTest;
+  const send = visit(number, TIMEOUT_S);
+  const page = send('page', 'GET', PAGE);
+  if (!isGood(page)) {
+    return;
+  }
+  const written = send('post', 'POST', PAGE, { visit: String(number), csrfmiddlewaretoken: TOKEN.exec(page.body)[1] });
+  if (isGood(written)) {
+    send('newest', 'GET', written.headers.Location);
+  }
+}
