@@ -25,6 +25,7 @@ PARTS = (
     "servers",
     "nginx",
     "haproxy",
+    "mariadb",
     "tools",
     "docker-compose.yml",
     ".dockerignore",

@@ -76,7 +76,7 @@ def answer(path: str, query: str, server: str, connection: str = "") -> dict[str
     began = time.time()
     for wait_s in work():
         time.sleep(wait_s)
-    return _who_and_when(began, server, connection)
+    return who_and_when(began, server, connection)
 
 
 async def answer_async(path: str, query: str, server: str) -> dict[str, Any]:
@@ -88,10 +88,10 @@ async def answer_async(path: str, query: str, server: str) -> dict[str, Any]:
     began = time.time()
     for wait_s in work():
         await asyncio.sleep(wait_s)
-    return _who_and_when(began, server, "")
+    return who_and_when(began, server, "")
 
 
-def _who_and_when(began: float, server: str, connection: str) -> dict[str, Any]:
+def who_and_when(began: float, server: str, connection: str) -> dict[str, Any]:
     ended = time.time()
     return {
         "worker": os.getpid(),

@@ -1,0 +1,52 @@
+"""The views: the guest book, the paths of ``workload``, and whether all is ready."""
+
+import workload
+from django.db import connection as database
+from django.db.migrations.executor import MigrationExecutor
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from wsgi import connection
+
+from guestbook.models import Entry
+from guestbook.served import server
+from guestbook.settings import DATABASE
+
+NEWEST = 20
+
+
+class EntryForm(ModelForm):
+    """The form of an entry."""
+
+    class Meta:
+        model = Entry
+        fields = ("visit",)
+
+
+def entries(request: HttpRequest) -> HttpResponse:
+    """Show the form and the newest entries; write an entry and lead back to them."""
+    form = EntryForm(request.POST if request.method == "POST" else None)
+    if form.is_valid():
+        form.save()
+        return redirect(request.path)
+    newest = Entry.objects.order_by("-id")[:NEWEST]
+    return render(request, "guestbook/entries.html", {"form": form, "newest": newest})
+
+
+def work(request: HttpRequest, path: str) -> JsonResponse:
+    """Do what the paths of ``workload`` ask for."""
+    try:
+        query = request.META.get("QUERY_STRING", "")
+        return JsonResponse(workload.answer(f"/{path}", query, server(request), connection(request.META)))
+    except workload.Failure as failure:
+        return JsonResponse({"error": str(failure)}, status=failure.status)
+
+
+def ready(_: HttpRequest) -> JsonResponse:
+    """Say that this worker has loaded the application, and that the database has the tables it expects."""
+    if DATABASE:
+        executor = MigrationExecutor(database)
+        missing = [str(one) for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
+        if missing:
+            return JsonResponse({"error": f"migrations are not applied: {', '.join(missing)}"}, status=503)
+    return JsonResponse({"ready": True})

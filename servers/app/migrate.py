@@ -1,0 +1,34 @@
+"""Bring the database to what the application expects, before the server starts; say why that cannot be."""
+
+import os
+import sys
+from io import StringIO
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "guestbook.settings")
+
+import django
+from django.core.management import call_command
+from django.db import Error, connection
+
+WITHIN_S = 60
+
+
+def main() -> str | None:
+    """Apply all migrations, one server at a time. Return what went wrong, if anything did."""
+    django.setup()
+    changes = StringIO()
+    try:
+        call_command("makemigrations", check_changes=True, dry_run=True, stdout=changes)
+    except SystemExit:
+        return f"A migration is missing, the models have changed since the last one:\n{changes.getvalue()}"
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT GET_LOCK('migrate', %s)", [WITHIN_S])  # of several servers the first does it
+        call_command("migrate", verbosity=0)
+    except Error as error:
+        return f"The database {connection.settings_dict['HOST']} cannot be migrated: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

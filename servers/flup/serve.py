@@ -1,0 +1,67 @@
+"""flup with the application that the experiment names: FastCGI from processes (prefork) or from threads.
+
+Settings are those that Django's runfcgi handed on. What flup counts nowhere is counted here.
+"""
+
+import json
+import os
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from counters import Counters
+from flup.server import fcgi, fcgi_fork
+
+ADDRESS = "0.0.0.0", 8000
+
+
+class Prefork(fcgi_fork.WSGIServer):
+    """Processes, forked while too few are idle: when none may be added, connections wait in the listen queue."""
+
+    def _child(self, sock: Any, parent: Any) -> None:
+        self.counters = Counters("served")
+        super()._child(sock, parent)
+
+
+class Threaded(fcgi.WSGIServer):
+    """Threads, started while too few are idle: when none may be added, connections are accepted and closed."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.counters = Counters("served", "closed")
+        add_job = self._threadPool.addJob
+
+        def counted(job: Any, allowQueuing: bool = True) -> bool:
+            if not (taken := add_job(job, allowQueuing)):
+                self.counters.add("closed")
+            return bool(taken)
+
+        self._threadPool.addJob = counted
+
+
+def main() -> None:
+    module, name = os.environ["LAB_APP"].split(":")
+    application = getattr(import_module(module), name)
+    prefork = os.environ["LAB_SERVER"] == "flup-prefork"
+    settings = {
+        "minSpare": int(os.environ["LAB_MIN_SPARE"]),
+        "maxSpare": int(os.environ["LAB_MAX_SPARE"]),
+        "maxChildren" if prefork else "maxThreads": int(os.environ["LAB_WORKERS" if prefork else "LAB_THREADS"]),
+    }
+    Path("/tmp/settings").write_text(json.dumps(settings) + "\n", encoding="utf-8")
+
+    def counted(environ: dict[str, Any], start_response: Any) -> Any:
+        try:
+            return application(environ, start_response)
+        finally:
+            server.counters.add("served")
+
+    kind = Prefork if prefork else Threaded
+    environ = {"SERVER_SOFTWARE": f"flup6/{version('flup6')}"}
+    server = kind(counted, environ=environ, bindAddress=ADDRESS, debug=False, **settings)
+    server.run()
+
+
+if __name__ == "__main__":
+    main()
