@@ -23,17 +23,18 @@ class UnreadablePoints(Exception):
 
 
 COLUMNS = """
-    variant VARCHAR, load VARCHAR, trial INTEGER, generator VARCHAR, id VARCHAR,
+    variant VARCHAR, load VARCHAR, trial INTEGER, generator VARCHAR, id VARCHAR, visit VARCHAR,
     request VARCHAR, sent TIMESTAMP, answered TIMESTAMP, asked_ms DOUBLE, duration_ms DOUBLE, overhead_ms DOUBLE,
     blocked_ms DOUBLE, connecting_ms DOUBLE, status INTEGER, error VARCHAR,
     worker VARCHAR, thread BIGINT, connection VARCHAR, began DOUBLE, ended DOUBLE, server VARCHAR
 """
 """requests.parquet, one row per request, in the order of sending.
 
-``sent`` and ``answered`` are UTC, taken just before and after the request; ``began`` and ``ended`` are epoch seconds on
-the server's side of the same clock. ``duration_ms`` is k6's http_req_duration, ``overhead_ms`` what it exceeds
-``asked_ms`` by. ``connection`` is the one that brought the request to its worker; None where the server cannot tell.
-A request that failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no
+``id`` is unique in what one generator sent, ``visit`` in a trial: the visit that a request is part of; None: the load
+makes none. ``sent`` and ``answered`` are UTC, taken just before and after the request; ``began`` and ``ended`` are
+epoch seconds on the server's side of the same clock. ``duration_ms`` is k6's http_req_duration, ``overhead_ms`` what it
+exceeds ``asked_ms`` by. ``connection`` is the one that brought the request to its worker; None where the server cannot
+tell. A request that failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no
 ``duration_ms`` either.
 """
 
@@ -44,7 +45,8 @@ SELECT metric, type, data.time::TIMESTAMP AS time, data.value, data.tags.request
 FROM read_json($points, format = 'newline_delimited', compression = 'gzip', columns = {
     metric: 'VARCHAR', type: 'VARCHAR',
     data: 'STRUCT(time VARCHAR, value DOUBLE, tags STRUCT(request VARCHAR), metadata STRUCT(
-        id VARCHAR, asked_ms DOUBLE, status INTEGER, error VARCHAR, blocked_ms DOUBLE, connecting_ms DOUBLE,
+        id VARCHAR, visit VARCHAR, asked_ms DOUBLE, status INTEGER, error VARCHAR,
+        blocked_ms DOUBLE, connecting_ms DOUBLE,
         worker VARCHAR, thread BIGINT, connection VARCHAR, began DOUBLE, ended DOUBLE, server VARCHAR))'})
 WHERE coalesce(metric, '') IN ('request_sent', 'request_answered', 'dropped_iterations', '')
     AND type IS DISTINCT FROM 'Metric'
@@ -61,8 +63,8 @@ SELECT CASE
     WHEN bool_or(metric <> 'dropped_iterations' AND NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
         THEN 'a request does not say what it asked for'
     WHEN bool_or(metric = 'request_answered' AND metadata.error IS NULL AND NOT coalesce(
-            metadata.status = 200 AND metadata.worker <> '' AND isfinite(metadata.began) AND isfinite(metadata.ended),
-            false))
+            metadata.status IN (200, 302) AND metadata.worker <> ''
+                AND isfinite(metadata.began) AND isfinite(metadata.ended), false))
         THEN 'an answer does not say who gave it and when'
     WHEN count(*) FILTER (WHERE metric = 'request_sent')
         <> count(DISTINCT metadata.id) FILTER (WHERE metric = 'request_sent') THEN 'two requests have the same id'
@@ -74,17 +76,20 @@ _CHECK_JOINED = """
 SELECT CASE
     WHEN joined.requests > points.sent THEN 'two requests have the same id'
     WHEN joined.answered < points.answered THEN 'an answer belongs to no request'
+    WHEN visits.requests > visits.different THEN 'a visit has two requests of the same class'
 END
 FROM (SELECT count(*) AS requests, count(answered) AS answered FROM requests WHERE generator = $generator) AS joined,
     (SELECT count(*) FILTER (WHERE metric = 'request_sent') AS sent,
-        count(*) FILTER (WHERE metric = 'request_answered') AS answered FROM points) AS points
+        count(*) FILTER (WHERE metric = 'request_answered') AS answered FROM points) AS points,
+    (SELECT count(*) AS requests, count(DISTINCT (visit, request)) AS different
+        FROM requests WHERE visit IS NOT NULL) AS visits
 """
 
 _JOIN = """
 INSERT INTO requests BY NAME
 SELECT
     $variant AS variant, $load AS load, $trial AS trial, $generator AS generator,
-    sent.metadata.id AS id, sent.request, sent.time AS sent, answered.time AS answered,
+    sent.metadata.id AS id, sent.metadata.visit AS visit, sent.request, sent.time AS sent, answered.time AS answered,
     sent.metadata.asked_ms AS asked_ms, answered.value AS duration_ms,
     CASE WHEN answered.metadata.error IS NULL THEN answered.value - sent.metadata.asked_ms END AS overhead_ms,
     answered.metadata.blocked_ms, answered.metadata.connecting_ms, answered.metadata.status,

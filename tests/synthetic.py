@@ -19,7 +19,8 @@ class Request:
     """One request as k6 saw it. Without ``answered`` the end of the run cut it off.
 
     ``lag_ms`` is what k6 took besides, and did not count. Its worker begins ``waits_ms`` after it was sent. ``status``
-    is that of an error; 0: there was no answer.
+    is that of an error; 0: there was no answer. A ``post`` that succeeds is redirected. ``generator`` is the number of
+    the k6 that sent it.
     """
 
     overhead_ms: float = 1.0
@@ -34,6 +35,8 @@ class Request:
     user: int = 1
     connection: str = ""
     status: int = 502
+    visit: str | None = None
+    generator: int = 1
 
 
 def point(metric: str, time: datetime, value: float, request: str, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -51,17 +54,39 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
         sent = BEGAN + timedelta(seconds=one.sent_s)
         duration_ms = one.asked_ms + one.overhead_ms
         answered = sent + timedelta(milliseconds=duration_ms + 0.15 + one.lag_ms)
-        known = {"id": f"{one.user}-{number}", "asked_ms": one.asked_ms}
+        known: dict[str, Any] = {"id": f"{one.user}-{number}", "asked_ms": one.asked_ms}
+        known |= {} if one.visit is None else {"visit": one.visit}
         yield point("request_sent", sent, 1, one.request, known)
         if not one.answered:
             continue
         yield point("http_req_duration", answered, duration_ms, one.request, known)
-        outcome = {"error": one.error, "status": one.status} if one.error else {"status": 200, "worker": one.worker}
+        success = {"status": 302 if one.request == "post" else 200, "worker": one.worker}
+        outcome = {"error": one.error, "status": one.status} if one.error else success
         outcome |= {"thread": 9, "connection": one.connection}
         began = sent + timedelta(milliseconds=one.waits_ms)
         stamps = {"began": began.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
         timings = {"blocked_ms": 0.1, "connecting_ms": 0.05}
         yield point("request_answered", answered, duration_ms, one.request, known | timings | outcome | stamps)
+
+
+def visit(
+    name: str,
+    at_s: float = 0,
+    *,
+    took_ms: tuple[float, ...] = (20, 30, 10),
+    error: str | None = None,
+    generator: int = 1,
+    worker: str = "box:7",
+) -> list[Request]:
+    """Return the requests of a visit, one after the other; with an error the last of those that ``took_ms`` has it."""
+    requests = []
+    for place, (request, one_ms) in enumerate(zip(("page", "post", "newest"), took_ms, strict=False), start=1):
+        failed = error if place == len(took_ms) else None
+        requests.append(
+            Request(one_ms, 0, request, worker, at_s, error=failed, visit=name, generator=generator, status=503)
+        )
+        at_s += (one_ms + 0.15) / 1000
+    return requests
 
 
 def write_points(path: Path, requests: Iterable[Request]) -> None:
@@ -85,10 +110,12 @@ def observation(
     processor_s: float = 0,
     memory_mib: float = 30,
     stalls: Iterable[tuple[float, float]] | None = None,
+    rows: Iterable[str] | None = None,
+    database: dict[str, int] | None = None,
 ) -> str:
     """Return what servers/observe prints in a container with such counts; all workers share socket 100 if not told.
 
-    ``counts`` has what a worker counted besides the requests that it served.
+    ``counts`` has what a worker counted besides the requests that it served. ``rows`` are the visits that wrote them.
     """
     served = served or {}
     holds = {pid: [100] for pid in served} if sockets is None else sockets
@@ -114,14 +141,20 @@ def observation(
         sections["balancer"] = f"served {balanced}\n" + (f"queued {queued}\n" if queued is not None else "")
     if stalls is not None:
         sections["stalls"] = "".join(f"{began:.6f} {ended:.6f}\n" for began, ended in stalls)
+    if rows is not None:
+        sections["rows"] = "".join(f"{visit}\n" for visit in rows)
+    if database is not None:
+        sections["database"] = "".join(f"{name} {count}\n" for name, count in database.items())
     return "".join(f"==> {name} <==\n{text}" for name, text in sections.items())
 
 
 def write_observations(folder: Path, requests: Iterable[Request], workers: int = 2) -> None:
     """Write what the containers would have said of requests that all came through, before and after the load.
 
-    If fewer than ``workers`` served something, the first container has others that are idle.
+    If fewer than ``workers`` served something, the first container has others that are idle. The database has a row of
+    each visit that was told so; where there are no visits there is none.
     """
+    requests = list(requests)
     answered = [one for one in requests if one.answered]
     seen = {tuple(one.worker.split(":")) for one in answered if not one.error} or {("box", "7")}
     seen |= {(min(seen)[0], str(99 + idle)) for idle in range(workers - len(seen))}
@@ -135,6 +168,18 @@ def write_observations(folder: Path, requests: Iterable[Request], workers: int =
         (folder / f"server-{number}.after.txt").write_text(observation(host, counts))
     (folder / "nginx-1.before.txt").write_text(observation("proxy", balanced=2))
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=2 + len(answered)))
+    if any(one.visit for one in requests):
+        write_database(folder, [one.visit for one in answered if one.visit and one.request == "post" and not one.error])
+
+
+def write_database(
+    folder: Path, rows: Iterable[str], *, before: Iterable[str] = (), connections: int = 5, refused: int = 0
+) -> None:
+    """Write what a database would have said that has such rows after the load, each the visit that wrote it."""
+    counts = {"connections_max": 1, "connections_refused": 2}
+    (folder / "database-1.before.txt").write_text(observation("store", rows=before, database=counts))
+    counts = {"connections_max": connections, "connections_refused": 2 + refused}
+    (folder / "database-1.after.txt").write_text(observation("store", rows=rows, database=counts))
 
 
 def make_trial(
@@ -143,7 +188,9 @@ def make_trial(
     """Write the folder of one trial and return it."""
     folder = trial_folder(run, variant, "mix", number)
     requests = list(requests)
-    write_points(folder / "points.json.gz", requests)
+    for generator in sorted({one.generator for one in requests} or {1}):
+        name = "points.json.gz" if generator == 1 else f"points-{generator}.json.gz"
+        write_points(folder / name, [one for one in requests if one.generator == generator])
     write_observations(folder, requests, workers)
     record: dict[str, Any] = {
         "variant": variant, "load": "mix", "trial": number, "outcome": "measured", "k6_exit_code": 0,

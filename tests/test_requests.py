@@ -120,6 +120,7 @@ DAMAGES = [
     (("data", "metadata", "asked_ms"), "inf", "a request does not say what it asked for"),
     (("data", "metadata", "worker"), None, "an answer does not say who gave it and when"),
     (("data", "metadata", "status"), "0", "an answer does not say who gave it and when"),
+    (("data", "metadata", "status"), "301", "an answer does not say who gave it and when"),
     (("data", "metadata", "began"), "nan", "an answer does not say who gave it and when"),
     (("data", "metadata", "id"), "2-1", "an answer belongs to no request"),
 ]
@@ -143,6 +144,42 @@ def test_a_point_that_makes_no_sound_row_is_an_error(
         write_requests(tmp_path, "one", "mix", 1)
 
     assert str(caught.value) == f"{tmp_path}/points.json.gz cannot be read: {says}"
+
+
+def test_a_request_says_which_visit_it_is_part_of(tmp_path: Path) -> None:
+    """A redirect is a success, too. Requests of other loads are part of none."""
+    requests = [Request(request="page", visit="17"), Request(request="post", visit="17", sent_s=1), Request(sent_s=2)]
+    write_points(tmp_path / "points.json.gz", requests)
+
+    assert [(row["request"], row["visit"], row["status"], row["error"]) for row in rows(tmp_path)] == [
+        ("page", "17", 200, None), ("post", "17", 302, None), ("light", None, 200, None),
+    ]  # fmt: skip
+
+
+def test_visits_are_the_same_whichever_generator_sent_their_requests(tmp_path: Path) -> None:
+    write_points(tmp_path / "points.json.gz", [Request(request="page", visit="1")])
+    write_points(tmp_path / "points-2.json.gz", [Request(request="page", visit="2", sent_s=1)])
+
+    assert [(row["generator"], row["id"], row["visit"]) for row in rows(tmp_path)] == [
+        ("points", "1-1", "1"), ("points-2", "1-1", "2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("second", ["points.json.gz", "points-2.json.gz"])
+def test_two_requests_of_one_class_in_a_visit_are_an_error(tmp_path: Path, second: str) -> None:
+    """The file is named in which the second one stands; - comes before . in their order."""
+    first = [Request(request="page", visit="1"), Request(request="post", visit="1", sent_s=1)]
+    again = [Request(request="post", visit="1", sent_s=2)]
+    write_points(tmp_path / "points.json.gz", first + again if second == "points.json.gz" else first)
+    if second != "points.json.gz":
+        write_points(tmp_path / second, again)
+
+    with pytest.raises(UnreadablePoints) as caught:
+        write_requests(tmp_path, "one", "mix", 1)
+
+    assert str(caught.value) == (
+        f"{tmp_path}/points.json.gz cannot be read: a visit has two requests of the same class"
+    )
 
 
 @pytest.mark.parametrize("copied", [1, 3], ids=["a request", "an answer"])
