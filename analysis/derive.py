@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from analysis.manifest import Hashes, evidence_problem, sealed
-from analysis.observation import UnreadableObservation, read_containers, read_generator
+from analysis.observation import UnreadableObservation, read_containers, read_generators
 from analysis.report import write_report
 from analysis.requests import UnreadablePoints, write_requests
 from analysis.run_folder import read_trial, trial_folders
@@ -32,7 +32,7 @@ def _evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
     if not problem:
         try:
             dropped = write_requests(folder, trial.variant, trial.load, trial.trial)
-            return Evidence(containers=read_containers(folder), generator=read_generator(folder), dropped=dropped)
+            return Evidence(containers=read_containers(folder), generators=read_generators(folder), dropped=dropped)
         except (UnreadablePoints, UnreadableObservation) as unreadable:
             problem = str(unreadable).replace(f"{run_folder}/", "")
     (folder / "requests.parquet").unlink(missing_ok=True)

@@ -4,13 +4,15 @@ import math
 import re
 from pathlib import Path
 
+from pydantic import Field
+
 from analysis.quantities import Model
 
 APP_PORTS = range(8000, 8064)
 """Where servers listen: at the first, or each worker at one of its own."""
 
 OBSERVATIONS = ("*.before.txt", "*.after.txt")
-GENERATOR = "k6-processor.txt"
+GENERATOR = "k6-processor*.txt"
 """The files of a trial's folder that are read here."""
 
 _SECTION = re.compile(r"^==> (.+) <==\n", re.MULTILINE)
@@ -30,6 +32,8 @@ class Observation(Model):
     how many of them waited in its queue; None where there is no balancer, or no queue. ``stalls`` is when a called
     service was slow, from and to. ``processor_s`` is the processor time that the container has used, ``memory_mib``
     what its processes hold for themselves, without what the machine caches for them; None: the machine does not tell.
+    ``rows`` has the visit that wrote it for each row of a database, ``database`` what that counts by name:
+    ``connections_max``, the most at a time, and ``connections_refused``; None and nothing elsewhere.
     """
 
     host: str
@@ -43,6 +47,8 @@ class Observation(Model):
     processor_s: float | None
     memory_mib: float | None
     stalls: tuple[tuple[float, float], ...] = ()
+    rows: tuple[str, ...] | None = None
+    database: dict[str, int] = Field({})
 
     @property
     def workers(self) -> set[int]:
@@ -99,14 +105,23 @@ def stalls_within(containers: tuple[Container, ...], began: float, ended: float)
     return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
 
 
-def read_generator(trial_folder: Path) -> tuple[Reading, ...]:
-    """Read what k6/run wrote down every second; nothing when k6 ended at once."""
-    path = trial_folder / GENERATOR
+def database_of(containers: tuple[Container, ...]) -> Container | None:
+    """Return the database of a trial; None: it has none that was observed after the load."""
+    return next((one for one in containers if one.after and one.after.rows is not None), None)
+
+
+def read_generators(trial_folder: Path) -> tuple[tuple[Reading, ...], ...]:
+    """Read what k6/run of each load generator wrote down every second; a k6 that ended at once left nothing.
+
+    Raise UnreadableObservation when a file makes no sense.
+    """
+    return tuple(_readings(path) for path in sorted(trial_folder.glob(GENERATOR)))
+
+
+def _readings(path: Path) -> tuple[Reading, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         readings = [(float(at), int(waited)) for at, waited in map(str.split, lines)]
-    except FileNotFoundError:
-        return ()
     except (OSError, ValueError) as error:
         raise UnreadableObservation(f"{path} cannot be read: {error}") from None
     return tuple(Reading(at=at, waited_s=waited / _NS_PER_S) for at, waited in readings)
@@ -143,6 +158,8 @@ def parse(text: str) -> Observation:
         processor_s=_processor_s(sections),
         memory_mib=_memory_mib(sections),
         stalls=_stalls(sections) if "stalls" in sections else (),
+        rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
+        database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
     )
 
 

@@ -22,6 +22,12 @@ Metric = Literal[
     "beside_free_thread",
     "recovery",
     "burst",
+    "visit",
+    "visits_failed",
+    "capacity",
+    "rows_written",
+    "rows_unreported",
+    "database_connections",
 ]
 Statistic = Literal[
     "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
@@ -47,6 +53,12 @@ STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
     "beside_free_thread": ("count", "share", "total", "max"),
     "recovery": ("avg", "max"),
     "burst": ("total", "largest_share"),
+    "visit": TIME_STATISTICS,
+    "visits_failed": ("share", "count"),
+    "capacity": ("per_second",),
+    "rows_written": ("count",),
+    "rows_unreported": ("count",),
+    "database_connections": ("max",),
 }
 """What can be said of each metric. docs/method.md says how each is computed."""
 
@@ -58,9 +70,15 @@ OF_ALL_REQUESTS: tuple[Metric, ...] = (
     "queued",
     "recovery",
     "burst",
+    "visit",
+    "visits_failed",
+    "capacity",
+    "rows_written",
+    "rows_unreported",
+    "database_connections",
 )
-"""The metrics of a trial as a whole: what servers tell of themselves, what follows a stall, and a burst know no
-classes."""
+"""The metrics of a trial as a whole: what servers and their database tell of themselves, what follows a stall, a burst
+and a visit know no classes."""
 
 _UNITS: dict[Metric, str] = {
     "overhead": "ms",
@@ -74,6 +92,9 @@ _UNITS: dict[Metric, str] = {
     "beside_free_thread": "ms",
     "recovery": "ms",
     "burst": "ms",
+    "visit": "ms",
+    "capacity": "visits/s",
+    "database_connections": "connections",
 }
 _PLAIN: dict[Statistic, str] = {
     "of_ideal": "share",
@@ -82,13 +103,13 @@ _PLAIN: dict[Statistic, str] = {
     "max_over_mean": "ratio",
     "jain_index": "index",
     "correlation": "index",
-    "count": "requests",
 }
+_COUNTED: dict[Metric, str] = {"visits_failed": "visits", "rows_written": "rows", "rows_unreported": "rows"}
 
 
 def unit(metric: Metric, stat: Statistic) -> str:
     """Return the unit of a statistic."""
-    return _PLAIN.get(stat) or _UNITS[metric]
+    return _COUNTED.get(metric, "requests") if stat == "count" else _PLAIN.get(stat) or _UNITS[metric]
 
 
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
@@ -263,8 +284,15 @@ def rows_needed(stat: Statistic) -> int:
     return 2 if stat == "stdev" else 1
 
 
+def aggregate(stat: Statistic, column: str) -> str:
+    """Return what computes a statistic of times in SQL, from a column of them; percentiles are interpolated."""
+    if (q := percentile(stat)) is not None:
+        return f"quantile_cont({column}, {q / 100})"
+    return {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}[stat] + f"({column})"
+
+
 def failures_allowed(stat: Statistic) -> float:
-    """Return the share of failed requests from which on a statistic is not printed.
+    """Return the share of failed requests, or visits, from which on a statistic of their times is not printed.
 
     Had they been answered, they might have been the slowest: a p99 means nothing when one request in a hundred failed.
     """

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import duckdb
 
-from analysis import bursts, intervals, waiting
+from analysis import bursts, intervals, visits, waiting
 from analysis.intervals import Interval
-from analysis.observation import Container, counted_by_worker, stalls_within
+from analysis.observation import Container, counted_by_worker, database_of, stalls_within
 from analysis.quantities import (
     STATISTICS,
     Claim,
@@ -21,6 +21,7 @@ from analysis.quantities import (
     Published,
     Quantity,
     Statistic,
+    aggregate,
     evenness,
     failures_allowed,
     percentile,
@@ -174,6 +175,28 @@ class WaveRow(Model):
     requests: int
 
 
+class VisitStepRow(Model):
+    """How many visits came to one trial while ``per_s`` were due in a second, and how many of them failed."""
+
+    variant: str
+    load: str
+    trial: int
+    per_s: int
+    visits: int
+    failed: int
+
+
+class ErrorRow(Model):
+    """How many requests of one class failed for one reason in one trial."""
+
+    variant: str
+    load: str
+    trial: int
+    request: str
+    error: str
+    requests: int
+
+
 class DifferenceRow(Model):
     """How far two measurements of the same thing differ: b minus a, with the interval of the difference of medians.
 
@@ -197,7 +220,8 @@ class Summary(Model):
     """All results of one run.
 
     ``published`` has the rows that say how near is near enough, ``differences`` has rows only where a variant was
-    measured against itself, ``steps`` and ``waves`` where requests came in bursts.
+    measured against itself, ``steps`` and ``waves`` where requests came in bursts, ``visit_steps`` where visits came
+    at a rate that climbed. ``errors`` has why requests of trusted trials failed, the most frequent first.
     """
 
     experiment: str
@@ -211,6 +235,8 @@ class Summary(Model):
     differences: list[DifferenceRow]
     steps: list[StepsRow]
     waves: list[WaveRow]
+    visit_steps: list[VisitStepRow]
+    errors: list[ErrorRow]
 
 
 Cell = tuple[str, str, str | None]
@@ -219,11 +245,19 @@ Stats = dict[tuple[Metric, Statistic], float]
 
 
 class Measured(Model):
-    """The statistics of one cell in one trial. ``stats`` leaves out those that ``n`` rows cannot carry."""
+    """The statistics of one cell in one trial. ``stats`` leaves out those that ``n`` rows cannot carry.
+
+    Those of visits are carried by those that ``came``.
+    """
 
     trial: int
     n: int
     stats: Stats
+    came: visits.Count = visits.Count(0, 0)
+
+    def carrying(self, metric: Metric) -> int:
+        """Return how many answered requests, or visits, the statistics of a metric were computed from."""
+        return {"visit": self.came.succeeded, "visits_failed": self.came.made}.get(metric, self.n)
 
 
 class Steps(NamedTuple):
@@ -248,7 +282,8 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")
         database.execute(_CLASSES)
         judged = []
-        told: dict[tuple[str, str, int], Stats] = {}
+        told: dict[bursts.Key, Stats] = {}
+        came: dict[bursts.Key, visits.Count] = {}
         waited: dict[tuple[Cell, int], Stats] = {}
         counters: list[CounterRow] = []
         for folder, found in evidence.items():
@@ -263,6 +298,9 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             judged.append(judge_trial(run, trial, _requests(database, trial, size), found))
             key = trial.variant, trial.load, trial.trial
             told[key] = _told(found.containers) | (bursts.statistics(database, key, size) if size else {})
+            came[key] = visits.count(database, key)
+            told[key] |= _visited(database, run.load(trial.load), key)
+            told[key] |= _written(found.containers, visits.posts(database, key))
             counters += _counters(trial, found.containers)
             if judged[-1].verdict != "invalid":
                 waited |= _waited(database, run, trial, found.containers)
@@ -280,9 +318,12 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
                     measured.stats.pop(("throughput", "of_ideal"), None)
                 if request is None:
                     measured.stats.update(told[variant, load, measured.trial])
-                cells.setdefault((variant, load, request), []).append(measured)
+                made = measured.model_copy(update={"came": came[variant, load, measured.trial]})
+                cells.setdefault((variant, load, request), []).append(made)
         results = Results(run, cells, _steps(database, run, trusted))
         waves = list(_waves(database, run, trusted))
+        visit_steps = list(_visit_steps(database, run, trusted))
+        errors = list(_errors(database, trusted))
     return Summary(
         experiment=run.experiment,
         validity=judge_run(run, judged, list(results.too_few())),
@@ -295,6 +336,8 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         differences=list(_differences(results)) if run.against_itself else [],
         steps=list(results.steps_rows()),
         waves=waves,
+        visit_steps=visit_steps,
+        errors=errors,
     )
 
 
@@ -309,10 +352,14 @@ def _is_of(row: WorkerRow, variant: str, load: str, request: str | None, trial: 
 
 
 def _spread(run: Run, rows: list[WorkerRow]) -> Stats:
-    """Return how evenly one trial's requests of one class, and their connections, were spread over the workers."""
+    """Return how evenly one trial's requests of one class, and their connections, were spread over the workers.
+
+    Of workers that come and go nobody knows how many were idle: the spread is over those that served something.
+    """
     stats: Stats = {}
     if rows:
-        idle = [0] * (next(one.workers for one in run.variants if one.name == rows[0].variant) - len(rows))
+        variant = run.variant(rows[0].variant)
+        idle = [] if variant.elastic else [0] * (variant.workers - len(rows))
         requests, connections = [*(one.requests for one in rows), *idle], [*(one.connections for one in rows), *idle]
         stats |= {("requests_by_worker", stat): value for stat, value in evenness(requests).items()}
         stats |= {("connections_by_worker", stat): value for stat, value in evenness(connections).items()}
@@ -323,7 +370,11 @@ def _spread(run: Run, rows: list[WorkerRow]) -> Stats:
 
 def _told(containers: tuple[Container, ...]) -> Stats:
     """Return what the servers of a trial tell of themselves: races for connections, processor time, memory."""
-    servers = [(one.before, one.after) for one in containers if one.before and one.after and one.before.workers]
+    servers = [
+        (one.before, one.after)
+        for one in containers
+        if one.before and one.after and (one.before.workers or one.after.workers)
+    ]
     counts = {
         name: sum(counted_by_worker(containers, name).values())
         for name in ("served", "accepted", "accept_attempts", "accept_failures")
@@ -343,6 +394,44 @@ def _told(containers: tuple[Container, ...]) -> Stats:
         if one.before and one.after and one.before.queued is not None and one.after.queued is not None:
             stats["queued", "count"] = one.after.queued - one.before.queued
     return stats
+
+
+def _visited(database: duckdb.DuckDBPyConnection, load: LoadRecord, key: bursts.Key) -> Stats:
+    """Return what became of a trial's visits, and up to which rate all went well where the rate climbs."""
+    stats = visits.statistics(database, key)
+    if stats and len(rates := visits.rates_per_s(load.settings, load.duration)) > 1:
+        stats["capacity", "per_second"] = visits.capacity_per_s(database, key, rates, float(load.settings["STEP_S"]))
+    return stats
+
+
+def _written(containers: tuple[Container, ...], posts: visits.Posts) -> Stats:
+    """Return what the database of a trial tells: its rows, and how many connections it had at most."""
+    after = one.after if (one := database_of(containers)) else None
+    if not after or after.rows is None:
+        return {}
+    rows = visits.written(after.rows, posts)
+    stats: Stats = {("rows_written", "count"): rows.rows, ("rows_unreported", "count"): rows.unreported}
+    if "connections_max" in after.database:
+        stats["database_connections", "max"] = after.database["connections_max"]
+    return stats
+
+
+def _visit_steps(database: duckdb.DuckDBPyConnection, run: Run, trusted: set[bursts.Key]) -> Iterator[VisitStepRow]:
+    """Yield the steps of each trial that can be trusted and to which visits came at a rate that climbed."""
+    for variant, load, trial in sorted(trusted):
+        of = run.load(load)
+        rates = visits.rates_per_s(of.settings, of.duration)
+        if len(rates) > 1:
+            for step in visits.steps(database, (variant, load, trial), rates, float(of.settings["STEP_S"])):
+                yield VisitStepRow(variant=variant, load=load, trial=trial, **step._asdict())
+
+
+def _errors(database: duckdb.DuckDBPyConnection, trusted: set[bursts.Key]) -> Iterator[ErrorRow]:
+    """Yield why requests failed in the trials that can be trusted, the most frequent reason first."""
+    names = list(ErrorRow.model_fields)
+    for row in database.execute(_ERRORS).fetchall():
+        if row[:3] in trusted:
+            yield ErrorRow.model_validate(dict(zip(names, row, strict=True)))
 
 
 def _waited(
@@ -410,6 +499,10 @@ def _counters(trial: Trial, containers: tuple[Container, ...]) -> Iterator[Count
         yield CounterRow(variant=trial.variant, load=trial.load, trial=trial.trial, worker=worker, counts=counts)
 
 
+_OF_VISITS: tuple[Metric, ...] = ("visit", "visits_failed")
+_OF_NO_TIMES: tuple[Metric, ...] = ("capacity", "rows_written", "rows_unreported", "database_connections")
+
+
 class Results:
     """The statistics of a run's trusted trials, and how to look one quantity up in them.
 
@@ -437,22 +530,29 @@ class Results:
         return self._intervals.get(cell, {}).get((quantity.metric, quantity.stat), (None, None))
 
     def sample(self, quantity: Quantity) -> tuple[int, int]:
-        """Return how many answered requests, in how many trials, a quantity was computed from."""
+        """Return how many answered requests, or visits, in how many trials, a quantity was computed from."""
         carrying = self._carrying(quantity)
-        return sum(one.n for one in carrying), len(carrying)
+        return sum(one.carrying(quantity.metric) for one in carrying), len(carrying)
 
     def why_not(self, quantity: Quantity) -> str:
         """Return why no trial carries a statistic, although there are trials."""
         cell = self._cell(quantity)
         if not cell:
             return f"no {quantity.request or ''} request was answered".replace("  ", " ")
-        failures = max(one.stats["failures", "share"] for one in cell)
-        if failures >= failures_allowed(quantity.stat):
-            return f"{failures:.1%} of the requests failed, too many to leave out of {quantity.stat}"
-        needed, most = rows_needed(quantity.stat), max(one.n for one in cell)
+        whole, failing = "requests", [one.stats["failures", "share"] for one in cell]
+        if quantity.metric in _OF_VISITS:
+            whole, failing = (
+                "visits",
+                [one.stats["visits_failed", "share"] for one in cell if ("visits_failed", "share") in one.stats],
+            )
+        if not failing or quantity.metric in _OF_NO_TIMES:
+            return f"nothing was seen that {quantity.metric} could be computed from"
+        if max(failing) >= failures_allowed(quantity.stat):
+            return f"{max(failing):.1%} of the {whole} failed, too many to leave out of {quantity.stat}"
+        needed, most = rows_needed(quantity.stat), max(one.carrying(quantity.metric) for one in cell)
         if most >= needed:
             return f"nothing was seen that {quantity.metric} could be computed from"
-        return f"{quantity.stat} needs {needed} requests a trial; there were {most} at most"
+        return f"{quantity.stat} needs {needed} {whole} a trial; there were {most} at most"
 
     def too_few(self) -> Iterator[str]:
         """Yield a sentence for each percentile that a table would show, had there been more requests.
@@ -804,6 +904,12 @@ FROM (SELECT variant, load, trial, request, worker, count(*)::INTEGER AS request
 ORDER BY variant, load, trial, request NULLS LAST, requests, worker
 """
 
+_ERRORS = """
+SELECT variant, load, trial, request, error, count(*)::INTEGER AS requests
+FROM requests WHERE error IS NOT NULL GROUP BY ALL
+ORDER BY requests DESC, variant, load, trial, request, error
+"""
+
 # What a user lost is time in which it would have asked: without it the same requests fit into so much less.
 _USERS = """
 SELECT variant, load, trial, request, 1 - sum(lost_ms) / nullif(sum(span_ms), 0) AS of_ideal
@@ -871,11 +977,7 @@ def _cells(database: duckdb.DuckDBPyConnection) -> Iterator[tuple[Cell, Measured
 
 def _time_statistic(metric: Metric, stat: Statistic) -> str:
     column = {"overhead": "overhead_ms", "response_time": "duration_ms"}[metric]
-    if (q := percentile(stat)) is not None:
-        function = f"quantile_cont({column}, {q / 100})"
-    else:
-        function = {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}[stat] + f"({column})"
-    return f"{function} FILTER (WHERE error IS NULL)"
+    return f"{aggregate(stat, column)} FILTER (WHERE error IS NULL)"
 
 
 def _requests(database: duckdb.DuckDBPyConnection, trial: Trial, burst: int | None) -> Requests:
@@ -892,6 +994,7 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial, burst: int | No
     [(direct_sent, direct_with_status)] = rows(
         "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '" + CLIENT + "'"
     )
+    [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '" + CLIENT + "'")
     [(in_flight, little)] = rows(_LITTLE)
     return Requests(
         began=began,
@@ -913,6 +1016,8 @@ def _requests(database: duckdb.DuckDBPyConnection, trial: Trial, burst: int | No
         direct_sent=direct_sent,
         direct_with_status=direct_with_status,
         sending=bursts.sending(database, (trial.variant, trial.load, trial.trial), burst) if burst else None,
+        generators=generators,
+        posts=visits.posts(database, (trial.variant, trial.load, trial.trial)),
     )
 
 

@@ -1,14 +1,15 @@
 """Whether a measurement can be believed, decided before any of its numbers is shown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
 from analysis.bursts import Sending
 from analysis.intervals import NOMINAL_FROM, coverage
-from analysis.observation import Container, Observation, Reading, balanced, counted_by_worker
+from analysis.observation import Container, Observation, Reading, balanced, counted_by_worker, database_of
 from analysis.quantities import Model
 from analysis.run_folder import OTHERS_CORES, LoadRecord, Run, Trial, VariantRecord
+from analysis.visits import Posts, written
 
 Verdict = Literal["valid", "suspect", "invalid"]
 
@@ -62,7 +63,7 @@ class Requests(NamedTuple):
     should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
     (host:pid) that they name. ``quickest_ms`` is the shortest time that a worker was at work. ``direct_sent`` went
     past the balancer, ``direct_with_status`` of them were answered. ``sending`` is how bursts were sent;
-    None: the load has none.
+    None: the load has none. ``generators`` is how many k6 there are requests of, ``posts`` what visits wrote.
     """
 
     began: float | None
@@ -76,6 +77,8 @@ class Requests(NamedTuple):
     direct_sent: int = 0
     direct_with_status: int = 0
     sending: Sending | None = None
+    generators: int = 1
+    posts: Posts = Posts()
 
     @property
     def sent(self) -> int:
@@ -89,13 +92,13 @@ class Requests(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What else is known of a trial: its containers, its load generator, what the points say besides requests.
+    """What else is known of a trial: its containers, its load generators, what the points say besides requests.
 
-    ``problem`` is why the raw files could not be read, if they could not.
+    ``generators`` has the readings of each. ``problem`` is why the raw files could not be read, if they could not.
     """
 
     containers: tuple[Container, ...] = ()
-    generator: tuple[Reading, ...] = ()
+    generators: tuple[tuple[Reading, ...], ...] = ()
     dropped: int = 0
     problem: str | None = None
 
@@ -105,10 +108,11 @@ def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) 
     doubts = [*_record(trial, requests, evidence), *_failures(run, trial, requests), *_machine(run, trial)]
     if trial.outcome == "measured" and requests.sent:
         variant, load = run.variant(trial.variant), run.load(trial.load)
-        doubts += _load(requests, evidence)
+        doubts += _load(requests, load, evidence)
         doubts += _bursts(requests, load)
         doubts += _counts(requests, variant, load, evidence.containers)
         doubts += _servers(run, trial, variant, evidence.containers)
+        doubts += _database(requests, load, evidence.containers)
         doubts += _work(trial, requests)
     if trial.k6_exit_code == 99:
         doubts.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
@@ -136,14 +140,14 @@ def _record(trial: Trial, requests: Requests, evidence: Evidence) -> Iterator[Do
 def _failures(run: Run, trial: Trial, requests: Requests) -> Iterator[Doubt]:
     """Judge each class by itself: few slow requests that all fail are not to vanish among many quick ones.
 
-    Where a claim says that they fail, or a request kills its worker, failures are the finding, and no reason to doubt
-    it.
+    Where a claim says that they fail, a request kills its worker, or the load is more than can be answered, failures
+    are the finding, and no reason to doubt it.
     """
+    load = run.load(trial.load)
     kinds = "; ".join(requests.errors[:3]) or "no reason given"
     for one in requests.classes:
-        expected = run.load(trial.load).crashes or any(
-            claim.expects_failures_of(trial.variant, trial.load, one.request) for claim in run.claims
-        )
+        claimed = any(claim.expects_failures_of(trial.variant, trial.load, one.request) for claim in run.claims)
+        expected = claimed or load.crashes or load.overloads
         if one.failed == one.sent:
             yield "note" if expected else "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
         elif one.failed:
@@ -177,16 +181,22 @@ def _work(trial: Trial, requests: Requests) -> Iterator[Doubt]:
         yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
 
 
-def _load(requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
-    """Was the load what was asked for, and did the load generator keep up?"""
+def _load(requests: Requests, load: LoadRecord, evidence: Evidence) -> Iterator[Doubt]:
+    """Was the load what was asked for, and did the load generators keep up?
+
+    Where a load is more than can be answered, k6 does not time the waits of the many that failed.
+    """
+    if load.generators > 1 and requests.generators != load.generators:
+        yield "invalid", f"the points of {requests.generators} of {load.generators} load generators are there"
     if evidence.dropped:
         share = evidence.dropped / (evidence.dropped + requests.sent)
         kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
         yield kind, f"the load generator dropped {evidence.dropped} iterations, {share:.1%} of what it should have sent"
-    waited_s = _generator_wait(requests, evidence.generator)
+    waited_s = max((_generator_wait(requests, readings) for readings in evidence.generators), default=0.0)
     if waited_s > GENERATOR_WAIT_ALLOWED_S:
         yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
-    if requests.in_flight and requests.little:
+    many_failed = requests.sent - requests.answered > FAILURES_ALLOWED * requests.sent
+    if requests.in_flight and requests.little and not (load.overloads and many_failed):
         ratio = requests.in_flight / requests.little
         if abs(ratio - 1) > LITTLE_ALLOWED:
             under_way = f"{requests.in_flight:.2f} requests were under way on average"
@@ -250,30 +260,87 @@ def _counts(
 def _servers(run: Run, trial: Trial, variant: VariantRecord, containers: tuple[Container, ...]) -> Iterator[Doubt]:
     """Were the servers what the variant asks for, from the beginning to the end, and nothing else in their way?
 
-    Where a request kills its worker, workers come and go.
+    Where a request kills its worker, or the server is elastic, workers come and go. Where the load is more than can be
+    answered, a full queue and a limit that is reached are the finding.
     """
-    living = 0
-    changed: Literal["invalid", "note"] = "note" if run.load(trial.load).crashes else "invalid"
+    load = run.load(trial.load)
+    living, living_after = 0, 0
+    changed: Literal["invalid", "note"] = "note" if load.crashes else "invalid"
+    full_kind: Literal["suspect", "note"] = "note" if load.overloads else "suspect"
     for one in containers:
         if one.before is None or one.after is None:
             yield "suspect", f"{one.name} was not observed {'before' if one.before is None else 'after'} the load"
             continue
-        if lost := one.before.workers - one.after.workers:
-            memory = " (out of memory)" if one.after.out_of_memory > one.before.out_of_memory else ""
-            yield changed, f"{one.name} lost {_workers(lost)} during the load{memory}"
-        if new := one.after.workers - one.before.workers:
-            yield changed, f"{one.name} started {_workers(new)} during the load"
+        memory = " (out of memory)" if one.after.out_of_memory > one.before.out_of_memory else ""
+        if variant.elastic:
+            yield from _came_and_went(one.name, one.before, one.after, memory)
+        else:
+            if lost := one.before.workers - one.after.workers:
+                yield changed, f"{one.name} lost {_workers(lost)} during the load{memory}"
+            if new := one.after.workers - one.before.workers:
+                yield changed, f"{one.name} started {_workers(new)} during the load"
         if full := one.after.listen_overflows - one.before.listen_overflows:
-            yield "suspect", f"the listen queue of {one.name} was full for {full} connections"
+            yield full_kind, f"the listen queue of {one.name} was full for {full} connections"
         throttled_s = one.after.throttled_s - one.before.throttled_s
         if trial.seconds.load and throttled_s > THROTTLED_ALLOWED * trial.seconds.load:
             reason = f"{one.name} was kept from computing by its limit for {throttled_s:.1f} s"
-            yield "suspect" if run.sleeping else "note", reason
+            yield full_kind if run.sleeping else "note", reason
         living += len(one.before.workers)
+        living_after += len(one.after.workers)
         if one.before.workers:
             yield from _accept_model(one.name, one.before, variant)
-    if living and living != variant.workers:
+    if variant.elastic and (most := max(living, living_after)) > variant.workers:
+        yield "invalid", f"{most} workers served where at most {variant.workers} were asked for"
+    if not variant.elastic and living and living != variant.workers:
         yield "invalid", f"{living} workers served where {variant.workers} were asked for"
+
+
+def _came_and_went(name: str, before: Observation, after: Observation, memory: str) -> Iterator[Doubt]:
+    """Say how many workers an elastic server started and ended; of those that did both, the ones it remembers."""
+    known = before.workers | before.counts.keys()
+    started = (after.workers | after.counts.keys()) - known
+    ended = (before.workers | started) - after.workers
+    if started or ended:
+        yield "note", f"{name} started {len(started)} and ended {len(ended)} workers during the load{memory}"
+
+
+def _database(requests: Requests, load: LoadRecord, containers: tuple[Container, ...]) -> Iterator[Doubt]:
+    """Does the database have a row of every visit that was told so, and of no other, and did it let everybody in?"""
+    if load.database is None:
+        return
+    one = database_of(containers)
+    if one is None or one.after is None or one.after.rows is None:
+        yield "invalid", "the database was not observed after the load: nobody knows which rows were written"
+        return
+    if one.before and one.before.rows:
+        yield "invalid", f"the database had {_rows(len(one.before.rows))} before the load"
+    found = written(one.after.rows, requests.posts)
+    if found.lost:
+        yield "invalid", f"{_rows_are(len(found.lost))} lost: {_of_visits(found.lost)}"
+    if found.doubled:
+        yield "invalid", f"{_rows_are(len(found.doubled))} doubled: {_of_visits(found.doubled)}"
+    if found.foreign:
+        yield "invalid", f"{_rows(found.foreign)} belong{'s' if found.foreign == 1 else ''} to no visit"
+    if found.unreported:
+        were = f"{_rows(found.unreported)} {'was' if found.unreported == 1 else 'were'}"
+        yield "note", f"{were} written for visits that were told of a failure"
+    before = one.before.database if one.before else {}
+    if refused := one.after.database.get("connections_refused", 0) - before.get("connections_refused", 0):
+        connections = f"{refused} connection{'' if refused == 1 else 's'}"
+        yield "note" if load.overloads else "suspect", f"the database refused {connections}"
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
+
+
+def _rows_are(count: int) -> str:
+    return f"{_rows(count)} {'is' if count == 1 else 'are'}"
+
+
+def _of_visits(names: Sequence[str]) -> str:
+    """Return the first three of some visits by name."""
+    return f"visit{'' if len(names) == 1 else 's'} {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
 
 
 def _accept_model(name: str, observed: Observation, variant: VariantRecord) -> Iterator[Doubt]:

@@ -86,10 +86,13 @@ FROM trial WHERE known ORDER BY sent, id, generator
 
 
 def of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
-    """Return who waited in a trial of a variant; None: nobody knows how many threads its workers have.
+    """Return who waited in a trial of a variant; None: nobody knows how many threads there were.
 
-    Beside a single worker there is no other, however many threads it has.
+    That is so where workers do not say how many they have, or come and go. Beside a single worker there is no other,
+    however many threads it has.
     """
+    if variant.elastic:
+        return None
     threads = variant.settings.get("threads")
     if type(threads) is int and threads > 0:
         return waits(answered, variant.workers, threads)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.observation import Reading, UnreadableObservation, parse, read_containers, read_generator, stalls_within
+from analysis.observation import Reading, UnreadableObservation, parse, read_containers, read_generators, stalls_within
 from tests.synthetic import observation
 
 
@@ -51,6 +51,23 @@ def test_the_older_kind_of_control_groups_is_read_too() -> None:
     seen = parse(text)
 
     assert (seen.throttled_s, seen.out_of_memory, seen.processor_s, seen.memory_mib) == (2.5, 0, 1.5, 30)
+
+
+def test_a_database_tells_who_wrote_its_rows_and_how_many_connections_it_had() -> None:
+    """An empty line is a row that names no visit."""
+    counts = {"connections_max": 151, "connections_refused": 4}
+
+    seen = parse(observation(rows=["17", "", "18", ""], database=counts))
+
+    assert (seen.rows, seen.database) == (("17", "", "18", ""), counts)
+    assert parse(observation(rows=[])).rows == ()
+    assert (parse(observation()).rows, parse(observation()).database) == (None, {})
+
+
+@pytest.mark.parametrize("line", ["connections_max", "connections_max many"])
+def test_a_count_of_a_database_that_makes_no_sense_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"dictionary update sequence|invalid literal for int"):
+        parse(f"{observation(database={})}{line}\n")
 
 
 def test_stalls_are_read_and_only_those_within_the_load_are_taken(tmp_path: Path) -> None:
@@ -102,24 +119,25 @@ def test_an_observation_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_the_generators_readings_are_seconds(tmp_path: Path) -> None:
+def test_the_readings_of_each_generator_are_seconds(tmp_path: Path) -> None:
     (tmp_path / "k6-processor.txt").write_text("1700000000 500000000\n1700000001 600000000\n")
+    (tmp_path / "k6-processor-2.txt").write_text("1700000002 700000000\n")
 
-    assert read_generator(tmp_path) == (
-        Reading(at=1_700_000_000, waited_s=0.5),
-        Reading(at=1_700_000_001, waited_s=0.6),
-    )
+    assert set(read_generators(tmp_path)) == {
+        (Reading(at=1_700_000_000, waited_s=0.5), Reading(at=1_700_000_001, waited_s=0.6)),
+        (Reading(at=1_700_000_002, waited_s=0.7),),
+    }
 
 
 def test_a_generator_that_ended_at_once_left_no_reading(tmp_path: Path) -> None:
-    assert read_generator(tmp_path) == ()
+    assert read_generators(tmp_path) == ()
 
 
 def test_a_generator_that_wrote_nonsense_is_refused(tmp_path: Path) -> None:
     (tmp_path / "k6-processor.txt").write_text("a b\n")
 
     with pytest.raises(UnreadableObservation) as caught:
-        read_generator(tmp_path)
+        read_generators(tmp_path)
 
     assert str(caught.value) == (f"{tmp_path}/k6-processor.txt cannot be read: could not convert string to float: 'a'")
 
@@ -138,4 +156,4 @@ def test_no_text_makes_the_reader_fail_otherwise(
     with contextlib.suppress(UnreadableObservation):
         read_containers(tmp_path)
     with contextlib.suppress(UnreadableObservation):
-        read_generator(tmp_path)
+        read_generators(tmp_path)

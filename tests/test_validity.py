@@ -406,6 +406,133 @@ def test_a_load_generator_that_waited_for_a_processor_is_doubted(
     assert trial.reasons == ([reason] if doubted else [])
 
 
+def test_of_several_load_generators_the_one_that_waited_most_counts(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": FINE})
+    folder = make_trial(tmp_path, "one", 1, FINE)
+    for name, waited in (("k6-processor", 0.5), ("k6-processor-2", 3), ("k6-processor-3", 0)):
+        lines = [f"{BEGAN.timestamp() + at:.0f} {waited * at * 1e8:.0f}\n" for at in (0, 10)]
+        (folder / f"{name}.txt").write_text("".join(lines))
+
+    [trial] = derive(tmp_path).trials
+
+    assert trial.reasons == ["the load generator waited for a processor 0.30 s in every second of the load"]
+
+
+@pytest.mark.parametrize(
+    ("generators", "verdict", "reasons"),
+    [
+        (2, "valid", []),
+        (3, "invalid", ["the points of 2 of 3 load generators are there"]),
+    ],
+)
+def test_a_load_whose_generators_are_not_all_there_is_invalid(
+    tmp_path: Path, generators: int, verdict: str, reasons: list[str]
+) -> None:
+    """What a client beside them sent is no generator's."""
+    both = [Request(sent_s=n / 10, generator=1 + n % 2) for n in range(200)]
+    loads = [LoadRecord(name="mix", script="mix.js", duration="60s", settings={}, generators=generators)]
+    make_run(tmp_path, {"one": both}, loads=loads)
+    folder = tmp_path / "one" / "mix" / "1"
+    write_points(folder / "points-client.json.gz", DIRECT)
+    (folder / "server-1.after.txt").write_text(observation(served={7: 203, 99: 0}))
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (verdict, reasons)
+
+
+OVERLOAD = LoadRecord(name="mix", script="mix.js", duration="60s", settings={}, overloads=True)
+
+
+@pytest.mark.parametrize(("load", "verdict"), [(OVERLOAD, "valid"), (PEACE, "suspect")], ids=["overload", "peace"])
+def test_what_too_much_load_does_is_the_finding(tmp_path: Path, load: LoadRecord, verdict: str) -> None:
+    """Three of two hundred fail, at the end of a wait that k6 does not time, for a full queue and a limit."""
+    slow = [Request(sent_s=n / 10, error="status 502", lag_ms=60_000) for n in range(3)]
+    make_run(tmp_path, {"one": slow + FINE[3:]}, loads=[load])
+    folder = make_trial(tmp_path, "one", 1, slow + FINE[3:], seconds=Seconds(load=60))
+    after = observation(served={7: 197, 99: 0}, overflows=5, throttled_s=30)
+    (folder / "server-1.after.txt").write_text(after)
+
+    [trial] = derive(tmp_path).trials
+
+    little = [reason for reason in trial.reasons if reason.startswith("Little's law")]
+    assert len(little) == (load == PEACE)
+    assert (trial.verdict, [reason for reason in trial.reasons if reason not in little]) == (
+        verdict,
+        [
+            "3 of 200 light requests failed (status 502)",
+            "the listen queue of server-1 was full for 5 connections",
+            "server-1 was kept from computing by its limit for 30.0 s",
+        ],
+    )
+
+
+def test_littles_law_is_judged_of_an_overload_that_hardly_fails(tmp_path: Path) -> None:
+    lagging = [Request(sent_s=n / 10, lag_ms=100 if n % 4 == 0 else 0) for n in range(200)]
+
+    [trial] = derive(make_run(tmp_path, {"one": lagging}, loads=[OVERLOAD])).trials
+
+    assert trial.verdict == "suspect"
+    assert trial.reasons == [
+        "Little's law does not hold: 1.26 requests were under way on average, throughput times response time is 1.01"
+    ]
+
+
+def test_an_overload_that_fails_altogether_is_the_finding(tmp_path: Path) -> None:
+    failing = [Request(sent_s=n, error="status 502") for n in range(20)]
+
+    [trial] = derive(make_run(tmp_path, {"one": failing}, loads=[OVERLOAD])).trials
+
+    assert (trial.verdict, trial.reasons) == ("valid", ["all 20 light requests failed (status 502)"])
+
+
+ELASTIC = VariantRecord(name="one", workers=4, elastic=True, settings={"server": "fastcgi", "threads": 1})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "reasons"),
+    [
+        ({7: 0, 8: 0}, {"served": BOTH}, "valid", []),
+        ({7: 0, 8: 0}, {"served": {**BOTH, 9: 0}}, "valid",
+         ["server-1 started 1 and ended 0 workers during the load"]),
+        ({7: 0, 8: 0, 5: 0, 6: 0}, {"served": BOTH}, "valid",
+         ["server-1 started 0 and ended 2 workers during the load"]),
+        ({7: 0}, {"served": {**BOTH, 9: 0, 10: 0}, "sockets": {8: [100], 10: [100]}}, "valid",
+         ["server-1 started 3 and ended 2 workers during the load"]),
+        ({7: 0}, {"served": BOTH, "sockets": {8: [100]}, "out_of_memory": 1}, "valid",
+         ["server-1 started 1 and ended 1 workers during the load (out of memory)"]),
+        ({7: 0, 8: 0}, {"served": {**BOTH, 9: 0, 10: 0, 11: 0}}, "invalid",
+         ["5 workers served where at most 4 were asked for",
+          "server-1 started 3 and ended 0 workers during the load"]),
+        ({1: 0, 2: 0, 3: 0, 7: 0, 8: 0}, {"served": BOTH}, "invalid",
+         ["5 workers served where at most 4 were asked for",
+          "server-1 started 0 and ended 3 workers during the load"]),
+    ],
+)  # fmt: skip
+def test_an_elastic_server_may_start_and_end_workers_up_to_its_number(
+    tmp_path: Path, before: dict[int, int], after: dict[str, Any], verdict: str, reasons: list[str]
+) -> None:
+    """Those that it remembers and that neither lived before nor live after did both."""
+    make_run(tmp_path, {"one": SHARED}, variants=[ELASTIC])
+    folder = tmp_path / "one" / "mix" / "1"
+    (folder / "server-1.before.txt").write_text(observation(served=before))
+    (folder / "server-1.after.txt").write_text(observation(**after))
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (verdict, reasons)
+
+
+def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) -> None:
+    """Two workers serve 150 and 50 requests; two more would be zeros if they were known to be there."""
+    make_run(tmp_path, {"one": SHARED}, variants=[ELASTIC])
+
+    rows = {(row.metric, row.stat): row.measured for row in derive(tmp_path).rows if row.request is None}
+
+    assert rows["requests_by_worker", "max_over_mean"] == 1.5
+    assert ("beside_free_thread", "count") not in rows
+
+
 def test_a_load_generator_that_lags_breaks_littles_law(tmp_path: Path) -> None:
     """One request in four is under way for twice as long as k6's own timings say: 0.125 s on average, not 0.1."""
     lagging = [Request(sent_s=n / 10, lag_ms=100 if n % 4 == 0 else 0) for n in range(200)]

@@ -1,0 +1,294 @@
+"""analysis.visits and what is made of it: visits of a page, counted by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from analysis import visits
+from analysis.derive import derive
+from analysis.quantities import Metric, Statistic
+from analysis.requests import UnreadablePoints, write_requests
+from analysis.run_folder import LoadRecord
+from analysis.summary import Summary, VisitStepRow
+from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written
+from tests.synthetic import Request, make_run, make_trial, visit, write_database, write_points
+
+CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_S": "5", "USERS_MAX": "900"}
+"""Three steps of two seconds: 100, 200 and 400 visits/s."""
+FULL = "database error 1040: Too many connections"
+OVERLOAD = LoadRecord(
+    name="mix", script="visits.js", loop="open", duration="6s", settings=CLIMB, database={"max_connections": 50},
+    overloads=True,
+)  # fmt: skip
+STEADY = OVERLOAD.model_copy(update={"settings": {"STEP_S": "2"}, "overloads": False})
+
+
+def climbing(*failed: int, of: int = 200) -> list[Request]:
+    """Return so many visits in each step of two seconds, of which so many fail when they post."""
+    return [
+        one
+        for step, failures in enumerate(failed)
+        for place in range(of)
+        for one in visit(
+            f"{step * of + place}", 2 * step + 2 * place / of, took_ms=(20, 30) if place < failures else (20, 30, 10),
+            error=FULL if place < failures else None,
+        )
+    ]  # fmt: skip
+
+
+def summary(folder: Path, requests: list[Request], load: LoadRecord = OVERLOAD, **changed: Any) -> Summary:
+    """Return the summary of a run of one trial of one variant."""
+    return derive(make_run(folder, {"one": requests}, loads=[load], **changed))
+
+
+def measured(found: Summary, metric: Metric) -> dict[Statistic, float | None]:
+    """Return the statistics of a metric of the only variant."""
+    return {row.stat: row.measured for row in found.rows if row.metric == metric}
+
+
+def in_database(folder: Path, requests: list[Request]) -> duckdb.DuckDBPyConnection:
+    """Return a database with the requests of a trial as its view."""
+    write_points(folder / "points.json.gz", requests)
+    write_requests(folder, "one", "mix", 1)
+    database = duckdb.connect()
+    database.read_parquet(str(folder / "requests.parquet")).create_view("requests")
+    return database
+
+
+@pytest.mark.parametrize(
+    ("settings", "duration", "rates"),
+    [
+        (CLIMB, "6s", [100, 200, 400]),
+        (CLIMB, "7s", [100, 200, 400]),
+        (CLIMB, "3s", [100]),
+        (CLIMB, "1s", [100]),
+        (CLIMB | {"FIRST_PER_S": "10", "LAST_PER_S": "20", "STEP_S": "30"}, "2m", [10, 13, 16, 20]),
+        (CLIMB | {"FIRST_PER_S": "3", "LAST_PER_S": "3"}, "4s", [3, 3]),
+        ({"STEP_S": "2"}, "6s", []),
+        ({"USERS": "4"}, "6s", []),
+    ],
+)
+def test_the_rate_of_visits_climbs_in_steps(settings: dict[str, str], duration: str, rates: list[int]) -> None:
+    """From 10 to 20 in four steps each is 1.26 times the one before: 12.6 and 15.9 are rounded."""
+    assert rates_per_s(settings, duration) == rates
+
+
+def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered(tmp_path: Path) -> None:
+    """The second fails with its post, the third is never answered, and the last should have posted."""
+    unanswered = [*visit("3", 2, took_ms=(20,)), Request(request="post", visit="3", sent_s=2.5, answered=False)]
+    requests = visit("1") + visit("2", 1, took_ms=(20, 40), error=FULL) + unanswered + visit("4", 3, took_ms=(1000,))
+
+    with in_database(tmp_path, requests) as database:
+        key = ("one", "mix", 1)
+        assert visits.read(database, key) == [
+            Visit(0, 0.06045, None, None),
+            Visit(1, 0.0603, FULL, "post"),
+            Visit(2, 2.00015, "no answer before the end of the run", "post"),
+            Visit(3, 1.00015, CUT_OFF, None),
+        ]
+        assert visits.count(database, key) == (4, 1)
+        assert visits.posts(database, key) == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
+        assert visits.statistics(database, ("one", "other", 1)) == {}
+
+
+def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them(tmp_path: Path) -> None:
+    """Of 30, 40, 50 and 60 ms; a fifth visit fails at once, too large a share for p90, which needs ten besides."""
+    requests = [one for n in range(4) for one in visit(f"{n}", n, took_ms=(10 + 10 * n, 10, 10))]
+    requests += visit("bad", 9, took_ms=(1,), error="status 503")
+
+    found = summary(tmp_path, requests)
+
+    times_ms = measured(found, "visit")
+    expected = {"min": 30.45, "avg": 45.45, "p25": 37.95, "p50": 45.45, "p75": 52.95, "max": 60.45}
+    assert {stat: times_ms[stat] for stat in ("min", "avg", "p25", "p50", "p75", "max")} == pytest.approx(expected)
+    assert "p90" not in times_ms
+    assert measured(found, "visits_failed") == {"share": 0.2, "count": 1}
+    units = {(row.metric, row.stat): (row.unit, row.n, row.request) for row in found.rows}
+    assert units["visit", "p50"] == ("ms", 4, None)
+    assert units["visits_failed", "share"] == ("share", 5, None)
+    assert units["visits_failed", "count"] == ("visits", 5, None)
+
+
+def test_a_load_without_visits_has_none(tmp_path: Path) -> None:
+    found = summary(tmp_path, [Request()], STEADY.model_copy(update={"database": None}))
+
+    of_visits = {"visit", "visits_failed", "capacity", "rows_written", "rows_unreported", "database_connections"}
+    assert of_visits & {row.metric for row in found.rows} == set()
+    assert (found.visit_steps, found.errors) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("failed", "capacity"),
+    [
+        ((0, 0, 0), 400),
+        ((1, 1, 1), 400),
+        ((1, 1, 2), 200),
+        ((0, 2, 0), 100),
+        ((2, 0, 0), 0),
+        ((200, 200, 200), 0),
+        ((0, 0), 200),
+    ],
+)
+def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundred_fails(
+    tmp_path: Path, failed: tuple[int, ...], capacity: float
+) -> None:
+    """Of 200 visits in each step one may fail. A step in which nobody came shows nothing."""
+    make_run(tmp_path, {"one": climbing(*failed)}, loads=[OVERLOAD])
+
+    found = visits.measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
+
+    assert found == capacity
+    assert measured(derive(tmp_path), "capacity") == {"per_second": capacity}
+
+
+def test_a_visit_after_the_last_step_is_part_of_it(tmp_path: Path) -> None:
+    with in_database(tmp_path, visit("1", 1) + visit("2", 2.9) + visit("3", 3) + visit("4", 99)) as database:
+        found = visits.steps(database, ("one", "mix", 1), [100, 200, 400], 2)
+
+    assert found == [Step(100, 2, 0), Step(200, 1, 0), Step(400, 1, 0)]
+
+
+def test_a_rate_that_does_not_climb_has_no_capacity(tmp_path: Path) -> None:
+    found = summary(tmp_path, climbing(0, 0, 0), STEADY)
+
+    assert (measured(found, "capacity"), found.visit_steps) == ({}, [])
+    assert measured(found, "visits_failed") == {"share": 0, "count": 0}
+
+
+@pytest.mark.parametrize(
+    ("requests", "settings", "message"),
+    [
+        ([Request()], CLIMB, "no visit was made"),
+        ([], CLIMB, "no visit was made"),
+        (visit("1"), {"STEP_S": "2"}, "the rate of visits does not climb"),
+    ],
+)
+def test_a_trial_without_a_capacity_says_why(
+    tmp_path: Path, requests: list[Request], settings: dict[str, str], message: str
+) -> None:
+    write_points(tmp_path / "points.json.gz", requests)
+
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  # the whole message is compared
+        visits.measured_capacity_per_s(tmp_path, "one", "mix", 1, settings, "6s")
+
+    assert str(caught.value) == message
+
+
+def test_points_that_cannot_be_read_have_no_capacity(tmp_path: Path) -> None:
+    with pytest.raises(UnreadablePoints) as caught:
+        visits.measured_capacity_per_s(tmp_path, "one", "mix", 1, CLIMB, "6s")
+
+    assert str(caught.value) == f"{tmp_path} has no points.json.gz"
+
+
+def test_the_steps_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -> None:
+    make_run(tmp_path, {"one": climbing(0, 5, 200)}, loads=[OVERLOAD], trials=2)
+    make_trial(tmp_path, "one", 2, climbing(0, 0, 0), k6_exit_code=107)
+
+    found = derive(tmp_path)
+
+    assert found.visit_steps == [
+        VisitStepRow(variant="one", load="mix", trial=1, per_s=per_s, visits=200, failed=failed)
+        for per_s, failed in ((100, 0), (200, 5), (400, 200))
+    ]
+
+
+def test_why_requests_failed_is_told_the_most_frequent_reason_first(tmp_path: Path) -> None:
+    timed_out = visit("late", 5, took_ms=(20, 30, 900), error="request timeout")
+    make_run(tmp_path, {"one": climbing(0, 2, 0) + timed_out}, loads=[OVERLOAD], trials=2)
+    make_trial(tmp_path, "one", 2, visit("1") + visit("2", 1, took_ms=(9,), error=FULL), k6_exit_code=107)
+
+    assert [(one.variant, one.trial, one.request, one.error, one.requests) for one in derive(tmp_path).errors] == [
+        ("one", 1, "post", FULL, 2), ("one", 1, "newest", "request timeout", 1),
+    ]  # fmt: skip
+
+
+def test_rows_are_compared_with_the_visits_that_should_have_written_them() -> None:
+    posts = Posts(sent=frozenset({"1", "2", "3", "10", "9"}), succeeded=frozenset({"1", "2", "10", "9"}))
+
+    assert written(["1", "1", "3", "7", ""], posts) == Written(
+        rows=5, lost=["2", "9", "10"], doubled=["1"], foreign=2, unreported=1
+    )
+
+
+TEN = [one for n in range(1, 11) for one in visit(f"{n}", n)]
+LATE = visit("late", 12, took_ms=(20, 30), error="request timeout")
+TOLD = [f"{n}" for n in range(1, 11)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "reasons"),
+    [
+        (TOLD, "valid", []),
+        (TOLD[1:], "invalid", ["1 row is lost: visit 1"]),
+        (TOLD[4:], "invalid", ["4 rows are lost: visits 1, 2, 3, …"]),
+        (TOLD[3:], "invalid", ["3 rows are lost: visits 1, 2, 3"]),
+        ([*TOLD, "7"], "invalid", ["1 row is doubled: visit 7"]),
+        ([*TOLD, "7", "8", "8"], "invalid", ["2 rows are doubled: visits 7, 8"]),
+        ([*TOLD, "x"], "invalid", ["1 row belongs to no visit"]),
+        ([*TOLD, "x", ""], "invalid", ["2 rows belong to no visit"]),
+        ([*TOLD, "late"], "valid", ["1 row was written for visits that were told of a failure"]),
+    ],
+)
+def test_a_row_that_is_lost_or_too_many_makes_a_trial_invalid(
+    tmp_path: Path, rows: list[str], verdict: str, reasons: list[str]
+) -> None:
+    folder = make_run(tmp_path, {"one": TEN + LATE}, loads=[OVERLOAD]) / "one" / "mix" / "1"
+    write_database(folder, rows)
+
+    found = derive(tmp_path)
+
+    [trial] = found.trials
+    assert trial.verdict == verdict
+    assert [one for one in trial.reasons if "row" in one] == reasons
+    if verdict == "valid":
+        assert measured(found, "rows_written") == {"count": len(rows)}
+        assert measured(found, "rows_unreported") == {"count": len(rows) - 10}
+        assert measured(found, "database_connections") == {"max": 5}
+
+
+def test_a_database_that_was_not_empty_or_not_observed_makes_a_trial_invalid(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, {"one": TEN}, loads=[STEADY]) / "one" / "mix" / "1"
+    write_database(folder, [*TOLD, "old"], before=["old"])
+
+    assert derive(tmp_path).trials[0].reasons == [
+        "the database had 1 row before the load",
+        "1 row belongs to no visit",
+    ]
+
+    (folder / "database-1.after.txt").unlink()
+
+    assert derive(tmp_path).trials[0].reasons == [
+        "the database was not observed after the load: nobody knows which rows were written",
+        "database-1 was not observed after the load",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("load", "refused", "verdict", "reasons"),
+    [
+        (STEADY, 0, "valid", []),
+        (STEADY, 1, "suspect", ["the database refused 1 connection"]),
+        (OVERLOAD, 3, "valid", ["the database refused 3 connections"]),
+    ],
+    ids=["none", "steady", "overload"],
+)
+def test_a_database_that_refuses_connections_is_a_doubt_unless_that_is_the_finding(
+    tmp_path: Path, load: LoadRecord, refused: int, verdict: str, reasons: list[str]
+) -> None:
+    folder = make_run(tmp_path, {"one": TEN}, loads=[load]) / "one" / "mix" / "1"
+    write_database(folder, TOLD, refused=refused)
+
+    [trial] = derive(tmp_path).trials
+
+    assert (trial.verdict, trial.reasons) == (verdict, reasons)
+
+
+def test_a_load_without_a_database_needs_none(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, {"one": TEN}, loads=[STEADY.model_copy(update={"database": None})])
+    for path in (folder / "one" / "mix" / "1").glob("database-1.*"):
+        path.unlink()
+
+    assert [(one.verdict, one.reasons) for one in derive(tmp_path).trials] == [("valid", [])]
