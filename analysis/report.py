@@ -18,6 +18,7 @@ from analysis.table import (
     WITHIN,
     claim_interval,
     claim_value,
+    errors_grids,
     number,
     published_figures,
     published_what,
@@ -25,6 +26,7 @@ from analysis.table import (
     seconds,
     steps_grids,
     telling_differences,
+    visits_grids,
     what,
 )
 
@@ -43,6 +45,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # drawn by ourselves
         grids=list(quantity_grids(run, summary)),
         steps=list(steps_grids(run, summary)),
+        told=[*visits_grids(run, summary), *errors_grids(run, summary)],
         number=number,
         seconds=seconds,
         claim_value=claim_value,
@@ -86,6 +89,8 @@ def _pictures(
     drawn = [
         figures.staircase(database, run, summary, load),
         figures.waves(run, summary, load),
+        figures.failing_visits(run, summary, load),
+        figures.visit_times(database, run, summary, load),
         figures.curve(run, summary, load),
         figures.races(run, summary, load),
         *(figures.overhead(database, run, summary, load, request) for request in classes if not of.has_few_steps),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Literal
 
 from rich.console import Console, Group, RenderableType
@@ -36,6 +37,9 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
             console.print(quantity_table(part))
     if run.trials > 1:
         console.print(Text(INTERVAL, style="dim"))
+    for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
+        console.print()
+        console.print(text_table(told))
     for grid in steps_grids(run, summary):
         console.print()
         console.print(steps_table(grid))
@@ -87,6 +91,8 @@ def markdown(run: Run, summary: Summary) -> str:
             for line in grid.lines
         ]
         tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics, 'n'], lines)}")
+    for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
+        tables.append(f"{told.title}:\n\n{_markdown([*told.head], [list(line) for line in told.lines])}")
     for grid in steps_grids(run, summary):
         lines = [[line.variant, line.says, *map(seconds, line.values)] for line in grid.lines]
         tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics], lines)}")
@@ -122,6 +128,16 @@ class Grid:
     title: str
     statistics: list[str]
     lines: list[Line]
+
+
+@dataclass(frozen=True)
+class TextGrid:
+    """A table of words and numbers, ready to be printed anywhere; the first ``words`` columns are words."""
+
+    title: str
+    head: tuple[str, ...]
+    lines: list[tuple[str, ...]]
+    words: int = 1
 
 
 def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
@@ -174,6 +190,82 @@ def quantity_table(grid: Grid) -> Table:
         n = "" if line.n is None else str(line.n)
         name, above = "" if line.variant == above else line.variant, line.variant
         table.add_row(name, Text(line.says, style=style), *cells, n)
+    return table
+
+
+def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
+    """Yield what became of the visits of each load that made some: medians over trials, times of those that succeeded.
+
+    ``visits`` are those of all trials.
+    """
+    for load in run.loads:
+        rows = [row for row in summary.rows if row.load == load.name and row.request is None]
+        made = {row.variant: row.n for row in rows if row.metric == "visits_failed"}
+        measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
+        lines = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            failed = measured.get((name, "visits_failed", "share"))
+            if failed is None:
+                continue
+            times = [number(measured.get((name, "visit", stat))) for stat in _VISIT_TIMES]
+            written = number(_whole("rows", measured.get((name, "rows_written", "count"))))
+            lines.append((name, str(made[name]), percent(failed), *times, written))
+        if lines:
+            head = ("variant", "visits", "failed", *_VISIT_TIMES, "rows written")
+            yield TextGrid(f"Visits, ms{of_load(run, load.name)}{_of_median(run)}", head, lines)
+
+
+_VISIT_TIMES: tuple[Statistic, ...] = ("min", "p50", "avg", "max")
+
+
+def errors_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
+    """Yield why requests failed under each load, for each variant the most frequent reasons first.
+
+    A count is the median over the trials that can be trusted; a trial without the reason has none of it.
+    """
+    for load in run.loads:
+        lines: list[tuple[str, ...]] = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            trials = [
+                one.trial for one in summary.trials if (one.variant, one.load) == (name, load.name)
+                and one.verdict != "invalid"
+            ]  # fmt: skip
+            found: dict[tuple[str, str], dict[int, int]] = {}
+            for row in summary.errors:
+                if (row.variant, row.load) == (name, load.name):
+                    found.setdefault((row.request, row.error), {})[row.trial] = row.requests
+            counts = {why: median(by_trial.get(trial, 0) for trial in trials) for why, by_trial in found.items()}
+            told = sorted(counts, key=lambda why: (-counts[why], why))
+            lines += [(name, *why, number(_whole("requests", float(counts[why])))) for why in told[:_ERRORS]]
+            if rest := told[_ERRORS:]:
+                others = f"{len(rest)} other reason{'s' if len(rest) > 1 else ''}"
+                together = float(sum(counts[why] for why in rest))
+                lines.append((name, "", others, number(_whole("requests", together))))
+        if lines:
+            head = ("variant", "request", "error", "requests")
+            yield TextGrid(f"Why requests failed{of_load(run, load.name)}{_of_median(run)}", head, lines, words=3)
+
+
+_ERRORS = 8
+"""Of a variant under a load at most so many reasons are told; errors of connections may name ports."""
+
+
+def _of_median(run: Run) -> str:
+    return f", median of {run.trials} trials" if run.trials > 1 else ""
+
+
+def text_table(grid: TextGrid) -> Table:
+    """Return a grid of words and numbers as a table for the terminal; words may be broken anywhere."""
+    table = _table(grid.title)
+    for place, name in enumerate(grid.head):
+        if place < grid.words:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    above = ""
+    for name, *cells in grid.lines:
+        table.add_row(Text("" if name == above else name), *map(Text, cells))
+        above = name
     return table
 
 
@@ -234,7 +326,8 @@ def workers_table(run: Run, summary: Summary, load: str) -> Table:
     for variant in run.variants:
         measured = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
         for request in sorted({one.request or "" for one in measured}):
-            counts = counts_by_worker([one for one in measured if one.request == request], variant.workers)
+            rows = [one for one in measured if one.request == request]
+            counts = counts_by_worker(rows, 0 if variant.elastic else variant.workers)
             table.add_row(
                 variant.name,
                 request,
@@ -375,7 +468,7 @@ def claim_value(claim: ClaimRow) -> str:
     if claim.unit in ("share", "ratio", "index"):
         return number(claim.measured)
     stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
-    return f"{stat}{number(_whole(claim.stat, claim.measured))} {claim.unit}"
+    return f"{stat}{number(_whole(claim.unit, claim.measured))} {claim.unit}"
 
 
 def claim_interval(claim: ClaimRow) -> str:
@@ -400,7 +493,9 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
     for variant in run.variants_under(load):
         mine = {row.stat: row for row in rows if row.variant == variant.name}
         for word in ("published", "predicted", "measured", "low", "high"):
-            values = [_whole(stat, getattr(mine[stat], word)) if stat in mine else None for stat in statistics]
+            values = [
+                _whole(unit(metric, stat), getattr(mine[stat], word)) if stat in mine else None for stat in statistics
+            ]
             if word == "measured" or any(value is not None for value in values):
                 n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
                 by = _divided_by(run, variant.name, load, metric, request, steps=False) if word == "published" else 1
@@ -413,9 +508,15 @@ def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[R
     return Grid(f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", columns, lines)
 
 
-def _whole(stat: Statistic, value: float | None) -> float | None:
-    """Return a count as the whole number that it is; the median of several trials may be none."""
-    return int(value) if stat == "count" and value is not None and value.is_integer() else value
+def _whole(of_unit: str, value: float | None) -> float | None:
+    """Return a count as the whole number that it is; the median of several trials, or an average, may be none."""
+    counted = of_unit in ("requests", "visits", "rows", "connections")
+    return int(value) if counted and value is not None and value.is_integer() else value
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with the digits that tell it from nothing."""
+    return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
 
 
 def _waited_beside(row: Row) -> bool:

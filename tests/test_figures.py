@@ -12,7 +12,7 @@ from analysis.derive import derive
 from analysis.quantities import Metric, Published, Statistic
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.summary import Row
-from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
+from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, visit
 
 Marks = list[tuple[str, str | None, float, float | None]]
 
@@ -136,8 +136,8 @@ def test_of_many_workers_those_are_shown_for_which_most_was_waited_and_the_idles
 
 
 def values_of(panel: dict[str, Any], drawn: dict[str, Any], layer: int) -> list[dict[str, Any]]:
-    """Return what one layer of a panel shows; what all layers share lies above them."""
-    data = panel["layer"][layer].get("data") or panel["data"]
+    """Return what one layer of a panel shows; what all layers, or panels, share lies above them."""
+    data = panel["layer"][layer].get("data") or panel.get("data") or drawn["data"]
     values: list[dict[str, Any]] = data.get("values") or drawn["datasets"].get(data.get("name"), [])
     return values
 
@@ -354,3 +354,169 @@ def test_loads_that_do_not_differ_in_one_number_have_no_axis(tmp_path: Path, oth
     run = read_run(make_run(tmp_path, {"one": PATIENT})).model_copy(update={"loads": others})
 
     assert figures.across_loads(run, derive(tmp_path)) is None
+
+
+CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "200", "STEP_S": "2"}
+
+
+def of_visits(**settings: str) -> list[LoadRecord]:
+    """Return a load that makes visits and may ask for too much."""
+    return [
+        LoadRecord(name="mix", script="visits.js", loop="open", duration="4s", settings=settings, overloads=True)
+    ]  # fmt: skip
+
+
+def failing(*errors: str | None, step: int = 0) -> list[Request]:
+    """Return visits of a step of two seconds, evenly spaced, each of which fails with its post or succeeds."""
+    return [
+        one
+        for place, error in enumerate(errors)
+        for at_s in [2 * (step + place / len(errors))]
+        for one in visit(f"{step}-{place}", at_s, took_ms=(20, 30) if error else (20, 30, 10), error=error)
+    ]
+
+
+def visited(run: Path, picture: str) -> dict[str, Any] | None:
+    """Return a picture of a run's visits."""
+    summary = derive(run)
+    with duckdb.connect() as database:
+        database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
+        chart = (
+            figures.visit_times(database, read_run(run), summary, "mix")
+            if picture == "times"
+            else figures.failing_visits(read_run(run), summary, "mix")
+        )
+    if chart is None:
+        return None
+    assert figures.svg(chart).startswith("<svg")
+    drawn: dict[str, Any] = chart.to_dict()
+    return drawn
+
+
+def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tmp_path: Path) -> None:
+    """Also one whose last request was never answered: it was under way until the last answer, 1.06 s later."""
+    unanswered = Request(request="page", visit="x", sent_s=0.5, answered=False)
+    requests = [*failing(None, "status 502"), unanswered, *visit("y", 1.5)]
+    run = make_run(
+        tmp_path, {"one": requests, "two": failing(None)}, loads=of_visits(), variants=variants("one", "two")
+    )
+
+    drawn = visited(run, "times")
+
+    assert drawn is not None
+    one, two = drawn["vconcat"]
+    dots = [(dot["came"], dot["took"], dot["outcome"]) for dot in values_of(one, drawn, 0)]
+    assert dots == [
+        (0, 60.45, "succeeded"), (0.5, 1060.45, "no answer before the end of the run"), (1, 50.3, "status 502"),
+        (1.5, 60.45, "succeeded"),
+    ]  # fmt: skip
+    assert [dot["came"] for dot in values_of(two, drawn, 0)] == [0]
+    assert [panel["title"]["text"] for panel in (one, two)] == [
+        "one: 2 of 4 visits failed", "two: none of 1 visits failed",
+    ]  # fmt: skip
+    assert drawn["title"]["text"] == "50.0% of the visits failed with one, none with two"
+    assert drawn["title"]["subtitle"] == "first valid trial of each variant; a dot is a visit"
+    assert one["layer"][0]["encoding"]["color"]["scale"]["domain"] == [
+        "succeeded", "no answer before the end of the run", "status 502",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("errors", "title"),
+    [
+        ([None, None], "No visit failed"),
+        ([None, "status 502"], "50.0% of the visits failed"),
+    ],
+)
+def test_the_title_says_which_share_of_the_visits_failed(tmp_path: Path, errors: list[str | None], title: str) -> None:
+    drawn = visited(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
+
+    assert drawn is not None
+    assert drawn["title"]["text"] == title
+
+
+def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
+    """Six reasons of two visits each have a colour of their own, two others have none."""
+    errors = [f"status {code}" for code in range(500, 506)] * 2 + ["status 506", "status 507"]
+
+    drawn = visited(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits()), "times")
+
+    assert drawn is not None
+    [panel] = drawn["vconcat"]
+    outcomes = [dot["outcome"] for dot in values_of(panel, drawn, 0)]
+    assert outcomes == [*errors[:12], "failed otherwise", "failed otherwise"]
+
+
+def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "VISITS", 5)
+
+    drawn = visited(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
+
+    assert drawn is not None
+    [panel] = drawn["vconcat"]
+    assert [dot["came"] for dot in values_of(panel, drawn, 0)] == [0.2, 0.6, 1.0, 1.4, 1.8]
+    assert panel["title"]["text"] == "one: none of 20 visits failed"
+    assert drawn["title"]["subtitle"].endswith("; of more than 5 in a panel evenly spaced ones are drawn")
+
+
+def test_there_is_no_picture_of_visits_where_there_are_none(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"one": PATIENT}, loads=of_visits(**CLIMB))
+
+    assert visited(run, "times") is None
+
+
+def test_failures_are_drawn_over_the_rate_of_visits(tmp_path: Path) -> None:
+    """Of two trials the medians: of the second step a half and a quarter fail, and everybody of the other variant."""
+    refused = "status 503"
+    quarter = failing(*[None] * 4) + failing(None, None, None, refused, step=1)
+    half = failing(*[None] * 4) + failing(None, None, refused, refused, step=1)
+    nobody = failing(*[refused] * 4)
+    run = make_run(
+        tmp_path, {"one": half, "two": nobody}, loads=of_visits(**CLIMB), variants=variants("one", "two"), trials=2
+    )  # fmt: skip
+    make_trial(run, "one", 2, quarter)
+
+    drawn = visited(run, "failing")
+
+    assert drawn is not None
+    values = values_of(drawn, drawn, 2)
+    assert [(value["variant"], value["per_s"], value["failed"]) for value in values] == [
+        ("one", 100, 0), ("one", 200, 0.375), ("two", 100, 1),
+    ]  # fmt: skip
+    assert values_of(drawn, drawn, 0) == [{"failed": 0.01}]
+    assert drawn["title"]["text"] == "one keeps up with 100 visits/s, two not even with the first step"
+    assert drawn["title"]["subtitle"] == "median of 2 trials; the rule is the 1% that a capacity stays below"
+
+
+@pytest.mark.parametrize(
+    ("errors", "title"),
+    [
+        ([None], "one keeps up with 100 visits/s"),
+        (["status 503"], "Nobody keeps up with the visits"),
+    ],
+)
+def test_the_title_says_who_keeps_up(tmp_path: Path, errors: list[str | None], title: str) -> None:
+    drawn = visited(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits(**CLIMB)), "failing")
+
+    assert drawn is not None
+    assert drawn["title"]["text"] == title
+
+
+def test_there_is_no_picture_of_a_rate_that_does_not_climb(tmp_path: Path) -> None:
+    assert visited(make_run(tmp_path, {"one": failing(None)}, loads=of_visits(STEP_S="2")), "failing") is None
+
+
+def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None:
+    """Nobody knows how many of them there were."""
+    run = make_run(
+        tmp_path, {"one": served_at(*[0] * 60, workers=2)}, loads=of_burst(60),
+        variants=[VariantRecord(name="one", workers=3, elastic=True, settings={})],
+    )  # fmt: skip
+
+    drawn = bursts_of(run, "waves")
+
+    assert drawn is not None
+    [panel] = drawn["vconcat"]
+    assert [cell["lane"] for cell in values_of(panel, drawn, 0)] == ["worker 1", "worker 2"]

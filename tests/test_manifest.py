@@ -281,6 +281,14 @@ def test_points_that_nobody_measured_give_an_invalid_trial(run: Path) -> None:
     ]
 
 
+def test_readings_of_a_load_generator_that_nobody_took_give_an_invalid_trial(run: Path) -> None:
+    (run / "one" / "mix" / "1" / "k6-processor-2.txt").write_text("1700000000 0\n")
+
+    assert derive(run).trials[0].reasons == [
+        "one/mix/1/k6-processor-2.txt is not what was measured: it is not in manifest.sha256"
+    ]
+
+
 def test_points_that_are_gone_give_an_invalid_trial_also_beside_others(tmp_path: Path) -> None:
     """What is left of two load generators' points would be half of the requests, and look like all."""
     run = make_run(tmp_path, {"one": HUNDRED})

@@ -8,7 +8,7 @@ import pytest
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity
 from analysis.run_folder import LoadRecord, Source
-from tests.synthetic import Request, make_run
+from tests.synthetic import Request, make_run, visit
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"--></style></svg>&{{ 7 * 7 }}"""
 
@@ -103,6 +103,17 @@ def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size:
     assert [title for title in titles if f">{title}" in page] == [title for title in titles if title in drawn]
     subtitle = "each dot is one request; published ÷ 222"
     assert (subtitle in page) == ("How long light requests waited" in drawn)
+
+
+def test_visits_that_came_ever_more_often_have_two_pictures(tmp_path: Path) -> None:
+    settings = {"FIRST_PER_S": "1", "LAST_PER_S": "2", "STEP_S": "2"}
+    loads = [LoadRecord(name="mix", script="visits.js", loop="open", duration="4s", settings=settings)]
+    derive(make_run(tmp_path, {"one": [one for n in range(6) for one in visit(f"{n}", n / 2)]}, loads=loads))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+
+    assert ">No visit failed</text>" in page
+    assert ">one keeps up with 2.0 visits/s</text>" in page
 
 
 def test_the_page_says_of_a_called_service_what_the_experiment_says(tmp_path: Path) -> None:

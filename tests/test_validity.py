@@ -9,7 +9,8 @@ import pytest
 
 from analysis.derive import derive
 from analysis.quantities import Claim, Quantity
-from analysis.run_folder import BadRun, Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord
+from analysis.run_folder import BadRun, Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord, read_run
+from analysis.table import workers_table
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]
@@ -527,7 +528,10 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) 
     """Two workers serve 150 and 50 requests; two more would be zeros if they were known to be there."""
     make_run(tmp_path, {"one": SHARED}, variants=[ELASTIC])
 
-    rows = {(row.metric, row.stat): row.measured for row in derive(tmp_path).rows if row.request is None}
+    summary = derive(tmp_path)
+
+    assert [*workers_table(read_run(tmp_path), summary, "mix").columns[3].cells] == ["50 150"]
+    rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request is None}
 
     assert rows["requests_by_worker", "max_over_mean"] == 1.5
     assert ("beside_free_thread", "count") not in rows

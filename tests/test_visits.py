@@ -1,17 +1,20 @@
 """analysis.visits and what is made of it: visits of a page, counted by hand."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from rich.console import Console
 
 from analysis import visits
 from analysis.derive import derive
-from analysis.quantities import Metric, Statistic
+from analysis.quantities import Claim, Metric, Quantity, Statistic
 from analysis.requests import UnreadablePoints, write_requests
-from analysis.run_folder import LoadRecord
+from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.summary import Summary, VisitStepRow
+from analysis.table import markdown, print_tables
 from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written
 from tests.synthetic import Request, make_run, make_trial, visit, write_database, write_points
 
@@ -292,3 +295,125 @@ def test_a_load_without_a_database_needs_none(tmp_path: Path) -> None:
         path.unlink()
 
     assert [(one.verdict, one.reasons) for one in derive(tmp_path).trials] == [("valid", [])]
+
+
+def shown(folder: Path, found: Summary, title: str) -> list[str]:
+    """Return the lines of one table on a terminal of 80 columns."""
+    out = io.StringIO()
+    print_tables(Console(file=out, width=80), read_run(folder), found)
+    text = out.getvalue()
+    lines = text[text.index(title) :].split("\n\n")[0].splitlines()
+    assert max(map(len, lines)) <= 80
+    return [line.rstrip() for line in lines]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    """A run of two trials of two variants: one serves everybody, the other nobody in the first trial."""
+    names = ("threads", "processes-by-the-dozen")
+    good = [one for n in range(4) for one in visit(f"{n}", n)]
+    bad = [one for n in range(4) for one in visit(f"{n}", n, took_ms=(20, 30), error=FULL)]
+    ill = good[:6] + visit("2", 2, took_ms=(20, 5000), error="request timeout") + visit("3", 3, error="status 502")
+    make_run(
+        tmp_path, {names[0]: good, names[1]: bad}, loads=[OVERLOAD], trials=2,
+        variants=[VariantRecord(name=name, workers=2, settings={"name": name}) for name in names],
+    )  # fmt: skip
+    make_trial(tmp_path, names[0], 2, good)
+    make_trial(tmp_path, names[1], 2, ill)
+    return tmp_path
+
+
+def test_visits_have_a_table(two: Path) -> None:
+    """Of the second variant half of the second trial's four visits succeed, and three of them are written."""
+    assert shown(two, derive(two), "Visits, ms") == [
+        "Visits, ms, median of 2 trials",
+        "variant                 visits  failed   min   p50   avg   max  rows written",
+        "threads                      8    0.0%  60.5  60.5  60.5  60.5             4",
+        "processes-by-the-dozen       8   75.0%  60.5     –  60.5  60.5           1.5",
+    ]
+
+
+def test_why_requests_failed_has_a_table(two: Path) -> None:
+    """Four, and none in the second trial, are two; one, and none in the first, is half a request."""
+    found = derive(two)
+
+    assert shown(two, found, "Why requests failed") == [
+        "Why requests failed, median of 2 trials",
+        "variant                 request  error                                  requests",
+        "processes-by-the-dozen  post     database error 1040: Too many                 2",
+        "                                 connections",
+        "                        newest   status 502                                 0.50",
+        "                        post     request timeout                            0.50",
+    ]
+
+
+def test_the_tables_are_in_the_report_and_in_markdown(two: Path) -> None:
+    found = derive(two)
+
+    page = (two / "report.html").read_text(encoding="utf-8")
+    assert "<caption>Visits, ms, median of 2 trials</caption>" in page
+    assert "<caption>Why requests failed, median of 2 trials</caption>" in page
+    assert "A <em>visit</em> is up to three requests" in page
+    text = markdown(read_run(two), found)
+    assert "| processes-by-the-dozen | 8 | 75.0% | 60.5 | – | 60.5 | 60.5 | 1.5 |" in text.replace("\\", "")
+    assert f"| processes-by-the-dozen | post | {FULL} | 2 |" in text
+
+
+def test_tables_without_anything_to_show_are_left_out(tmp_path: Path) -> None:
+    found = summary(tmp_path, [Request()], STEADY.model_copy(update={"database": None}))
+
+    out = io.StringIO()
+    print_tables(Console(file=out, width=80), read_run(tmp_path), found)
+    for text in (out.getvalue(), markdown(read_run(tmp_path), found), (tmp_path / "report.html").read_text()):
+        assert "Visits" not in text
+        assert "Why requests failed" not in text
+
+
+def test_of_many_reasons_the_rarest_are_counted_together(tmp_path: Path) -> None:
+    """A connection that breaks may name its port, which is another one each time."""
+    failed = [Request(sent_s=n, error=f"read tcp 10.0.0.2:{n}: reset") for n in range(40000, 40010)]
+    found = summary(tmp_path, failed + failed[:2], STEADY.model_copy(update={"database": None, "overloads": True}))
+
+    lines = shown(tmp_path, found, "Why requests failed")
+
+    assert [line.split() for line in lines[2:5]] == [
+        ["one", "light", "read", "tcp", "10.0.0.2:40000:", "reset", "2"],
+        ["light", "read", "tcp", "10.0.0.2:40001:", "reset", "2"],
+        ["light", "read", "tcp", "10.0.0.2:40002:", "reset", "1"],
+    ]
+    assert len(lines) == 2 + 8 + 1
+    assert lines[-1].split() == ["2", "other", "reasons", "2"]
+
+
+def claimed(metric: Metric, stat: Statistic) -> Claim:
+    """Return a claim about the only variant."""
+    return Claim(says="It is so", value=Quantity(variant="one", metric=metric, stat=stat), at_most=1)
+
+
+@pytest.mark.parametrize(
+    ("requests", "load", "metric", "stat", "reason"),
+    [
+        (TEN, STEADY, "visit", "p99", "p99 needs 100 visits a trial; there were 10 at most"),
+        (TEN + LATE, STEADY, "visit", "p99", "9.1% of the visits failed, too many to leave out of p99"),
+        (LATE, OVERLOAD, "visit", "max", "100.0% of the visits failed, too many to leave out of max"),
+        (TEN, STEADY, "capacity", "per_second", "nothing was seen that capacity could be computed from"),
+        ([Request()], STEADY, "visit", "p50", "nothing was seen that visit could be computed from"),
+        ([Request()], STEADY, "rows_written", "count", "nothing was seen that rows_written could be computed from"),
+    ],
+)
+def test_a_claim_that_the_visits_do_not_carry_says_why(
+    tmp_path: Path, requests: list[Request], load: LoadRecord, metric: Metric, stat: Statistic, reason: str
+) -> None:
+    without = load.model_copy(update={"database": load.database if requests[0].visit else None})
+
+    [claim] = summary(tmp_path, requests, without, claims=[claimed(metric, stat)]).claims
+
+    assert (claim.verdict, claim.measured, (claim.reason or "").split("; suspect")[0]) == ("undecided", None, reason)
+
+
+def test_a_claim_about_rows_is_told_in_rows(tmp_path: Path) -> None:
+    found = summary(tmp_path, TEN, STEADY, claims=[claimed("rows_written", "count")])
+
+    assert (found.claims[0].verdict, found.claims[0].unit, found.claims[0].measured) == ("not reproduced", "rows", 10)
+    assert "10 rows" in markdown(read_run(tmp_path), found)
+    assert shown(tmp_path, found, "Rows written")[0] == "Rows written"
