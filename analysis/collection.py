@@ -55,9 +55,13 @@ def measured(runs: list[Path], metric: Metric, stat: Statistic, request: str) ->
 
 
 def requests(runs: list[Path]) -> duckdb.DuckDBPyRelation:
-    """Return every request of the runs, with the run it belongs to as ``run``, to be queried with SQL."""
+    """Return every request of the runs, with the run it belongs to as ``run``, to be queried with SQL.
+
+    Columns that a run of an older version lacks are NULL.
+    """
     files = [str(path) for run in runs for path in sorted(run.glob("*/*/*/requests.parquet"))]
-    return duckdb.read_parquet(files, filename=True).project("parse_path(filename)[-5] AS run, * EXCLUDE (filename)")
+    every = duckdb.read_parquet(files, filename=True, union_by_name=True)
+    return every.project("parse_path(filename)[-5] AS run, * EXCLUDE (filename)")
 
 
 def first_run(runs: list[Path]) -> Run:

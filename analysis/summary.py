@@ -176,7 +176,10 @@ class WaveRow(Model):
 
 
 class VisitStepRow(Model):
-    """How many visits came to one trial while ``per_s`` were due in a second, and how many of them failed."""
+    """How many visits came to one trial while ``per_s`` were due in a second, and how many of them failed.
+
+    Where the rate does not climb a trial has one such row.
+    """
 
     variant: str
     load: str
@@ -220,8 +223,8 @@ class Summary(Model):
     """All results of one run.
 
     ``published`` has the rows that say how near is near enough, ``differences`` has rows only where a variant was
-    measured against itself, ``steps`` and ``waves`` where requests came in bursts, ``visit_steps`` where visits came
-    at a rate that climbed. ``errors`` has why requests of trusted trials failed, the most frequent first.
+    measured against itself, ``steps`` and ``waves`` where requests came in bursts, ``visit_steps`` where visits came.
+    ``errors`` has why requests of trusted trials failed, the most frequent first.
     """
 
     experiment: str
@@ -284,6 +287,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         judged = []
         told: dict[bursts.Key, Stats] = {}
         came: dict[bursts.Key, visits.Count] = {}
+        rates: dict[bursts.Key, list[int]] = {}
         waited: dict[tuple[Cell, int], Stats] = {}
         counters: list[CounterRow] = []
         for folder, found in evidence.items():
@@ -295,12 +299,14 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
                     f"{folder}/trial.json is of {trial.variant} under {trial.load}, which run.json does not know"
                 )
             size = run.load(trial.load).burst
-            judged.append(judge_trial(run, trial, _requests(database, trial, size), found))
+            requests = _requests(database, trial, size)
+            judged.append(judge_trial(run, trial, requests, found))
             key = trial.variant, trial.load, trial.trial
             told[key] = _told(found.containers) | (bursts.statistics(database, key, size) if size else {})
             came[key] = visits.count(database, key)
+            rates[key] = _rates_per_s(run.load(trial.load), trial)
             told[key] |= _visited(database, run.load(trial.load), key)
-            told[key] |= _written(found.containers, visits.posts(database, key))
+            told[key] |= _written(found.containers, requests.posts)
             counters += _counters(trial, found.containers)
             if judged[-1].verdict != "invalid":
                 waited |= _waited(database, run, trial, found.containers)
@@ -322,7 +328,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
                 cells.setdefault((variant, load, request), []).append(made)
         results = Results(run, cells, _steps(database, run, trusted))
         waves = list(_waves(database, run, trusted))
-        visit_steps = list(_visit_steps(database, run, trusted))
+        visit_steps = list(_visit_steps(database, run, {key: rates[key] for key in rates if key in trusted}))
         errors = list(_errors(database, trusted))
     return Summary(
         experiment=run.experiment,
@@ -416,13 +422,22 @@ def _written(containers: tuple[Container, ...], posts: visits.Posts) -> Stats:
     return stats
 
 
-def _visit_steps(database: duckdb.DuckDBPyConnection, run: Run, trusted: set[bursts.Key]) -> Iterator[VisitStepRow]:
-    """Yield the steps of each trial that can be trusted and to which visits came at a rate that climbed."""
-    for variant, load, trial in sorted(trusted):
-        of = run.load(load)
-        rates = visits.rates_per_s(of.settings, of.duration)
-        if len(rates) > 1:
-            for step in visits.steps(database, (variant, load, trial), rates, float(of.settings["STEP_S"])):
+def _rates_per_s(load: LoadRecord, trial: Trial) -> list[int]:
+    """Return how many visits were due in a second of a trial, step by step; nothing where nobody says it."""
+    if trial.visits_per_s is not None:
+        return [round(trial.visits_per_s)]
+    return visits.rates_per_s(load.settings, load.duration)
+
+
+def _visit_steps(
+    database: duckdb.DuckDBPyConnection, run: Run, rates: dict[bursts.Key, list[int]]
+) -> Iterator[VisitStepRow]:
+    """Yield the steps of each trial of whose visits we know how many were due."""
+    for key, due in sorted(rates.items()):
+        if due:
+            step_s = float(run.load(key[1]).settings.get("STEP_S", 1))
+            variant, load, trial = key
+            for step in visits.steps(database, key, due, step_s):
                 yield VisitStepRow(variant=variant, load=load, trial=trial, **step._asdict())
 
 

@@ -196,22 +196,26 @@ def quantity_table(grid: Grid) -> Table:
 def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
     """Yield what became of the visits of each load that made some: medians over trials, times of those that succeeded.
 
-    ``visits`` are those of all trials.
+    ``visits`` are those of all trials. Where their rate does not climb, it has a column.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name and row.request is None]
         made = {row.variant: row.n for row in rows if row.metric == "visits_failed"}
         measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
-        lines = []
+        steps = [row for row in summary.visit_steps if row.load == load.name]
+        steady = 0 < len(steps) == len({(row.variant, row.trial) for row in steps})
+        lines: list[tuple[str, ...]] = []
         for name in (variant.name for variant in run.variants_under(load.name)):
             failed = measured.get((name, "visits_failed", "share"))
             if failed is None:
                 continue
             times = [number(measured.get((name, "visit", stat))) for stat in _VISIT_TIMES]
             written = number(_whole("rows", measured.get((name, "rows_written", "count"))))
-            lines.append((name, str(made[name]), percent(failed), *times, written))
+            due = [row.per_s for row in steps if row.variant == name]
+            per_s = [number(_whole("visits", float(median(due))) if due else None)] if steady else []
+            lines.append((name, str(made[name]), *per_s, percent(failed), *times, written))
         if lines:
-            head = ("variant", "visits", "failed", *_VISIT_TIMES, "rows written")
+            head = ("variant", "visits", *(["per s"] if steady else []), "failed", *_VISIT_TIMES, "rows written")
             yield TextGrid(f"Visits, ms{of_load(run, load.name)}{_of_median(run)}", head, lines)
 
 

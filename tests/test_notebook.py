@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import duckdb
 import nbformat
 import pytest
 from nbclient import NotebookClient
@@ -49,6 +50,17 @@ def test_requests_know_their_run(runs: list[Path]) -> None:
 
     assert counted is not None
     assert counted.fetchall() == [("20260101T000000Z", 200), ("20260102T000000Z", 200)]
+
+
+def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path]) -> None:
+    table = runs[1] / "one" / "mix" / "1" / "requests.parquet"
+    duckdb.sql(f"COPY (SELECT * EXCLUDE (visit) FROM '{table}') TO '{table}.older' (FORMAT parquet)")
+    Path(f"{table}.older").rename(table)
+
+    counted = collection.requests(runs).query("r", "SELECT count(*), count(visit) FROM r")
+
+    assert counted is not None
+    assert counted.fetchall() == [(400, 0)]
 
 
 def test_the_notebook_runs_from_top_to_bottom(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

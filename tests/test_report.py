@@ -7,7 +7,7 @@ import pytest
 
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity
-from analysis.run_folder import LoadRecord, Source
+from analysis.run_folder import LoadRecord, RelativeRate, Source
 from tests.synthetic import Request, make_run, visit
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"--></style></svg>&{{ 7 * 7 }}"""
@@ -103,6 +103,19 @@ def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size:
     assert [title for title in titles if f">{title}" in page] == [title for title in titles if title in drawn]
     subtitle = "each dot is one request; published ÷ 222"
     assert (subtitle in page) == ("How long light requests waited" in drawn)
+
+
+def test_the_page_says_where_a_rate_came_from_and_who_shared_the_load(tmp_path: Path) -> None:
+    relative = RelativeRate(times=1.5, of="one", under="climb")
+    loads = [
+        LoadRecord(name="mix", script="visits.js", duration="60s", settings={}, generators=3, relative=relative,
+                   database={"max_connections": 50, "pool": 4})
+    ]  # fmt: skip
+    derive(make_run(tmp_path, {"one": visit("1")}, loads=loads))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "; 3 load generators shared it; at 1.5 times the capacity that one showed under climb;" in page
+    assert "; the servers' database: max_connections=50, pool=4<" in page
 
 
 def test_visits_that_came_ever_more_often_have_two_pictures(tmp_path: Path) -> None:

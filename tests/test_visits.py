@@ -333,6 +333,25 @@ def test_visits_have_a_table(two: Path) -> None:
     ]
 
 
+def test_a_rate_that_followed_from_a_capacity_is_in_the_result(tmp_path: Path) -> None:
+    """Two trials at rates that followed from two capacities: the median of both has a column."""
+    make_run(tmp_path, {"one": TEN}, loads=[STEADY], trials=2)
+    make_trial(tmp_path, "one", 1, TEN, visits_per_s=190.0)
+    make_trial(tmp_path, "one", 2, TEN, visits_per_s=210.4)
+
+    found = derive(tmp_path)
+
+    assert found.visit_steps == [
+        VisitStepRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
+        for trial, per_s in ((1, 190), (2, 210))
+    ]
+    assert shown(tmp_path, found, "Visits, ms") == [
+        "Visits, ms, median of 2 trials",
+        "variant  visits  per s  failed   min   p50   avg   max  rows written",
+        "one          20    200    0.0%  60.5  60.5  60.5  60.5            10",
+    ]
+
+
 def test_why_requests_failed_has_a_table(two: Path) -> None:
     """Four, and none in the second trial, are two; one, and none in the first, is half a request."""
     found = derive(two)
