@@ -694,7 +694,7 @@ def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin |
         for (variant, per_s), step in by_trial.items()
         if (told := [counts for counts in step.values() if counts[0]])
     ]
-    if len({value["per_s"] for value in values}) < 2:
+    if not values or len({per_s for _, per_s in by_trial}) < 2:
         return None
     order = [name for name in _names(run) if any(value["variant"] == name for value in values)]
     rates = sorted({value["per_s"] for value in values})
