@@ -304,7 +304,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             key = trial.variant, trial.load, trial.trial
             told[key] = _told(found.containers) | (bursts.statistics(database, key, size) if size else {})
             came[key] = visits.count(database, key)
-            rates[key] = _rates_per_s(run.load(trial.load), trial)
+            rates[key] = _rates_per_s(run.load(trial.load), trial) if came[key].made else []
             told[key] |= _visited(database, run.load(trial.load), key)
             told[key] |= _written(found.containers, requests.posts)
             counters += _counters(trial, found.containers)

@@ -186,6 +186,12 @@ def test_points_that_cannot_be_read_have_no_capacity(tmp_path: Path) -> None:
     assert str(caught.value) == f"{tmp_path} has no points.json.gz"
 
 
+def test_a_load_that_climbs_without_visits_has_no_steps(tmp_path: Path) -> None:
+    found = summary(tmp_path, [Request()], OVERLOAD.model_copy(update={"database": None}))
+
+    assert (found.visit_steps, measured(found, "capacity")) == ([], {})
+
+
 def test_the_steps_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -> None:
     make_run(tmp_path, {"one": climbing(0, 5, 200)}, loads=[OVERLOAD], trials=2)
     make_trial(tmp_path, "one", 2, climbing(0, 0, 0), k6_exit_code=107)
