@@ -227,6 +227,7 @@ class Variant(Model, ABC):
     )
     queue_timeout_s: int = Field(3600, ge=1, description="How long haproxy lets a request queue before it answers 503.")
     cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
+    memory_mib: int = Field(1024, ge=64, description="Memory that each container may use.")
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
 
@@ -281,6 +282,7 @@ class Variant(Model, ABC):
             "LAB_REPLICAS": str(self.replicas),
             "LAB_CPUS": f"{self.cpus:g}",
             "LAB_CPUSET": self.cpuset,
+            "LAB_MEMORY": f"{self.memory_mib}m",
             "LAB_SOMAXCONN": str(self.somaxconn),
             "LAB_UPSTREAM": " ".join(f"app:{port}" for port in self.ports),
             "LAB_BALANCE": _BALANCE[self.balancer][self.balance],

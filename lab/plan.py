@@ -91,7 +91,7 @@ def plan(
                     load=load,
                     duration=duration or (load.duration.full if full else load.duration.short),
                     number=number,
-                    follows=load.relative and made[load.relative.of, load.relative.under, number],
+                    follows=made[load.relative.of, load.relative.under, number] if load.relative else None,
                 )
                 for name in order
                 if load.is_for(name)
