@@ -54,7 +54,9 @@ K6_STOPS_WITHIN_S = 10
 DOWN_ATTEMPTS = 5
 LOOK_AGAIN_S = 1
 START_UP_S = 0.5
-"""What one load generator needs to start up; n of them get n times that before the first of them sends."""
+FURTHER_START_UP_S = 0.25
+"""What one trial's load generators need to start up, and each further one of the same trial, before the first sends.
+Those of trials side by side add up."""
 
 LabelFilter = list[tuple[Literal["label"], str]]
 
@@ -479,7 +481,8 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
 
 def _load(stacks: list[Stack], progress: Progress) -> Usage:
     """Start the load on all stacks at once, wait until the last has ended, and return how the machine was meanwhile."""
-    begins = time.time() + START_UP_S * sum(stack.trial.load.generators for stack in stacks)
+    further = sum(stack.trial.load.generators - 1 for stack in stacks)
+    begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
     _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
     time.sleep(max(0.0, begins - time.time()))

@@ -84,9 +84,9 @@ class Lab:
         assert old in text
         (self.root / path).write_text(text.replace(old, new))
 
-    def latest(self) -> Path:
+    def latest(self, experiment: str = "heavy-mix") -> Path:
         """Return the folder of the last run."""
-        return (self.results / "heavy-mix" / "latest").resolve()
+        return (self.results / experiment / "latest").resolve()
 
     def leftovers(self) -> list[Path]:
         """Return what looks like half-written files."""
