@@ -97,7 +97,7 @@ class Api(Model):
 class Database(Model):
     """A database of the application's own, empty at the beginning of each trial."""
 
-    max_connections: int = Field(151, ge=1, le=1000, description="More than so many at once it refuses.")
+    max_connections: int = Field(151, ge=10, le=1000, description="More than so many at once it refuses.")
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""

@@ -304,9 +304,9 @@ class Stack:
             compose_profiles=profiles,
         ).compose.config(return_json=True)
         services = resolved["services"]
-        for service in services.values():  # "required: false" is only heeded for services that are there
-            for missing in service.get("depends_on", {}).keys() - services.keys():
-                del service["depends_on"][missing]
+        for service in services.values():  # by hand they may be missing or fail; here they are there, and must not
+            there = {name: one for name, one in service.get("depends_on", {}).items() if name in services}
+            service["depends_on"] = {name: one | {"required": True} for name, one in there.items()}
         services |= _shared_out(services["k6"], load.generators)
         write_whole(self.part / "compose.yml", yaml.safe_dump(resolved, sort_keys=False))
         return DockerClient(
