@@ -3,12 +3,12 @@
 import exec from 'k6/execution';
 import { isGood, visit } from './lib/request.js';
 import { number } from './lib/settings.js';
-import { openSteps } from './lib/shapes.js';
+import { openSteps, stepLengthS } from './lib/shapes.js';
 
 const FIRST_PER_S = number('FIRST_PER_S', 1);
 const LAST_PER_S = number('LAST_PER_S', 1);
 const STEP_S = number('STEP_S', 1);
-const TIMEOUT_S = number('TIMEOUT_S', 0.1);
+const TIMEOUT_STEPS = number('TIMEOUT_STEPS', 0.1);
 const USERS_MAX = number('USERS_MAX', 1);
 
 const PAGE = '/entries';
@@ -19,10 +19,11 @@ export const options = {
   noVUConnectionReuse: true, // each visitor has a browser of its own
 };
 
-// A visit ends with the first request that fails, or takes longer than TIMEOUT_S.
+// A visit ends with the first request that fails, or takes longer than TIMEOUT_STEPS times the length of a step: a shorter
+// load, of visitors with less patience, is the same picture at a smaller scale.
 export function visitor() {
   const number = exec.scenario.iterationInTest;
-  const send = visit(number, TIMEOUT_S);
+  const send = visit(number, TIMEOUT_STEPS * stepLengthS(STEP_S));
   const page = send('page', 'GET', PAGE);
   if (!isGood(page)) {
     return;

@@ -23,7 +23,7 @@ load:
   generators: {generators}
   database: {database}
   duration: {{short: 4s, full: 1m}}
-  settings: {{first_per_s: {per_s}, last_per_s: {per_s}, step_s: 4, timeout_s: 3, users_max: 300}}
+  settings: {{first_per_s: {per_s}, last_per_s: {per_s}, step_s: 4, timeout_steps: 1, users_max: 300}}
 variants:
   some: {{server: gunicorn-gthread, app: django, workers: 2, threads: 16}}
 """

@@ -34,6 +34,11 @@ export function openLoop(exec, rateRps, usersMax) {
   };
 }
 
+// How long a step of `stepS` seconds lasts: no longer than the load.
+export function stepLengthS(stepS) {
+  return Math.min(stepS, durationS());
+}
+
 // Open loop in steps of `stepS` seconds: the rate climbs from `firstPerS` to `lastPerS` a second, by the same factor each
 // time. What does not fit into the duration is left out, but for the first step.
 export function openSteps(exec, firstPerS, lastPerS, stepS, usersMax) {
@@ -49,7 +54,7 @@ export function openSteps(exec, firstPerS, lastPerS, stepS, usersMax) {
     // A stage without a length is a jump.
     stages: rates.flatMap((rate) => [
       { target: rate, duration: '0s' },
-      { target: rate, duration: `${Math.min(stepS, durationS())}s` },
+      { target: rate, duration: `${stepLengthS(stepS)}s` },
     ]),
     preAllocatedVUs: usersMax,
     startTime: START_AFTER,
