@@ -443,3 +443,41 @@ def test_every_event_loop_serves_a_burst_and_counts_it(measure: MeasureSome, cop
     ours = ("not observed", "listen queue", "last burst", "failed")  # anything else is the machine's
     doubts = [reason for one in result.summary["trials"] for reason in one["reasons"]]
     assert [reason for reason in doubts if any(words in reason for words in ours)] == []
+
+
+def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(measure: MeasureSome) -> None:
+    result = measure("django-fastcgi", "gunicorn-5", "4s")
+
+    capacity_per_s = result.each("capacity", "per_second")["gunicorn-5"]
+    record = json.loads((trial_folder(result.folder, "gunicorn-5", "overload", 1) / "trial.json").read_text())
+    assert capacity_per_s in (8, 17, 37, 80)
+    assert record["visits_per_s"] == 2 * capacity_per_s
+    [(visits, generators)] = result.requests(
+        "gunicorn-5", "overload", "SELECT count(DISTINCT visit), count(DISTINCT generator) FROM requests"
+    )
+    assert visits == pytest.approx(8 * capacity_per_s, rel=0.05)
+    assert generators == 4
+    assert "What became of each visit" in result.report
+
+
+def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_not(
+    measure: MeasureSome, copied_lab: Lab
+) -> None:
+    """Every 502 is a connection that flup accepted and closed."""
+    path = copied_lab.root / "experiments" / "fastcgi-mechanisms.yaml"
+    document = yaml.safe_load(path.read_text())
+    patient = {key: value for key, value in document["loads"]["patient"].items() if key != "relative"}
+    document["loads"] = {"patient": patient | {"settings": patient["settings"] | {"first_per_s": 70, "last_per_s": 70}}}
+    document["claims"] = []
+    path.write_text(yaml.safe_dump(document))
+
+    result = measure("fastcgi-mechanisms", "prefork-5,threaded-50", "3s", lab=copied_lab)
+
+    failed = result.each("visits_failed", "share")
+    assert failed["prefork-5"] == 0
+    assert failed["threaded-50"] > 0.2
+    errors = {(row["variant"], row["error"]) for row in result.summary["errors"]}
+    assert errors == {("threaded-50", "status 502")}
+    refused = sum(row["requests"] for row in result.summary["errors"])
+    [closed] = [row["counts"]["closed"] for row in result.summary["counters"] if row["variant"] == "threaded-50"]
+    assert closed == refused
