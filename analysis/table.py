@@ -196,14 +196,17 @@ def quantity_table(grid: Grid) -> Table:
 def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
     """Yield what became of the visits of each load that made some: medians over trials, times of those that succeeded.
 
-    ``visits`` are those of all trials. Where their rate does not climb, it has a column.
+    ``visits`` are those of all trials. A rate that does not climb has a column, a capacity that showed has one instead.
+    What was published of a variant has a line of its own below it.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name and row.request is None]
         made = {row.variant: row.n for row in rows if row.metric == "visits_failed"}
         measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
+        published = {(row.variant, row.metric, row.stat): row.published for row in rows if row.published is not None}
         steps = [row for row in summary.visit_steps if row.load == load.name]
         steady = 0 < len(steps) == len({(row.variant, row.trial) for row in steps})
+        rate = ["per s"] if steady else ["capacity"] if any(row.metric == "capacity" for row in rows) else []
         lines: list[tuple[str, ...]] = []
         for name in (variant.name for variant in run.variants_under(load.name)):
             failed = measured.get((name, "visits_failed", "share"))
@@ -212,10 +215,17 @@ def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
             times = [number(measured.get((name, "visit", stat))) for stat in _VISIT_TIMES]
             written = number(_whole("rows", measured.get((name, "rows_written", "count"))))
             due = [row.per_s for row in steps if row.variant == name]
-            per_s = [number(_whole("visits", float(median(due))) if due else None)] if steady else []
+            shown = float(median(due)) if steady and due else measured.get((name, "capacity", "per_second"))
+            per_s = [number(_whole("visits", shown))] * len(rate)
             lines.append((name, str(made[name]), *per_s, percent(failed), *times, written))
+            if any(variant == name for variant, _, _ in published):
+                share = published.get((name, "visits_failed", "share"))
+                times = [number(published.get((name, "visit", stat))) for stat in _VISIT_TIMES]
+                lines.append(
+                    ("  published", *["–"] * (1 + len(rate)), percent(share) if share else "–", *times, "–")
+                )
         if lines:
-            head = ("variant", "visits", *(["per s"] if steady else []), "failed", *_VISIT_TIMES, "rows written")
+            head = ("variant", "visits", *rate, "failed", *_VISIT_TIMES, "rows")
             yield TextGrid(f"Visits, ms{of_load(run, load.name)}{_of_median(run)}", head, lines)
 
 

@@ -457,7 +457,7 @@ def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(measure: M
     )
     assert visits == pytest.approx(8 * capacity_per_s, rel=0.05)
     assert generators == 4
-    assert "What became of each visit" in result.report
+    assert "seconds since the first visit came" in result.report
 
 
 def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_not(
