@@ -613,19 +613,26 @@ class Experiment(Model):
 
     @model_validator(mode="after")
     def _capacities_show(self) -> Self:
-        for name, load in self.loads.items():
-            if not (relative := load.relative):
-                continue
-            earlier = list(self.loads)[: list(self.loads).index(name)]
-            if relative.under not in earlier or not self.loads[relative.under].climbs:
-                raise ValueError(
-                    f"load {name}: relative.under: {relative.under} is no load before it whose rate climbs"
-                )
-            if relative.of not in self.variants or not self.loads[relative.under].is_for(relative.of):
-                raise ValueError(f"load {name}: relative.of: {relative.of} is not measured under {relative.under}")
         if self.load and self.load.relative:
             raise ValueError("load: relative: there is no other load whose capacity it could follow")
+        earlier: dict[str, Load] = {}
+        for name, load in self.loads.items():
+            if load.relative:
+                self._check_relative(name, load.relative, earlier)
+            earlier[name] = load
         return self
+
+    def _check_relative(self, name: str, relative: Relative, earlier: dict[str, Load]) -> None:
+        if relative.under not in earlier:
+            there = f"there are {nearest_first(relative.under, list(earlier))}" if earlier else "it is the first"
+            raise ValueError(f"load {name}: relative.under: there is no load {relative.under} before it; {there}")
+        if not earlier[relative.under].climbs:
+            raise ValueError(f"load {name}: relative.under: the rate of {relative.under} does not climb")
+        if relative.of not in self.variants:
+            known = nearest_first(relative.of, list(self.variants))
+            raise ValueError(f"load {name}: relative.of: there is no variant {relative.of}; there are {known}")
+        if not earlier[relative.under].is_for(relative.of):
+            raise ValueError(f"load {name}: relative.of: {relative.of} is not measured under load {relative.under}")
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -701,15 +708,22 @@ def computing(experiment: Experiment, cpu: str, variants: list[str] | None = Non
 
 
 def against_itself(experiment: Experiment, variant: str) -> Experiment:
-    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none."""
+    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none.
+
+    A rate that is relative to a capacity follows from that of a.
+    """
     if variant not in experiment.variants:
         raise unknown_variant(variant, experiment)
     one = experiment.variants[variant]
-    loads = {name: load for name, load in experiment.all_loads.items() if load.is_for(variant)}
+    loads: dict[str, Load] = {}
+    for name, load in experiment.all_loads.items():
+        relative = load.relative and load.relative.model_copy(update={"of": "a"})
+        if load.is_for(variant) and (relative is None or relative.under in loads):
+            loads[name] = load.model_copy(update={"variants": [], "relative": relative})
     return experiment.model_copy(
         update={
             "load": None,
-            "loads": {name: load.model_copy(update={"variants": []}) for name, load in loads.items()},
+            "loads": loads,
             "title": f"{variant} against itself",
             "question": "Which difference is more than chance on this machine?",
             "source": None,

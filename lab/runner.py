@@ -331,9 +331,9 @@ class Stack:
 
     def _rate_after(self, follows: plan.Trial) -> float:
         """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
+        # DuckDB loads in the time of a whole set-up
+        from analysis.requests import UnreadablePoints  # noqa: PLC0415
         from analysis.visits import measured_capacity_per_s  # noqa: PLC0415
-
-        from analysis.requests import UnreadablePoints  # noqa: PLC0415  # DuckDB loads in the time of a whole set-up
 
         assert self.trial.load.relative
         which = f"{follows.variant_name} under {follows.load_name}"
@@ -346,7 +346,7 @@ class Stack:
                 follows.load.environment(), follows.duration,
             )  # fmt: skip
         except (BadRun, UnreadablePoints, ValueError) as error:
-            raise NoRate(f"the rate is relative to {which}, which was not measured: {error}") from None
+            raise NoRate(f"the rate is relative to {which}, which shows no capacity: {error}") from None
         if not capacity_per_s:
             raise NoRate(f"the rate is relative to {which}, where visits failed already in the first step")
         return self.trial.load.relative.times * capacity_per_s
@@ -373,7 +373,7 @@ class Stack:
     def _k6_ended(self, exit_code: int | None) -> None:
         """Note how one k6 ended; of several the one that measured nothing tells, or whose threshold was crossed."""
         codes = [0, 99, self.k6_exit_code, exit_code]
-        self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index)
+        self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index, default=None)
 
     def _said(self, service: str) -> list[str]:
         logs = sorted(self.part.glob(f"{service}-*.log"))

@@ -1,4 +1,4 @@
-"""Whether somebody who speaks FastCGI is told that the application is ready. Usage: python ready.py"""
+"""Whether somebody who speaks FastCGI is told that the application is ready. Usage: python ready.py."""
 
 import socket
 import struct
@@ -28,7 +28,7 @@ def main() -> str | None:
         begin = record(BEGIN, struct.pack(">HB5x", RESPONDER, 0))
         connection.sendall(begin + record(PARAMS, params) + record(PARAMS) + record(STDIN))
         said = b"".join(iter(lambda: connection.recv(65536), b""))
-    return None if b'{"ready": true}' in said else said.decode(errors="replace")
+    return None if b'{"ready":true}' in said.replace(b" ", b"") else said.decode(errors="replace")
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ class Threaded(fcgi.WSGIServer):
         self.counters = Counters("served", "closed")
         add_job = self._threadPool.addJob
 
-        def counted(job: Any, allowQueuing: bool = True) -> bool:
-            if not (taken := add_job(job, allowQueuing)):
+        def counted(job: Any, **how: Any) -> bool:
+            if not (taken := add_job(job, **how)):
                 self.counters.add("closed")
             return bool(taken)
 

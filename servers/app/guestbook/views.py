@@ -19,6 +19,8 @@ class EntryForm(ModelForm):
     """The form of an entry."""
 
     class Meta:
+        """What it is made of."""
+
         model = Entry
         fields = ("visit",)
 
