@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from lab.errors import WrongUse
 from lab.experiment import (
     Api,
+    Database,
     Experiment,
     Server,
     Variant,
@@ -82,7 +83,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "integer; it is 'many'"),
         (("heavy-mix.js", "heavy-mx.js"),
          "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, arrivals.js, burst.js, "
-         "calls.js, crash.js, rounds.js, users.js"),
+         "calls.js, crash.js, rounds.js, users.js, visits.js"),
         (("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
         (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),
@@ -95,7 +96,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("server: gunicorn-gthread\n", "server: gunicorn-gtread\n"),
          "mine.yaml:8: variants.shared-socket: there is no server gunicorn-gtread; there are gunicorn-gthread, "
          "gunicorn-tornado, gunicorn-gevent, gunicorn-asgi, gunicorn-uvicorn, gunicorn-sync, gunicorn-eventlet, "
-         "granian, hypercorn, uvicorn, uwsgi"),
+         "flup-prefork, flup-threaded, granian, hypercorn, uvicorn, uwsgi"),
         (("server: gunicorn-gthread\n", "server: gunicorn-sync\n"),
          "mine.yaml:11: variants.shared-socket.threads: Input should be 1; it is 2"),
         (("  settings: {light_vus: 5}\n",
@@ -108,8 +109,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:12: variants.shared-socket.balancer: Input should be 'nginx', 'haproxy' or 'none'; it is 'apache'"),
         (("claims:\n", "curve: {over: thread, values: [{metric: memory, stat: total}]}\nclaims:\n"),
          "mine.yaml: curve: shared-socket has no setting thread; it has threads, app, balance, balancer, cpus, "
-         "cpuset, keepalive_s, max_conns, queue_timeout_s, release, replicas, reuse_port, server, upstream_keepalive, "
-         "worker_class, worker_connections, workers"),
+         "cpuset, keepalive_s, max_conns, memory_mib, queue_timeout_s, release, replicas, reuse_port, server, "
+         "somaxconn, upstream_keepalive, worker_class, worker_connections, workers"),
         (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
          "mine.yaml:15: curve.values.0: metric memory has no stat p99; it has total"),
         (("request: light, metric: overhead, stat: p99}\n    at_least",
@@ -190,7 +191,28 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml: load heavy-mix: there is no variant one-proces; there are one-process, shared-socket"),
         (("light_vus: 5}\n", "light_vus: 5}\n  variants: [shared-socket]\n"),
          "mine.yaml: one-process is measured under no load"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {}\n"),
+         "mine.yaml: load heavy-mix: shared-socket has no use for a database; only app: django has"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {max_connections: 0}\n"),
+         "mine.yaml:7: load.database.max_connections: Input should be greater than or equal to 1; it is 0"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {max_connections: 1001}\n"),
+         "mine.yaml:7: load.database.max_connections: Input should be less than or equal to 1000; it is 1001"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  generators: 0\n"),
+         "mine.yaml:7: load.generators: Input should be greater than or equal to 1; it is 0"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  generators: 17\n"),
+         "mine.yaml:7: load.generators: Input should be less than or equal to 16; it is 17"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  overloads: perhaps\n"),
+         "mine.yaml:7: load.overloads: Input should be a valid boolean, unable to interpret input; it is 'perhaps'"),
+        (("  settings: {light_vus: 5}\n",
+          "  settings: {light_vus: 5}\n  relative: {times: 2, of: shared-socket, under: heavy-mix}\n"),
+         "mine.yaml: load: relative: there is no other load whose capacity it could follow"),
+        (("    threads: 2\n", "    threads: 2\n    memory_mib: 63\n"),
+         "mine.yaml:12: variants.shared-socket.memory_mib: Input should be greater than or equal to 64; it is 63"),
+        (("    threads: 2\n", "    threads: 2\n    somaxconn: 65536\n"),
+         "mine.yaml:12: variants.shared-socket.somaxconn: Input should be less than or equal to 65535; it is 65536"),
         (("light_vus: 5", "cpu: hold"), "mine.yaml:3: load: settings.cpu is set by the lab; choose another"),
+        (("light_vus: 5", "start_at_ms: 5"),
+         "mine.yaml:3: load: settings.start_at_ms is set by the lab; choose another"),
         (("light_vus: 5", "duration: 5"), "mine.yaml:3: load: settings.duration is set by the lab; choose another"),
         (("question: Why?\n", "question: Why?\nsource: {title: T, publisher: P, yaer: 2025}\n"),
          "mine.yaml:3: source.yaer: unknown key"),
@@ -218,7 +240,29 @@ def with_variant(settings: str) -> str:
         ("server: gunicorn-gthread", ".threads: missing key"),
         ("server: uwsgi", ".threads: missing key"),
         ("server: gunicorn-sync, app: flask, release: 26.2.0", ": gunicorn 26.2.0 has no flask here; 27.0.1 has"),
-        ("server: gunicorn-sync, app: django", ".app: Input should be 'wsgi' or 'flask'; it is 'django'"),
+        ("server: gunicorn-sync, app: fastapi",
+         ".app: Input should be 'wsgi', 'flask' or 'django'; it is 'fastapi'"),
+        ("server: gunicorn-sync, app: django, release: 23.0.0", ": gunicorn 23.0.0 has no django here; 27.0.1 has"),
+        ("server: gunicorn-gevent, app: django, release: 25.3.0", ": gunicorn 25.3.0 has no django here; 27.0.1 has"),
+        ("server: gunicorn-asgi, app: django",
+         ".app: Input should be 'fastapi-sync', 'fastapi-typed' or 'fastapi-async'; it is 'django'"),
+        ("server: uwsgi, threads: 1, app: flask", ".app: Input should be 'wsgi' or 'django'; it is 'flask'"),
+        ("server: uvicorn, app: django, threads: 2",
+         ": threads: app: django has one for each request; leave it out"),
+        ("server: flup-prefork, threads: 2", ": threads: flup-prefork has one; its number of workers varies"),
+        ("server: flup-threaded, threads: 8", ": workers: flup-threaded has one; its number of threads varies"),
+        ("server: flup-prefork, threads: 1", ": min_spare 2 <= max_spare 5 <= workers 4 does not hold"),
+        ("server: flup-prefork, threads: 1, min_spare: 3, max_spare: 2",
+         ": min_spare 3 <= max_spare 2 <= workers 4 does not hold"),
+        ("server: flup-prefork, threads: 501", ".threads: Input should be less than or equal to 500; it is 501"),
+        ("server: flup-prefork", ".threads: missing key"),
+        ("server: flup-prefork, threads: 1, min_spare: 0",
+         ".min_spare: Input should be greater than or equal to 1; it is 0"),
+        ("server: flup-prefork, threads: 1, balancer: haproxy", ".balancer: Input should be 'nginx'; it is 'haproxy'"),
+        ("server: flup-prefork, threads: 1, balancer: none", ".balancer: Input should be 'nginx'; it is 'none'"),
+        ("server: flup-prefork, threads: 1, upstream_keepalive: 4",
+         ".upstream_keepalive: Input should be 0; it is 4"),
+        ("server: flup-prefork, threads: 1, release: 1.1.1", ".release: unknown key"),
         ("server: gunicorn-eventlet", ": gunicorn 27.0.1 has no eventlet here; 25.3.0 has"),
         ("server: gunicorn-eventlet, release: 25.3.0, app: flask",
          ": gunicorn 25.3.0 has no flask here; 27.0.1 has"),
@@ -240,7 +284,7 @@ def with_variant(settings: str) -> str:
          ": app: fastapi-typed runs in threads; say how many each process has (FastAPI's own: 40)"),
         ("server: uvicorn", ".app: missing key"),
         ("server: uvicorn, app: flask",
-         ".app: Input should be 'fastapi-sync', 'fastapi-typed' or 'fastapi-async'; it is 'flask'"),
+         ".app: Input should be 'fastapi-sync', 'fastapi-typed', 'fastapi-async' or 'django'; it is 'flask'"),
         ("server: uvicorn, app: fastapi-async, loop: trio",
          ".loop: Input should be 'asyncio' or 'uvloop'; it is 'trio'"),
         ("server: uvicorn, app: fastapi-async, reuse_port: true", ".reuse_port: unknown key"),
@@ -249,6 +293,76 @@ def with_variant(settings: str) -> str:
 )  # fmt: skip
 def test_a_server_is_refused_what_it_lacks(tmp_path: Path, settings: str, message: str) -> None:
     assert refused(tmp_path, with_variant(settings)) == f"mine.yaml:8: variants.shared-socket{message}"
+
+
+CLIMBS = "first_per_s: 8, last_per_s: 80, step_s: 1"
+RELATIVE = "relative: {times: 2, of: one, under: capacity}"
+LOADS = """\
+title: A title
+question: Why?
+loads:
+  capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {CLIMBS}}
+  overload: {script: visits.js, duration: {short: 5s, full: 10s}, settings: {step_s: 10}, RELATIVE}
+variants:
+  one: {server: gunicorn-sync, app: django, workers: 4}
+  other: {server: gunicorn-sync, app: django, workers: 2}
+""".replace("CLIMBS", CLIMBS).replace("RELATIVE", RELATIVE)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("settings: {step_s: 10}", "settings: {step_s: 10, first_per_s: 8}"),
+         "mine.yaml:5: loads.overload: settings.first_per_s: relative says the rate; leave one of them out"),
+        (("settings: {step_s: 10}", "settings: {step_s: 10, last_per_s: 8}"),
+         "mine.yaml:5: loads.overload: settings.last_per_s: relative says the rate; leave one of them out"),
+        (("under: capacity", "under: capacty"),
+         "mine.yaml: load overload: relative.under: there is no load capacty before it; there are capacity"),
+        (("under: capacity", "under: overload"),
+         "mine.yaml: load overload: relative.under: there is no load overload before it; there are capacity"),
+        (("  capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {" + CLIMBS + "}}\n", ""),
+         "mine.yaml: load overload: relative.under: there is no load capacity before it; it is the first"),
+        (("first_per_s: 8, ", ""), "mine.yaml: load overload: relative.under: the rate of capacity does not climb"),
+        (("of: one", "of: ones"),
+         "mine.yaml: load overload: relative.of: there is no variant ones; there are one, other"),
+        ((CLIMBS + "}", CLIMBS + "}, variants: [other]"),
+         "mine.yaml: load overload: relative.of: one is not measured under load capacity"),
+        (("times: 2", "times: 0"),
+         "mine.yaml:5: loads.overload.relative.times: Input should be greater than 0; it is 0"),
+        (("times: 2", "times: 101"),
+         "mine.yaml:5: loads.overload.relative.times: Input should be less than or equal to 100; it is 101"),
+        (("times: 2, ", ""), "mine.yaml:5: loads.overload.relative.times: missing key"),
+    ],
+)  # fmt: skip
+def test_a_rate_that_follows_from_nothing_is_refused(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    assert change[0] in LOADS
+    assert refused(tmp_path, LOADS.replace(change[0], change[1], 1)) == message
+
+
+def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
+    """A load that is not for a variant does not give it one."""
+    text = LOADS.replace("{step_s: 10}", "{step_s: 10}, database: {}").replace("app: django, workers: 2", "workers: 2")
+
+    message = "mine.yaml: load overload: other has no use for a database; only app: django has"
+    assert refused(tmp_path, text) == message
+    (tmp_path / "good.yaml").write_text(text.replace("database: {}", "database: {}, variants: [one]"))
+    assert read_experiment(tmp_path / "good.yaml").loads["overload"].database == Database(max_connections=151)
+
+
+def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(LOADS)
+    capacity, overload = read_experiment(tmp_path / "mine.yaml").loads.values()
+
+    assert (capacity.climbs, overload.climbs) == (True, False)
+    assert capacity.at(None) is capacity
+    assert overload.at(75.6).environment() == {"STEP_S": "10", "FIRST_PER_S": "76", "LAST_PER_S": "76"}
+    assert overload.at(0.2).environment() == {"STEP_S": "10", "FIRST_PER_S": "1", "LAST_PER_S": "1"}
+    assert overload.environment() == {"STEP_S": "10"}
+
+
+def test_a_database_is_told_how_many_connections_it_may_have() -> None:
+    assert Database().environment() == {"LAB_DATABASE": "mariadb", "LAB_DATABASE_CONNECTIONS": "151"}
+    assert Database(max_connections=5).environment()["LAB_DATABASE_CONNECTIONS"] == "5"
 
 
 @pytest.mark.parametrize(
@@ -297,6 +411,21 @@ def variant(**settings: object) -> Variant:
         ({"server": "granian", "app": "fastapi-async", "loop": "uvloop"}, "asgi:trixie", "per-worker",
          {"LAB_SERVER": "granian", "LAB_APP": "fastapi_app:asynchronous", "LAB_LOOP": "uvloop"}),
         ({"server": "hypercorn", "app": "fastapi-async"}, "asgi:trixie", "shared", {"LAB_SERVER": "hypercorn"}),
+        ({"server": "gunicorn-gthread", "threads": 3, "app": "django", "memory_mib": 2048, "somaxconn": 16},
+         "gunicorn:27.0.1", "shared",
+         {"LAB_APP": "django_app:app", "LAB_MEMORY": "2048m", "LAB_SOMAXCONN": "16"}),
+        ({"server": "gunicorn-tornado", "app": "django"}, "gunicorn:27.0.1", "shared", {"LAB_APP": "django_app:app"}),
+        ({"server": "uvicorn", "app": "django"}, "asgi:trixie", "shared",
+         {"LAB_APP": "django_app:asgi", "LAB_THREADS": "", "LAB_MEMORY": "1024m", "LAB_SOMAXCONN": "4096"}),
+        ({"server": "uwsgi", "threads": 1, "app": "django", "protocol": "fastcgi"}, "uwsgi:2.0.31", "shared",
+         {"LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi"}),
+        ({"server": "flup-prefork", "workers": 50, "threads": 1}, "flup:1.1.1", "shared",
+         {"LAB_SERVER": "flup-prefork", "LAB_WORKERS": "50", "LAB_THREADS": "1", "LAB_MIN_SPARE": "2",
+          "LAB_MAX_SPARE": "5", "LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi"}),
+        ({"server": "flup-threaded", "workers": 1, "threads": 9, "min_spare": 9, "max_spare": 9, "app": "flask"},
+         "flup:1.1.1", "shared",
+         {"LAB_SERVER": "flup-threaded", "LAB_WORKERS": "1", "LAB_THREADS": "9", "LAB_MIN_SPARE": "9",
+          "LAB_MAX_SPARE": "9", "LAB_APP": "flask_app:app"}),
     ],
     ids=str,
 )  # fmt: skip
@@ -306,7 +435,7 @@ def test_a_server_is_started_as_its_file_says(
     one = variant(**settings)
 
     assert (one.image, one.accept) == (f"stampede/{image}", accept)
-    assert one.service == ("asgi" if image.startswith("asgi") else "gunicorn")
+    assert one.service == image.partition(":")[0]
     assert factors.items() <= one.environment().items()
 
 
@@ -328,6 +457,13 @@ def test_k6_asks_the_balancer_or_where_there_is_none_the_server_itself(
     directly = variant(**settings, balancer="none")
     assert (directly.front, directly.front_port) == (service, 8000)
     assert directly.environment()["LAB_URL"] == "http://app:8000"
+
+
+def test_only_processes_that_come_and_go_are_elastic() -> None:
+    """Threads that do so belong to a process that stays."""
+    assert variant(server="flup-prefork", workers=9, threads=1).elastic
+    assert not variant(server="flup-threaded", workers=1, threads=9).elastic
+    assert not variant(server="uwsgi", threads=1).elastic
 
 
 def test_what_is_not_said_of_a_called_service_is_that_it_never_stalls() -> None:
@@ -431,7 +567,7 @@ def places(node: object) -> list[tuple[Any, Any]]:
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
     """Change a good file in one to three places: another value, none, one more, another key, an alias."""
-    document = yaml.safe_load(GOOD)
+    document = yaml.safe_load(draw(st.sampled_from([GOOD, LOADS])))
     for _ in range(draw(st.integers(1, 3))):
         where = places(document)  # taken before an alias may close a circle
         if not where:

@@ -94,6 +94,72 @@ def test_a_load_may_be_for_some_variants_only() -> None:
     assert {trial.variant_name for trial in plan(itself).trials} == {"a", "b"}
 
 
+DJANGO = load_experiment("django-fastcgi")
+
+
+def test_a_relative_rate_follows_from_the_capacity_of_the_same_round() -> None:
+    """Whatever the order of the variants: their capacities are measured before any overload of the round."""
+    planned = plan(DJANGO, trials=2, seed=3)
+
+    for trial in planned.trials:
+        if trial.load_name == "capacity":
+            assert trial.follows is None
+        else:
+            assert trial.follows
+            followed = (trial.follows.variant_name, trial.follows.load_name, trial.follows.number)
+            assert followed == ("gunicorn-5", "capacity", trial.number)
+            assert planned.trials.index(trial.follows) < planned.trials.index(trial)
+    assert len(planned.trials) == 2 * 2 * len(DJANGO.variants)
+
+
+def test_a_rate_that_follows_from_a_variant_that_is_not_chosen_is_refused() -> None:
+    with pytest.raises(WrongUse) as caught:
+        plan(DJANGO, variants=["uwsgi-5", "uvicorn-5"])
+
+    assert caught.value.message == (
+        "The rate of load overload follows from what gunicorn-5 can do, which is not measured."
+    )
+    assert caught.value.hint == "VARIANTS=gunicorn-5,uwsgi-5,uvicorn-5"
+    assert {trial.variant_name for trial in plan(DJANGO, variants=["gunicorn-5", "uwsgi-5"]).trials} == {
+        "gunicorn-5", "uwsgi-5",
+    }  # fmt: skip
+
+
+def test_a_variant_that_the_relative_load_is_not_for_needs_no_capacity() -> None:
+    loads = DJANGO.loads | {"overload": DJANGO.loads["overload"].model_copy(update={"variants": ["gunicorn-5"]})}
+    experiment = DJANGO.model_copy(update={"loads": loads})
+
+    assert [trial.load_name for trial in plan(experiment, variants=["uwsgi-5"]).trials] == ["capacity"]
+
+
+def test_a_variant_against_itself_is_overloaded_relative_to_its_own_capacity() -> None:
+    itself = against_itself(DJANGO, "uwsgi-5")
+
+    follows = [trial.follows for trial in plan(itself, trials=2).trials if trial.load_name == "overload"]
+
+    assert [(one.variant_name, one.load_name, one.number) for one in follows if one] == [
+        ("a", "capacity", 1), ("a", "capacity", 1), ("a", "capacity", 2), ("a", "capacity", 2),
+    ]  # fmt: skip
+
+
+def test_a_variant_against_itself_has_no_load_whose_capacity_it_never_shows() -> None:
+    alone = {name: load.model_copy(update={"variants": ["gunicorn-5"] if load.climbs else []})
+             for name, load in DJANGO.loads.items()}  # fmt: skip
+    experiment = DJANGO.model_copy(update={"loads": alone | {"other": alone["capacity"].model_copy(
+        update={"variants": ["uwsgi-5"]})}})  # fmt: skip
+
+    assert list(against_itself(experiment, "uwsgi-5").all_loads) == ["other"]
+
+
+def test_a_plan_with_a_database_needs_its_image() -> None:
+    images = lab_images(plan(DJANGO, variants=["gunicorn-5", "fastcgi-prefork"]))
+
+    assert {image: one["service"] for image, one in images.items()} == {
+        "stampede/nginx:trixie": "nginx", "stampede/gunicorn:27.0.1": "gunicorn", "stampede/flup:1.1.1": "flup",
+        "stampede/mariadb:trixie": "mariadb",
+    }  # fmt: skip
+
+
 def test_a_plan_needs_the_images_of_its_servers_and_of_a_balancer_only_where_there_is_one() -> None:
     experiment = Experiment.model_validate(
         {
