@@ -41,7 +41,7 @@ http {
     return 200 '{"worker": 7, "host": "0123456789ab", "thread": 9, "began": 1795169100.04491, "ended": 1795169100.04651, "server": "nginx"}'; } }
 }
 """  # noqa: E501
-MIX = {"DURATION": "20s", "START_AFTER": "0s", "LIGHT_VUS": "3", "LIGHT_DELAY_MAX_S": "0", "HEAVY_VUS": "1",
+MIX = {"DURATION": "20s", "START_AT_MS": "0", "LIGHT_VUS": "3", "LIGHT_DELAY_MAX_S": "0", "HEAVY_VUS": "1",
        "HEAVY_DELAY_S": "0"}  # fmt: skip
 
 
