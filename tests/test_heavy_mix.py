@@ -153,7 +153,7 @@ def test_a_trial_keeps_its_evidence_with_the_callers_ownership(
 
     assert {path.name for path in folder.iterdir()} == {
         "compose.yml", "factors.env", "k6-1.log", "k6-processor.txt", "load.env", "points.json.gz", "requests.parquet",
-        "trial.json", "nginx-1.log", "nginx-1.before.txt", "nginx-1.after.txt",
+        "start.env", "trial.json", "nginx-1.log", "nginx-1.before.txt", "nginx-1.after.txt",
         *(f"gunicorn-{n}.{what}" for n in (1, 2, 3, 4) for what in ("log", "before.txt", "after.txt")),
     }  # fmt: skip
     assert {os.getuid()} == {path.stat().st_uid for path in folder.iterdir()}

@@ -5,13 +5,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
-from lab.experiment import Api, Asgi, Client, Durations, GunicornSync, Load, Variant
+from lab.experiment import Api, Asgi, Client, Database, Durations, GunicornSync, Load, Relative, Variant
 from lab.plan import Trial
-from lab.runner import Stack
+from lab.runner import NoRate, Stack, _shared_out
+from tests.synthetic import Request, make_trial, visit
 
 BEHIND = GunicornSync(server="gunicorn-sync", workers=2)
 DIRECTLY = Asgi(server="uvicorn", app="fastapi-async", workers=2, balancer="none")
+DJANGO = GunicornSync(server="gunicorn-sync", workers=2, app="django")
 CLIENT = Client(script="silent.py", settings={"connections": 2, "silent_s": 15})
 
 
@@ -24,13 +27,19 @@ CLIENT = Client(script="silent.py", settings={"connections": 2, "silent_s": 15})
         (BEHIND.model_copy(update={"balancer": "none"}), {}, ["gunicorn"], ["k6"]),
         (DIRECTLY, {}, ["asgi"], ["k6"]),
         (DIRECTLY, {"api": Api(one_device=True)}, ["asgi", "api"], ["k6"]),
+        (DJANGO, {"database": Database()}, ["nginx"], ["k6"]),
+        (DJANGO.model_copy(update={"balancer": "none"}), {"database": Database()}, ["gunicorn"], ["k6"]),
+        (BEHIND, {"generators": 3, "client": CLIENT}, ["nginx"], ["k6", "k6-2", "k6-3", "client"]),
     ],
 )
 def test_whom_k6_asks_is_started_and_what_the_application_calls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variant: Variant, further: dict[str, Any], started: list[str],
     created: list[str],
 ) -> None:  # fmt: skip
-    """A balancer waits for the servers and the called service; without one nobody would start the latter."""
+    """A balancer waits for the servers and the called service; without one nobody would start the latter.
+
+    Servers wait for their database themselves.
+    """
     asked: dict[str, list[str]] = {}
     compose = SimpleNamespace(
         up=lambda services, **_: asked.update(up=services), create=lambda services, **_: asked.update(create=services)
@@ -44,3 +53,177 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
 
     assert stack.reason is None
     assert asked == {"up": started, "create": created}
+
+
+DURATIONS = Durations(short="7s", full="1m")
+CLIMB = Load(
+    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(),
+    settings={"first_per_s": 100, "last_per_s": 400, "step_s": 2, "timeout_s": 1, "users_max": 9},
+)  # fmt: skip
+OVERLOAD = Load(
+    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(max_connections=9),
+    generators=2, relative=Relative(times=1.5, of="one", under="mix"),
+    settings={"step_s": 7, "timeout_s": 1, "users_max": 9},
+)  # fmt: skip
+FOLLOWED = Trial("one", DJANGO, "mix", CLIMB, "7s", 2)
+RUN = "results/django-fastcgi/20260102T030405Z"
+
+
+def overload(folder: Path) -> Stack:
+    """Return the stack of a trial in a run's folder whose rate follows from the second trial of one under mix."""
+    (folder / RUN).mkdir(parents=True, exist_ok=True)
+    return Stack(Trial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, side_by_side=1)
+
+
+RESOLVED: dict[str, Any] = {
+    "services": {
+        "gunicorn": {"depends_on": {"mariadb": {"required": False}}},
+        "mariadb": {},
+        "nginx": {"depends_on": {"gunicorn": {"required": False}, "uwsgi": {"required": False}}},
+        "k6": {"image": "grafana/k6", "command": ["", "/k6/visits.js"]},
+    }
+}
+
+
+class Docker:
+    """What python_on_whales would be: it resolves to RESOLVED and keeps what it was given."""
+
+    given: tuple[dict[str, Any], ...] = ()
+
+    def __init__(self, **given: Any) -> None:
+        Docker.given += (given,)
+        self.compose = SimpleNamespace(config=lambda **_: yaml.safe_load(yaml.safe_dump(RESOLVED)))
+
+
+def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What Compose is told, what the load reads, and the services that come of it."""
+    monkeypatch.setattr("lab.runner.DockerClient", Docker)
+    monkeypatch.setattr(Docker, "given", ())
+    stack = overload(tmp_path)
+    stack.part.mkdir(parents=True)
+    stack.visits_per_s = 75.6
+
+    stack._client()
+
+    asked, started = Docker.given
+    assert asked["compose_profiles"] == started["compose_profiles"] == ["gunicorn", "nginx", "load", "mariadb"]
+    assert started["compose_files"] == [stack.part / "compose.yml"]
+    factors = dict(line.split("=", 1) for line in (stack.part / "factors.env").read_text().splitlines())
+    assert (factors["LAB_DATABASE"], factors["LAB_DATABASE_CONNECTIONS"]) == ("'mariadb'", "'9'")
+    assert factors["LAB_APP"] == "'django_app:app'"
+    assert set((stack.part / "load.env").read_text().splitlines()) == {
+        "STEP_S='7'", "TIMEOUT_S='1'", "USERS_MAX='9'", "FIRST_PER_S='76'", "LAST_PER_S='76'", "DURATION='7s'",
+    }  # fmt: skip
+    services = yaml.safe_load((stack.part / "compose.yml").read_text())["services"]
+    assert set(services) == {"gunicorn", "mariadb", "nginx", "k6", "k6-2"}
+    assert services["gunicorn"]["depends_on"] == {"mariadb": {"required": False}}
+    assert services["nginx"]["depends_on"] == {"gunicorn": {"required": False}}
+    assert [services[name]["command"][0] for name in ("k6", "k6-2")] == ["", "-2"]
+
+
+def test_one_generator_sends_everything() -> None:
+    assert _shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}
+
+
+def test_several_generators_share_the_load_without_a_gap_or_an_overlap() -> None:
+    """What they write differs in its names; k6 itself knows which users and iterations a segment has."""
+    shared = _shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 4)
+
+    sequence = ["--execution-segment-sequence", "0,1/4,2/4,3/4,1"]
+    assert shared == {
+        name: {
+            "image": "grafana/k6",
+            "command": [suffix, "--execution-segment", segment, *sequence, "/k6/visits.js"],
+        }
+        for name, suffix, segment in (
+            ("k6", "", "0:1/4"), ("k6-2", "-2", "1/4:2/4"), ("k6-3", "-3", "2/4:3/4"), ("k6-4", "-4", "3/4:1"),
+        )
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("exit_codes", "told"),
+    [([0, 0], 0), ([0, 99], 99), ([99, 0], 99), ([107, 99, 0], 107), ([0, 137], 137), ([None], None), ([0, None], 0)],
+)
+def test_of_several_generators_the_one_that_failed_tells(
+    tmp_path: Path, exit_codes: list[int | None], told: int | None
+) -> None:
+    """One whose threshold was crossed has measured; another exit code means that it has not."""
+    stack = overload(tmp_path)
+    for exit_code in exit_codes:
+        stack._k6_ended(exit_code)
+
+    assert stack.k6_exit_code == told
+
+
+def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: Path) -> None:
+    stack = overload(tmp_path)
+    stack.part.mkdir(parents=True)
+    started: list[str] = []
+    generator: Any = SimpleNamespace(start=lambda: started.append((stack.part / "start.env").read_text()))
+    stack.generators = [generator, generator]
+
+    stack.start_load(at=1795169100.0449)
+
+    assert started == 2 * ["START_AT_MS=1795169100045\n"]
+
+
+def climbing(*failed: int) -> list[Request]:
+    """Return two visits in each step of two seconds, so many of which fail."""
+    return [
+        one
+        for step, failures in enumerate(failed)
+        for place in range(2)
+        for one in visit(f"{step}-{place}", 2 * step + place, error="status 503" if place < failures else None)
+    ]
+
+
+def test_a_rate_follows_from_the_capacity_of_the_same_round(tmp_path: Path) -> None:
+    """Of 100, 200 and 400 visits/s the last was too much; the first trial's capacity is another one."""
+    make_trial(tmp_path / RUN, "one", 1, climbing(0, 0, 0))
+    make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
+
+    assert overload(tmp_path)._rate_after(FOLLOWED) == 300.0
+
+
+@pytest.mark.parametrize(
+    ("requests", "changed", "message"),
+    [
+        (climbing(1, 0), {}, "where visits failed already in the first step"),
+        (climbing(0), {"outcome": "failed", "reason": "k6 ended with exit code 107: no"},
+         "which was not measured: k6 ended with exit code 107: no"),
+        ([Request()], {}, "which shows no capacity: no visit was made"),
+    ],
+)  # fmt: skip
+def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request], changed: dict[str, Any], message: str
+) -> None:
+    """Nothing is started for it."""
+    monkeypatch.delattr("lab.runner.DockerClient")
+    make_trial(tmp_path / RUN, "one", 2, requests, **changed)
+    stack = overload(tmp_path)
+
+    stack.up()
+
+    assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix, {message}")
+    assert (stack.client, stack.visits_per_s, stack.generators) == (None, None, [])
+
+
+def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tmp_path: Path) -> None:
+    stack = overload(tmp_path)
+    start = "the rate is relative to one under mix, which shows no capacity: "
+    folder = tmp_path / RUN / "one" / "mix" / "2"
+
+    with pytest.raises(NoRate) as caught:
+        stack._rate_after(FOLLOWED)
+    assert str(caught.value) == f"{start}{folder} has no trial.json"
+    make_trial(tmp_path / RUN, "one", 2, climbing(0))
+    with pytest.raises(NoRate) as caught:
+        stack._rate_after(Trial("one", DJANGO, "mix", CLIMB, "2s", 2))
+    assert str(caught.value) == f"{start}the rate of visits does not climb"
+    (folder / "points.json.gz").unlink()
+    with pytest.raises(NoRate) as caught:
+        stack._rate_after(FOLLOWED)
+    assert str(caught.value) == f"{start}{folder} has no points.json.gz"
