@@ -4,6 +4,7 @@ import copy
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
+from analysis.visits import rates_per_s
 from lab.experiment import (
     Api,
     Asgi,
+    Database,
+    Flup,
     GunicornFastapi,
     GunicornGreen,
     GunicornGthread,
@@ -46,12 +50,13 @@ def test_all_servers_get_the_same_box(tmp_path: Path) -> None:
     servers = [name for name, one in document["services"].items() if "app" in aliases(one)]
     services = composed(tmp_path)["services"]
     file = tmp_path / "box.yml"
-    box_alone = {"services": {"box": document["x-server"] | {"image": "none"}}, "networks": document["networks"]}
-    file.write_text(yaml.safe_dump(box_alone))
+    waited_for = {name: {"image": "none"} for name in document["x-server"]["depends_on"]}
+    box = {"box": document["x-server"] | {"image": "none"}, **waited_for}
+    file.write_text(yaml.safe_dump({"services": box, "networks": document["networks"]}))
     resolved = DockerClient(compose_files=[file]).compose.config(return_json=True)
     assert isinstance(resolved, dict)
 
-    assert servers
+    assert set(servers) == {"gunicorn", "asgi", "uwsgi", "flup"}
     for name in servers:
         assert own(services[name]) == own(resolved["services"]["box"]), name
 
@@ -136,6 +141,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
         GunicornFastapi(server="gunicorn-asgi", workers=1, app="fastapi-async"),
         Asgi(server="uvicorn", workers=1, app="fastapi-async"),
         Uwsgi(server="uwsgi", workers=1, threads=1),
+        Flup(server="flup-prefork", workers=9, threads=1),
     )
     set_by_variants = {name for one in variants for name in one.environment()}
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
@@ -144,15 +150,28 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))
 
-    assert named == set_by_variants | set(Api().environment()) | runner | for_people
+    set_by_loads = {*Api().environment(), *Database().environment()}
+    assert named == set_by_variants | set_by_loads | runner | for_people
 
 
-@pytest.mark.parametrize("service", ["gunicorn", "asgi", "uwsgi"])
-def test_a_variant_without_threads_does_not_get_those_of_people(tmp_path: Path, service: str) -> None:
-    """A default is for who starts a server by hand; only uWSGI always has threads."""
+@pytest.mark.parametrize(("service", "threads"), [("gunicorn", ""), ("asgi", ""), ("uwsgi", "2"), ("flup", "1")])
+def test_a_variant_without_threads_does_not_get_those_of_people(tmp_path: Path, service: str, threads: str) -> None:
+    """A default is for who starts a server by hand; only uWSGI and flup always have threads."""
     environment = composed(tmp_path, {"LAB_THREADS": ""})["services"][service]["environment"]
 
-    assert environment["LAB_THREADS"] == ("2" if service == "uwsgi" else "")
+    assert environment["LAB_THREADS"] == threads
+
+
+@pytest.mark.parametrize("database", ["", "mariadb"])
+def test_a_database_is_there_with_its_profile_and_servers_wait_for_it(tmp_path: Path, database: str) -> None:
+    profiles = ("gunicorn", "nginx", "load", *([database] if database else []))
+
+    services = composed(tmp_path, {"LAB_DATABASE": database}, *profiles)["services"]
+
+    assert services.keys() == {"gunicorn", "nginx", "k6", *([database] if database else [])}
+    assert services["gunicorn"]["environment"]["LAB_DATABASE"] == database
+    if database:
+        assert services["gunicorn"]["depends_on"] == {"mariadb": {"condition": "service_healthy", "required": False}}
 
 
 @pytest.mark.parametrize("variant", [
@@ -169,7 +188,7 @@ def test_without_a_balancer_k6_asks_another_address_and_nothing_else_differs(tmp
 
 EVERY_SERVER: dict[str, Any] = {
     "workers": 3, "threads": 3, "replicas": 2, "balancer": "haproxy", "balance": "least_conn", "upstream_keepalive": 4,
-    "max_conns": 5, "queue_timeout_s": 6, "cpus": 2, "cpuset": "0",
+    "max_conns": 5, "queue_timeout_s": 6, "cpus": 2, "cpuset": "0", "memory_mib": 2048, "somaxconn": 16,
 }  # fmt: skip
 
 GREEN = {"release": "23.0.0", "reuse_port": True, "app": "flask"}
@@ -189,9 +208,11 @@ GREEN = {"release": "23.0.0", "reuse_port": True, "app": "flask"}
         (Asgi(server="uvicorn", workers=2, app="fastapi-async"),
          {"server": "granian", "app": "fastapi-sync", "loop": "uvloop"}),
         (Uwsgi(server="uwsgi", workers=2, threads=2),
-         {"release": "2.0.30", "protocol": "fastcgi", "thunder_lock": True, "map_socket": True}),
+         {"release": "2.0.30", "protocol": "fastcgi", "thunder_lock": True, "map_socket": True, "app": "django"}),
+        (Flup(server="flup-prefork", workers=9, threads=1),
+         {"server": "flup-threaded", "min_spare": 3, "max_spare": 4, "app": "wsgi"}),
     ],
-    ids=["gunicorn-gthread", "gunicorn-gevent", "gunicorn-tornado", "gunicorn-asgi", "uvicorn", "uwsgi"],
+    ids=["gunicorn-gthread", "gunicorn-gevent", "gunicorn-tornado", "gunicorn-asgi", "uvicorn", "uwsgi", "flup"],
 )  # fmt: skip
 def test_every_setting_of_a_variant_reaches_the_containers(plain: Variant, own: dict[str, Any]) -> None:
     """Changing any setting changes the factors: none is read and then forgotten."""
@@ -224,7 +245,7 @@ def test_the_load_by_hand_is_the_experiments_load() -> None:
     by_hand = dict(line.split("=") for line in (K6 / "heavy-mix.env").read_text().splitlines() if "=" in line)
 
     assert by_hand == load_experiment("heavy-mix").all_loads["heavy-mix"].environment() | {
-        "DURATION": "30s", "START_AFTER": "0s",
+        "DURATION": "30s", "START_AT_MS": "0",
     }  # fmt: skip
 
 
@@ -311,6 +332,13 @@ def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_setting
         ("burst.js", "BURST", "0", "BURST=0 is not a number >= 1"),
         ("burst.js", "EVERY_S", "0.5", "EVERY_S=0.5 is not a number >= 1"),
         ("crash.js", "CRASH_AFTER_S", "0", "CRASH_AFTER_S=0 is not a number >= 0.1"),
+        ("burst.js", "START_AT_MS", "soon", "START_AT_MS=soon is not a number >= 0"),
+        ("visits.js", "START_AT_MS", "-1", "START_AT_MS=-1 is not a number >= 0"),
+        ("visits.js", "FIRST_PER_S", "0", "FIRST_PER_S=0 is not a number >= 1"),
+        ("visits.js", "LAST_PER_S", "many", "LAST_PER_S=many is not a number >= 1"),
+        ("visits.js", "STEP_S", "0.5", "STEP_S=0.5 is not a number >= 1"),
+        ("visits.js", "TIMEOUT_S", "0", "TIMEOUT_S=0 is not a number >= 0.1"),
+        ("visits.js", "USERS_MAX", "0", "USERS_MAX=0 is not a number >= 1"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(script: str, setting: str, value: str, message: str) -> None:
@@ -327,10 +355,59 @@ def test_a_setting_that_makes_no_sense_is_refused(script: str, setting: str, val
 def test_a_burst_comes_as_often_as_it_fits_and_at_least_once(duration: str, every_s: int, bursts: int) -> None:
     given = {"BURST": "40", "EVERY_S": str(every_s), "DOES": "wait", "DELAY_S": "1", "DURATION": duration}
 
-    done = inspect("burst.js", given | {"LAB_URL": "http://app:8000", "START_AFTER": "3s"})
+    done = inspect("burst.js", given | {"LAB_URL": "http://app:8000", "START_AT_MS": "0"})
 
     [scenario] = json.loads(done.stdout)["scenarios"].values()
-    assert (scenario["vus"], scenario["iterations"], scenario["startTime"]) == (40, bursts, "3s")
+    assert (scenario["vus"], scenario["iterations"], scenario["startTime"]) == (40, bursts, "0s")
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in K6.glob("*.js")))
+def test_a_load_begins_at_its_moment_or_at_once_when_that_has_passed(script: str) -> None:
+    """Several generators are told the same moment, and count from their own start."""
+    settings = (K6 / script).with_suffix(".env").read_text()
+    given = dict(line.split("=", 1) for line in settings.splitlines() if "=" in line)
+
+    def starts_s(at_s: float) -> list[float]:
+        moment = {"LAB_URL": "http://app:8000", "START_AT_MS": f"{1000 * (time.time() + at_s):.0f}"}
+        scenarios = json.loads(inspect(script, given | moment).stdout)["scenarios"].values()
+        return [in_seconds(one["startTime"]) for one in scenarios]
+
+    assert set(starts_s(-5)) == {0}
+    assert all(0 < one <= 300 for one in starts_s(300))
+
+
+def in_seconds(duration: str) -> float:
+    """Return a duration as k6 writes it, e.g. 4m59.7s, in seconds."""
+    units = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "µs": 1e-6}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)(ms|µs|h|m|s)", duration))
+
+
+@pytest.mark.parametrize(
+    ("given", "duration", "stages"),
+    [
+        ({"FIRST_PER_S": "8", "LAST_PER_S": "80", "STEP_S": "2"}, "6s",
+         [("0s", 8), ("2s", 8), ("0s", 25), ("2s", 25), ("0s", 80), ("2s", 80)]),
+        ({"FIRST_PER_S": "10", "LAST_PER_S": "20", "STEP_S": "30"}, "1m",
+         [("0s", 10), ("30s", 10), ("0s", 20), ("30s", 20)]),
+        ({"FIRST_PER_S": "8", "LAST_PER_S": "80", "STEP_S": "2"}, "5s",
+         [("0s", 8), ("2s", 8), ("0s", 80), ("2s", 80)]),
+        ({"FIRST_PER_S": "76", "LAST_PER_S": "76", "STEP_S": "10"}, "10s", [("0s", 76), ("10s", 76)]),
+        ({"FIRST_PER_S": "76", "LAST_PER_S": "76", "STEP_S": "10"}, "5s", [("0s", 76), ("5s", 76)]),
+    ],
+)  # fmt: skip
+def test_the_rate_of_visits_jumps_from_step_to_step(
+    given: dict[str, str], duration: str, stages: list[tuple[str, int]]
+) -> None:
+    """A step that the duration has no room for is left out, but for the first. The analysis knows the same rates."""
+    settings = given | {"TIMEOUT_S": "5", "USERS_MAX": "9", "DURATION": duration, "START_AT_MS": "0"}
+
+    done = inspect("visits.js", settings | {"LAB_URL": "http://balancer:8080"})
+
+    [scenario] = json.loads(done.stdout)["scenarios"].values()
+    assert (scenario["executor"], scenario["exec"]) == ("ramping-arrival-rate", "visitor")
+    assert (scenario["startRate"], scenario["timeUnit"], scenario["preAllocatedVUs"]) == (stages[0][1], "1s", 9)
+    assert [(stage["duration"], stage["target"]) for stage in scenario["stages"]] == stages
+    assert [rate for _, rate in stages[::2]] == rates_per_s(given, duration)
 
 
 def inspect(script: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -368,7 +445,10 @@ def test_every_client_has_its_settings_by_hand_and_refuses_to_start_without_one(
 @pytest.mark.parametrize("misspelt", ["lazy-app", "lisen"])
 def test_uwsgi_does_not_start_with_an_option_that_it_does_not_know(misspelt: str) -> None:
     """Without its strict mode it would ignore either, and measure something else."""
-    factors = {"WORKERS": "1", "THREADS": "1", "PROTOCOL": "http", "THUNDER_LOCK": "false", "MAP_SOCKET": "false"}
+    factors = {
+        "WORKERS": "1", "THREADS": "1", "PROTOCOL": "http", "THUNDER_LOCK": "false", "MAP_SOCKET": "false",
+        "SOMAXCONN": "4096", "APP": "wsgi:app",
+    }  # fmt: skip
     flags = [word for name, value in factors.items() for word in ("--env", f"LAB_{name}={value}")]
 
     done = subprocess.run(
@@ -388,6 +468,7 @@ def test_uwsgi_does_not_start_with_an_option_that_it_does_not_know(misspelt: str
         ("gunicorn:27.0.1", {"acceptors.py", "event_loops.py", "gunicorn.conf.py"}),
         ("asgi:trixie", set()),
         ("uwsgi:2.0.31", {"application.py", "stats.py", "uwsgi.ini"}),
+        ("flup:1.1.1", {"ready.py", "serve.py"}),
     ],
 )
 def test_the_image_holds_the_applications_and_nothing_else_of_ours(image: str, files: set[str]) -> None:
@@ -397,4 +478,26 @@ def test_the_image_holds_the_applications_and_nothing_else_of_ours(image: str, f
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert set(done.stdout.split()) == {"__pycache__", *applications, *files}
+    assert set(done.stdout.split()) == {"__pycache__", "guestbook", *applications, *files}
+
+
+def test_the_image_of_the_database_holds_an_empty_one_and_its_settings() -> None:
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--entrypoint", "ls", "stampede/mariadb:trixie", "/srv"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert set(done.stdout.split()) == {"empty", "init.sql", "mariadb.cnf"}
+
+
+def test_the_database_does_not_start_with_an_option_that_it_does_not_know() -> None:
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network", "none", "--tmpfs", "/tmp", "--env", "LAB_DATABASE_CONNECTIONS=9",
+         "--entrypoint", "sh", "stampede/mariadb:trixie", "-c",
+         'sed "s/mariadb.cnf/misspelt.cnf/; s:/srv/misspelt:/tmp/misspelt:" /usr/local/bin/start > /tmp/start; '
+         "(cat /srv/mariadb.cnf; echo [mariadbd]; echo extra-prot = 3307) > /tmp/misspelt.cnf; exec sh /tmp/start"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode != 0
+    assert "unknown variable 'extra-prot=3307'" in done.stderr

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -28,10 +29,10 @@ pytestmark = pytest.mark.containers
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="watching packets needs root")
 
-SERVERS = ("gunicorn", "asgi", "uwsgi")
-INSIDE = (*SERVERS, "api", "nginx", "k6")
+SERVERS = ("gunicorn", "asgi", "uwsgi", "flup")
+INSIDE = (*SERVERS, "api", "mariadb", "nginx", "k6")
 ALL = (*INSIDE, "door")
-FURTHER = ("asgi", "uwsgi", "api", "open")
+FURTHER = ("asgi", "uwsgi", "flup", "api", "mariadb", "open")
 PROFILES = tuple(word for one in ("gunicorn", *FURTHER, "load") for word in ("--profile", one))
 OUTSIDE = "198.51.100.1"
 """An address of TEST-NET-2 (RFC 5737), which nobody has."""
@@ -116,9 +117,8 @@ def stack(own_images: None, nothing_left: None, results: Path) -> Iterator[Stack
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     user = f"{owner.st_uid}:{owner.st_gid}"
-    one = Stack(
-        "stampede-isolation", {"LAB_PORT": port, "LAB_RESULTS": str(results), "LAB_USER": user, "LAB_CPUS": "0.5"}
-    )
+    factors = {"LAB_PORT": port, "LAB_RESULTS": str(results), "LAB_USER": user, "LAB_CPUS": "0.5"}
+    one = Stack("stampede-isolation", factors | {"LAB_UPSTREAM": "gunicorn:8000"})  # flup does not speak HTTP
     try:
         one.up(*FURTHER)
         k6 = one.compose("run", "--detach", "--entrypoint", "sleep", "k6", "600").split()
@@ -215,7 +215,8 @@ def sockets(container: str) -> list[str]:
 
 @pytest.mark.parametrize("service", ALL)
 def test_no_socket_of_the_engine_is_there(stack: Stack, service: str) -> None:
-    assert sockets(stack.containers[service]) == (["/tmp/stats.sock"] if service == "uwsgi" else [])  # its own
+    own = {"uwsgi": ["/tmp/stats.sock"], "mariadb": ["/tmp/mariadb.sock"]}
+    assert sockets(stack.containers[service]) == own.get(service, [])
     binds = [mount for mount in inspect(stack.containers[service])["Mounts"] if mount["Type"] == "bind"]
     assert {mount["Destination"] for mount in binds} == ({"/k6", "/results"} if service == "k6" else set())
     assert {mount["Destination"] for mount in binds if mount["RW"]} == ({"/results"} if service == "k6" else set())
@@ -248,7 +249,7 @@ def test_the_limits_in_force_are_those_of_the_file(stack: Stack, service: str) -
     config = json.loads(stack.compose(*PROFILES, "config", "--format", "json"))["services"][service]
     in_force = limits(stack.containers[service])
 
-    assert in_force["processes"] == config["pids_limit"] == (2048 if service in SERVERS else 512)
+    assert in_force["processes"] == config["pids_limit"] == (2048 if service in (*SERVERS, "mariadb") else 512)
     assert in_force["open files"] == config["ulimits"]["nofile"] == 16384
     assert in_force["cores"] == (float(config["cpus"]) if "cpus" in config else None)
     assert in_force["memory"] == (int(config["mem_limit"]) if "mem_limit" in config else None)
@@ -274,6 +275,8 @@ def fetch(container: str, urls: list[str]) -> str:
     if inside(container, "command -v curl"):
         script = "".join(f"curl --globoff --silent --max-time 2 '{url}' & " for url in urls) + "wait"
         return inside(container, script)
+    if inside(container, "command -v bash"):
+        return inside(container, "".join(f"timeout 2 bash -c '{ask_with_bash(url)}' & " for url in urls) + "wait")
     script = (
         "import http from 'k6/http';\n"
         "export default () => {\n"
@@ -282,6 +285,13 @@ def fetch(container: str, urls: list[str]) -> str:
         "};\n"
     )
     return inside(container, "k6 run --quiet --no-summary -", typed=script)
+
+
+def ask_with_bash(url: str) -> str:
+    """Return a script that sends a request and writes the answer, for an image that has nothing else."""
+    parts = urlsplit(url)
+    request = f"GET {parts.path} HTTP/1.0\\r\\nHost: {parts.hostname}\\r\\n\\r\\n"
+    return f'exec 3<>/dev/tcp/{parts.hostname}/{parts.port or 80} && printf "{request}" >&3 && cat <&3'
 
 
 @dataclass
@@ -354,8 +364,11 @@ def test_the_hosts_own_services_are_out_of_reach(stack: Stack, listener: Listene
 
 @on_linux
 def test_a_plain_container_reaches_the_hosts_services(plain: str, listener: Listener) -> None:
+    """With curl, and with what asks where there is none."""
     assert listener.word in fetch(plain, listener.urls())
     assert listener.asked_by != []
+    for url in listener.urls():
+        assert listener.word in inside(plain, f"bash -c '{ask_with_bash(url)}'"), url
 
 
 @pytest.mark.parametrize("service", ALL)
