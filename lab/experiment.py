@@ -654,11 +654,20 @@ class Experiment(Model):
                 known = nearest_first(unknown[0], list(self.variants))
                 raise ValueError(f"load {name}: there is no variant {unknown[0]}; there are {known}")
         for variant in self.variants:
-            for name, load in self.all_loads.items():
-                if load.database and load.is_for(variant) and getattr(self.variants[variant], "app", "") != "django":
-                    raise ValueError(f"load {name}: {variant} has no use for a database; only app: django has")
             if not any(load.is_for(variant) for load in self.all_loads.values()):
                 raise ValueError(f"{variant} is measured under no load")
+        return self
+
+    @model_validator(mode="after")
+    def _databases_are_asked(self) -> Self:
+        for name, load in self.all_loads.items():
+            for variant, one in self.variants.items():
+                if not (load.database and load.is_for(variant)):
+                    continue
+                if one.app != "django":
+                    raise ValueError(f"load {name}: {variant} has no use for a database; only app: django has")
+                if one.server == "gunicorn-tornado":
+                    raise ValueError(f"load {name}: {variant}: Django asks no database on the event loop of tornado")
         return self
 
     @property

@@ -349,6 +349,18 @@ def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
     assert read_experiment(tmp_path / "good.yaml").loads["overload"].database == Database(max_connections=151)
 
 
+def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:
+    """It would run on the loop itself, where Django refuses to wait for an answer."""
+    text = LOADS.replace("{server: gunicorn-sync, app: django, workers: 2}",
+                         "{server: gunicorn-tornado, app: django, workers: 2}")  # fmt: skip
+    (tmp_path / "good.yaml").write_text(text)
+
+    assert read_experiment(tmp_path / "good.yaml").variants["other"].environment()["LAB_APP"] == "django_app:app"
+    assert refused(tmp_path, text.replace("{step_s: 10}", "{step_s: 10}, database: {}")) == (
+        "mine.yaml: load overload: other: Django asks no database on the event loop of tornado"
+    )
+
+
 def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(LOADS)
     capacity, overload = read_experiment(tmp_path / "mine.yaml").loads.values()
