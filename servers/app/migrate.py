@@ -16,6 +16,7 @@ WITHIN_S = 60
 def main() -> str | None:
     """Apply all migrations, one server at a time. Return what went wrong, if anything did."""
     django.setup()
+    host = connection.settings_dict["HOST"]
     changes = StringIO()
     try:
         call_command("makemigrations", check_changes=True, dry_run=True, stdout=changes)
@@ -24,9 +25,11 @@ def main() -> str | None:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT GET_LOCK('migrate', %s)", [WITHIN_S])  # of several servers the first does it
+            if cursor.fetchone() != (1,):
+                return f"Another server has not ended migrating the database {host} within {WITHIN_S} s."
         call_command("migrate", verbosity=0)
     except Error as error:
-        return f"The database {connection.settings_dict['HOST']} cannot be migrated: {error}"
+        return f"The database {host} cannot be migrated: {error}"
     return None
 
 
