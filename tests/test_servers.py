@@ -22,7 +22,7 @@ def shell(script: Path, folder: Path, *arguments: str, **environment: str) -> "s
     programs = {"PATH": f"{folder / 'programs'}:{os.environ['PATH']}"}
     return subprocess.run(
         ["sh", "-c", script.read_text().replace("/tmp/", f"{folder}/"), script.name, *arguments],
-        env=programs | environment, capture_output=True, text=True, check=False,
+        env=programs | environment, cwd=script.parent, capture_output=True, text=True, check=False,
     )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def shell(script: Path, folder: Path, *arguments: str, **environment: str) -> "s
 def told(tmp_path: Path) -> Path:
     """A folder with programs that say how they were called."""
     (tmp_path / "programs").mkdir()
-    for name in ("curl", "uvicorn", "granian", "hypercorn"):
+    for name in ("curl", "uvicorn", "granian", "hypercorn", "uwsgi"):
         program = tmp_path / "programs" / name
         program.write_text(f'#!/bin/sh\necho {name} "$@"\n')
         program.chmod(0o755)
@@ -87,6 +87,30 @@ def test_a_server_is_started_with_the_loop_and_the_workers_of_the_experiment(
     expected = f"{server} {options} --workers 3 --backlog 4096 fastapi_app:typed\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
     assert (told / "settings").read_text() == expected
+
+
+@pytest.mark.parametrize(
+    ("somaxconn", "mapped", "lines"),
+    [
+        ("4096", "false", ["listen = 2048", "protocol = fastcgi", "socket = 0.0.0.0:8000"]),
+        ("16", "false", ["listen = 16", "protocol = fastcgi", "socket = 0.0.0.0:8000"]),
+        ("4096", "true",
+         ["listen = 2048", "protocol = fastcgi", "socket = 0.0.0.0:8000", "map-socket = 0:1",
+          "socket = 0.0.0.0:8001", "map-socket = 1:2"]),
+    ],
+)  # fmt: skip
+def test_uwsgi_is_started_with_the_longest_queue_that_the_kernel_allows_up_to_2048(
+    told: Path, somaxconn: str, mapped: str, lines: list[str]
+) -> None:
+    done = shell(
+        SERVERS / "uwsgi" / "start", told,
+        LAB_WORKERS="2", LAB_THREADS="3", LAB_SOMAXCONN=somaxconn, LAB_PROTOCOL="fastcgi", LAB_THUNDER_LOCK="false",
+        LAB_MAP_SOCKET=mapped,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"uwsgi --strict --ini {told}/uwsgi.ini\n", "")
+    written = (told / "uwsgi.ini").read_text().removeprefix((SERVERS / "uwsgi" / "uwsgi.ini").read_text())
+    assert written.splitlines() == ["processes = 2", "threads = 3", *lines]
 
 
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.client import HTTPConnection
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,7 @@ import httpx
 import pytest
 
 from lab.paths import SERVERS
+from tests.django_site import Site
 
 sys.path.insert(0, str(SERVERS / "app"))
 
@@ -313,9 +315,30 @@ def answers(app: Any, paths: list[str]) -> list[httpx.Response]:
     return asyncio.run(ask_all())
 
 
+@pytest.fixture(scope="module", params=["wsgi", "asgi"])
+def django(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Django without a database."""
+    with Site(request.param, tmp_path_factory.mktemp("django"), LAB_DATABASE="") as site:
+        yield site
+
+
+def ask_django(site: Site, path: str, query: str) -> tuple[int, str, dict[str, Any]]:
+    """Ask Django, which is in another process than the bare application, whose answer it is compared with."""
+    status, headers, body = site.ask(path, query=query, api=workload.API)
+    answer = json.loads(body)
+    told = json.loads(headers["lab-served"])
+    assert told["worker"] == site.pid
+    if "worker" in answer:
+        times = [told["began"], answer["began"], answer["ended"], told["ended"]]
+        assert times == sorted(times)
+        assert answer | {name: told[name] for name in ("began", "ended")} == told
+        answer["worker"] = os.getpid()
+    return status, headers["content-type"], answer
+
+
 @pytest.fixture(params=["flask", *FASTAPI])
 def ask(request: pytest.FixtureRequest, fastapi_app: ModuleType, workers: Path) -> Iterator[Ask]:  # noqa: ARG001
-    """Every application that has a framework, one after the other."""
+    """Every application that has a framework and fits into this process, one after the other."""
     if request.param == "flask":
         flask = flask_app.app.test_client()
 
@@ -334,7 +357,7 @@ def ask(request: pytest.FixtureRequest, fastapi_app: ModuleType, workers: Path) 
     yield of_fastapi
 
 
-@pytest.mark.parametrize(
+REQUESTS = pytest.mark.parametrize(
     ("path", "query"),
     [
         ("/-/ready", ""),
@@ -350,10 +373,26 @@ def ask(request: pytest.FixtureRequest, fastapi_app: ModuleType, workers: Path) 
         ("/call", "delay=0.1"),
     ],
 )
+
+
+@REQUESTS
 def test_every_application_answers_as_the_bare_one_does(
     ask: Ask, path: str, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which thread it was and when differs; what a framework adds is time alone. Nobody answers the call."""
+    compare(ask, path, query, monkeypatch)
+
+
+@REQUESTS
+def test_django_answers_as_the_bare_application_does_and_says_so_in_a_header_too(
+    django: Site, path: str, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the header says is around all that Django does."""
+    compare(partial(ask_django, django), path, query, monkeypatch)
+
+
+def compare(ask: Ask, path: str, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask an application and the bare one, and find no difference but who did it and when."""
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         monkeypatch.setattr(workload, "API", nobody.getsockname())

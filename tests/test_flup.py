@@ -1,0 +1,156 @@
+"""servers/flup: who is served, who waits and who is turned away, by real processes on a port of this machine."""
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from lab.paths import SERVERS
+
+READY = runpy.run_path(str(SERVERS / "flup" / "ready.py"))
+PATIENCE_S = 20
+
+
+class Flup:
+    """The programs of the image, with a folder in place of /tmp and a port of this machine."""
+
+    def __init__(self, folder: Path, server: str, app: str, most: int) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        (folder / "srv").mkdir()
+        for source in (SERVERS / "flup" / "serve.py", SERVERS / "flup" / "ready.py", SERVERS / "app" / "counters.py"):
+            text = (
+                source.read_text()
+                .replace('"/tmp/', f'"{folder}/')
+                .replace('"0.0.0.0", 8000', f'"127.0.0.1", {self.port}')
+            )
+            (folder / "srv" / source.name).write_text(text.replace('"127.0.0.1", 8000', f'"127.0.0.1", {self.port}'))
+        prefork = server == "flup-prefork"
+        self._environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(map(str, (folder / "srv", SERVERS / "app", folder))), "PYTHONDONTWRITEBYTECODE": "1",
+            "LAB_SERVER": server, "LAB_APP": app, "LAB_DATABASE": "", "LAB_MIN_SPARE": "1", "LAB_MAX_SPARE": "1",
+            "LAB_WORKERS": str(most if prefork else 1), "LAB_THREADS": str(1 if prefork else most),
+        }  # fmt: skip
+        self.process = subprocess.Popen([sys.executable, folder / "srv" / "serve.py"], env=self._environment)
+
+    def ready(self) -> "subprocess.CompletedProcess[str]":
+        """Ask as the health check does."""
+        return subprocess.run(
+            [sys.executable, self.folder / "srv" / "ready.py"], env=self._environment, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+
+    def wait_until_ready(self) -> None:
+        """Ask until it is ready."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (said := self.ready()).returncode:
+            assert time.monotonic() < deadline, said.stderr
+            time.sleep(0.05)
+
+    def ask(self, path: str, query: str = "") -> str:
+        """Return what is answered; nothing when the connection is closed instead."""
+        asked = READY["ASKED"] | {"PATH_INFO": path, "QUERY_STRING": query}
+        params = b"".join(bytes((len(name), len(value))) + f"{name}{value}".encode() for name, value in asked.items())
+        record: Callable[..., bytes] = READY["record"]
+        request = record(READY["BEGIN"], b"\0\1\0\0\0\0\0\0") + record(READY["PARAMS"], params)
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), PATIENCE_S) as connection:
+                connection.sendall(request + record(READY["PARAMS"]) + record(READY["STDIN"]))
+                return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
+        except ConnectionError:
+            return ""
+
+    def counted(self) -> Counter[str]:
+        """Return what all workers have counted together."""
+        found: Counter[str] = Counter()
+        for worker in (self.folder / "workers").iterdir():
+            found.update({name: int(count) for name, count in map(str.split, worker.read_text().splitlines())})
+        return found
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Flup]]:
+    """Start flup; it is killed at the end, and processes that it forked end with it."""
+    with ExitStack() as end:
+
+        def started(server: str, app: str = "wsgi:app", most: int = 2) -> Flup:
+            one = Flup(tmp_path, server, app, most)
+            end.callback(one.process.wait)
+            end.callback(one.process.kill)
+            return one
+
+        yield started
+
+
+@pytest.mark.parametrize("app", ["wsgi:app", "flask_app:app", "django_app:app"])
+@pytest.mark.parametrize("server", ["flup-prefork", "flup-threaded"])
+def test_flup_is_ready_with_every_application_and_says_who_served(
+    start: Callable[..., Flup], server: str, app: str
+) -> None:
+    """Each application writes JSON in its own way."""
+    flup = start(server, app)
+
+    flup.wait_until_ready()
+    answer = flup.ask("/", "delay=0.01")
+
+    assert "Status: 200 OK" in answer
+    assert '"flup6/1.1.1"' in answer
+    assert (flup.folder / "settings").read_text() == (
+        '{"minSpare": 1, "maxSpare": 1, "maxChildren": 2}\n' if server == "flup-prefork"
+        else '{"minSpare": 1, "maxSpare": 1, "maxThreads": 2}\n'
+    )  # fmt: skip
+    assert flup.counted()["served"] >= 2
+
+
+def three_at_once(flup: Flup) -> tuple[list[str], Counter[str]]:
+    """Send three requests of a second to two workers, one shortly after the other; return answers and counts."""
+    flup.wait_until_ready()
+    before = flup.counted()
+    answers: list[Future[str]] = []
+    with ThreadPoolExecutor(3) as pool:
+        for _ in range(3):
+            answers.append(pool.submit(flup.ask, "/", "delay=1"))
+            time.sleep(0.25)  # so that a thread or process that is started has begun
+    after = flup.counted()
+    after.subtract(before)
+    return [answer.result() for answer in answers], after
+
+
+def test_threads_that_are_all_busy_turn_a_connection_away_and_it_is_counted(start: Callable[..., Flup]) -> None:
+    answers, counted = three_at_once(start("flup-threaded"))
+
+    assert ["Status: 200 OK" in answer for answer in answers] == [True, True, False]
+    assert answers[2] == ""
+    assert counted == {"served": 2, "closed": 1}
+
+
+def test_processes_that_are_all_busy_let_a_connection_wait(start: Callable[..., Flup]) -> None:
+    answers, counted = three_at_once(start("flup-prefork"))
+
+    assert ["Status: 200 OK" in answer for answer in answers] == [True, True, True]
+    assert counted == {"served": 3}
+
+
+def test_an_application_that_is_not_ready_says_so(start: Callable[..., Flup], tmp_path: Path) -> None:
+    (tmp_path / "unready.py").write_text(
+        'def app(environ, start):\n    start("503 No", [])\n    return [b"migrations are not applied"]\n'
+    )
+    flup = start("flup-threaded", "unready:app")
+
+    deadline = time.monotonic() + PATIENCE_S
+    while "refused" in (said := flup.ready()).stderr:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    assert said.returncode == 1
+    assert "migrations are not applied" in said.stderr
