@@ -5,6 +5,7 @@ Settings are those that Django's runfcgi handed on. What flup counts nowhere is 
 
 import json
 import os
+import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +23,9 @@ class Prefork(fcgi_fork.WSGIServer):
     def _child(self, sock: Any, parent: Any) -> None:
         self.counters = Counters("served")
         super()._child(sock, parent)
+
+    def _intHandler(self, *_: Any) -> None:  # noqa: N802  # its name in flup
+        sys.exit()  # flup's own is heeded when a child says something; the children see that nobody is there any more
 
 
 class Threaded(fcgi.WSGIServer):
