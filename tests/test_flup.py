@@ -2,6 +2,7 @@
 
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -37,7 +38,8 @@ class Flup:
             (folder / "srv" / source.name).write_text(text.replace('"127.0.0.1", 8000', f'"127.0.0.1", {self.port}'))
         prefork = server == "flup-prefork"
         self._environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(map(str, (folder / "srv", SERVERS / "app", folder))), "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.pathsep.join(map(str, (folder / "srv", SERVERS / "app", folder))),
+            "PYTHONDONTWRITEBYTECODE": "1",
             "LAB_SERVER": server, "LAB_APP": app, "LAB_DATABASE": "", "LAB_MIN_SPARE": "1", "LAB_MAX_SPARE": "1",
             "LAB_WORKERS": str(most if prefork else 1), "LAB_THREADS": str(1 if prefork else most),
         }  # fmt: skip
@@ -139,6 +141,17 @@ def test_processes_that_are_all_busy_let_a_connection_wait(start: Callable[..., 
 
     assert ["Status: 200 OK" in answer for answer in answers] == [True, True, True]
     assert counted == {"served": 3}
+
+
+@pytest.mark.parametrize("server", ["flup-prefork", "flup-threaded"])
+def test_flup_ends_when_it_is_told_to(start: Callable[..., Flup], server: str) -> None:
+    """Not when the next request comes."""
+    flup = start(server)
+    flup.wait_until_ready()
+
+    flup.process.send_signal(signal.SIGTERM)
+
+    assert flup.process.wait(PATIENCE_S) == 0
 
 
 def test_an_application_that_is_not_ready_says_so(start: Callable[..., Flup], tmp_path: Path) -> None:
