@@ -73,7 +73,20 @@ def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
 
 @pytest.mark.parametrize(
     "folder",
-    ["experiments", "servers", "nginx", "haproxy", "k6", "clients", "lab", "analysis", "tools", "docs", "tests"],
+    [
+        "experiments",
+        "servers",
+        "mariadb",
+        "nginx",
+        "haproxy",
+        "k6",
+        "clients",
+        "lab",
+        "analysis",
+        "tools",
+        "docs",
+        "tests",
+    ],
 )
 def test_the_tree_in_the_readme_is_the_tree(folder: str) -> None:
     assert (ROOT / folder).is_dir()
@@ -129,6 +142,25 @@ def test_the_commands_by_hand_work(by_hand: tuple[dict[str, str], list[str]], tm
             time.sleep(0.2)
     short = load.replace(" k6", " -T -e DURATION=2s -e HEAVY_DELAY_S=0.1 k6")
     subprocess.run(["sh", "-c", short], cwd=ROOT, env=environment, check=True, capture_output=True)
+    assert (tmp_path / "points.json.gz").stat().st_size > 0
+
+
+@pytest.mark.containers
+@pytest.mark.usefixtures("own_images")
+def test_the_commands_by_hand_start_django_with_its_database(
+    by_hand: tuple[dict[str, str], list[str]], tmp_path: Path
+) -> None:
+    """One shell runs them all, as somebody's would."""
+    environment, _ = by_hand
+    section = README[README.index("Django's guest book needs its database") : README.index("## How it works")]
+    export, up, curl, load = (line.strip() for line in section.splitlines() if line.startswith("    "))
+    short = load.replace(" k6", " -T -e DURATION=2s -e STEP_S=2 k6")
+    patient = curl.replace("curl", "curl --silent --fail --retry 20 --retry-all-errors --retry-delay 1")
+    script = f"set -e; {export}; {up}; {patient.replace(':8080', ':18080')}; {short}"
+
+    done = subprocess.run(["sh", "-c", script], cwd=ROOT, env=environment, check=True, capture_output=True, text=True)
+
+    assert '<form method="post">' in done.stdout
     assert (tmp_path / "points.json.gz").stat().st_size > 0
 
 
