@@ -481,3 +481,47 @@ def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_
     refused = sum(row["requests"] for row in result.summary["errors"])
     [closed] = [row["counts"]["closed"] for row in result.summary["counters"] if row["variant"] == "threaded-50"]
     assert closed == refused
+
+
+GUEST_BOOKS: dict[str, dict[str, object]] = {
+    "gunicorn-sync": {},
+    "gunicorn-gthread": {"threads": 2},
+    "gunicorn-gevent": {},
+    "uvicorn": {},
+    "granian": {},
+    "hypercorn": {},
+    "uwsgi": {"threads": 2, "protocol": "fastcgi"},
+    "flup-prefork": {"workers": 8, "threads": 1},
+    "flup-threaded": {"workers": 1, "threads": 8},
+}
+SAYS = {"flup-prefork": "flup6", "flup-threaded": "flup6"}
+
+
+def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(measure: MeasureSome, copied_lab: Lab) -> None:
+    """Two generators share the visits. Were a count or a socket another than is asked for, a trial would be invalid."""
+    experiment = {
+        "title": "Every guest book",
+        "question": "Do they write the same?",
+        "load": {
+            "script": "visits.js", "loop": "open", "generators": 2, "database": {},
+            "duration": {"short": "3s", "full": "3s"},
+            "settings": {"first_per_s": 2, "last_per_s": 4, "step_s": 1, "timeout_steps": 10, "users_max": 40},
+        },
+        "parallel": True,
+        "variants": {name: {"server": name, "app": "django", "workers": 2, **own} for name, own in GUEST_BOOKS.items()},
+    }  # fmt: skip
+    (copied_lab.root / "experiments" / "guest-books.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False))
+
+    result = measure("guest-books", ",".join(GUEST_BOOKS), "3s", "--jobs", str(len(GUEST_BOOKS)), lab=copied_lab)
+
+    assert result.summary["errors"] == []
+    written = result.each("rows_written", "count")
+    for name in GUEST_BOOKS:
+        visits = "SELECT count(DISTINCT visit), count(*) = 3 * count(DISTINCT visit) FROM requests"
+        assert result.requests(name, "visits", visits) == [(written[name], True)], name
+        assert 7 <= written[name] <= 10, name
+        servers = "SELECT DISTINCT split_part(server, '/', 1) FROM requests"
+        assert result.requests(name, "visits", servers) == [(SAYS.get(name, name.split("-")[0]),)]
+        folder = trial_folder(result.folder, name, "visits", 1)
+        assert {path.name for path in folder.glob("points*")} == {"points.json.gz", "points-2.json.gz"}, name
+        assert "Traceback" not in "".join(path.read_text() for path in folder.glob("*-1.log")), name
