@@ -221,9 +221,7 @@ def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
             if any(variant == name for variant, _, _ in published):
                 share = published.get((name, "visits_failed", "share"))
                 times = [number(published.get((name, "visit", stat))) for stat in _VISIT_TIMES]
-                lines.append(
-                    ("  published", *["–"] * (1 + len(rate)), percent(share) if share else "–", *times, "–")
-                )
+                lines.append(("  published", *["–"] * (1 + len(rate)), percent(share) if share else "–", *times, "–"))
         if lines:
             head = ("variant", "visits", *rate, "failed", *_VISIT_TIMES, "rows")
             yield TextGrid(f"Visits, ms{of_load(run, load.name)}{_of_median(run)}", head, lines)

@@ -167,12 +167,14 @@ def measured_capacity_per_s(
 ) -> float:
     """Write requests.parquet of a trial and return the capacity that it shows, in visits/s.
 
-    Raise UnreadablePoints as ``write_requests`` does, ValueError when there was no visit or the rate does not climb.
+    Raise UnreadablePoints as ``write_requests`` does, ValueError when there was no visit, not every visit that was due
+    was made, or the rate does not climb.
     """
     rates = rates_per_s(settings, duration)
     if len(rates) < 2:
         raise ValueError("the rate of visits does not climb")
-    write_requests(trial_folder, variant, load_name, trial)
+    if dropped := write_requests(trial_folder, variant, load_name, trial):
+        raise ValueError(f"the load generator dropped {dropped} visits")
     key = (variant, load_name, trial)
     with duckdb.connect() as database:
         database.read_parquet(str(trial_folder / "requests.parquet")).create_view("requests")

@@ -29,6 +29,9 @@ export function visitor() {
     return;
   }
   const written = send('post', 'POST', PAGE, { visit: String(number), csrfmiddlewaretoken: TOKEN.exec(page.body)[1] });
+  if (written.status === 200) {
+    throw new Error(`the form was refused: ${written.body}`);
+  }
   if (isGood(written)) {
     send('newest', 'GET', written.headers.Location);
   }

@@ -165,7 +165,8 @@ class Load(Script):
     @property
     def climbs(self) -> bool:
         """Whether its rate climbs, so that a capacity shows."""
-        return "first_per_s" in self.settings
+        first, last = (self.settings.get(name) for name in ("first_per_s", "last_per_s"))
+        return isinstance(first, int | float) and isinstance(last, int | float) and first < last
 
     def at(self, visits_per_s: float | None) -> "Load":
         """Return the load with its rate, if that is relative."""

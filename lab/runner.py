@@ -345,8 +345,11 @@ class Stack:
                 folder, follows.variant_name, follows.load_name, follows.number,
                 follows.load.environment(), follows.duration,
             )  # fmt: skip
-        except (BadRun, UnreadablePoints, ValueError) as error:
-            raise NoRate(f"the rate is relative to {which}, which shows no capacity: {error}") from None
+        except BadRun:
+            raise NoRate(f"the rate is relative to {which}, of which there is no record") from None
+        except (UnreadablePoints, ValueError) as error:
+            reason = str(error).replace(f"{folder}/", "")
+            raise NoRate(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
         if not capacity_per_s:
             raise NoRate(f"the rate is relative to {which}, where visits failed already in the first step")
         return self.trial.load.relative.times * capacity_per_s
@@ -485,7 +488,6 @@ def _load(stacks: list[Stack], progress: Progress) -> Usage:
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
     _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
-    time.sleep(max(0.0, begins - time.time()))
     duration_s = max(seconds(stack.trial.duration) for stack in stacks)
     deadline_s = duration_s + LAST_ANSWER_WITHIN_S + K6_SLACK_S
 
@@ -495,11 +497,12 @@ def _load(stacks: list[Stack], progress: Progress) -> Usage:
                 stack.fail(f"the load did not end within {deadline_s} s")
                 stack.end_load()
 
-    late = threading.Timer(deadline_s, stop_late_ones)
+    late = threading.Timer(begins - time.time() + deadline_s, stop_late_ones)
     late.start()
-    watch = Watch()
     try:
         with _ending_with_servers(started):
+            time.sleep(max(0.0, begins - time.time()))
+            watch = Watch()
             _together(
                 Stack.wait_for_load, started, partial(progress, "load"), duration_s + plan.TAIL_S, stop=Stack.end_load
             )

@@ -410,12 +410,13 @@ EVENT_LOOPS: dict[str, dict[str, object]] = {
 
 
 def test_every_event_loop_serves_a_burst_and_counts_it(measure: MeasureSome, copied_lab: Lab) -> None:
-    """k6 asks each itself. Were a count or a listening socket another than is asked for, a trial would be invalid."""
+    """Two k6 ask each at the same moment. Were a count or a socket another than is asked for, a trial would be invalid."""
     experiment = {
         "title": "Every event loop",
         "question": "Do they serve the same?",
         "load": {
             "script": "burst.js",
+            "generators": 2,
             "duration": {"short": "3s", "full": "3s"},
             "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
         },

@@ -337,7 +337,7 @@ def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_setting
         ("visits.js", "FIRST_PER_S", "0", "FIRST_PER_S=0 is not a number >= 1"),
         ("visits.js", "LAST_PER_S", "many", "LAST_PER_S=many is not a number >= 1"),
         ("visits.js", "STEP_S", "0.5", "STEP_S=0.5 is not a number >= 1"),
-        ("visits.js", "TIMEOUT_S", "0", "TIMEOUT_S=0 is not a number >= 0.1"),
+        ("visits.js", "TIMEOUT_STEPS", "0", "TIMEOUT_STEPS=0 is not a number >= 0.1"),
         ("visits.js", "USERS_MAX", "0", "USERS_MAX=0 is not a number >= 1"),
     ],
 )
@@ -399,7 +399,7 @@ def test_the_rate_of_visits_jumps_from_step_to_step(
     given: dict[str, str], duration: str, stages: list[tuple[str, int]]
 ) -> None:
     """A step that the duration has no room for is left out, but for the first. The analysis knows the same rates."""
-    settings = given | {"TIMEOUT_S": "5", "USERS_MAX": "9", "DURATION": duration, "START_AT_MS": "0"}
+    settings = given | {"TIMEOUT_STEPS": "1", "USERS_MAX": "9", "DURATION": duration, "START_AT_MS": "0"}
 
     done = inspect("visits.js", settings | {"LAB_URL": "http://balancer:8080"})
 

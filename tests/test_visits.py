@@ -18,7 +18,7 @@ from analysis.table import markdown, print_tables
 from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written
 from tests.synthetic import Request, make_run, make_trial, visit, write_database, write_points
 
-CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_S": "5", "USERS_MAX": "900"}
+CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEPS": "2", "USERS_MAX": "900"}
 """Three steps of two seconds: 100, 200 and 400 visits/s."""
 FULL = "database error 1040: Too many connections"
 OVERLOAD = LoadRecord(

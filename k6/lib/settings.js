@@ -36,5 +36,6 @@ export const LAB_URL = text('LAB_URL');
 // start up before the first of them sends; k6/run hands it over.
 export const START_AT_MS = number('START_AT_MS', 0);
 
-// The same as k6 wants it, counted from now.
+// The same as k6 wants it, counted from now; k6 itself counts from when its virtual users are there, a tenth of a second
+// later or three, and several that share a load differ by less.
 export const START_AFTER = `${Math.max(0, START_AT_MS - Date.now())}ms`;

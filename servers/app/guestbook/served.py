@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import workload
 from django.db import Error
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from wsgi import connection
 
 Next = Callable[[HttpRequest], HttpResponse]
@@ -24,8 +24,9 @@ class Served:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.time()
         response = self._get_response(request)
-        told = workload.who_and_when(began, server(request), connection(request.META))
-        response["Lab-Served"] = json.dumps(told)
+        if not isinstance(response, JsonResponse):  # which says it itself
+            told = workload.who_and_when(began, server(request), connection(request.META))
+            response["Lab-Served"] = json.dumps(told)
         return response
 
     def process_exception(self, _: HttpRequest, error: Exception) -> HttpResponse | None:
