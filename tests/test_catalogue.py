@@ -410,7 +410,7 @@ EVENT_LOOPS: dict[str, dict[str, object]] = {
 
 
 def test_every_event_loop_serves_a_burst_and_counts_it(measure: MeasureSome, copied_lab: Lab) -> None:
-    """Two k6 ask each at the same moment. Were a count or a socket another than is asked for, a trial would be invalid."""
+    """Two k6 ask each at the same moment. Were a count or a socket another than is asked for, it would be invalid."""
     experiment = {
         "title": "Every event loop",
         "question": "Do they serve the same?",
