@@ -193,8 +193,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml: one-process is measured under no load"),
         (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {}\n"),
          "mine.yaml: load heavy-mix: shared-socket has no use for a database; only app: django has"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {max_connections: 0}\n"),
-         "mine.yaml:7: load.database.max_connections: Input should be greater than or equal to 1; it is 0"),
+        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {max_connections: 9}\n"),
+         "mine.yaml:7: load.database.max_connections: Input should be greater than or equal to 10; it is 9"),
         (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {max_connections: 1001}\n"),
          "mine.yaml:7: load.database.max_connections: Input should be less than or equal to 1000; it is 1001"),
         (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  generators: 0\n"),
@@ -374,7 +374,7 @@ def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Pa
 
 def test_a_database_is_told_how_many_connections_it_may_have() -> None:
     assert Database().environment() == {"LAB_DATABASE": "mariadb", "LAB_DATABASE_CONNECTIONS": "151"}
-    assert Database(max_connections=5).environment()["LAB_DATABASE_CONNECTIONS"] == "5"
+    assert Database(max_connections=50).environment()["LAB_DATABASE_CONNECTIONS"] == "50"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def test_a_visit_is_a_page_a_form_and_a_page_with_the_entry(site: Site, tmp_path
 
 def test_every_answer_says_who_served_it_and_when(site: Site) -> None:
     page = site.ask(PAGE)
-    for answer in (page, site.ask(PAGE, {"visit": "7", "csrfmiddlewaretoken": token(page)}), site.ask("/nope")):
+    assert "lab-served" not in site.ask("/").headers  # its body says it
+    for answer in (page, site.ask(PAGE, {"visit": "7", "csrfmiddlewaretoken": token(page)})):
         served = json.loads(answer.headers["lab-served"])
         assert set(served) == {"worker", "host", "thread", "connection", "began", "ended", "server"}
         assert served["worker"] == site.pid

@@ -61,7 +61,7 @@ CLIMB = Load(
     settings={"first_per_s": 100, "last_per_s": 400, "step_s": 2, "timeout_steps": 1, "users_max": 9},
 )  # fmt: skip
 OVERLOAD = Load(
-    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(max_connections=9),
+    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(max_connections=19),
     generators=2, relative=Relative(times=1.5, of="one", under="mix"),
     settings={"step_s": 7, "timeout_steps": 1, "users_max": 9},
 )  # fmt: skip
@@ -77,7 +77,7 @@ def overload(folder: Path) -> Stack:
 
 RESOLVED: dict[str, Any] = {
     "services": {
-        "gunicorn": {"depends_on": {"mariadb": {"required": False}}},
+        "gunicorn": {"depends_on": {"mariadb": {"required": True}}},
         "mariadb": {},
         "nginx": {"depends_on": {"gunicorn": {"required": False}, "uwsgi": {"required": False}}},
         "k6": {"image": "grafana/k6", "command": ["", "/k6/visits.js"]},
@@ -111,15 +111,15 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     assert asked["compose_profiles"] == started["compose_profiles"] == ["gunicorn", "nginx", "load", "mariadb"]
     assert started["compose_files"] == [stack.part / "compose.yml"]
     factors = dict(line.split("=", 1) for line in (stack.part / "factors.env").read_text().splitlines())
-    assert (factors["LAB_DATABASE"], factors["LAB_DATABASE_CONNECTIONS"]) == ("'mariadb'", "'9'")
+    assert (factors["LAB_DATABASE"], factors["LAB_DATABASE_CONNECTIONS"]) == ("'mariadb'", "'19'")
     assert factors["LAB_APP"] == "'django_app:app'"
     assert set((stack.part / "load.env").read_text().splitlines()) == {
         "STEP_S='7'", "TIMEOUT_STEPS='1'", "USERS_MAX='9'", "FIRST_PER_S='76'", "LAST_PER_S='76'", "DURATION='7s'",
     }  # fmt: skip
     services = yaml.safe_load((stack.part / "compose.yml").read_text())["services"]
     assert set(services) == {"gunicorn", "mariadb", "nginx", "k6", "k6-2"}
-    assert services["gunicorn"]["depends_on"] == {"mariadb": {"required": False}}
-    assert services["nginx"]["depends_on"] == {"gunicorn": {"required": False}}
+    assert services["gunicorn"]["depends_on"] == {"mariadb": {"required": True}}
+    assert services["nginx"]["depends_on"] == {"gunicorn": {"required": True}}
     assert [services[name]["command"][0] for name in ("k6", "k6-2")] == ["", "-2"]
 
 
@@ -213,12 +213,13 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
 
 def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tmp_path: Path) -> None:
     stack = overload(tmp_path)
-    start = "the rate is relative to one under mix, which shows no capacity: "
+    relative = "the rate is relative to one under mix"
+    start = f"{relative}, which shows no capacity: "
     folder = tmp_path / RUN / "one" / "mix" / "2"
 
     with pytest.raises(NoRate) as caught:
         stack._rate_after(FOLLOWED)
-    assert str(caught.value) == f"{start}{folder} has no trial.json"
+    assert str(caught.value) == f"{relative}, of which there is no record"
     make_trial(tmp_path / RUN, "one", 2, climbing(0))
     with pytest.raises(NoRate) as caught:
         stack._rate_after(Trial("one", DJANGO, "mix", CLIMB, "2s", 2))

@@ -52,7 +52,7 @@ def test_a_server_is_ready_when_all_its_workers_are_there_and_one_answers(told: 
     (told / "workers" / "18").touch()
     both = shell(script, told, url, LAB_WORKERS="2")
     assert (both.returncode, both.stderr) == (0, "")
-    assert both.stdout == f"curl --fail --silent --show-error --max-time 2 --output /dev/null {url}\n"
+    assert both.stdout == f"curl --fail-with-body --silent --show-error --max-time 2 {url}\n"
 
 
 def test_what_workers_have_counted_is_told_with_the_settings(told: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from analysis import visits
 from analysis.derive import derive
-from analysis.quantities import Claim, Metric, Quantity, Statistic
+from analysis.quantities import Claim, Metric, Published, Quantity, Statistic
 from analysis.requests import UnreadablePoints, write_requests
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.summary import Summary, VisitStepRow
@@ -333,9 +333,23 @@ def test_visits_have_a_table(two: Path) -> None:
     """Of the second variant half of the second trial's four visits succeed, and three of them are written."""
     assert shown(two, derive(two), "Visits, ms") == [
         "Visits, ms, median of 2 trials",
-        "variant                 visits  failed   min   p50   avg   max  rows",
-        "threads                      8    0.0%  60.5  60.5  60.5  60.5     4",
-        "processes-by-the-dozen       8   75.0%  60.5     –  60.5  60.5   1.5",
+        "variant                 visits  capacity  failed   min   p50   avg   max  rows",
+        "threads                      8       200    0.0%  60.5  60.5  60.5  60.5     4",
+        "processes-by-the-dozen       8        50   75.0%  60.5     –  60.5  60.5   1.5",
+    ]
+
+
+def test_what_was_published_of_visits_stands_below_what_was_measured(tmp_path: Path) -> None:
+    times = Published(variant="one", metric="visit", stats={"min": 71.8, "avg": 4199})
+    share = Published(variant="one", metric="visits_failed", stats={"share": 0.147})
+    make_run(tmp_path, {"one": TEN, "two": TEN}, loads=[STEADY], published=[times, share])
+
+    assert shown(tmp_path, derive(tmp_path), "Visits, ms") == [
+        "Visits, ms",
+        "variant      visits  per s  failed   min   p50   avg   max  rows",
+        "one              10    200    0.0%  60.5  60.5  60.5  60.5    10",
+        "  published       –      –   14.7%  71.8     –  4199     –     –",
+        "two              10    200    0.0%  60.5  60.5  60.5  60.5    10",
     ]
 
 
@@ -380,7 +394,7 @@ def test_the_tables_are_in_the_report_and_in_markdown(two: Path) -> None:
     assert "<caption>Why requests failed, median of 2 trials</caption>" in page
     assert "A <em>visit</em> is up to three requests" in page
     text = markdown(read_run(two), found)
-    assert "| processes-by-the-dozen | 8 | 75.0% | 60.5 | – | 60.5 | 60.5 | 1.5 |" in text.replace("\\", "")
+    assert "| processes-by-the-dozen | 8 | 50 | 75.0% | 60.5 | – | 60.5 | 60.5 | 1.5 |" in text.replace("\\", "")
     assert f"| processes-by-the-dozen | post | {FULL} | 2 |" in text
 
 
