@@ -65,7 +65,13 @@ def test_a_setting_that_is_missing(fast_lab: Lab) -> None:
     assert "LIGHT_VUS is not set; the experiment's load.settings must name it" in reason(fast_lab)
 
 
-@pytest.mark.parametrize("which", ["if (name === 'heavy') ", ""], ids=["one class", "all classes"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param("if (name === 'heavy') ", id="one class"),
+        pytest.param("", id="all classes", marks=pytest.mark.soak),
+    ],
+)
 def test_a_script_that_throws_while_it_runs(fast_lab: Lab, which: str) -> None:
     """k6 goes on and exits with 0 when an iteration throws, and would leave a load without its heavy requests."""
     fast_lab.edit("k6/heavy-mix.js", "  get(name,", f"  {which}throw new Error('broken on purpose');\n  get(name,")
@@ -272,6 +278,7 @@ def test_no_room_for_results_is_said_before_anything_starts(lab: Lab, tmp_path: 
     ]
 
 
+@pytest.mark.soak
 @needs_root
 def test_a_disk_that_fills_up_during_the_load_gives_no_wrong_number(fast_lab: Lab, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 300) as disk:

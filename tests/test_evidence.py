@@ -135,6 +135,7 @@ def test_a_worker_that_is_killed_and_replaced(copied_lab: Lab) -> None:
     assert only(reasons, "gunicorn-1 started worker ")
 
 
+@pytest.mark.soak
 def test_what_a_killed_worker_counted_is_kept(copied_lab: Lab) -> None:
     """Its attempts to accept are in the trial's files and in the summary, though the trial is invalid."""
     write_experiment(copied_lab, GTHREAD.replace("}", ", worker_class: acceptors.CountedThreads}"), duration="6s")
@@ -151,10 +152,9 @@ def test_what_a_killed_worker_counted_is_kept(copied_lab: Lab) -> None:
 
 
 def test_a_server_that_is_out_of_memory(copied_lab: Lab) -> None:
-    write_experiment(copied_lab, duration="6s")
+    write_experiment(copied_lab, GTHREAD.replace("}", ", memory_mib: 300}"), duration="6s")
     greedy = 'if delay_s > 0.149:\n        globals()["_kept"] = bytearray(2**30)\n    return lambda: '
     copied_lab.edit("servers/app/workload.py", "return lambda: iter", f"{greedy}iter")
-    copied_lab.edit("docker-compose.yml", "mem_limit: 1g", "mem_limit: 300m")
 
     verdict, reasons = measure(copied_lab)
 
@@ -166,10 +166,9 @@ def test_a_listen_queue_that_overflows(copied_lab: Lab) -> None:
     """One thread that takes no connection while it is busy, and a queue of one."""
     write_experiment(
         copied_lab,
-        "{server: gunicorn-gthread, workers: 1, threads: 1, worker_connections: 1}",
+        "{server: gunicorn-gthread, workers: 1, threads: 1, worker_connections: 1, somaxconn: 1}",
         settings="{users: 6, delay_min_s: 0.01, delay_max_s: 0.02, pause_s: 0}",
     )
-    copied_lab.edit("docker-compose.yml", "net.core.somaxconn: 4096", "net.core.somaxconn: 1")
 
     verdict, reasons = measure(copied_lab)
 
@@ -181,7 +180,12 @@ def test_a_listen_queue_that_overflows(copied_lab: Lab) -> None:
     ("asked", "instead", "reason"),
     [
         ("reuse_port: true", "False", "hold 1 listening socket, not a socket of their own each"),
-        ("reuse_port: false", "True", "hold 2 listening sockets, not one socket that all share"),
+        pytest.param(
+            "reuse_port: false",
+            "True",
+            "hold 2 listening sockets, not one socket that all share",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_another_accept_model_than_the_variants(copied_lab: Lab, asked: str, instead: str, reason: str) -> None:
