@@ -667,8 +667,7 @@ def _visit_dots(
 
 def _failing(run: Run, summary: Summary, load: str) -> str:
     """Return in a sentence which share of the visits failed with which variant."""
-    rows = _rows(summary, load, Measure(metric="visits_failed", stat="share"))
-    shares = {name: row.measured for name, row in rows.items() if row.measured is not None}
+    shares = _measured(summary, load, Measure(metric="visits_failed", stat="share"))
     if not any(shares.values()):
         return f"No visit failed{of_load(run, load)}"
     worst, best = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
@@ -718,8 +717,7 @@ _SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
 
 def _keeping_up(run: Run, summary: Summary, load: str) -> str:
     """Return in a sentence with how many visits a second which variant keeps up."""
-    rows = _rows(summary, load, Measure(metric="capacity", stat="per_second"))
-    rates = {name: row.measured for name, row in rows.items() if row.measured is not None}
+    rates = _measured(summary, load, Measure(metric="capacity", stat="per_second"))
     if not any(rates.values()):
         return f"Nobody keeps up with the visits{of_load(run, load)}"
     best, worst = max(rates, key=lambda name: rates[name]), min(rates, key=lambda name: rates[name])
@@ -847,6 +845,12 @@ def _series(variants: list[VariantRecord], over: str) -> list[str]:
         if key != over and len({repr(one.settings.get(key)) for one in variants}) > 1
     ]
     return [", ".join(f"{one.settings.get(key)} {words(key)}" for key in differing) or "all" for one in variants]
+
+
+def _measured(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
+    """Return the measured values of one statistic by variant."""
+    rows = _rows(summary, load, measure)
+    return {name: row.measured for name, row in rows.items() if row.measured is not None}
 
 
 def _rows(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:

@@ -22,13 +22,14 @@ export const options = {
 // A visit ends with the first request that fails, or takes longer than TIMEOUT_STEPS times the length of a step: a shorter
 // load, of visitors with less patience, is the same picture at a smaller scale.
 export function visitor() {
-  const number = exec.scenario.iterationInTest;
-  const send = visit(number, TIMEOUT_STEPS * stepLengthS(STEP_S));
+  const visitNumber = exec.scenario.iterationInTest;
+  const send = visit(visitNumber, TIMEOUT_STEPS * stepLengthS(STEP_S));
   const page = send('page', 'GET', PAGE);
   if (!isGood(page)) {
     return;
   }
-  const written = send('post', 'POST', PAGE, { visit: String(number), csrfmiddlewaretoken: TOKEN.exec(page.body)[1] });
+  const token = TOKEN.exec(page.body)[1];
+  const written = send('post', 'POST', PAGE, { visit: String(visitNumber), csrfmiddlewaretoken: token });
   if (written.status === 200) {
     throw new Error(`the form was refused: ${written.body}`);
   }

@@ -1,6 +1,8 @@
 """analysis.visits and what is made of it: visits of a page, counted by hand."""
 
+import gzip
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.summary import Summary, VisitStepRow
 from analysis.table import markdown, print_tables
 from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written
-from tests.synthetic import Request, make_run, make_trial, visit, write_database, write_points
+from tests.synthetic import BEGAN, Request, make_run, make_trial, point, visit, write_database, write_points
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEPS": "2", "USERS_MAX": "900"}
 """Three steps of two seconds: 100, 200 and 400 visits/s."""
@@ -177,6 +179,16 @@ def test_a_trial_without_a_capacity_says_why(
         visits.measured_capacity_per_s(tmp_path, "one", "mix", 1, settings, "6s")
 
     assert str(caught.value) == message
+
+
+def test_a_climb_of_which_visits_were_dropped_shows_no_capacity(tmp_path: Path) -> None:
+    """What was due and never made might have failed."""
+    points = make_run(tmp_path, {"one": climbing(0, 0, 0)}, loads=[OVERLOAD]) / "one" / "mix" / "1" / "points.json.gz"
+    dropped = json.dumps(point("dropped_iterations", BEGAN, 2, "page", {}))
+    points.write_bytes(gzip.compress(gzip.decompress(points.read_bytes()) + f"{dropped}\n".encode()))
+
+    with pytest.raises(ValueError, match=r"^the load generator dropped 2 visits$"):
+        visits.measured_capacity_per_s(points.parent, "one", "mix", 1, CLIMB, "6s")
 
 
 def test_points_that_cannot_be_read_have_no_capacity(tmp_path: Path) -> None:
