@@ -128,7 +128,10 @@ def test_a_server_that_runs_and_is_never_ready_shows_what_the_health_check_saw(f
     done = fast_lab.run(*ONE)
 
     assert done.returncode == 1
-    assert "the health check last said: curl: (22) The requested URL returned error: 404" in reason(fast_lab)
+    assert reason(fast_lab).endswith(
+        "the health check last said: curl: (22) The requested URL returned error: 404\n"
+        '{"error": "no such path: /-/never"}'
+    )
 
 
 def test_some_answers_other_than_200_make_the_trial_suspect(fast_lab: Lab) -> None:
