@@ -406,7 +406,9 @@ def _visited(database: duckdb.DuckDBPyConnection, load: LoadRecord, key: bursts.
     """Return what became of a trial's visits, and up to which rate all went well where the rate climbs."""
     stats = visits.statistics(database, key)
     if stats and len(rates := visits.rates_per_s(load.settings, load.duration)) > 1:
-        stats["capacity", "per_second"] = visits.capacity_per_s(database, key, rates, float(load.settings["STEP_S"]))
+        capacity_per_s = visits.capacity_per_s(database, key, rates, float(load.settings["STEP_S"]))
+        if capacity_per_s is not None:
+            stats["capacity", "per_second"] = capacity_per_s
     return stats
 
 

@@ -5,8 +5,10 @@ answer's redirect names (``newest``). It stops at its first request that fails, 
 """
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +20,12 @@ from analysis.requests import write_requests
 
 POST = "post"
 """The class of the request that writes a row."""
+LAST = "newest"
+"""The class of the request that a visit ends with."""
 FAILED_ALLOWED = 0.01
 """A rate of which a smaller share of the visits fails is within the capacity."""
 CUT_OFF = "cut off by the end of the run"
-"""What became of a visit none of whose requests failed, and of which there should have been another."""
+"""What became of a visit none of whose requests failed, and which did not come to its last one."""
 
 # Of a request that was never answered nobody knows how long it took; its visit was under way until the end.
 _VISITS = f"""
@@ -29,12 +33,12 @@ WITH of_trial AS (
     FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND visit IS NOT NULL),
 together AS (
     SELECT visit, min(sent) AS arrived, count(*) AS requests, arg_min(error, sent) AS error,
-        arg_min(request, sent) FILTER (WHERE error IS NOT NULL) AS failed_in,
+        arg_min(request, sent) FILTER (WHERE error IS NOT NULL) AS failed_in, bool_or(request = '{LAST}') AS complete,
         CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
     FROM of_trial GROUP BY visit),
 visits AS (
     SELECT *, (epoch_us(ended) - epoch_us(arrived)) / 1000 AS time_ms,
-        CASE WHEN error IS NOT NULL THEN error WHEN requests < max(requests) OVER () THEN '{CUT_OFF}' END AS outcome
+        CASE WHEN error IS NOT NULL THEN error WHEN NOT complete THEN '{CUT_OFF}' END AS outcome
     FROM together)
 """  # noqa: S608  # made of this module's own constants
 
@@ -59,7 +63,7 @@ class Count(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The visits that came while so many were due in a second, and how many of them failed."""
+    """The visits that were due while so many came in a second, and how many of them failed."""
 
     per_s: int
     visits: int
@@ -139,27 +143,33 @@ def statistics(database: duckdb.DuckDBPyConnection, key: Key) -> dict[tuple[Metr
 
 
 def steps(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], step_s: float) -> list[Step]:
-    """Return the visits of each step of a trial, by when they came after the first; rates are in visits/s."""
-    query = """
-        SELECT least(floor((epoch_us(arrived) - first_us) / 1e6 / $step_s), $last)::INTEGER AS step,
-            count(*), count(outcome)
-        FROM (SELECT *, epoch_us(min(arrived) OVER ()) AS first_us FROM visits) GROUP BY step
+    """Return the visits of each step of a trial; rates are in visits/s.
+
+    Visits are numbered from 0 in the order in which they are due, whichever load generator makes them, so that the
+    number of one says its step. Those of the last step and later ones are one.
     """
-    found = {step: counts for step, *counts in _rows(database, query, key, step_s=step_s, last=len(rates) - 1)}
-    return [Step(per_s, *found.get(place, (0, 0))) for place, per_s in enumerate(rates)]
+    ends = list(accumulate(rate * step_s for rate in rates))
+    made, failed = Counter[int](), Counter[int]()
+    query = "SELECT TRY_CAST(visit AS BIGINT) AS number, outcome IS NOT NULL FROM visits WHERE number IS NOT NULL"
+    for number, has_failed in _rows(database, query, key):
+        place = min(bisect_right(ends, number), len(rates) - 1)
+        made[place] += 1
+        failed[place] += has_failed
+    return [Step(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
-def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], step_s: float) -> float:
+def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], step_s: float) -> float | None:
     """Return the largest rate, in visits/s, up to which fewer than FAILED_ALLOWED of the visits of each step failed.
 
-    0 when that is so of no step. A step in which nobody came shows nothing.
+    0 when that is so of no step; None when it is so of all, and the capacity is larger than what was asked for. A step
+    in which nobody came shows nothing.
     """
     capacity = 0
     for step in steps(database, key, rates, step_s):
         if not step.visits or step.failed >= FAILED_ALLOWED * step.visits:
-            break
+            return float(capacity)
         capacity = step.per_s
-    return float(capacity)
+    return None
 
 
 def measured_capacity_per_s(
@@ -168,7 +178,7 @@ def measured_capacity_per_s(
     """Write requests.parquet of a trial and return the capacity that it shows, in visits/s.
 
     Raise UnreadablePoints as ``write_requests`` does, ValueError when there was no visit, not every visit that was due
-    was made, or the rate does not climb.
+    was made, or the rate does not climb, or not until visits fail.
     """
     rates = rates_per_s(settings, duration)
     if len(rates) < 2:
@@ -180,7 +190,10 @@ def measured_capacity_per_s(
         database.read_parquet(str(trial_folder / "requests.parquet")).create_view("requests")
         if not count(database, key).made:
             raise ValueError("no visit was made")
-        return capacity_per_s(database, key, rates, float(settings["STEP_S"]))
+        capacity = capacity_per_s(database, key, rates, float(settings["STEP_S"]))
+    if capacity is None:
+        raise ValueError(f"{rates[-1]} visits a second are too few to fail, raise last_per_s")
+    return capacity
 
 
 def posts(database: duckdb.DuckDBPyConnection, key: Key) -> Posts:

@@ -11,27 +11,33 @@ const STEP_S = number('STEP_S', 1);
 const TIMEOUT_STEPS = number('TIMEOUT_STEPS', 0.1);
 const USERS_MAX = number('USERS_MAX', 1);
 
+const TIMEOUT_S = TIMEOUT_STEPS * stepLengthS(STEP_S);
+const REQUESTS = 3;
+
 const PAGE = '/entries';
 const TOKEN = /name="csrfmiddlewaretoken" value="(\w+)"/;
 
 export const options = {
-  scenarios: { visitor: openSteps('visitor', FIRST_PER_S, LAST_PER_S, STEP_S, USERS_MAX) },
+  scenarios: { visitor: openSteps('visitor', FIRST_PER_S, LAST_PER_S, STEP_S, USERS_MAX, REQUESTS * TIMEOUT_S) },
   noVUConnectionReuse: true, // each visitor has a browser of its own
 };
 
-// A visit ends with the first request that fails, or takes longer than TIMEOUT_STEPS times the length of a step: a shorter
-// load, of visitors with less patience, is the same picture at a smaller scale.
+// A visit ends with the first request that fails, or takes longer than TIMEOUT_STEPS times the length of a step: in a
+// shorter load visitors have less patience.
 export function visitor() {
   const visitNumber = exec.scenario.iterationInTest;
-  const send = visit(visitNumber, TIMEOUT_STEPS * stepLengthS(STEP_S));
+  const send = visit(visitNumber, TIMEOUT_S);
   const page = send('page', 'GET', PAGE);
   if (!isGood(page)) {
     return;
   }
-  const token = TOKEN.exec(page.body)[1];
-  const written = send('post', 'POST', PAGE, { visit: String(visitNumber), csrfmiddlewaretoken: token });
-  if (written.status === 200) {
-    throw new Error(`the form was refused: ${written.body}`);
+  const token = TOKEN.exec(page.body);
+  if (!token) {
+    throw new Error(`the page has no form: ${page.body}`);
+  }
+  const written = send('post', 'POST', PAGE, { visit: String(visitNumber), csrfmiddlewaretoken: token[1] });
+  if (written.status === 200 || (written.status >= 400 && written.status < 500)) {
+    throw new Error(`the form was refused with status ${written.status}: ${written.body}`);
   }
   if (isGood(written)) {
     send('newest', 'GET', written.headers.Location);

@@ -25,6 +25,10 @@ SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
 SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu", "call_us"}
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+LAST_ANSWER_WITHIN_S = 60
+VISIT_REQUESTS = 3
+SLACK_S = 5
+"""As in k6/lib/shapes.js and k6/visits.js."""
 
 
 class Durations(Model):
@@ -174,6 +178,13 @@ class Load(Script):
             return self
         rate = max(1, round(visits_per_s))
         return self.model_copy(update={"settings": self.settings | {"first_per_s": rate, "last_per_s": rate}})
+
+    def last_answer_within_s(self, duration: str) -> float:
+        """Return how long k6 waits for what is under way when the load has ended, as in k6/lib/shapes.js."""
+        step_s, timeout_steps = (self.settings.get(name) for name in ("step_s", "timeout_steps"))
+        if isinstance(step_s, int | float) and isinstance(timeout_steps, int | float):
+            return VISIT_REQUESTS * timeout_steps * min(step_s, seconds(duration)) + SLACK_S
+        return LAST_ANSWER_WITHIN_S
 
     @property
     def computes(self) -> bool:
@@ -537,6 +548,7 @@ class Flup(Variant):
     threads: int = Field(ge=1, le=500, description="The most threads that it starts in its process.")
     min_spare: int = Field(2, ge=1, description="Where fewer are idle it starts one.")
     max_spare: int = Field(5, ge=1, description="It begins with so many; where more are idle it ends one.")
+    quick_exit: bool = Field(False, description="Whether a process ends without taking its interpreter down.")
     app: Literal["wsgi", "flask", "django"] = Field(
         "django", description="What stands between the server and the work."
     )
@@ -548,6 +560,8 @@ class Flup(Variant):
     @model_validator(mode="after")
     def _has_processes_or_threads(self) -> Self:
         one, several = ("threads", "workers") if self.server == "flup-prefork" else ("workers", "threads")
+        if self.quick_exit and self.server != "flup-prefork":
+            raise ValueError(f"quick_exit: {self.server} ends no process")
         if getattr(self, one) != 1:
             raise ValueError(f"{one}: {self.server} has one; its number of {several} varies")
         most = getattr(self, several)
@@ -580,6 +594,7 @@ class Flup(Variant):
             "LAB_PROTOCOL": "fastcgi",
             "LAB_MIN_SPARE": str(self.min_spare),
             "LAB_MAX_SPARE": str(self.max_spare),
+            "LAB_QUICK_EXIT": str(self.quick_exit).lower(),
         }
 
 

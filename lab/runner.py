@@ -47,8 +47,6 @@ GENERATORS = ("k6", "client")
 """The services that ask, and end by themselves."""
 
 UP_WITHIN_S = 60
-LAST_ANSWER_WITHIN_S = 60
-"""As in k6/lib/shapes.js: how long k6 waits for the requests in flight when the load has ended."""
 K6_SLACK_S = 60
 K6_STOPS_WITHIN_S = 10
 DOWN_ATTEMPTS = 5
@@ -489,12 +487,14 @@ def _load(stacks: list[Stack], progress: Progress) -> Usage:
     _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
     duration_s = max(seconds(stack.trial.duration) for stack in stacks)
-    deadline_s = duration_s + LAST_ANSWER_WITHIN_S + K6_SLACK_S
+    deadline_s = K6_SLACK_S + max(
+        seconds(stack.trial.duration) + stack.trial.load.last_answer_within_s(stack.trial.duration) for stack in stacks
+    )
 
     def stop_late_ones() -> None:
         for stack in started:
             if "load" not in stack.seconds:
-                stack.fail(f"the load did not end within {deadline_s} s")
+                stack.fail(f"the load did not end within {deadline_s:g} s")
                 stack.end_load()
 
     late = threading.Timer(begins - time.time() + deadline_s, stop_late_ones)

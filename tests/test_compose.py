@@ -17,11 +17,13 @@ from lab.experiment import (
     Api,
     Asgi,
     Database,
+    Durations,
     Flup,
     GunicornFastapi,
     GunicornGreen,
     GunicornGthread,
     GunicornSync,
+    Load,
     Uwsgi,
     Variant,
     load_experiment,
@@ -210,7 +212,7 @@ GREEN = {"release": "23.0.0", "reuse_port": True, "app": "flask"}
         (Uwsgi(server="uwsgi", workers=2, threads=2),
          {"release": "2.0.30", "protocol": "fastcgi", "thunder_lock": True, "map_socket": True, "app": "django"}),
         (Flup(server="flup-prefork", workers=9, threads=1),
-         {"server": "flup-threaded", "min_spare": 3, "max_spare": 4, "app": "wsgi"}),
+         {"server": "flup-threaded", "min_spare": 3, "max_spare": 4, "quick_exit": True, "app": "wsgi"}),
     ],
     ids=["gunicorn-gthread", "gunicorn-gevent", "gunicorn-tornado", "gunicorn-asgi", "uvicorn", "uwsgi", "flup"],
 )  # fmt: skip
@@ -408,6 +410,60 @@ def test_the_rate_of_visits_jumps_from_step_to_step(
     assert (scenario["startRate"], scenario["timeUnit"], scenario["preAllocatedVUs"]) == (stages[0][1], "1s", 9)
     assert [(stage["duration"], stage["target"]) for stage in scenario["stages"]] == stages
     assert [rate for _, rate in stages[::2]] == rates_per_s(given, duration)
+
+
+@pytest.mark.parametrize(
+    ("given", "duration", "users", "within", "within_s"),
+    [
+        ({"FIRST_PER_S": 8, "LAST_PER_S": 80, "STEP_S": 1, "TIMEOUT_STEPS": 1, "USERS_MAX": 400}, "2s", 88, "8s", 8),
+        (
+            {"FIRST_PER_S": 8, "LAST_PER_S": 80, "STEP_S": 1.5, "TIMEOUT_STEPS": 0.5, "USERS_MAX": 99},
+            "3s",
+            99,
+            "7.25s",
+            7.25,
+        ),
+        (
+            {"FIRST_PER_S": 64, "LAST_PER_S": 64, "STEP_S": 10, "TIMEOUT_STEPS": 5, "USERS_MAX": 1600},
+            "10s",
+            640,
+            "2m35s",
+            155,
+        ),
+        (
+            {"FIRST_PER_S": 64, "LAST_PER_S": 64, "STEP_S": 10, "TIMEOUT_STEPS": 5, "USERS_MAX": 1600},
+            "4s",
+            256,
+            "1m5s",
+            65,
+        ),
+    ],
+)
+def test_there_are_no_more_visitors_than_visits_and_their_last_answer_is_waited_for(
+    given: dict[str, int | float], duration: str, users: int, within: str, within_s: float
+) -> None:
+    """The runner waits as long as k6 does."""
+    load = Load(
+        script="visits.js", loop="open", database=Database(), duration=Durations(short=duration, full=duration),
+        settings={name.lower(): value for name, value in given.items()},
+    )  # fmt: skip
+    surrounding = {"DURATION": duration, "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
+
+    done = inspect("visits.js", load.environment() | surrounding)
+
+    [scenario] = json.loads(done.stdout)["scenarios"].values()
+    assert (scenario["preAllocatedVUs"], scenario["gracefulStop"]) == (users, within)
+    assert load.last_answer_within_s(duration) == within_s
+
+
+def test_other_loads_have_a_minute_for_their_last_answer() -> None:
+    load = load_experiment("heavy-mix").loads["heavy-mix"]
+    settings = load.environment() | {"DURATION": "9s", "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
+
+    done = inspect("heavy-mix.js", settings)
+
+    assert {one["gracefulStop"] for one in json.loads(done.stdout)["scenarios"].values()} == {"1m0s"}
+    assert load.last_answer_within_s("9s") == 60
 
 
 def inspect(script: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":

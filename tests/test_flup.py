@@ -24,7 +24,7 @@ PATIENCE_S = 20
 class Flup:
     """The programs of the image, with a folder in place of /tmp and a port of this machine."""
 
-    def __init__(self, folder: Path, server: str, app: str, most: int) -> None:
+    def __init__(self, folder: Path, server: str, app: str, most: int, **environment: str) -> None:
         self.folder = folder
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
@@ -40,9 +40,10 @@ class Flup:
         self._environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(map(str, (folder / "srv", SERVERS / "app", folder))),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "LAB_SERVER": server, "LAB_APP": app, "LAB_DATABASE": "", "LAB_MIN_SPARE": "1", "LAB_MAX_SPARE": "1",
+            "LAB_SERVER": server, "LAB_APP": app, "LAB_DATABASE": "", "LAB_QUICK_EXIT": "false",
+            "LAB_MIN_SPARE": "1", "LAB_MAX_SPARE": "1",
             "LAB_WORKERS": str(most if prefork else 1), "LAB_THREADS": str(1 if prefork else most),
-        }  # fmt: skip
+        } | environment  # fmt: skip
         self.process = subprocess.Popen([sys.executable, folder / "srv" / "serve.py"], env=self._environment)
 
     def ready(self) -> "subprocess.CompletedProcess[str]":
@@ -85,8 +86,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Flup]]:
     """Start flup; it is killed at the end, and processes that it forked end with it."""
     with ExitStack() as end:
 
-        def started(server: str, app: str = "wsgi:app", most: int = 2) -> Flup:
-            one = Flup(tmp_path, server, app, most)
+        def started(server: str, app: str = "wsgi:app", most: int = 2, **environment: str) -> Flup:
+            one = Flup(tmp_path, server, app, most, **environment)
             end.callback(one.process.wait)
             end.callback(one.process.kill)
             return one
@@ -140,7 +141,43 @@ def test_processes_that_are_all_busy_let_a_connection_wait(start: Callable[..., 
     answers, counted = three_at_once(start("flup-prefork"))
 
     assert ["Status: 200 OK" in answer for answer in answers] == [True, True, True]
-    assert counted == {"served": 3}
+    assert counted["served"] == 3
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_process_too_many_ends_with_its_interpreter_or_at_once(
+    start: Callable[..., Flup], tmp_path: Path, *, quick: bool
+) -> None:
+    (tmp_path / "farewell.py").write_text(
+        "import atexit\nfrom pathlib import Path\nfrom wsgi import app\n"
+        f"atexit.register(Path({str(tmp_path / 'said')!r}).write_text, 'farewell')\n"
+    )
+    flup = start("flup-prefork", "farewell:app", LAB_QUICK_EXIT=str(quick).lower())
+    three_at_once(flup)
+    children = Path(f"/proc/{flup.process.pid}/task/{flup.process.pid}/children")
+
+    deadline = time.monotonic() + PATIENCE_S
+    while len(children.read_text().split()) > 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    assert (tmp_path / "said").exists() != quick
+    assert flup.counted()["ended_beside_a_queue"] == 0
+
+
+def test_connections_that_wait_to_be_accepted_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SERVERS / "app"))
+    queued: Callable[[socket.socket], int] = runpy.run_path(str(SERVERS / "flup" / "serve.py"))["queued"]
+    with ExitStack() as opened:
+        listening = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
+        found = [queued(listening)]
+        for _ in range(2):
+            opened.enter_context(socket.create_connection(listening.getsockname()))
+            found.append(queued(listening))
+        opened.enter_context(listening.accept()[0])
+        found.append(queued(listening))
+
+    assert found == [0, 1, 2, 1]
 
 
 @pytest.mark.parametrize("server", ["flup-prefork", "flup-threaded"])

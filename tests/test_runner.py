@@ -176,7 +176,9 @@ def climbing(*failed: int) -> list[Request]:
         one
         for step, failures in enumerate(failed)
         for place in range(2)
-        for one in visit(f"{step}-{place}", 2 * step + place, error="status 503" if place < failures else None)
+        for one in visit(
+            f"{(0, 200, 600)[step] + place}", 2 * step + place, error="status 503" if place < failures else None
+        )
     ]
 
 
@@ -195,6 +197,7 @@ def test_a_rate_follows_from_the_capacity_of_the_same_round(tmp_path: Path) -> N
         (climbing(0), {"outcome": "failed", "reason": "k6 ended with exit code 107: no"},
          "which was not measured: k6 ended with exit code 107: no"),
         ([Request()], {}, "which shows no capacity: no visit was made"),
+        (climbing(0, 0, 0), {}, "which shows no capacity: 400 visits a second are too few to fail, raise last_per_s"),
     ],
 )  # fmt: skip
 def test_a_rate_that_nobody_knows_is_why_the_trial_failed(

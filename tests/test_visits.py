@@ -21,7 +21,7 @@ from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, w
 from tests.synthetic import BEGAN, Request, make_run, make_trial, point, visit, write_database, write_points
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEPS": "2", "USERS_MAX": "900"}
-"""Three steps of two seconds: 100, 200 and 400 visits/s."""
+"""Three steps of two seconds: 100, 200 and 400 visits/s, of which the first has number 0, 200 and 600."""
 FULL = "database error 1040: Too many connections"
 OVERLOAD = LoadRecord(
     name="mix", script="visits.js", loop="open", duration="6s", settings=CLIMB, database={"max_connections": 50},
@@ -37,8 +37,8 @@ def climbing(*failed: int, of: int = 200) -> list[Request]:
         for step, failures in enumerate(failed)
         for place in range(of)
         for one in visit(
-            f"{step * of + place}", 2 * step + 2 * place / of, took_ms=(20, 30) if place < failures else (20, 30, 10),
-            error=FULL if place < failures else None,
+            f"{(0, 200, 600)[step] + place}", 2 * step + 2 * place / of,
+            took_ms=(20, 30) if place < failures else (20, 30, 10), error=FULL if place < failures else None,
         )
     ]  # fmt: skip
 
@@ -127,8 +127,6 @@ def test_a_load_without_visits_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failed", "capacity"),
     [
-        ((0, 0, 0), 400),
-        ((1, 1, 1), 400),
         ((1, 1, 2), 200),
         ((0, 2, 0), 100),
         ((2, 0, 0), 0),
@@ -148,11 +146,31 @@ def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundre
     assert measured(derive(tmp_path), "capacity") == {"per_second": capacity}
 
 
-def test_a_visit_after_the_last_step_is_part_of_it(tmp_path: Path) -> None:
-    with in_database(tmp_path, visit("1", 1) + visit("2", 2.9) + visit("3", 3) + visit("4", 99)) as database:
+@pytest.mark.parametrize("failed", [(0, 0, 0), (1, 1, 1)])
+def test_a_climb_that_ends_before_visits_fail_shows_no_capacity(tmp_path: Path, failed: tuple[int, ...]) -> None:
+    make_run(tmp_path, {"one": climbing(*failed)}, loads=[OVERLOAD])
+
+    with pytest.raises(ValueError, match=r"^400 visits a second are too few to fail, raise last_per_s$"):
+        visits.measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
+
+    assert measured(derive(tmp_path), "capacity") == {}
+
+
+def test_the_number_of_a_visit_says_its_step_whenever_it_came(tmp_path: Path) -> None:
+    """200 are due in the first step and 400 in the second; what has no number is in none."""
+    made = [
+        visit("0", 3),
+        visit("199", 1),
+        visit("200", 0),
+        visit("599", 2),
+        visit("600", 9),
+        visit("9999"),
+        visit("x"),
+    ]
+    with in_database(tmp_path, [one for requests in made for one in requests]) as database:
         found = visits.steps(database, ("one", "mix", 1), [100, 200, 400], 2)
 
-    assert found == [Step(100, 2, 0), Step(200, 1, 0), Step(400, 1, 0)]
+    assert found == [Step(100, 2, 0), Step(200, 2, 0), Step(400, 2, 0)]
 
 
 def test_a_rate_that_does_not_climb_has_no_capacity(tmp_path: Path) -> None:
@@ -329,9 +347,10 @@ def shown(folder: Path, found: Summary, title: str) -> list[str]:
 def two(tmp_path: Path) -> Path:
     """A run of two trials of two variants: one serves everybody, the other nobody in the first trial."""
     names = ("threads", "processes-by-the-dozen")
-    good = [one for n in range(4) for one in visit(f"{n}", n)]
-    bad = [one for n in range(4) for one in visit(f"{n}", n, took_ms=(20, 30), error=FULL)]
-    ill = good[:6] + visit("2", 2, took_ms=(20, 5000), error="request timeout") + visit("3", 3, error="status 502")
+    numbers = ("0", "1", "200", "201")  # two are due in the first step
+    good = [one for n, number in enumerate(numbers) for one in visit(number, n)]
+    bad = [one for n, number in enumerate(numbers) for one in visit(number, n, took_ms=(20, 30), error=FULL)]
+    ill = good[:6] + visit("200", 2, took_ms=(20, 5000), error="request timeout") + visit("201", 3, error="status 502")
     make_run(
         tmp_path, {names[0]: good, names[1]: bad}, loads=[OVERLOAD], trials=2,
         variants=[VariantRecord(name=name, workers=2, settings={"name": name}) for name in names],

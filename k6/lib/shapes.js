@@ -6,6 +6,7 @@ import { DURATION, START_AFTER, START_AT_MS } from './settings.js';
 
 // Longer than any wait that a trial should show: what is in flight when the duration ends is answered, not cut off.
 const LAST_ANSWER_WITHIN = '60s';
+const SLACK_S = 5;
 
 // Closed loop: `vus` virtual users, each sending its next request when the last one was answered.
 export function closedLoop(exec, vus) {
@@ -40,12 +41,13 @@ export function stepLengthS(stepS) {
 }
 
 // Open loop in steps of `stepS` seconds: the rate climbs from `firstPerS` to `lastPerS` a second, by the same factor each
-// time. What does not fit into the duration is left out, but for the first step.
-export function openSteps(exec, firstPerS, lastPerS, stepS, usersMax) {
+// time. What does not fit into the duration is left out, but for the first step. One of them lasts `lastsS` at the longest.
+export function openSteps(exec, firstPerS, lastPerS, stepS, usersMax, lastsS) {
   const count = Math.max(1, Math.floor(durationS() / stepS));
   const rates = Array.from({ length: count }, (_, step) =>
     Math.floor(firstPerS * (lastPerS / firstPerS) ** (count > 1 ? step / (count - 1) : 0) + 0.5),
   );
+  const due = rates.reduce((sum, rate) => sum + rate * stepLengthS(stepS), 0);
   return {
     executor: 'ramping-arrival-rate',
     exec,
@@ -56,9 +58,9 @@ export function openSteps(exec, firstPerS, lastPerS, stepS, usersMax) {
       { target: rate, duration: '0s' },
       { target: rate, duration: `${stepLengthS(stepS)}s` },
     ]),
-    preAllocatedVUs: usersMax,
+    preAllocatedVUs: Math.min(usersMax, Math.ceil(due)), // each takes time to make, before and after the start
     startTime: START_AFTER,
-    gracefulStop: LAST_ANSWER_WITHIN,
+    gracefulStop: `${lastsS + SLACK_S}s`,
   };
 }
 

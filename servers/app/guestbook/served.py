@@ -4,40 +4,41 @@ import json
 import os
 import time
 from collections.abc import Callable
+from functools import cache, wraps
 from http import HTTPStatus
 from importlib.metadata import version
 
 import workload
-from django.db import Error
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse
 from wsgi import connection
 
-Next = Callable[[HttpRequest], HttpResponse]
+View = Callable[[HttpRequest], HttpResponse]
 
 
-class Served:
-    """Middleware around all others."""
+def served(view: View) -> View:
+    """Have the answers of a view say so; that there is no database is an answer, too, and no bug of the page."""
 
-    def __init__(self, get_response: Next) -> None:
-        self._get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponse:
+    @wraps(view)
+    def told(request: HttpRequest) -> HttpResponse:
         began = time.time()
-        response = self._get_response(request)
-        if not isinstance(response, JsonResponse):  # which says it itself
-            told = workload.who_and_when(began, server(request), connection(request.META))
-            response["Lab-Served"] = json.dumps(told)
+        try:
+            response = view(request)
+        except (InterfaceError, OperationalError) as error:
+            said = " ".join(f"database error {': '.join(map(str, error.args))}".split())
+            response = HttpResponse(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Lab-Error": said})
+        response["Lab-Served"] = json.dumps(workload.who_and_when(began, server(request), connection(request.META)))
         return response
 
-    def process_exception(self, _: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Answer that there is no database: one that is gone is not a bug of the page."""
-        if not isinstance(error, Error):
-            return None
-        said = f"database error {': '.join(map(str, error.args))}"
-        return HttpResponse(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Lab-Error": " ".join(said.split())})
+    return told
 
 
 def server(request: HttpRequest) -> str:
     """Return the name and version of the server, which ASGI does not tell."""
+    return request.META.get("SERVER_SOFTWARE") or _by_its_package()
+
+
+@cache
+def _by_its_package() -> str:
     name = os.environ.get("LAB_SERVER", "unknown")
-    return request.META.get("SERVER_SOFTWARE") or f"{name}/{version(name)}"
+    return f"{name}/{version(name)}"

@@ -15,7 +15,7 @@ SECRET_KEY = "the lab's own, it guards nothing"  # noqa: S105
 ALLOWED_HOSTS = ["*"]
 ROOT_URLCONF = "guestbook.urls"
 INSTALLED_APPS = ["guestbook"]
-MIDDLEWARE = ["guestbook.served.Served", "django.middleware.csrf.CsrfViewMiddleware"]
+MIDDLEWARE = ["django.middleware.csrf.CsrfViewMiddleware"]
 TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
 DATABASES = {
     "default": {

@@ -2,14 +2,13 @@
 
 import workload
 from django.db import connection as database
-from django.db.migrations.executor import MigrationExecutor
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from wsgi import connection
 
 from guestbook.models import Entry
-from guestbook.served import server
+from guestbook.served import served, server
 from guestbook.settings import DATABASE
 
 NEWEST = 20
@@ -25,6 +24,7 @@ class EntryForm(ModelForm):
         fields = ("visit",)
 
 
+@served
 def entries(request: HttpRequest) -> HttpResponse:
     """Show the form and the newest entries; write an entry and lead back to them."""
     form = EntryForm(request.POST if request.method == "POST" else None)
@@ -47,6 +47,9 @@ def work(request: HttpRequest, path: str) -> JsonResponse:
 def ready(_: HttpRequest) -> JsonResponse:
     """Say that this worker has loaded the application, and that the database has the tables it expects."""
     if DATABASE:
+        # only this view needs it, and the others are not to wait until it is loaded
+        from django.db.migrations.executor import MigrationExecutor  # noqa: PLC0415
+
         executor = MigrationExecutor(database)
         missing = [str(one) for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())]
         if missing:
