@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 CONFIDENCE = 0.95
 NOMINAL_FROM = 5
@@ -52,6 +51,8 @@ def _difference_of_medians(values: Any, others: Any, axis: int) -> Any:  # noqa:
 
 def _bootstrap(samples: tuple[Any, ...], statistic: Any) -> Any:  # noqa: ANN401  # as scipy takes them
     """Resample trials; the same samples give the same interval every time."""
+    from scipy import stats  # noqa: PLC0415  # loading it takes as long as deriving a small run, which may have no interval
+
     done = stats.bootstrap(
         samples,
         statistic,

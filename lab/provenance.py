@@ -1,16 +1,23 @@
 """What a run was made of: the machine, the lab's own files, and every program in every image."""
 
+import json
 import os
 import platform
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from pydantic import TypeAdapter
 from python_on_whales import DockerClient
 
-from analysis.run_folder import Git, Host, Image
+from analysis.run_folder import Git, Host, Image, write_whole
 from lab.machine import BASE_IMAGES, STAND_IN, digests, engine_version, label, output, plugin_version
 from lab.paths import ROOT
+
+KNOWN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stampede" / "packages"
+"""What is in an image, a file each, named after its id: another content would be another id, and asking takes a
+container."""
 
 # Debian's packages or Alpine's, Python's in the virtual environment, and k6: a line each, name and version.
 _PACKAGES = """\
@@ -47,22 +54,35 @@ def git() -> Git | None:
 
 def images(names: list[str]) -> list[Image]:
     """Return the identities of images, what stand-ins were built from, and the packages in each."""
+    ids = [DockerClient().image.inspect(name).id for name in names]
     with ThreadPoolExecutor() as pool:
-        packages = list(pool.map(packages_of, names))
+        packages = list(pool.map(packages_of, ids))
     return [
         Image(
             name=name,
-            id=DockerClient().image.inspect(name).id,
+            id=identity,
             stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
             digests=digests(name) if name in BASE_IMAGES else [],
             packages=inside,
         )
-        for name, inside in zip(names, packages, strict=True)
+        for name, identity, inside in zip(names, ids, packages, strict=True)
     ]
 
 
-def packages_of(image: str) -> dict[str, str]:
-    """Return the version of every package in an image by its name; ``python/…`` for Python's own."""
+def packages_of(identity: str) -> dict[str, str]:
+    """Return the version of every package in an image, given by its id, by its name; ``python/…`` for Python's own."""
+    known = KNOWN / f"{identity.removeprefix('sha256:')}.json"
+    with suppress(OSError, ValueError):
+        return TypeAdapter(dict[str, str]).validate_json(known.read_bytes())
+    packages = _look_into(identity)
+    if packages:
+        with suppress(OSError):  # then the next run looks again
+            KNOWN.mkdir(parents=True, exist_ok=True)
+            write_whole(known, json.dumps(packages))
+    return packages
+
+
+def _look_into(image: str) -> dict[str, str]:
     lines = output(
         ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
          "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES]

@@ -198,7 +198,9 @@ def test_accept_models_stand_side_by_side(measure: MeasureSome, copied_lab: Lab)
 def test_gil_sharing_needs_a_process_for_each_request_that_computes(measure: MeasureSome, copied_lab: Lab) -> None:
     """Ratios of throughput at four connections; every socket and process is what the variant says."""
     lab = only_load(copied_lab, "gil-sharing", "four-connections")
-    result = measure("gil-sharing", "1x4,4x1,4x4,4x4-map-least-conn", "4s", "--cpu", "hold", lab=lab)
+    lab.edit("experiments/gil-sharing.yaml", "question:", "parallel: true\nquestion:")
+    variants = "1x4,4x1,4x4,4x4-map-least-conn"
+    result = measure("gil-sharing", variants, "4s", "--cpu", "hold", "--jobs", "4", lab=lab)
 
     served = result.each("throughput", "per_second", "work")
     assert served["1x4"] < 0.7 * served["4x1"]
@@ -447,16 +449,16 @@ def test_every_event_loop_serves_a_burst_and_counts_it(measure: MeasureSome, cop
 
 
 def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(measure: MeasureSome) -> None:
-    result = measure("django-fastcgi", "gunicorn-5", "4s")
+    result = measure("django-fastcgi", "gunicorn-5", "3s")
 
     capacity_per_s = result.each("capacity", "per_second")["gunicorn-5"]
     record = json.loads((trial_folder(result.folder, "gunicorn-5", "overload", 1) / "trial.json").read_text())
-    assert capacity_per_s in (8, 17, 37, 80)
+    assert capacity_per_s in (8, 32)
     assert record["visits_per_s"] == 2 * capacity_per_s
     [(visits, generators)] = result.requests(
         "gunicorn-5", "overload", "SELECT count(DISTINCT visit), count(DISTINCT generator) FROM requests"
     )
-    assert visits == pytest.approx(8 * capacity_per_s, rel=0.05)
+    assert visits == pytest.approx(6 * capacity_per_s, rel=0.05)
     assert generators == 4
     assert "seconds since the first visit came" in result.report
 

@@ -187,10 +187,17 @@ PIN = machine.PINNED["debian:trixie-slim"].split("@")[1]
     ],
 )
 def test_where_a_base_image_came_from_is_told_and_recorded(
-    path: Path, tmp_path: Path, labels: dict[str, str], digests: list[str], origin: str, recorded: list[str]
+    path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    labels: dict[str, str],
+    digests: list[str],
+    origin: str,
+    recorded: list[str],
 ) -> None:
     described = json.dumps([{"Id": "sha256:1", "Config": {"Labels": labels}, "RepoDigests": digests}])
     put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
+    monkeypatch.setattr(provenance, "KNOWN", tmp_path / "known")
 
     details = {finding.what: finding.detail for finding in machine.findings()}
     [image, ours] = provenance.images(["debian:trixie-slim", "stampede/nginx:trixie"])
@@ -198,6 +205,35 @@ def test_where_a_base_image_came_from_is_told_and_recorded(
     assert details["debian:trixie-slim"] == origin
     assert image.digests == recorded
     assert ours.digests == []
+
+
+@pytest.mark.parametrize("kept", [None, "", '["half a file', '{"k6": 1}', "[]"])
+def test_what_is_in_an_image_is_asked_once(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str | None
+) -> None:
+    """What cannot be understood is asked again, and what did not answer."""
+    asked, folder = tmp_path / "asked", tmp_path / "cache" / "known"
+    monkeypatch.setattr(provenance, "KNOWN", folder)
+    put(path, "docker", f"echo once >> {asked}; exit 1")
+    assert provenance.packages_of("sha256:1") == {}
+    put(path, "docker", f"echo once >> {asked}; echo k6 1.8.1")
+    if kept is not None:
+        folder.mkdir(parents=True)
+        (folder / "1.json").write_text(kept)
+
+    found = [provenance.packages_of(f"sha256:{identity}") for identity in (1, 1, 2)]
+
+    assert found == 3 * [{"k6": "1.8.1"}]
+    assert asked.read_text() == 3 * "once\n"
+    assert sorted(one.name for one in folder.iterdir()) == ["1.json", "2.json"]
+
+
+def test_a_cache_that_cannot_be_written_is_none(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(provenance, "KNOWN", tmp_path / "file" / "known")
+    put(path, "docker", "echo k6 1.8.1")
+
+    assert provenance.packages_of("sha256:1") == {"k6": "1.8.1"}
 
 
 def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
