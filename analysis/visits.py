@@ -161,12 +161,14 @@ def steps(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], s
 def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], step_s: float) -> float | None:
     """Return the largest rate, in visits/s, up to which fewer than FAILED_ALLOWED of the visits of each step failed.
 
-    0 when that is so of no step; None when it is so of all, and the capacity is larger than what was asked for. A step
-    in which nobody came shows nothing.
+    0 when that is so of no step; None when it is so of all, or of all until one in which nobody came: the capacity is
+    larger than what was asked for.
     """
     capacity = 0
     for step in steps(database, key, rates, step_s):
-        if not step.visits or step.failed >= FAILED_ALLOWED * step.visits:
+        if not step.visits:
+            break
+        if step.failed >= FAILED_ALLOWED * step.visits:
             return float(capacity)
         capacity = step.per_s
     return None

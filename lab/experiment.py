@@ -26,9 +26,10 @@ SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
 SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu", "call_us"}
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 LAST_ANSWER_WITHIN_S = 60
-VISIT_REQUESTS = 3
 SLACK_S = 5
-"""As in k6/lib/shapes.js and k6/visits.js."""
+"""As in k6/lib/shapes.js."""
+VISIT_REQUESTS = 3
+"""As in k6/visits.js."""
 
 
 class Durations(Model):
@@ -181,10 +182,13 @@ class Load(Script):
 
     def last_answer_within_s(self, duration: str) -> float:
         """Return how long k6 waits for what is under way when the load has ended, as in k6/lib/shapes.js."""
-        step_s, timeout_steps = (self.settings.get(name) for name in ("step_s", "timeout_steps"))
-        if isinstance(step_s, int | float) and isinstance(timeout_steps, int | float):
-            return VISIT_REQUESTS * timeout_steps * min(step_s, seconds(duration)) + SLACK_S
-        return LAST_ANSWER_WITHIN_S
+        if self.script != "visits.js":
+            return LAST_ANSWER_WITHIN_S
+        try:
+            step_s, timeout_steps = (float(self.settings[name]) for name in ("step_s", "timeout_steps"))
+        except (KeyError, ValueError):  # the script refuses to start
+            return LAST_ANSWER_WITHIN_S
+        return VISIT_REQUESTS * timeout_steps * min(step_s, seconds(duration)) + SLACK_S
 
     @property
     def computes(self) -> bool:

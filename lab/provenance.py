@@ -1,5 +1,6 @@
 """What a run was made of: the machine, the lab's own files, and every program in every image."""
 
+import hashlib
 import json
 import os
 import platform
@@ -15,12 +16,9 @@ from analysis.run_folder import Git, Host, Image, write_whole
 from lab.machine import BASE_IMAGES, STAND_IN, digests, engine_version, label, output, plugin_version
 from lab.paths import ROOT
 
-KNOWN = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stampede" / "packages"
-"""What is in an image, a file each, named after its id: another content would be another id, and asking takes a
-container."""
-
 # Debian's packages or Alpine's, Python's in the virtual environment, and k6: a line each, name and version.
 _PACKAGES = """\
+set -e
 if command -v dpkg-query > /dev/null; then dpkg-query --show --showformat='${Package} ${Version}\\n'
 else apk info -v 2> /dev/null | sed 's/-\\([0-9]\\)/ \\1/'
 fi
@@ -70,16 +68,28 @@ def images(names: list[str]) -> list[Image]:
 
 
 def packages_of(identity: str) -> dict[str, str]:
-    """Return the version of every package in an image, given by its id, by its name; ``python/…`` for Python's own."""
-    known = KNOWN / f"{identity.removeprefix('sha256:')}.json"
+    """Return the version of every package in an image, given by its id, by its name; ``python/…`` for Python's own.
+
+    Asking takes a container, so it is done once: another content would be another id.
+    """
     with suppress(OSError, ValueError):
-        return TypeAdapter(dict[str, str]).validate_json(known.read_bytes())
+        return TypeAdapter(dict[str, str]).validate_json(_kept(identity).read_bytes())
     packages = _look_into(identity)
     if packages:
         with suppress(OSError):  # then the next run looks again
-            KNOWN.mkdir(parents=True, exist_ok=True)
-            write_whole(known, json.dumps(packages))
+            _kept(identity).parent.mkdir(parents=True, exist_ok=True)
+            write_whole(_kept(identity), json.dumps(packages))
     return packages
+
+
+def _kept(identity: str) -> Path:
+    """Return the file of what an image said to this question. Raise OSError where there is no home."""
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError as error:
+        raise FileNotFoundError(str(error)) from None
+    question = hashlib.sha256(_PACKAGES.encode()).hexdigest()[:8]
+    return folder / "stampede" / "packages" / f"{identity.removeprefix('sha256:')}-{question}.json"
 
 
 def _look_into(image: str) -> dict[str, str]:

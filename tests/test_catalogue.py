@@ -205,8 +205,8 @@ def test_gil_sharing_needs_a_process_for_each_request_that_computes(measure: Mea
     served = result.each("throughput", "per_second", "work")
     assert served["1x4"] < 0.7 * served["4x1"]
     assert served["4x4"] < 0.95 * served["4x1"]
-    assert served["4x4-map-least-conn"] > 0.9 * served["4x1"]
-    assert result.measured("4x4-map-least-conn", "requests_by_worker", "jain_index", "work") > 0.98
+    assert served["4x4-map-least-conn"] > 0.85 * served["4x1"]
+    assert result.measured("4x4-map-least-conn", "requests_by_worker", "jain_index", "work") > 0.95
     for variant in served:
         trial = json.loads((trial_folder(result.folder, variant, "four-connections", 1) / "trial.json").read_text())
         assert trial["calibration"]["cpu"] == "hold"

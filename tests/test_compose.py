@@ -4,7 +4,9 @@ import copy
 import json
 import re
 import subprocess
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from lab.experiment import (
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, SERVERS
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
+FORM = '<input name="csrfmiddlewaretoken" value="abc">'
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
 
 
@@ -464,6 +467,56 @@ def test_other_loads_have_a_minute_for_their_last_answer() -> None:
 
     assert {one["gracefulStop"] for one in json.loads(done.stdout)["scenarios"].values()} == {"1m0s"}
     assert load.last_answer_within_s("9s") == 60
+
+
+@pytest.mark.parametrize(
+    ("answers", "thrown"),
+    [
+        ({"GET": (404, "nothing")}, "the page was refused with status 404: nothing"),
+        ({"GET": (200, "nothing")}, "the page has no form: nothing"),
+        ({"GET": (200, FORM), "POST": (403, "who are you?")}, "the post was refused with status 403: who are you?"),
+        ({"GET": (200, FORM), "POST": (200, "try again")}, "the form was refused: try again"),
+        ({"GET": (200, FORM), "POST": (503, "later")}, None),
+        ({"GET": (502, "")}, None),
+    ],
+)
+def test_a_visit_that_the_page_does_not_understand_is_an_error_of_the_script(
+    answers: dict[str, tuple[int, str]], thrown: str | None
+) -> None:
+    """It is a failure of the visit where the server is at its end."""
+
+    class Page(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            status, body = answers[self.command]
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            self.send_header("Lab-Served", "{}")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_GET = do_POST = answer  # noqa: N815  # http.server's own names
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        given = {"FIRST_PER_S": 2, "LAST_PER_S": 2, "STEP_S": 1, "TIMEOUT_STEPS": 1, "USERS_MAX": 2, "START_AT_MS": 0}
+        flags = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
+        done = subprocess.run(
+            ["docker", "run", "--rm", "--network", "host", "--volume", f"{K6}:/k6:ro", "grafana/k6:1.8.1", "run",
+             "--quiet", *flags, "--env", f"LAB_URL=http://127.0.0.1:{server.server_port}", "--env", "DURATION=1s",
+             "/k6/visits.js"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        server.shutdown()
+
+    assert done.returncode == 0
+    errors = [line for line in done.stderr.splitlines() if "level=error" in line]
+    assert bool(errors) == bool(thrown)
+    for line in errors:
+        assert f"Error: {thrown}" in line
 
 
 def inspect(script: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":

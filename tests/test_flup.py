@@ -162,22 +162,32 @@ def test_a_process_too_many_ends_with_its_interpreter_or_at_once(
         time.sleep(0.05)
 
     assert (tmp_path / "said").exists() != quick
-    assert flup.counted()["ended_beside_a_queue"] == 0
 
 
-def test_connections_that_wait_to_be_accepted_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("waiting", [0, 1, 3])
+def test_a_process_that_ends_while_connections_wait_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, waiting: int
+) -> None:
+    """The end is all that is left of its life here."""
     monkeypatch.syspath_prepend(str(SERVERS / "app"))
-    queued: Callable[[socket.socket], int] = runpy.run_path(str(SERVERS / "flup" / "serve.py"))["queued"]
+    monkeypatch.setenv("LAB_QUICK_EXIT", "false")
+    monkeypatch.setattr("counters.FOLDER", tmp_path)
+    monkeypatch.setattr("flup.server.fcgi_fork.WSGIServer._child", lambda *_: None)
+    program = runpy.run_path(str(SERVERS / "flup" / "serve.py"))
     with ExitStack() as opened:
         listening = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
-        found = [queued(listening)]
-        for _ in range(2):
+        for _ in range(waiting):
             opened.enter_context(socket.create_connection(listening.getsockname()))
-            found.append(queued(listening))
-        opened.enter_context(listening.accept()[0])
-        found.append(queued(listening))
+        deadline = time.monotonic() + PATIENCE_S
+        while program["queued"](listening) != waiting:  # the other side is connected a moment before
+            assert time.monotonic() < deadline
+        prefork = program["Prefork"]
+        prefork._child(prefork.__new__(prefork), listening, None)
 
-    assert found == [0, 1, 2, 1]
+    [counted] = tmp_path.iterdir()
+    assert dict(map(str.split, counted.read_text().splitlines())) == {
+        "served": f"{0:020}", "ended_beside_a_queue": f"{bool(waiting):020}",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("server", ["flup-prefork", "flup-threaded"])

@@ -197,7 +197,7 @@ def test_where_a_base_image_came_from_is_told_and_recorded(
 ) -> None:
     described = json.dumps([{"Id": "sha256:1", "Config": {"Labels": labels}, "RepoDigests": digests}])
     put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
-    monkeypatch.setattr(provenance, "KNOWN", tmp_path / "known")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     details = {finding.what: finding.detail for finding in machine.findings()}
     [image, ours] = provenance.images(["debian:trixie-slim", "stampede/nginx:trixie"])
@@ -212,25 +212,38 @@ def test_what_is_in_an_image_is_asked_once(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str | None
 ) -> None:
     """What cannot be understood is asked again, and what did not answer."""
-    asked, folder = tmp_path / "asked", tmp_path / "cache" / "known"
-    monkeypatch.setattr(provenance, "KNOWN", folder)
-    put(path, "docker", f"echo once >> {asked}; exit 1")
+    asked = tmp_path / "asked"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    put(path, "docker", "echo k6 1.8.1; exit 1")
     assert provenance.packages_of("sha256:1") == {}
     put(path, "docker", f"echo once >> {asked}; echo k6 1.8.1")
     if kept is not None:
-        folder.mkdir(parents=True)
-        (folder / "1.json").write_text(kept)
+        provenance.packages_of("sha256:1")
+        [known] = (tmp_path / "cache").rglob("1-*.json")
+        known.write_text(kept)
+        asked.unlink()
 
     found = [provenance.packages_of(f"sha256:{identity}") for identity in (1, 1, 2)]
 
     assert found == 3 * [{"k6": "1.8.1"}]
+    assert asked.read_text() == 2 * "once\n"
+    monkeypatch.setattr(provenance, "_PACKAGES", "another question")
+    provenance.packages_of("sha256:1")
     assert asked.read_text() == 3 * "once\n"
-    assert sorted(one.name for one in folder.iterdir()) == ["1.json", "2.json"]
 
 
-def test_a_cache_that_cannot_be_written_is_none(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def homeless() -> Path:
+    """Answer as Path.home does to whom the machine does not know."""
+    raise RuntimeError("Could not determine home directory.")
+
+
+@pytest.mark.parametrize("where", ["in a file", "without a home"])
+def test_a_cache_that_cannot_be_written_is_none(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(provenance, "KNOWN", tmp_path / "file" / "known")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file") if where == "in a file" else "")
+    monkeypatch.setattr(Path, "home", homeless)
     put(path, "docker", "echo k6 1.8.1")
 
     assert provenance.packages_of("sha256:1") == {"k6": "1.8.1"}

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 
 import workload
-from django.db import InterfaceError, OperationalError
+from django.db import Error
 from django.http import HttpRequest, HttpResponse
 from wsgi import connection
 
@@ -17,14 +17,14 @@ View = Callable[[HttpRequest], HttpResponse]
 
 
 def served(view: View) -> View:
-    """Have the answers of a view say so; that there is no database is an answer, too, and no bug of the page."""
+    """Have the answers of a view say so; what the database refuses is an answer, too."""
 
     @wraps(view)
     def told(request: HttpRequest) -> HttpResponse:
         began = time.time()
         try:
             response = view(request)
-        except (InterfaceError, OperationalError) as error:
+        except Error as error:
             said = " ".join(f"database error {': '.join(map(str, error.args))}".split())
             response = HttpResponse(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Lab-Error": said})
         response["Lab-Served"] = json.dumps(workload.who_and_when(began, server(request), connection(request.META)))
