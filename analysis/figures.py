@@ -718,11 +718,15 @@ _SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
 def _keeping_up(run: Run, summary: Summary, load: str) -> str:
     """Return in a sentence with how many visits a second which variant keeps up."""
     rates = _measured(summary, load, Measure(metric="capacity", stat="per_second"))
-    if not any(rates.values()):
+    tried = {row.variant for row in summary.visit_steps if row.load == load}
+    tireless = [name for name in _names(run) if name in tried - rates.keys()]
+    if not tireless and not any(rates.values()):
         return f"Nobody keeps up with the visits{of_load(run, load)}"
-    best, worst = max(rates, key=lambda name: rates[name]), min(rates, key=lambda name: rates[name])
-    says = f"{best} keeps up with {number(rates[best])} visits/s"
-    if rates[worst] < rates[best]:
+    best, worst = (choose(rates, key=lambda name: rates[name], default="") for choose in (max, min))
+    says = f"{best} keeps up with {number(rates[best])} visits/s" if not tireless else (
+        f"{tireless[0]} keeps up with every rate that was tried"
+    )  # fmt: skip
+    if rates and (tireless or rates[worst] < rates[best]):
         says += f", {worst} with {number(rates[worst])}" if rates[worst] else f", {worst} not even with the first step"
     return says + of_load(run, load)
 

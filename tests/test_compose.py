@@ -460,7 +460,7 @@ def test_there_are_no_more_visitors_than_visits_and_their_last_answer_is_waited_
 
 
 def test_other_loads_have_a_minute_for_their_last_answer() -> None:
-    [load] = load_experiment("heavy-mix").loads.values()
+    [load] = load_experiment("heavy-mix").all_loads.values()
     settings = load.environment() | {"DURATION": "9s", "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
 
     done = inspect("heavy-mix.js", settings)

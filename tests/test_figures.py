@@ -372,7 +372,7 @@ def failing(*errors: str | None, step: int = 0) -> list[Request]:
         one
         for place, error in enumerate(errors)
         for at_s in [2 * (step + place / len(errors))]
-        for one in visit(f"{step}-{place}", at_s, took_ms=(20, 30) if error else (20, 30, 10), error=error)
+        for one in visit(f"{200 * step + place}", at_s, took_ms=(20, 30) if error else (20, 30, 10), error=error)
     ]
 
 
@@ -491,14 +491,23 @@ def test_failures_are_drawn_over_the_rate_of_visits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("errors", "title"),
+    ("steps", "title"),
     [
-        ([None], "one keeps up with 100 visits/s"),
-        (["status 503"], "Nobody keeps up with the visits"),
+        ({"one": [None, "no"]}, "one keeps up with 100 visits/s"),
+        ({"one": ["no"]}, "Nobody keeps up with the visits"),
+        ({"one": [None, None]}, "one keeps up with every rate that was tried"),
+        ({"one": [None, "no"], "two": [None, None]}, "two keeps up with every rate that was tried, one with 100"),
+        ({"one": [None, None], "two": ["no"]},
+         "one keeps up with every rate that was tried, two not even with the first step"),
+        ({"one": [None, None], "two": [None, None]}, "one keeps up with every rate that was tried"),
     ],
-)
-def test_the_title_says_who_keeps_up(tmp_path: Path, errors: list[str | None], title: str) -> None:
-    drawn = visited(make_run(tmp_path, {"one": failing(*errors)}, loads=of_visits(**CLIMB)), "failing")
+)  # fmt: skip
+def test_the_title_says_who_keeps_up(tmp_path: Path, steps: dict[str, list[str | None]], title: str) -> None:
+    requests = {
+        name: [one for step, error in enumerate(errors) for one in failing(error, step=step)]
+        for name, errors in steps.items()
+    }
+    drawn = visited(make_run(tmp_path, requests, loads=of_visits(**CLIMB), variants=variants(*steps)), "failing")
 
     assert drawn is not None
     assert drawn["title"]["text"] == title
