@@ -318,14 +318,18 @@ class Stack:
 
         One that does not answer leaves no observation, and the trial will be doubted for it.
         """
-        for container in self._containers():
+
+        def observe(container: Container) -> None:
             labels = _labels(container)
             if _asks(container) or container.state.status != "running":
-                continue
+                return
             with suppress(DockerException):
                 said = DockerClient().container.execute(container, ["observe"])
                 write_whole(self.part / f"{_numbered(labels)}.{moment}.txt", f"{said}\n")
                 self.settings[_numbered(labels)] = str(said).partition("==> settings <==\n")[2]
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(observe, self._containers()))
 
     def _rate_after(self, follows: plan.Trial) -> float:
         """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
