@@ -487,17 +487,15 @@ def test_threads_that_may_not_queue_turn_visits_away_and_processes_that_stay_do_
 
 
 GUEST_BOOKS: dict[str, dict[str, object]] = {
-    "gunicorn-sync": {},
-    "gunicorn-gthread": {"threads": 2},
     "gunicorn-gevent": {},
     "uvicorn": {},
     "granian": {},
     "hypercorn": {},
     "uwsgi": {"threads": 2, "protocol": "fastcgi"},
     "flup-prefork": {"workers": 8, "threads": 1},
-    "flup-threaded": {"workers": 1, "threads": 8},
 }
-SAYS = {"flup-prefork": "flup6", "flup-threaded": "flup6"}
+"""Of django-fastcgi, fastcgi-mechanisms and test_database the other ones."""
+SAYS = {"flup-prefork": "flup6"}
 
 
 def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(measure: MeasureSome, copied_lab: Lab) -> None:
