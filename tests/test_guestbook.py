@@ -166,6 +166,14 @@ def test_a_worker_is_ready_when_its_database_has_the_tables_it_expects(tmp_path:
     assert (after.status, json.loads(after.body)) == (200, {"ready": True})
 
 
+def test_a_worker_whose_database_cannot_be_asked_says_why_it_is_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    with Site("wsgi", tmp_path / "workers", **on_sqlite(tmp_path)) as site:
+        answer = site.ask("/-/ready")
+
+    assert (answer.status, answer.body) == (503, "database error unable to open database file")
+
+
 @pytest.mark.parametrize("kind", ["wsgi", "asgi"])
 def test_without_a_database_there_is_no_guest_book_but_all_else(tmp_path: Path, kind: str) -> None:
     with Site(kind, tmp_path / "workers", LAB_DATABASE="") as site:

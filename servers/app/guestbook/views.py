@@ -44,6 +44,7 @@ def work(request: HttpRequest, path: str) -> JsonResponse:
         return JsonResponse({"error": str(failure)}, status=failure.status)
 
 
+@served
 def ready(_: HttpRequest) -> JsonResponse:
     """Say that this worker has loaded the application, and that the database has the tables it expects."""
     if DATABASE:
