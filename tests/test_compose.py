@@ -484,9 +484,11 @@ def test_a_visit_that_the_page_does_not_understand_is_an_error_of_the_script(
     answers: dict[str, tuple[int, str]], thrown: str | None
 ) -> None:
     """It is a failure of the visit where the server is at its end."""
+    asked: set[str] = set()
 
     class Page(BaseHTTPRequestHandler):
         def answer(self) -> None:
+            asked.add(self.command)
             status, body = answers[self.command]
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_response(status)
@@ -512,7 +514,7 @@ def test_a_visit_that_the_page_does_not_understand_is_an_error_of_the_script(
         )  # fmt: skip
         server.shutdown()
 
-    assert done.returncode == 0
+    assert (done.returncode, asked) == (0, set(answers))
     errors = [line for line in done.stderr.splitlines() if "level=error" in line]
     assert bool(errors) == bool(thrown)
     for line in errors:
