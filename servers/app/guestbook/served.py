@@ -1,4 +1,4 @@
-"""Who served a page and when, or which error of the database kept it from being served, in headers of the answer."""
+"""Who served a page and when, and which error of the database kept it from being served, in headers of the answer."""
 
 import json
 import os
@@ -17,18 +17,28 @@ View = Callable[[HttpRequest], HttpResponse]
 
 
 def served(view: View) -> View:
-    """Have the answers of a view say so; what the database refuses is an answer, too."""
+    """Have the answers of a view say who gave them and when."""
 
     @wraps(view)
     def told(request: HttpRequest) -> HttpResponse:
         began = time.time()
-        try:
-            response = view(request)
-        except Error as error:
-            said = " ".join(f"database error {': '.join(map(str, error.args))}".split())
-            response = HttpResponse(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Lab-Error": said})
+        response = view(request)
         response["Lab-Served"] = json.dumps(workload.who_and_when(began, server(request), connection(request.META)))
         return response
+
+    return told
+
+
+def refused(view: View) -> View:
+    """Have a view answer what the database refuses it."""
+
+    @wraps(view)
+    def told(request: HttpRequest) -> HttpResponse:
+        try:
+            return view(request)
+        except Error as error:
+            said = " ".join(f"database error {': '.join(map(str, error.args))}".split())
+            return HttpResponse(said, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Lab-Error": said})
 
     return told
 

@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from wsgi import connection
 
 from guestbook.models import Entry
-from guestbook.served import served, server
+from guestbook.served import refused, served, server
 from guestbook.settings import DATABASE
 
 NEWEST = 20
@@ -25,6 +25,7 @@ class EntryForm(ModelForm):
 
 
 @served
+@refused
 def entries(request: HttpRequest) -> HttpResponse:
     """Show the form and the newest entries; write an entry and lead back to them."""
     form = EntryForm(request.POST if request.method == "POST" else None)
@@ -44,7 +45,7 @@ def work(request: HttpRequest, path: str) -> JsonResponse:
         return JsonResponse({"error": str(failure)}, status=failure.status)
 
 
-@served
+@refused
 def ready(_: HttpRequest) -> JsonResponse:
     """Say that this worker has loaded the application, and that the database has the tables it expects."""
     if DATABASE:
