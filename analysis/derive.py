@@ -17,11 +17,17 @@ def derive(run_folder: Path) -> Summary:
     A trial whose raw files cannot be read, or are not those that manifest.sha256 lists, is judged invalid
     with the reason; raise BadRun when run.json, a trial.json or the manifest cannot be read.
     """
+    summary = derive_summary(run_folder)
+    write_report(run_folder, summary)
+    return summary
+
+
+def derive_summary(run_folder: Path) -> Summary:
+    """Do what ``derive`` does, but draw nothing."""
     hashes = sealed(run_folder)
     evidence = {folder: _evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     summary = summarise(run_folder, evidence)
     write_summary(run_folder, summary)
-    write_report(run_folder, summary)
     return summary
 
 

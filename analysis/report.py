@@ -1,11 +1,12 @@
 """report.html: one page with everything in it, that opens offline and asks the network for nothing."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import altair as alt
 import duckdb
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
 from analysis import figures
@@ -34,12 +35,7 @@ from analysis.table import (
 def write_report(run_folder: Path, summary: Summary) -> None:
     """Write report.html of a run, whole or not at all."""
     run = read_run(run_folder)
-    environment = Environment(
-        loader=PackageLoader("analysis"), autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True
-    )
-    page = environment.get_template(
-        "report.html"
-    ).render(
+    page = _template().render(
         run=run,
         summary=summary,
         figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # drawn by ourselves
@@ -61,6 +57,14 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
     )
     write_whole(run_folder / "report.html", page)
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("analysis"), autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("report.html")
 
 
 def _is_common(run: Run, setting: str) -> bool:

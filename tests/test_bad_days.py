@@ -123,7 +123,7 @@ def test_a_server_that_never_becomes_healthy_shows_its_last_words_and_spoils_no_
 
 def test_a_server_that_runs_and_is_never_ready_shows_what_the_health_check_saw(fast_lab: Lab) -> None:
     fast_lab.edit("docker-compose.yml", "http://127.0.0.1:8000/-/ready", "http://127.0.0.1:8000/-/never")
-    fast_lab.edit("docker-compose.yml", "retries: 60", "retries: 3")
+    fast_lab.edit("docker-compose.yml", "retries: 300", "retries: 30")
 
     done = fast_lab.run(*ONE)
 

@@ -185,7 +185,7 @@ def test_a_model_without_its_migration_does_not_start(guestbook: Lab) -> None:
 
 def test_a_migration_that_was_not_applied_is_what_the_health_check_says(guestbook: Lab) -> None:
     guestbook.edit("servers/with-database", "python migrate.py", "true")
-    guestbook.edit("docker-compose.yml", "retries: 60", "retries: 3")
+    guestbook.edit("docker-compose.yml", "retries: 300", "retries: 30")
 
     assert guestbook.run("run", "guestbook").returncode == 1
 

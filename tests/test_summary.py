@@ -9,8 +9,9 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from analysis.derive import derive
+from analysis.derive import derive, derive_summary
 from analysis.quantities import OF_ALL_REQUESTS, Claim, Published, Quantity, Statistic, evenness, rows_needed
+from analysis.report import write_report
 from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
 from analysis.summary import Row, Summary, summarise
 from analysis.table import Grid, Line, print_tables, published_figures, published_what, quantity_table
@@ -33,7 +34,7 @@ def p99(variant: str = "one") -> Quantity:
 
 def test_percentiles_are_those_of_the_rows(tmp_path: Path) -> None:
     """Of 1, 2, … 100 ms the median is 50.5 and p99 is 99.01, interpolated linearly between neighbours."""
-    summary = derive(make_run(tmp_path, {"one": HUNDRED}))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED}))
 
     expected: dict[Statistic, float] = {"min": 1, "avg": 50.5, "p50": 50.5, "p90": 90.1, "p99": 99.01, "max": 100}
     for stat, value in expected.items():
@@ -44,7 +45,7 @@ def test_percentiles_are_those_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_a_percentile_that_the_sample_cannot_carry_is_not_printed(tmp_path: Path) -> None:
-    summary = derive(make_run(tmp_path, {"one": HUNDRED[:99]}))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED[:99]}))
 
     assert row(summary, "p90") is not None
     assert row(summary, "p99") is None
@@ -60,7 +61,7 @@ def test_rows_needed_by_a_statistic(stat: Statistic, needed: int) -> None:
 def test_failures_are_counted_beside_the_times_and_never_in_them(tmp_path: Path) -> None:
     requests = [Request(overhead_ms=10) for _ in range(99)] + [Request(overhead_ms=-100, error="status 502")]
 
-    summary = derive(make_run(tmp_path, {"one": requests}))
+    summary = derive_summary(make_run(tmp_path, {"one": requests}))
 
     low, share = row(summary, "min"), row(summary, "share", metric="failures")
     assert low is not None
@@ -72,7 +73,7 @@ def test_failures_are_counted_beside_the_times_and_never_in_them(tmp_path: Path)
 def test_classes_of_request_are_kept_apart_and_counted_together(tmp_path: Path) -> None:
     requests = [Request(overhead_ms=1), Request(overhead_ms=9, request="heavy")]
 
-    summary = derive(make_run(tmp_path, {"one": requests}))
+    summary = derive_summary(make_run(tmp_path, {"one": requests}))
 
     assert {one.request: one.measured for one in summary.rows if (one.metric, one.stat) == ("overhead", "avg")} == {
         "light": 1,
@@ -84,7 +85,7 @@ def test_classes_of_request_are_kept_apart_and_counted_together(tmp_path: Path) 
 def test_throughput_counts_from_the_first_request_to_the_last_answer(tmp_path: Path) -> None:
     requests = [Request(asked_ms=900, overhead_ms=100, sent_s=second) for second in range(10)]
 
-    found = row(derive(make_run(tmp_path, {"one": requests})), "per_second", metric="throughput")
+    found = row(derive_summary(make_run(tmp_path, {"one": requests})), "per_second", metric="throughput")
 
     assert found is not None
     assert found.measured == pytest.approx(1.0)
@@ -96,7 +97,7 @@ def test_the_median_trial_is_shown_and_rows_are_not_pooled(tmp_path: Path) -> No
     make_trial(tmp_path, "one", 2, [Request(overhead_ms=2)] * 2)
     make_trial(tmp_path, "one", 3, [Request(overhead_ms=90)] * 50)
 
-    found = row(derive(tmp_path), "p50")
+    found = row(derive_summary(tmp_path), "p50")
 
     assert found is not None
     assert (found.measured, found.trials, found.n) == (2, 3, 54)
@@ -105,7 +106,7 @@ def test_the_median_trial_is_shown_and_rows_are_not_pooled(tmp_path: Path) -> No
 def test_requests_are_counted_by_worker(tmp_path: Path) -> None:
     requests = [Request(worker=worker) for worker in ["box:1"] * 3 + ["box:2"]]
 
-    summary = derive(make_run(tmp_path, {"one": requests}))
+    summary = derive_summary(make_run(tmp_path, {"one": requests}))
 
     light = [(one.worker, one.requests, one.share) for one in summary.workers if one.request == "light"]
     assert light == [("box:2", 1, 0.25), ("box:1", 3, 0.75)]
@@ -125,7 +126,7 @@ def test_idle_workers_count_for_evenness(tmp_path: Path) -> None:
     server.write_text(observation(served=dict.fromkeys(range(1, 5), 0)))
     server.with_name("server-1.after.txt").write_text(observation(served={1: 6, 2: 3, 3: 3, 4: 0}))
 
-    summary = derive(tmp_path)
+    summary = derive_summary(tmp_path)
 
     expected: dict[Statistic, float] = {"largest_share": 0.5, "max_over_mean": 2.0, "jain_index": 144 / 216}
     for stat, value in expected.items():
@@ -145,7 +146,7 @@ def test_connections_are_counted_beside_requests(tmp_path: Path) -> None:
         for n, (worker, connection) in enumerate([("box:1", "a")] * 6 + [("box:1", "b")] * 2 + [("box:2", "c")] * 2)
     ]
 
-    summary = derive(make_run(tmp_path, {"one": requests}))
+    summary = derive_summary(make_run(tmp_path, {"one": requests}))
 
     assert [(one.worker, one.requests, one.connections) for one in summary.workers if one.request == "light"] == [
         ("box:2", 2, 1), ("box:1", 8, 2),
@@ -158,7 +159,7 @@ def test_connections_are_counted_beside_requests(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_tell_its_connections_has_none(tmp_path: Path) -> None:
-    summary = derive(make_run(tmp_path, {"one": HUNDRED}))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED}))
 
     assert row(summary, "avg", metric="requests_by_connection") is None
     assert row(summary, "largest_share", metric="connections_by_worker") is None
@@ -169,13 +170,14 @@ def test_a_closed_loop_loses_throughput_to_waiting(tmp_path: Path) -> None:
     patient = [Request(overhead_ms=0, sent_s=n * 0.1, user=1) for n in range(10)]
     waiting = [Request(overhead_ms=100, sent_s=n * 0.2, user=2) for n in range(10)]
 
-    closed = row(derive(make_run(tmp_path / "closed", {"one": patient + waiting})), "of_ideal", metric="throughput")
+    closed = derive_summary(make_run(tmp_path / "closed", {"one": patient + waiting}))
     loads = [LoadRecord(name="mix", script="mix.js", loop="open", duration="60s", settings={})]
-    opened = derive(make_run(tmp_path / "open", {"one": patient + waiting}, loads=loads))
+    opened = derive_summary(make_run(tmp_path / "open", {"one": patient + waiting}, loads=loads))
 
-    assert closed is not None
-    assert closed.measured == pytest.approx(2 / 3, abs=0.001)
-    assert (closed.unit, row(opened, "of_ideal", metric="throughput")) == ("share", None)
+    share = row(closed, "of_ideal", metric="throughput")
+    assert share is not None
+    assert share.measured == pytest.approx(2 / 3, abs=0.001)
+    assert (share.unit, row(opened, "of_ideal", metric="throughput")) == ("share", None)
 
 
 def test_what_servers_tell_of_themselves_is_of_all_requests(tmp_path: Path) -> None:
@@ -192,7 +194,7 @@ def test_what_servers_tell_of_themselves_is_of_all_requests(tmp_path: Path) -> N
     (folder / "nginx-1.before.txt").write_text(observation("proxy", balanced=1, queued=1))
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=11, queued=4))
 
-    summary = derive(tmp_path)
+    summary = derive_summary(tmp_path)
 
     told = {
         (one.metric, one.stat): one.measured
@@ -212,7 +214,7 @@ def test_published_figures_stand_beside_measured_ones(tmp_path: Path) -> None:
         Published(variant="one", request="light", metric="requests_by_worker", counts=[113, 95, 132, 455]),
     ]
 
-    summary = derive(make_run(tmp_path, {"one": HUNDRED[:10]}, published=published))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED[:10]}, published=published))
 
     median, tail = row(summary, "p50"), row(summary, "p99")
     share = row(summary, "largest_share", metric="requests_by_worker")
@@ -236,7 +238,7 @@ def test_published_figures_stand_beside_measured_ones(tmp_path: Path) -> None:
 def test_a_verdict_follows_from_the_bound(tmp_path: Path, bound: dict[str, float], verdict: str) -> None:
     claims = [Claim.model_validate({"says": "the tail is so long", "value": p99(), **bound})]
 
-    [claim] = derive(make_run(tmp_path, {"one": HUNDRED}, claims=claims)).claims
+    [claim] = derive_summary(make_run(tmp_path, {"one": HUNDRED}, claims=claims)).claims
 
     assert (claim.verdict, claim.reason) == (verdict, None)
     assert claim.measured == pytest.approx(99.01)
@@ -246,7 +248,7 @@ def test_a_claim_can_compare_two_variants(tmp_path: Path) -> None:
     claims = [Claim(says="twice as long", value=p99("two"), relative_to=p99("one"), at_least=1.9)]
     doubled = [Request(overhead_ms=one.overhead_ms * 2) for one in HUNDRED]
 
-    [claim] = derive(make_run(tmp_path, {"one": HUNDRED, "two": doubled}, claims=claims)).claims
+    [claim] = derive_summary(make_run(tmp_path, {"one": HUNDRED, "two": doubled}, claims=claims)).claims
 
     assert (claim.verdict, claim.unit) == ("reproduced", "ratio")
     assert claim.measured == pytest.approx(2)
@@ -255,7 +257,7 @@ def test_a_claim_can_compare_two_variants(tmp_path: Path) -> None:
 def test_too_few_requests_leave_a_claim_undecided(tmp_path: Path) -> None:
     claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
 
-    [claim] = derive(make_run(tmp_path, {"one": HUNDRED[:99]}, claims=claims)).claims
+    [claim] = derive_summary(make_run(tmp_path, {"one": HUNDRED[:99]}, claims=claims)).claims
 
     assert (claim.verdict, claim.measured) == ("undecided", None)
     assert claim.reason == "p99 needs 100 requests a trial; there were 99 at most"
@@ -266,7 +268,7 @@ def test_failures_that_could_be_the_tail_leave_a_claim_undecided(tmp_path: Path)
     claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
     requests = HUNDRED * 10 + [Request(error="status 502")] * 11
 
-    summary = derive(make_run(tmp_path, {"one": requests}, claims=claims))
+    summary = derive_summary(make_run(tmp_path, {"one": requests}, claims=claims))
 
     assert (summary.claims[0].verdict, summary.claims[0].reason) == (
         "undecided", "1.1% of the requests failed, too many to leave out of p99",
@@ -280,7 +282,7 @@ def test_a_verdict_from_a_suspect_trial_says_so(tmp_path: Path) -> None:
     make_run(tmp_path, {"one": HUNDRED}, claims=claims)
     make_trial(tmp_path, "one", 1, HUNDRED, busy_before=0.5)
 
-    [claim] = derive(tmp_path).claims
+    [claim] = derive_summary(tmp_path).claims
 
     assert (claim.verdict, claim.reason) == (
         "reproduced", "suspect: the machine was 50% busy before the load began",
@@ -291,7 +293,7 @@ def test_only_trials_that_carry_a_statistic_are_counted_for_it(tmp_path: Path) -
     make_run(tmp_path, {"one": HUNDRED}, trials=2)
     make_trial(tmp_path, "one", 2, HUNDRED[:50])
 
-    summary = derive(tmp_path)
+    summary = derive_summary(tmp_path)
 
     tail, middle = row(summary, "p99"), row(summary, "p50")
     assert tail is not None
@@ -306,7 +308,7 @@ def test_text_with_brackets_is_printed_as_it_is(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"one": HUNDRED}, claims=claims)
     console = Console(width=200, record=True, file=io.StringIO())
 
-    print_tables(console, read_run(run), derive(run))
+    print_tables(console, read_run(run), derive_summary(run))
 
     assert "the tail of [/work] is [even]" in console.export_text()
 
@@ -316,7 +318,7 @@ def test_an_invalid_trial_gives_no_number_and_no_verdict(tmp_path: Path) -> None
     make_run(tmp_path, {"one": HUNDRED}, claims=claims)
     make_trial(tmp_path, "one", 1, HUNDRED, outcome="failed", reason="k6 ended with exit code 107", k6_exit_code=107)
 
-    summary = derive(tmp_path)
+    summary = derive_summary(tmp_path)
 
     assert summary.rows == []
     assert [(claim.verdict, claim.reason) for claim in summary.claims] == [
@@ -329,7 +331,7 @@ def test_unreadable_points_make_the_trial_invalid_and_keep_the_others(tmp_path: 
     points = tmp_path / "one" / "mix" / "1" / "points.json.gz"
     points.write_bytes(points.read_bytes()[:300])
 
-    summary = derive(tmp_path)
+    summary = derive_summary(tmp_path)
 
     assert {"two"} == {one.variant for one in summary.rows}
     assert summary.validity.verdict == "invalid"
@@ -355,7 +357,7 @@ def test_everything_derived_can_be_deleted_and_rebuilt(tmp_path: Path) -> None:
 def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path) -> None:
     """Several threads would add up the rows in another order each time, and the last digits of an average differ."""
     run = make_run(tmp_path, {"one": HUNDRED})
-    derive(run)
+    derive_summary(run)
     folder = run / "one" / "mix" / "1"
     table, larger = folder / "requests.parquet", folder / "larger.parquet"
     duckdb.sql(f"""
@@ -373,7 +375,7 @@ def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path) ->
 def test_summary_json_keeps_its_keys(tmp_path: Path) -> None:
     """What other programs read: these keys stay, others may come."""
     claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
-    derive(make_run(tmp_path, {"one": HUNDRED}, claims=claims))
+    derive_summary(make_run(tmp_path, {"one": HUNDRED}, claims=claims))
 
     summary = json.loads((tmp_path / "summary.json").read_text())
 
@@ -397,7 +399,7 @@ def repeated(folder: Path, p99s: dict[str, list[float]], claim: Claim | None = N
     for variant, trials in values.items():
         for number, requests in enumerate(trials, start=1):
             make_trial(folder, variant, number, requests)
-    return derive(folder)
+    return derive_summary(folder)
 
 
 def test_trials_give_their_median_and_an_interval_around_it(tmp_path: Path) -> None:
@@ -530,7 +532,7 @@ def test_a_published_row_is_as_good_as_its_worst_figure(tmp_path: Path) -> None:
         near({"p50": 50, "p10": 11}), near({"p50": 50, "p99": 99}), near({"p50": 100, "p99": 99, "p10": 11}),
     ]  # fmt: skip
 
-    summary = derive(make_run(tmp_path, {"one": HUNDRED[:99]}, published=published))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED[:99]}, published=published))
 
     too_few = "p99 needs 100 requests a trial; there were 99 at most"
     assert [(one.verdict, one.reason) for one in summary.published] == [
@@ -547,7 +549,7 @@ def test_a_published_row_of_an_invalid_trial_is_invalid(tmp_path: Path) -> None:
     make_run(tmp_path, {"one": HUNDRED}, published=[near({"p50": 50, "p99": 99})])
     make_trial(tmp_path, "one", 1, HUNDRED, outcome="failed", reason="k6 ended with exit code 107", k6_exit_code=107)
 
-    [found] = derive(tmp_path).published
+    [found] = derive_summary(tmp_path).published
 
     assert (found.verdict, found.reason) == ("invalid", "one: failed: k6 ended with exit code 107")
     assert [(one.verdict, one.measured) for one in found.figures] == [("invalid", None)] * 2
@@ -559,7 +561,7 @@ def test_a_published_row_of_a_suspect_trial_says_so(tmp_path: Path) -> None:
     make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED}, published=published)
     make_trial(tmp_path, "one", 1, HUNDRED, busy_before=0.5)
 
-    rows = derive(tmp_path).published
+    rows = derive_summary(tmp_path).published
 
     assert [(one.variant, one.verdict, one.reason) for one in rows] == [
         ("one", "reproduced", "suspect: the machine was 50% busy before the load began"), ("two", "reproduced", None),
@@ -639,7 +641,7 @@ def test_a_published_row_names_its_load_where_there_are_several(tmp_path: Path) 
         Published(variant="one", load="rush", metric="memory", stats={"total": 30}, within=0.1),
     ]
 
-    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published, loads=loads))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED}, published=published, loads=loads))
 
     run = read_run(tmp_path)
     assert [(published_what(run, one), one.verdict, published_figures(one)) for one in summary.published] == [
@@ -650,7 +652,7 @@ def test_a_published_row_names_its_load_where_there_are_several(tmp_path: Path) 
 
 def test_the_verdicts_of_published_rows_have_the_colours_of_claims(tmp_path: Path) -> None:
     published = [near({"p50": 50.5}), near({"p50": 1})]
-    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED}, published=published))
     console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
 
     print_tables(console, read_run(tmp_path), summary)
@@ -661,13 +663,14 @@ def test_the_verdicts_of_published_rows_have_the_colours_of_claims(tmp_path: Pat
 
 
 def test_a_percentile_that_no_sample_carries_is_named(tmp_path: Path) -> None:
-    summary = derive(make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED[:99]}))
+    summary = derive_summary(make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED[:99]}))
 
     assert "no p99 of light requests of two: it needs 100 a trial, there were 99 at most" in summary.validity.reasons
 
 
 def test_a_variant_against_itself_shows_the_smallest_difference(tmp_path: Path) -> None:
     summary = repeated(tmp_path, {"a": [10, 12, 14], "b": [10, 13, 19]})
+    write_report(tmp_path, summary)
 
     [found] = [
         one for one in summary.differences if (one.request, one.metric, one.stat) == ("light", "overhead", "p99")

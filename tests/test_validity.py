@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.derive import derive
+from analysis.derive import derive_summary
 from analysis.quantities import Claim, Quantity
 from analysis.run_folder import BadRun, Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord, read_run
 from analysis.table import workers_table
@@ -20,7 +20,7 @@ def judged(tmp_path: Path, requests: list[Request] | None = None, **trial: Any) 
     """Return the verdict on a run of one trial and the trial's own reasons."""
     make_run(tmp_path, {"one": FINE})
     make_trial(tmp_path, "one", 1, FINE if requests is None else requests, **trial)
-    summary = derive(tmp_path)
+    summary = derive_summary(tmp_path)
     return summary.validity.verdict, summary.trials[0].reasons
 
 
@@ -91,7 +91,7 @@ def test_a_run_says_how_its_requests_computed(tmp_path: Path, cpu: str, workers:
     loads = [LoadRecord(name="mix", script="mix.js", duration="60s", settings={"CPU": cpu})]
     variants = [VariantRecord(name="one", workers=workers, settings={})]
 
-    summary = derive(make_run(tmp_path, {"one": FINE}, host=host, loads=loads, variants=variants))
+    summary = derive_summary(make_run(tmp_path, {"one": FINE}, host=host, loads=loads, variants=variants))
 
     assert [one for one in summary.validity.reasons if "CPU=" in one] == said
 
@@ -101,7 +101,7 @@ def test_a_machine_that_computes_may_be_short_of_processors(tmp_path: Path) -> N
     make_run(tmp_path, {"one": FINE}, sleeping=False)
     make_trial(tmp_path, "one", 1, FINE, pressure_during=0.9)
 
-    assert derive(tmp_path).validity.verdict == "valid"
+    assert derive_summary(tmp_path).validity.verdict == "valid"
 
 
 BOTH = {7: 150, 8: 50}
@@ -138,7 +138,7 @@ def test_a_trial_is_judged_by_what_its_servers_say(
     (folder / "server-1.before.txt").write_text(observation(**({"served": {7: 0, 8: 0}} | before)))
     (folder / "server-1.after.txt").write_text(observation(**({"served": BOTH} | after)))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.verdict == verdict
     assert (reason in trial.reasons) if reason else trial.reasons == []
@@ -162,7 +162,7 @@ def test_workers_that_should_have_a_socket_each_must_have_one(
     (folder / "server-1.before.txt").write_text(observation(served={7: 0, 8: 0}, sockets=sockets))
     (folder / "server-1.after.txt").write_text(observation(served=BOTH, sockets=sockets))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.reasons == ([reason] if reason else [])
 
@@ -174,7 +174,7 @@ def test_a_trial_is_judged_by_what_the_balancer_counted(tmp_path: Path, balanced
     folder = make_trial(tmp_path, "one", 1, SHARED)
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=balanced))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (
         "invalid",
@@ -203,7 +203,7 @@ def test_workers_that_are_asked_directly_are_compared_with_the_load_generator(
     for path in folder.glob("nginx-1.*"):
         path.unlink()
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == ("invalid" if reasons else "valid", reasons)
 
@@ -213,7 +213,7 @@ def test_workers_that_are_asked_directly_and_were_not_observed_confirm_nothing(t
     for path in make_trial(tmp_path, "one", 1, SHARED).glob("*-1.*.txt"):
         path.unlink()
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.reasons == ["the servers were not observed before and after the load: nothing confirms the counts"]
 
@@ -233,7 +233,7 @@ def test_a_worker_that_a_request_kills_is_the_finding(tmp_path: Path, load: Load
     after = observation(served={7: 75, 8: 25, 9: 0}, sockets={7: [100], 9: [100]})
     (folder / "server-1.after.txt").write_text(after)
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.verdict == verdict
     assert sorted(trial.reasons) == [
@@ -261,7 +261,7 @@ def test_a_worker_that_was_killed_before_it_could_count_is_a_doubt(
     (folder / "server-1.after.txt").write_text(observation(served=served))
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=balanced))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.verdict == "suspect"
     assert reason in trial.reasons
@@ -274,7 +274,7 @@ def test_a_connection_that_broke_says_nothing_of_littles_law(tmp_path: Path) -> 
     broken = Request(sent_s=1, asked_ms=0.5, overhead_ms=0.5, lag_ms=30000, error="EOF", status=0)
     write_points(folder / "points.json.gz", [*FINE, broken])
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == ("valid", ["1 of 201 light requests failed (EOF)"])
 
@@ -289,7 +289,7 @@ def test_requests_past_the_balancer_are_the_servers_alone(tmp_path: Path) -> Non
     write_points(folder / "points-client.json.gz", DIRECT)
     (folder / "server-1.after.txt").write_text(observation(served={7: 153, 8: 50}))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == ("valid", [])
 
@@ -299,7 +299,7 @@ def test_a_request_past_the_balancer_that_no_worker_served_is_missed(tmp_path: P
     folder = make_trial(tmp_path, "one", 1, SHARED)
     write_points(folder / "points-client.json.gz", DIRECT)
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.reasons == [
         "the counts disagree: 203 requests were answered by a worker, the balancer served 200, the workers 200",
@@ -325,7 +325,7 @@ def test_failures_that_a_claim_speaks_of_are_no_reason_to_doubt(
     failing = [Request(error="request timeout", sent_s=n) for n in range(20)]
     make_run(tmp_path, {"one": failing}, claims=[Claim(says="They fail", value=value, **bounds)])
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (verdict, ["all 20 light requests failed (request timeout)"])
 
@@ -336,7 +336,7 @@ def test_servers_that_nobody_looked_at_confirm_nothing(tmp_path: Path) -> None:
     for path in folder.glob("*.after.txt"):
         path.unlink()
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (
         "suspect",
@@ -353,7 +353,7 @@ def test_an_observation_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     folder = make_trial(tmp_path, "one", 1, FINE)
     (folder / "server-1.after.txt").write_text("==> /etc/hostname <==\n")
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.verdict == "invalid"
     assert trial.reasons[0].startswith("one/mix/1/server-1.after.txt is not an observation: ")
@@ -376,7 +376,7 @@ def test_a_load_that_was_not_sent_whole_is_doubted(
         for _ in range(dropped):
             points.write(json.dumps(point("dropped_iterations", BEGAN, 1, "light", {})) + "\n")
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (verdict, [reason] if reason else [])
 
@@ -401,7 +401,7 @@ def test_a_load_generator_that_waited_for_a_processor_is_doubted(
     lines = [f"{BEGAN.timestamp() + at:.0f} {waited * 1e9:.0f}\n" for at, waited in readings]
     (folder / "k6-processor.txt").write_text("".join(lines))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     reason = "the load generator waited for a processor 0.12 s in every second of the load"
     assert trial.reasons == ([reason] if doubted else [])
@@ -414,7 +414,7 @@ def test_of_several_load_generators_the_one_that_waited_most_counts(tmp_path: Pa
         lines = [f"{BEGAN.timestamp() + at:.0f} {waited * at * 1e8:.0f}\n" for at in (0, 10)]
         (folder / f"{name}.txt").write_text("".join(lines))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert trial.reasons == ["the load generator waited for a processor 0.30 s in every second of the load"]
 
@@ -437,7 +437,7 @@ def test_a_load_whose_generators_are_not_all_there_is_invalid(
     write_points(folder / "points-client.json.gz", DIRECT)
     (folder / "server-1.after.txt").write_text(observation(served={7: 203, 99: 0}))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (verdict, reasons)
 
@@ -454,7 +454,7 @@ def test_what_too_much_load_does_is_the_finding(tmp_path: Path, load: LoadRecord
     after = observation(served={7: 197, 99: 0}, overflows=5, throttled_s=30)
     (folder / "server-1.after.txt").write_text(after)
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     little = [reason for reason in trial.reasons if reason.startswith("Little's law")]
     assert len(little) == (load == PEACE)
@@ -471,7 +471,7 @@ def test_what_too_much_load_does_is_the_finding(tmp_path: Path, load: LoadRecord
 def test_littles_law_is_judged_of_an_overload_that_hardly_fails(tmp_path: Path) -> None:
     lagging = [Request(sent_s=n / 10, lag_ms=100 if n % 4 == 0 else 0) for n in range(200)]
 
-    [trial] = derive(make_run(tmp_path, {"one": lagging}, loads=[OVERLOAD])).trials
+    [trial] = derive_summary(make_run(tmp_path, {"one": lagging}, loads=[OVERLOAD])).trials
 
     assert trial.verdict == "suspect"
     assert trial.reasons == [
@@ -482,7 +482,7 @@ def test_littles_law_is_judged_of_an_overload_that_hardly_fails(tmp_path: Path) 
 def test_an_overload_that_fails_altogether_is_the_finding(tmp_path: Path) -> None:
     failing = [Request(sent_s=n, error="status 502") for n in range(20)]
 
-    [trial] = derive(make_run(tmp_path, {"one": failing}, loads=[OVERLOAD])).trials
+    [trial] = derive_summary(make_run(tmp_path, {"one": failing}, loads=[OVERLOAD])).trials
 
     assert (trial.verdict, trial.reasons) == ("valid", ["all 20 light requests failed (status 502)"])
 
@@ -519,7 +519,7 @@ def test_an_elastic_server_may_start_and_end_workers_up_to_its_number(
     (folder / "server-1.before.txt").write_text(observation(served=before))
     (folder / "server-1.after.txt").write_text(observation(**after))
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (verdict, reasons)
 
@@ -528,7 +528,7 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) 
     """Two workers serve 150 and 50 requests; two more would be zeros if they were known to be there."""
     make_run(tmp_path, {"one": SHARED}, variants=[ELASTIC])
 
-    summary = derive(tmp_path)
+    summary = derive_summary(tmp_path)
 
     assert [*workers_table(read_run(tmp_path), summary, "mix").columns[3].cells] == ["50 150"]
     rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request is None}
@@ -579,7 +579,7 @@ def test_a_trial_without_requests_is_invalid(tmp_path: Path) -> None:
 def test_a_planned_trial_that_left_nothing_is_invalid(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"one": FINE}, order=[["one", "mix", "1"], ["two", "mix", "1"]], outcome="interrupted")
 
-    summary = derive(run)
+    summary = derive_summary(run)
 
     assert summary.validity.verdict == "invalid"
     assert summary.validity.reasons[0] == "two: invalid: not measured: the run was interrupted before"
@@ -598,7 +598,7 @@ def test_a_planned_trial_that_left_nothing_is_invalid(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_says_what_to_keep_in_mind(tmp_path: Path, run: dict[str, Any], reason: str) -> None:
-    summary = derive(make_run(tmp_path, {"one": FINE}, **run))
+    summary = derive_summary(make_run(tmp_path, {"one": FINE}, **run))
 
     assert summary.validity.verdict == "valid"
     assert reason in summary.validity.reasons
@@ -619,7 +619,7 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path, content: str | No
         (tmp_path / "run.json").write_text(content)
 
     with pytest.raises(BadRun) as caught:
-        derive(tmp_path)
+        derive_summary(tmp_path)
 
     assert str(caught.value).startswith(message.format(folder=tmp_path))
 
@@ -629,6 +629,6 @@ def test_a_trial_that_the_run_does_not_know_is_refused(tmp_path: Path) -> None:
     make_trial(tmp_path, "other", 1, FINE)
 
     with pytest.raises(BadRun) as caught:
-        derive(tmp_path)
+        derive_summary(tmp_path)
 
     assert str(caught.value) == f"{tmp_path}/other/mix/1/trial.json is of other under mix, which run.json does not know"
