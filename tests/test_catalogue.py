@@ -122,15 +122,20 @@ def test_keep_alive_brings_many_requests_on_a_connection_to_one_worker(measure: 
 
 def test_gunicorn_releases_are_served_by_the_releases_they_name(measure: MeasureSome, copied_lab: Lab) -> None:
     copied_lab.edit("experiments/gunicorn-releases.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
-    releases = {"23": "23.0.0", "24": "24.1.1", "25": "25.3.0", "26": "26.2.0", "27": "27.0.1"}
-    variants = ",".join(f"connection-limit-{name}" for name in releases)
-    result = measure("gunicorn-releases", variants, "6s", lab=copied_lab)
+    releases = {
+        "shared-socket-23": "23.0.0",  # its limit may stop a worker for ever, see connection-deadlock
+        "connection-limit-24": "24.1.1",
+        "connection-limit-25": "25.3.0",
+        "connection-limit-26": "26.2.0",
+        "connection-limit-27": "27.0.1",
+    }
+    result = measure("gunicorn-releases", ",".join(releases), "6s", lab=copied_lab)
 
     for name, release in releases.items():
         served = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
-        assert result.requests(f"connection-limit-{name}", "heavy-mix", served) == [(f"gunicorn/{release}",)]
-        settings = trial_folder(result.folder, f"connection-limit-{name}", "heavy-mix", 1) / "gunicorn-1.before.txt"
-        assert '"worker_connections": "2"' in settings.read_text()
+        assert result.requests(name, "heavy-mix", served) == [(f"gunicorn/{release}",)]
+        settings = trial_folder(result.folder, name, "heavy-mix", 1) / "gunicorn-1.before.txt"
+        assert ('"worker_connections": "2"' in settings.read_text()) == name.startswith("connection-limit")
     run = json.loads((result.folder / "run.json").read_text())
     versions = {one["packages"].get("python/gunicorn") for one in run["images"]} - {None}
     assert versions == set(releases.values())
