@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from python_on_whales import DockerClient
 
 from analysis.run_folder import Git, Host, Image, write_whole
+from lab.interruption import uninterrupted
 from lab.machine import BASE_IMAGES, STAND_IN, digests, engine_version, label, output, plugin_version
 from lab.paths import ROOT
 
@@ -53,7 +54,7 @@ def git() -> Git | None:
 def images(names: list[str]) -> list[Image]:
     """Return the identities of images, what stand-ins were built from, and the packages in each."""
     ids = [DockerClient().image.inspect(name).id for name in names]
-    with ThreadPoolExecutor() as pool:
+    with uninterrupted(), ThreadPoolExecutor() as pool:
         packages = list(pool.map(packages_of, ids))
     return [
         Image(

@@ -10,12 +10,11 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -38,6 +37,7 @@ from analysis.run_folder import (
 )
 from lab import calibration, plan
 from lab.experiment import DATABASE, seconds
+from lab.interruption import uninterrupted
 from lab.machine import K6_RELEASE, ca_bundle, last_line
 from lab.paths import COMPOSE_FILE
 from lab.watch import Progress, Quiet, Usage, Watch, settle
@@ -51,6 +51,7 @@ K6_SLACK_S = 60
 K6_STOPS_WITHIN_S = 10
 DOWN_ATTEMPTS = 5
 LOOK_AGAIN_S = 1
+LOOK_EVERY_S = 0.5
 START_UP_S = 0.5
 FURTHER_START_UP_S = 0.25
 """What one trial's load generators need to start up, and each further one of the same trial, before the first sends.
@@ -437,32 +438,42 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
     stacks = [Stack(trial, run_folder, len(batch)) for trial in batch]
     quiet: Quiet | None = None
     usage: Usage | None = None
-    try:
-        _together(Stack.up, stacks, partial(progress, "starting the servers"), expected_s=3 + len(batch))
-        ready = [stack for stack in stacks if stack.outcome == "measured"]
-        computing = [stack for stack in ready if stack.trial.load.computes]
-        quiet = settle(progress) if computing else None
-        for stack in computing:  # one after the other: alone is alone
-            _together(Stack.calibrate, [stack], partial(progress, "calibrating"), expected_s=2)
-        ready = [stack for stack in stacks if stack.outcome == "measured"]
-        if ready:
-            _together(Stack.look_before, ready, partial(progress, "observing the servers"), expected_s=1)
-            ready = [stack for stack in ready if stack.outcome == "measured"]
-            quiet = max(filter(None, (quiet, settle(progress))), key=lambda one: one.busy)
-            usage = _load(ready, progress)
-    except KeyboardInterrupt:
-        for stack in stacks:
-            stack.outcome, stack.reason = "interrupted", f"interrupted at {now()}"
-        raise
-    finally:
-        with _uninterrupted():
+    with uninterrupted() as asked:  # and heed it between two steps, or while the load is waited for
+
+        def settled() -> Quiet:
+            return settle(partial(_heeding, progress, asked))
+
+        try:
+            _together(Stack.up, stacks, partial(progress, "starting the servers"), 3 + len(batch), asked)
+            ready = [stack for stack in stacks if stack.outcome == "measured"]
+            computing = [stack for stack in ready if stack.trial.load.computes]
+            quiet = settled() if computing else None
+            for stack in computing:  # one after the other: alone is alone
+                _together(Stack.calibrate, [stack], partial(progress, "calibrating"), 2, asked)
+            ready = [stack for stack in stacks if stack.outcome == "measured"]
+            if ready:
+                _together(Stack.look_before, ready, partial(progress, "observing the servers"), 1, asked)
+                ready = [stack for stack in ready if stack.outcome == "measured"]
+                quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)
+                usage = _load(ready, progress, asked)
+        except KeyboardInterrupt:
+            for stack in stacks:
+                stack.outcome, stack.reason = "interrupted", f"interrupted at {now()}"
+            raise
+        finally:
             stopping = partial(progress, "stopping the servers")
             try:
-                _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, expected_s=1)
+                _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, 1)
             finally:
-                _together(Stack.down, stacks, stopping, expected_s=2)
+                _together(Stack.down, stacks, stopping, 2)
             records = _save(stacks, quiet, usage)
     return records
+
+
+def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, expected_s: float) -> None:
+    if asked:
+        raise KeyboardInterrupt
+    progress(what, passed_s, expected_s)
 
 
 def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[Trial]:
@@ -484,11 +495,11 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
     return records
 
 
-def _load(stacks: list[Stack], progress: Progress) -> Usage:
+def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
     """Start the load on all stacks at once, wait until the last has ended, and return how the machine was meanwhile."""
     further = sum(stack.trial.load.generators - 1 for stack in stacks)
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
-    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
+    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), 1, asked)
     started = [stack for stack in stacks if stack.outcome == "measured"]
     duration_s = max(seconds(stack.trial.duration) for stack in stacks)
     deadline_s = K6_SLACK_S + max(
@@ -505,11 +516,11 @@ def _load(stacks: list[Stack], progress: Progress) -> Usage:
     late.start()
     try:
         with _ending_with_servers(started):
-            time.sleep(max(0.0, begins - time.time()))
+            while not asked and (left_s := begins - time.time()) > 0:
+                time.sleep(min(left_s, LOOK_EVERY_S))
             watch = Watch()
-            _together(
-                Stack.wait_for_load, started, partial(progress, "load"), duration_s + plan.TAIL_S, stop=Stack.end_load
-            )
+            loading = partial(progress, "load")
+            _together(Stack.wait_for_load, started, loading, duration_s + plan.TAIL_S, asked, stop=Stack.end_load)
         return watch.read()
     finally:
         late.cancel()
@@ -545,31 +556,27 @@ def _together(
     stacks: list[Stack],
     progress: Callable[[float, float], None],
     expected_s: float,
+    asked: Sequence[int] = (),
     stop: Callable[[Stack], None] | None = None,
 ) -> None:
     """Do one step for all stacks at the same time, and return or raise only when none is at it any more.
 
-    An interrupt calls ``stop``, if there is one, so that the step ends early. An unexpected error of one stack is
-    raised when all are through.
+    As soon as signals are among ``asked``, ``stop`` is called, if there is one, so that the step ends early; after it
+    KeyboardInterrupt is raised. An unexpected error of one stack is raised when all are through.
     """
     if not stacks:
         return
     began = time.monotonic()
-    pool = ThreadPoolExecutor(len(stacks))
-    futures: list[Future[None]] = []
-    try:
+    with ThreadPoolExecutor(2 * len(stacks)) as pool:
         waiting = futures = [pool.submit(step, stack) for stack in stacks]
         while waiting:
-            waiting = list(wait(waiting, timeout=0.5).not_done)
+            waiting = list(wait(waiting, timeout=LOOK_EVERY_S).not_done)
             progress(time.monotonic() - began, expected_s)
-    except KeyboardInterrupt:
-        with _uninterrupted():
-            if stop:
-                _together(stop, stacks, progress, expected_s)
-            wait(futures)
-        raise
-    finally:
-        pool.shutdown()
+            if asked and stop:
+                stopping = [pool.submit(stop, stack) for stack in stacks]
+                stop, waiting, futures = None, waiting + stopping, futures + stopping
+    if asked:
+        raise KeyboardInterrupt
     for future in futures:
         future.result()
 
@@ -587,21 +594,6 @@ def _is_worth_keeping(stack: Stack) -> bool:
         shutil.rmtree(stack.part, ignore_errors=True)
         return False
     return True
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Finish what is inside even if somebody asks to stop; heed it afterwards."""
-    asked: list[int] = []
-    stops = (signal.SIGINT, signal.SIGTERM)
-    previous = {one: signal.signal(one, lambda number, _frame: asked.append(number)) for one in stops}
-    try:
-        yield
-    finally:
-        for one, handler in previous.items():
-            signal.signal(one, handler)
-    if asked:
-        raise KeyboardInterrupt
 
 
 @contextmanager
