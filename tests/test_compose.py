@@ -31,6 +31,7 @@ from lab.experiment import (
     load_experiment,
 )
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, SERVERS
+from lab.runner import GENERATORS
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
 FORM = '<input name="csrfmiddlewaretoken" value="abc">'
@@ -137,6 +138,13 @@ def test_all_balancers_get_the_same_box(tmp_path: Path) -> None:
     services = composed(tmp_path)["services"]
 
     assert own(services["nginx"]) == own(services["haproxy"])
+
+
+def test_load_generators_alone_come_before_others_where_a_processor_is_short(tmp_path: Path) -> None:
+    services = composed(tmp_path)["services"]
+
+    weights = {name: one["cpu_shares"] for name, one in services.items() if "cpu_shares" in one}
+    assert weights == dict.fromkeys(GENERATORS, 8 * 1024)
 
 
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
