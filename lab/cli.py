@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from lab import plan as planning
 from lab.errors import LabError, WrongUse
+from lab.interruption import interrupt, uninterrupted
 from lab.paths import RESULTS
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def report(
     from lab.run import no_room  # noqa: PLC0415
 
     folder = run or _latest(results)
-    with _run_for("report"):
+    with _run_for("report"), uninterrupted():  # DuckDB would make an error of its own of an interrupt
         try:
             summary = derive(folder)
         except NoTemporaryRoom as error:
@@ -281,7 +282,7 @@ def main() -> NoReturn:
     for name in [name for name in os.environ if name.startswith("LAB_")]:
         del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
     for stop in (signal.SIGINT, signal.SIGTERM):  # also where the shell that started it ignores one
-        signal.signal(stop, _interrupt)
+        signal.signal(stop, interrupt)
     try:
         code = app(prog_name="lab", standalone_mode=False)
     except TyperException as error:
@@ -296,10 +297,6 @@ def main() -> NoReturn:
         _tell(error)
         sys.exit(2 if isinstance(error, WrongUse) else 1)
     sys.exit(code or 0)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def _tell(error: LabError) -> None:
@@ -421,7 +418,8 @@ def _verified(folder: Path, console: Console) -> list[str]:
     from analysis.verification import verify as verify_run  # noqa: PLC0415
 
     try:
-        found = verify_run(folder)
+        with uninterrupted():
+            found = verify_run(folder)
     except OSError as error:
         problem = f"{folder} cannot be verified: {error.strerror or error}."
         raise LabError(problem, hint="It must be readable, and TMPDIR needs room for what is derived again.") from None

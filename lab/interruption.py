@@ -1,25 +1,32 @@
 """Somebody asks to stop, but not in the middle of what has to be finished."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+_held_back: list[list[int]] = []
+
+
+def interrupt(number: int, _: FrameType | None) -> None:
+    """Heed SIGINT or SIGTERM, as the handler of both: raise KeyboardInterrupt at once, unless it is held back."""
+    if not _held_back:
+        raise KeyboardInterrupt
+    _held_back[-1].append(number)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[list[int]]:
     """Finish what is inside even if somebody asks to stop, and raise KeyboardInterrupt afterwards.
 
-    The signals that came so far are yielded, for who can stop earlier. Threads are started and waited for in here: an
-    interrupt between taking a lock and giving it back would leave it taken, and the thread that needs it next would
-    wait for ever; one in a call-back of the garbage collection would be lost.
+    The signals that came so far are yielded, for those who can stop earlier. Start threads and wait for them only
+    inside: an interrupt between taking a lock and giving it back would leave it taken, and the thread that needs it
+    next would wait for ever. One in a call-back of the garbage collection would be lost.
     """
     asked: list[int] = []
-    stops = (signal.SIGINT, signal.SIGTERM)
-    previous = {one: signal.signal(one, lambda number, _frame: asked.append(number)) for one in stops}
+    _held_back.append(asked)
     try:
         yield asked
     finally:
-        for one, handler in previous.items():
-            signal.signal(one, handler)
+        _held_back.pop()
     if asked:
         raise KeyboardInterrupt

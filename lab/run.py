@@ -28,6 +28,7 @@ from analysis.summary import Summary
 from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
 from lab.experiment import DATABASE, Experiment
+from lab.interruption import uninterrupted
 from lab.plan import Plan
 from lab.watch import Progress
 
@@ -58,8 +59,8 @@ def run(
         clean_up(results, say)
         images = lab_images(plan)
         machine.build_images(images, say)
-        folder = _new_folder(results / name)
         record = _record(name, experiment, plan, full=full, command=command, images=sorted(images))
+        folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
         try:
             for done in runner.measure(plan, folder, progress):
@@ -67,13 +68,17 @@ def run(
                 for trial in done:
                     say(describe(trial))
         except BaseException as error:
-            _close_after(error, folder, record)
-            say(f"What was measured is in {folder}.")
+            with uninterrupted():
+                _close_after(error, folder, record)
+                say(f"What was measured is in {folder}.")
             raise
         finally:
-            runner.remove_leftovers()  # what resisted its own trial's end
+            with uninterrupted():
+                runner.remove_leftovers()  # what resisted its own trial's end
         progress("writing the report", 0, 2)
-        return folder, _close(folder, record.model_copy(update={"outcome": "completed"}))
+        with uninterrupted():
+            summary = _close(folder, record.model_copy(update={"outcome": "completed"}))
+        return folder, summary
 
 
 def _close_after(error: BaseException, folder: Path, record: Run) -> None:

@@ -438,7 +438,7 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
     stacks = [Stack(trial, run_folder, len(batch)) for trial in batch]
     quiet: Quiet | None = None
     usage: Usage | None = None
-    with uninterrupted() as asked:  # and heed it between two steps, or while the load is waited for
+    with uninterrupted() as asked:  # but between two steps, and while the load is waited for, they are heeded
 
         def settled() -> Quiet:
             return settle(partial(_heeding, progress, asked))
@@ -457,17 +457,26 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
                 quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)
                 usage = _load(ready, progress, asked)
         except KeyboardInterrupt:
-            for stack in stacks:
-                stack.outcome, stack.reason = "interrupted", f"interrupted at {now()}"
+            _interrupt(stacks)
             raise
         finally:
             stopping = partial(progress, "stopping the servers")
+            measured = [stack for stack in stacks if stack.outcome == "measured"]
             try:
                 _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, 1)
             finally:
-                _together(Stack.down, stacks, stopping, 2)
-            records = _save(stacks, quiet, usage)
+                try:
+                    _together(Stack.down, stacks, stopping, 2)
+                finally:
+                    if asked:  # a terminal's Ctrl-C reaches the engine's clients, too: their failure is no other
+                        _interrupt([stack for stack in measured if stack.outcome == "failed"])
+                    records = _save(stacks, quiet, usage)
     return records
+
+
+def _interrupt(stacks: list[Stack]) -> None:
+    for stack in stacks:
+        stack.outcome, stack.reason = "interrupted", f"interrupted at {now()}"
 
 
 def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, expected_s: float) -> None:
@@ -497,9 +506,11 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
 
 def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
     """Start the load on all stacks at once, wait until the last has ended, and return how the machine was meanwhile."""
+    if asked:
+        raise KeyboardInterrupt
     further = sum(stack.trial.load.generators - 1 for stack in stacks)
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
-    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), 1, asked)
+    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), 1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
     duration_s = max(seconds(stack.trial.duration) for stack in stacks)
     deadline_s = K6_SLACK_S + max(
@@ -561,9 +572,11 @@ def _together(
 ) -> None:
     """Do one step for all stacks at the same time, and return or raise only when none is at it any more.
 
-    As soon as signals are among ``asked``, ``stop`` is called, if there is one, so that the step ends early; after it
-    KeyboardInterrupt is raised. An unexpected error of one stack is raised when all are through.
+    Once signals are among ``asked`` a step does not begin, or ``stop``, if there is one, is called so that it ends
+    early; then KeyboardInterrupt is raised. An unexpected error of one stack is raised when all are through.
     """
+    if asked and not stop:
+        raise KeyboardInterrupt
     if not stacks:
         return
     began = time.monotonic()
@@ -575,10 +588,11 @@ def _together(
             if asked and stop:
                 stopping = [pool.submit(stop, stack) for stack in stacks]
                 stop, waiting, futures = None, waiting + stopping, futures + stopping
+    errors = [error for future in futures if (error := future.exception())]
     if asked:
-        raise KeyboardInterrupt
-    for future in futures:
-        future.result()
+        raise KeyboardInterrupt from (errors[0] if errors else None)
+    if errors:
+        raise errors[0]
 
 
 def _at_work_ms(front: Container, port: int, path: str) -> float:

@@ -166,7 +166,11 @@ def finish(process: "subprocess.Popen[str]", with_signal: signal.Signals | None 
     try:
         out, err = process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
-        process.kill()  # it may heed nothing else; its containers are in the next test's way, which says so
-        out, err = process.communicate()
+        process.send_signal(signal.SIGINT)
+        try:
+            out, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
         pytest.fail(f"{process.args!r} took more than {PATIENCE_S} s:\n{out}\n{err}")
     return process.returncode, out, err

@@ -140,11 +140,11 @@ def test_all_balancers_get_the_same_box(tmp_path: Path) -> None:
     assert own(services["nginx"]) == own(services["haproxy"])
 
 
-def test_load_generators_alone_come_before_others_where_a_processor_is_short(tmp_path: Path) -> None:
+def test_load_generators_have_more_weight_than_others_where_a_processor_is_short(tmp_path: Path) -> None:
     services = composed(tmp_path)["services"]
 
-    weights = {name: one["cpu_shares"] for name, one in services.items() if "cpu_shares" in one}
-    assert weights == dict.fromkeys(GENERATORS, 8 * 1024)
+    weights = {name: one["cpu_shares"] for name, one in services.items()}
+    assert weights == dict.fromkeys(services, 1024) | dict.fromkeys(GENERATORS, 8 * 1024)
 
 
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:

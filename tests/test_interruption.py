@@ -5,13 +5,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from python_on_whales import DockerClient
 
-from lab import runner
-from lab.interruption import uninterrupted
-from lab.runner import Stack, _together
+from lab import cli, runner
+from lab.experiment import Durations, GunicornSync, Load
+from lab.interruption import interrupt, uninterrupted
+from lab.plan import Trial
+from lab.runner import Stack, _load, _measure_batch, _together
+from lab.watch import Progress, Quiet
+from tests.synthetic import Request, make_run
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 
@@ -22,20 +28,20 @@ STACKS = cast("list[Stack]", ["one", "two"])
 @pytest.fixture(autouse=True)
 def heeded() -> Iterator[None]:
     """Heed signals as the command line does."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     previous = {one: signal.signal(one, interrupt) for one in STOPS}
     yield
     for one, handler in previous.items():
         signal.signal(one, handler)
 
 
-def together(step: Callable[[Stack], None], stop: Callable[[Stack], None] | None = None) -> None:
-    """Do a step for two stacks as the runner does."""
-    with uninterrupted() as asked:
-        _together(step, STACKS, lambda *_: None, 1, asked, stop)
+def together(step: Callable[[Stack], None], stop: Callable[[Stack], None] | None = None, asked: int = 0) -> None:
+    """Do a step for two stacks as the runner does, where nothing else raises KeyboardInterrupt."""
+    with uninterrupted() as signals:
+        try:
+            signals.extend([asked] * bool(asked))
+            _together(step, STACKS, lambda *_: None, 1, signals, stop)
+        finally:
+            signals.clear()
 
 
 @pytest.mark.parametrize("which", STOPS)
@@ -63,7 +69,7 @@ def test_without_an_interrupt_nothing_is_raised_and_the_next_one_is_heeded_at_on
 
 
 def test_an_interrupt_ends_a_step_early_where_there_is_a_way_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes where ``wait`` has the locks of what it waits for: raised there, they would stay taken for ever."""
+    """It comes as the runner begins to wait; raised inside of ``wait`` it could leave locks taken for ever."""
     told: list[Any] = []
     ended = {"one": threading.Event(), "two": threading.Event()}
 
@@ -102,6 +108,38 @@ def test_an_interrupt_is_heeded_after_a_step_that_cannot_be_stopped() -> None:
     assert sorted(through) == ["one", "two"]
 
 
+def test_a_step_does_not_begin_when_somebody_has_asked_to_stop() -> None:
+    through: list[str] = []
+
+    with pytest.raises(KeyboardInterrupt):
+        together(lambda stack: through.append(str(stack)), asked=signal.SIGINT)
+
+    assert through == []
+
+
+def test_a_step_that_can_be_stopped_begins_and_is_stopped() -> None:
+    """Load generators that have started are to end in good order."""
+    through: list[str] = []
+
+    with pytest.raises(KeyboardInterrupt):
+        together(
+            lambda stack: through.append(f"load {stack}"), lambda stack: through.append(f"stop {stack}"), signal.SIGINT
+        )
+
+    assert sorted(through) == ["load one", "load two", "stop one", "stop two"]
+
+
+def test_an_interrupt_names_the_unexpected_error_that_it_hides() -> None:
+    def step(_: Stack) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+        raise ValueError("unexpected")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        together(step)
+
+    assert str(caught.value.__cause__) == "unexpected"
+
+
 def test_what_is_done_last_is_done_although_somebody_asked_to_stop() -> None:
     through: list[str] = []
 
@@ -126,3 +164,131 @@ def test_an_unexpected_error_is_raised_when_all_are_through() -> None:
         together(step)
 
     assert through == ["two"]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the runner does with the stack of a batch that needs no containers, step by step."""
+    taken: list[str] = []
+
+    def up(stack: Stack) -> None:
+        stack.client = cast("DockerClient", "one")
+        taken.append("up")
+
+    def down(stack: Stack) -> None:
+        stack.gone = True
+        taken.append("down")
+
+    def save(stack: Stack, *_: object) -> None:
+        taken.append(f"saved, {stack.outcome}: {(stack.reason or '').split(' at ')[0]}")
+
+    for step in (up, down, save):
+        monkeypatch.setattr(Stack, step.__name__, step)
+    monkeypatch.setattr(Stack, "look_before", lambda _: taken.append("look before"))
+    monkeypatch.setattr(Stack, "collect", lambda _: taken.append("collect"))
+    monkeypatch.setattr(runner, "settle", lambda _: Quiet(waited_s=0, busy=0))
+    monkeypatch.setattr(runner, "_load", lambda *_: taken.append("load"))
+    monkeypatch.setattr(runner, "_is_worth_keeping", lambda _: True)
+    return taken
+
+
+def batch(folder: Path) -> None:
+    """Measure a batch of one trial."""
+    load = Load(script="users.js", duration=Durations(short="1s", full="1s"))
+    trial = Trial("some", GunicornSync(server="gunicorn-sync", workers=2), "users", load, "1s", 1)
+    _measure_batch((trial,), folder, lambda *_: None)
+
+
+def test_a_batch_is_measured_and_cleaned_up(tmp_path: Path, steps: list[str]) -> None:
+    batch(tmp_path)
+
+    assert steps == ["up", "look before", "load", "collect", "down", "saved, measured: "]
+
+
+def test_an_interrupt_while_the_machine_settles_lets_no_load_begin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
+) -> None:
+    """Not even one that is ended at once: what starts up may have made a file of points."""
+
+    def interrupted(_: Progress) -> Quiet:
+        signal.raise_signal(signal.SIGINT)
+        return Quiet(waited_s=0, busy=0)
+
+    started: list[float] = []
+    monkeypatch.setattr(runner, "settle", interrupted)
+    monkeypatch.setattr(runner, "_load", _load)
+    monkeypatch.setattr(Stack, "start_load", lambda _, at: started.append(at))
+
+    with pytest.raises(KeyboardInterrupt):
+        batch(tmp_path)
+
+    assert started == []
+    assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
+
+
+def test_an_interrupt_while_a_busy_machine_settles_is_heeded_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
+) -> None:
+    def interrupted(progress: Progress) -> Quiet:
+        signal.raise_signal(signal.SIGTERM)
+        progress("waiting until the machine is quiet", 0.4, 10)
+        steps.append("settled")
+        return Quiet(waited_s=10, busy=1)
+
+    monkeypatch.setattr(runner, "settle", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        batch(tmp_path)
+
+    assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
+
+
+def test_an_interrupt_that_ends_the_engines_clients_is_no_failure_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
+) -> None:
+    def ended(stack: Stack) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        stack.fail("the container engine stopped answering: signal: interrupt")
+
+    monkeypatch.setattr(Stack, "collect", ended)
+
+    with pytest.raises(KeyboardInterrupt):
+        batch(tmp_path)
+
+    assert steps == ["up", "look before", "load", "down", "saved, interrupted: interrupted"]
+
+
+def test_what_cannot_be_collected_is_saved_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
+) -> None:
+    def broken(_: Stack) -> None:
+        raise ValueError("unexpected")
+
+    monkeypatch.setattr(Stack, "collect", broken)
+
+    with pytest.raises(ValueError, match="unexpected"):
+        batch(tmp_path)
+
+    assert steps == ["up", "look before", "load", "down", "saved, measured: "]
+
+
+@pytest.mark.parametrize(
+    ("deriving", "command"), [("analysis.derive.derive", cli.report), ("analysis.verification.verify", cli.verify)]
+)
+def test_results_are_derived_to_their_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deriving: str, command: Callable[..., None]
+) -> None:
+    """A database that is asked meanwhile would fail with an error that does not name the interrupt."""
+    finished = []
+
+    def derived(folder: Path) -> None:
+        make_run(folder, {"one": [Request()]})
+        signal.raise_signal(signal.SIGINT)
+        finished.append(folder)
+
+    monkeypatch.setattr(deriving, derived)
+
+    with pytest.raises(KeyboardInterrupt):
+        command(run=tmp_path, results=tmp_path)
+
+    assert finished == [tmp_path]

@@ -30,7 +30,7 @@ def served(view: View) -> View:
 
 
 def refused(view: View) -> View:
-    """Have a view answer what the database refuses it."""
+    """Have a view answer with the error of the database where that refuses something."""
 
     @wraps(view)
     def told(request: HttpRequest) -> HttpResponse:
