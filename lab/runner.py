@@ -438,43 +438,47 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
     stacks = [Stack(trial, run_folder, len(batch)) for trial in batch]
     quiet: Quiet | None = None
     usage: Usage | None = None
-    with uninterrupted() as asked:  # but between two steps, and while the load is waited for, they are heeded
+    with uninterrupted() as asked:  # heeded between two steps, and while the load is waited for
 
         def settled() -> Quiet:
             return settle(partial(_heeding, progress, asked))
 
         try:
-            _together(Stack.up, stacks, partial(progress, "starting the servers"), 3 + len(batch), asked)
+            _together(
+                Stack.up, stacks, partial(progress, "starting the servers"), expected_s=3 + len(batch), asked=asked
+            )
             ready = [stack for stack in stacks if stack.outcome == "measured"]
             computing = [stack for stack in ready if stack.trial.load.computes]
             quiet = settled() if computing else None
             for stack in computing:  # one after the other: alone is alone
-                _together(Stack.calibrate, [stack], partial(progress, "calibrating"), 2, asked)
+                _together(Stack.calibrate, [stack], partial(progress, "calibrating"), expected_s=2, asked=asked)
             ready = [stack for stack in stacks if stack.outcome == "measured"]
             if ready:
-                _together(Stack.look_before, ready, partial(progress, "observing the servers"), 1, asked)
+                _together(
+                    Stack.look_before, ready, partial(progress, "observing the servers"), expected_s=1, asked=asked
+                )
                 ready = [stack for stack in ready if stack.outcome == "measured"]
                 quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)
                 usage = _load(ready, progress, asked)
         except KeyboardInterrupt:
-            _interrupt(stacks)
+            _mark_interrupted(stacks)
             raise
         finally:
             stopping = partial(progress, "stopping the servers")
             measured = [stack for stack in stacks if stack.outcome == "measured"]
             try:
-                _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, 1)
+                _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, expected_s=1)
             finally:
                 try:
-                    _together(Stack.down, stacks, stopping, 2)
+                    _together(Stack.down, stacks, stopping, expected_s=2)
                 finally:
                     if asked:  # a terminal's Ctrl-C reaches the engine's clients, too: their failure is no other
-                        _interrupt([stack for stack in measured if stack.outcome == "failed"])
+                        _mark_interrupted([stack for stack in measured if stack.outcome == "failed"])
                     records = _save(stacks, quiet, usage)
     return records
 
 
-def _interrupt(stacks: list[Stack]) -> None:
+def _mark_interrupted(stacks: list[Stack]) -> None:
     for stack in stacks:
         stack.outcome, stack.reason = "interrupted", f"interrupted at {now()}"
 
@@ -510,7 +514,7 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
         raise KeyboardInterrupt
     further = sum(stack.trial.load.generators - 1 for stack in stacks)
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
-    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), 1)
+    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
     duration_s = max(seconds(stack.trial.duration) for stack in stacks)
     deadline_s = K6_SLACK_S + max(

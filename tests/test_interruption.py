@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from pathlib import Path
@@ -20,8 +19,6 @@ from lab.watch import Progress, Quiet
 from tests.synthetic import Request, make_run
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-
-
 STACKS = cast("list[Stack]", ["one", "two"])
 
 
@@ -99,7 +96,6 @@ def test_an_interrupt_is_heeded_after_a_step_that_cannot_be_stopped() -> None:
 
     def step(stack: Stack) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-        time.sleep(0.01)
         through.append(str(stack))
 
     with pytest.raises(KeyboardInterrupt):
@@ -152,12 +148,14 @@ def test_what_is_done_last_is_done_although_somebody_asked_to_stop() -> None:
 
 
 def test_an_unexpected_error_is_raised_when_all_are_through() -> None:
+    failed = threading.Event()
     through: list[str] = []
 
     def step(stack: Stack) -> None:
         if str(stack) == "one":
+            failed.set()
             raise ValueError("unexpected")
-        time.sleep(0.01)
+        failed.wait(timeout=60)
         through.append(str(stack))
 
     with pytest.raises(ValueError, match="unexpected"):
