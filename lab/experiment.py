@@ -4,21 +4,40 @@ import json
 import re
 import reprlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import psutil
 import yaml
-from pydantic import Field, StrictInt, ValidationError, model_validator
+from pydantic import AfterValidator, Field, StrictInt, ValidationError, model_validator
 
 from analysis.observation import APP_PORTS
 from analysis.quantities import NAME_PATTERN, Claim, Curve, Model, Name, Published, Quantity
 from analysis.run_folder import OTHERS_CORES
+from lab import limits
 from lab.errors import WrongUse, nearest_first
+from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, VISIT_REQUESTS, WrongSetting
+from lab.loads import Script as Known
 from lab.paths import CLIENTS, EXPERIMENTS, K6, SERVERS
 
-DURATION_PATTERN = r"^[1-9][0-9]{0,5}(s|m)$"
-Duration = Annotated[str, Field(pattern=DURATION_PATTERN, description="Whole seconds or minutes: 90s, 5m.")]
+DURATION_PATTERN = r"^[1-9][0-9]*(s|m)$"
+DURATION_MAX_S = 24 * 3600
+
+
+def _short_enough(duration: str) -> str:
+    if not re.fullmatch(DURATION_PATTERN, duration):
+        raise ValueError(f"{duration!r} is neither whole seconds nor minutes, such as 90s or 5m")
+    if in_seconds(duration) > DURATION_MAX_S:
+        raise ValueError(f"{duration} is longer than a day, which is the longest that a load may last")
+    return duration
+
+
+Duration = Annotated[
+    str,
+    AfterValidator(_short_enough),
+    Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
+]
 SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
@@ -28,8 +47,6 @@ Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
 LAST_ANSWER_WITHIN_S = 60
 SLACK_S = 5
 """As in k6/lib/shapes.js."""
-VISIT_REQUESTS = 3
-"""As in k6/visits.js."""
 
 
 class Durations(Model):
@@ -54,19 +71,25 @@ class Script(Model):
     script: str
     settings: dict[SettingName, SettingNumber | SettingText] = Field({})
 
-    programs: ClassVar[tuple[Path, str]]
-    """The folder that holds them, and the pattern of their names."""
+    programs: ClassVar[tuple[Path, Mapping[str, Known]]]
+    """The folder that holds them, and what each of them can be asked for."""
 
     @model_validator(mode="after")
-    def _script_exists(self) -> Self:
-        folder, pattern = self.programs
-        known = [path.name for path in folder.glob(pattern)]
+    def _script_can(self) -> Self:
+        folder, known = self.programs
         if self.script not in known:
-            there = nearest_first(self.script, known)
-            raise ValueError(f"{folder.name}/{self.script} does not exist; there are {there}")
+            there = nearest_first(self.script, list(known))
+            exists = self.script in {path.name for path in folder.iterdir()}
+            problem = "has no entry in lab/loads.py" if exists else "does not exist"
+            raise ValueError(f"{folder.name}/{self.script} {problem}; there are {there}")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
-            raise ValueError(f"settings.{min(taken)} is set by the lab; choose another")
+            raise WrongSetting("the lab itself sets this; leave it out", min(taken))
+        self._check(known[self.script])
         return self
+
+    def _check(self, known: Known) -> None:
+        """Raise WrongSetting where the script cannot be asked for this."""
+        known.check(self.script, self.settings, generators=1)
 
     def environment(self) -> dict[str, str]:
         """Return the settings as the script reads them."""
@@ -76,7 +99,7 @@ class Script(Model):
 class Client(Script):
     """A client that misbehaves as k6 cannot, and asks the server past the balancer."""
 
-    programs = (CLIENTS, "*.py")
+    programs = (CLIENTS, CLIENT_SCRIPTS)
 
 
 class Api(Model):
@@ -127,7 +150,6 @@ def _as_factor(value: float | bool) -> str:
 
 Cpu = Literal["hold", "burn"]
 """How a request computes: really, or by holding the interpreter lock without using a core."""
-_WORK = ("rounds", "wait_ms", "cpu_ms")
 
 
 class Load(Script):
@@ -148,24 +170,17 @@ class Load(Script):
     )
     variants: list[Name] = Field([], description="Only these are measured under this load; left out: all.")
 
-    programs = (K6, "*.js")
+    programs = (K6, K6_SCRIPTS)
 
-    @model_validator(mode="after")
-    def _work_is_whole(self) -> Self:
-        if self.computes:
-            for name in _WORK:
-                if name not in self.settings:
-                    raise ValueError(f"a load that computes has settings.{name}, too")
-                if isinstance(value := self.settings[name], str) or value < 0:
-                    raise ValueError(f"settings.{name} is {value}, not a number >= 0")
-        return self
+    def _check(self, known: Known) -> None:
+        """Raise WrongSetting where the script cannot be asked for this, or the rate is said twice."""
+        if self.relative and (twice := RELATIVE & self.settings.keys()):
+            raise WrongSetting("relative says the rate; leave one of them out", min(twice))
+        known.check(self.script, self.settings, self.generators, relative=self.relative is not None)
 
-    @model_validator(mode="after")
-    def _rate_is_said_once(self) -> Self:
-        said = {"first_per_s", "last_per_s"}
-        if self.relative and (twice := said & self.settings.keys()):
-            raise ValueError(f"settings.{min(twice)}: relative says the rate; leave one of them out")
-        return self
+    def k6_mib(self, duration: str) -> int:
+        """Return how much memory each of its k6 containers may use when it lasts so long, in MiB."""
+        return limits.k6_mib(self.script, self.settings, in_seconds(duration), self.generators)
 
     @property
     def climbs(self) -> bool:
@@ -174,21 +189,20 @@ class Load(Script):
         return isinstance(first, int | float) and isinstance(last, int | float) and first < last
 
     def at(self, visits_per_s: float | None) -> "Load":
-        """Return the load with its rate, if that is relative."""
+        """Return the load with its rate, if that is relative. Raise WrongSetting when k6 cannot send so much."""
         if visits_per_s is None:
             return self
         rate = max(1, round(visits_per_s))
-        return self.model_copy(update={"settings": self.settings | {"first_per_s": rate, "last_per_s": rate}})
+        settings = self.settings | {"first_per_s": rate, "last_per_s": rate}
+        K6_SCRIPTS[self.script].check(self.script, settings, self.generators)
+        return self.model_copy(update={"settings": settings})
 
     def last_answer_within_s(self, duration: str) -> float:
         """Return how long k6 waits for what is under way when the load has ended, as in k6/lib/shapes.js."""
         if self.script != "visits.js":
             return LAST_ANSWER_WITHIN_S
-        try:
-            step_s, timeout_steps = (float(self.settings[name]) for name in ("step_s", "timeout_steps"))
-        except (KeyError, ValueError):  # the script refuses to start
-            return LAST_ANSWER_WITHIN_S
-        return VISIT_REQUESTS * timeout_steps * min(step_s, seconds(duration)) + SLACK_S
+        step_s, timeout_steps = (float(self.settings[name]) for name in ("step_s", "timeout_steps"))
+        return VISIT_REQUESTS * timeout_steps * min(step_s, in_seconds(duration)) + SLACK_S
 
     @property
     def computes(self) -> bool:
@@ -235,15 +249,18 @@ class Variant(Model, ABC):
         "nginx", description="What stands before the containers; none: k6 asks the only one itself."
     )
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
-    upstream_keepalive: int = Field(0, ge=0, description="Idle connections it keeps to the servers; 0: none.")
+    upstream_keepalive: int = Field(0, ge=0, le=1024, description="Idle connections it keeps to the servers; 0: none.")
     max_conns: int = Field(
         0,
         ge=0,
+        le=65535,
         description="Requests that it gives to one socket at once; nginx refuses others, haproxy queues; 0: any.",
     )
-    queue_timeout_s: int = Field(3600, ge=1, description="How long haproxy lets a request queue before it answers 503.")
+    queue_timeout_s: int = Field(
+        3600, ge=1, le=86400, description="How long haproxy lets a request queue before it answers 503."
+    )
     cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
-    memory_mib: int = Field(1024, ge=64, description="Memory that each container may use.")
+    memory_mib: int = Field(512, ge=64, description="Memory that each container may use.")
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
 
@@ -257,6 +274,13 @@ class Variant(Model, ABC):
             raise ValueError("queue_timeout_s: this nginx has no queue; choose balancer: haproxy")
         if self.balancer == "none" and (left := _OF_A_BALANCER & self.model_fields_set):
             raise ValueError(f"{min(left)}: there is no balancer to do that; choose balancer: nginx")
+        return self
+
+    @model_validator(mode="after")
+    def _workers_fit(self) -> Self:
+        module = self.environment()["LAB_APP"].partition(":")[0]
+        if problem := limits.workers_problem(module, self.workers, self.threads or 1, self.memory_mib):
+            raise ValueError(problem)
         return self
 
     @property
@@ -374,8 +398,10 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.CountedThreads",
         "acceptors.CountedRandomAccept",
     ] = "gthread"
-    worker_connections: int = Field(1000, ge=1, description="Connections that one worker holds at most.")
-    keepalive_s: int = Field(0, ge=0, description="How long an idle connection stays open; 0: one request each.")
+    worker_connections: int = Field(1000, ge=1, le=65535, description="Connections that one worker holds at most.")
+    keepalive_s: int = Field(
+        0, ge=0, le=3600, description="How long an idle connection stays open; 0: one request each."
+    )
 
     def environment(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
@@ -815,11 +841,17 @@ def schema() -> str:
     return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def seconds(duration: str) -> int:
-    """Return a duration such as 90s or 5m in seconds. Raise WrongUse when it is not one."""
-    if not re.fullmatch(DURATION_PATTERN, duration):
-        raise WrongUse(f"The duration {duration!r} is neither seconds nor minutes.", hint="DURATION=90s or DURATION=5m")
+def in_seconds(duration: str) -> int:
+    """Return a duration such as 90s or 5m in seconds."""
     return int(duration[:-1]) * (60 if duration[-1] == "m" else 1)
+
+
+def check_duration(duration: str) -> None:
+    """Raise WrongUse when a duration is not like 90s or 5m, or is longer than a day."""
+    try:
+        _short_enough(duration)
+    except ValueError as error:
+        raise WrongUse(f"The duration {error}.", hint="DURATION=90s or DURATION=5m") from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -871,7 +903,8 @@ def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = Non
 def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:
     problems = error.errors()  # a misspelt key is both unknown and missing: say what was written
     first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-    where, line = _locate(document, _without_tag(first["loc"]))
+    place = getattr(first.get("ctx", {}).get("error"), "place", ())
+    where, line = _locate(document, _without_tag((*first["loc"], *place)))
     match first["type"]:
         case "extra_forbidden":
             problem = "unknown key"

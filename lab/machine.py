@@ -20,6 +20,7 @@ from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException, NoSuchImage
 
 from lab.errors import LabError
+from lab.limits import Room
 from lab.paths import COMPOSE_FILE, ROOT, TOOLS
 
 DEBIAN = "debian:trixie-slim"
@@ -109,9 +110,16 @@ def findings() -> list[Finding]:
 
 
 def default_jobs() -> int:
-    """How many sleeping variants this machine carries side by side: four a core, and 0.5 GiB of free memory each."""
-    by_memory = int(psutil.virtual_memory().available / 2**29)
-    return max(1, min(4 * (os.cpu_count() or 1), by_memory))
+    """How many sleeping variants the cores of this machine carry side by side: four each."""
+    return 4 * (os.cpu_count() or 1)
+
+
+def room() -> Room:
+    """Return the memory that containers can have: this machine's, or less where the engine has a machine of its own."""
+    memory = psutil.virtual_memory()
+    engine = output(["docker", "info", "--format", "{{.MemTotal}}"])
+    total = min(memory.total, int(engine)) if engine.isdecimal() and int(engine) else memory.total
+    return Room(total // 2**20, min(memory.available, total) // 2**20)
 
 
 def ca_bundle() -> str:

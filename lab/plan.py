@@ -4,8 +4,9 @@ import random
 from dataclasses import dataclass
 from math import ceil
 
+from lab import limits
 from lab.errors import WrongUse
-from lab.experiment import Experiment, Load, Variant, seconds, unknown_variant
+from lab.experiment import DATABASE, Experiment, Load, Variant, check_duration, in_seconds, unknown_variant
 
 START_S = 12
 """About how long a batch takes besides its load: starting, settling, collecting, stopping."""
@@ -27,6 +28,20 @@ class Trial:
     number: int
     follows: "Trial | None" = None
 
+    @property
+    def needed_mib(self) -> dict[str, int]:
+        """How much memory its containers may use together, in MiB, by their service; of several the sum."""
+        services = [self.variant.front] * (self.variant.balancer != "none")
+        services += [name for name, one in self._beside() if one]
+        return {
+            self.variant.service: self.variant.memory_mib * self.variant.replicas,
+            **{service: limits.fixed_mib(service) for service in services},
+            "k6": self.load.k6_mib(self.duration) * self.load.generators,
+        }
+
+    def _beside(self) -> list[tuple[str, object]]:
+        return [("client", self.load.client), ("api", self.load.api), (DATABASE, self.load.database)]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -47,7 +62,7 @@ class Plan:
         return sum(
             START_S
             + TAIL_S
-            + max(seconds(trial.duration) for trial in batch)
+            + max(in_seconds(trial.duration) for trial in batch)
             + sum(CALIBRATE_S for trial in batch if trial.load.computes)
             for batch in self.batches
         )
@@ -62,18 +77,20 @@ def plan(
     trials: int = 1,
     jobs: int = 1,
     seed: int = 0,
+    room: limits.Room | None = None,
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
 
     Each round measures every chosen variant once, in an order shuffled from ``seed``; at most ``jobs`` side by side,
-    and only where the experiment allows it. Raise WrongUse for an unknown variant or a duration that is none.
+    as many as there is ``room`` for (None: any number), and only where the experiment allows it. Raise WrongUse for an
+    unknown variant, a duration that is none, or a trial that there is no room for.
     """
     chosen = variants or list(experiment.variants)
     for name in chosen:
         if name not in experiment.variants:
             raise unknown_variant(name, experiment)
     if duration is not None:
-        seconds(duration)
+        check_duration(duration)
     _check_relatives(experiment, chosen)
     jobs = jobs if experiment.parallel else 1
     shuffle = random.Random(seed).shuffle  # noqa: S311  # an order, not a secret
@@ -99,10 +116,28 @@ def plan(
             if not ready:
                 continue
             made |= {(trial.variant_name, load_name, number): trial for trial in ready}
-            rounds = ceil(len(ready) / jobs)
-            size = ceil(len(ready) / rounds)  # batches of equal size disturb their trials equally
-            batches += [tuple(ready[start : start + size]) for start in range(0, len(ready), size)]
+            batches += _batches(ready, jobs, room)
     return Plan(tuple(batches), jobs, seed)
+
+
+def _batches(ready: list[Trial], jobs: int, room: limits.Room | None) -> list[tuple[Trial, ...]]:
+    """Share trials out over as few batches as there is room for. Raise WrongUse when one trial alone has no room.
+
+    Batches of equal size disturb their trials equally.
+    """
+    for trial in ready:
+        if room and (problem := room.problem(trial.needed_mib)):
+            raise WrongUse(
+                f"{trial.variant_name} under {trial.load_name} does not fit into this machine: {problem}.",
+                hint="Ask for fewer users, replicas or MiB (memory_mib), or end other programs.",
+            )
+    for count in range(ceil(len(ready) / jobs), len(ready) + 1):
+        size = ceil(len(ready) / count)
+        batches = [tuple(ready[start : start + size]) for start in range(0, len(ready), size)]
+        together_mib = max(sum(sum(trial.needed_mib.values()) for trial in batch) for batch in batches)
+        if room is None or together_mib <= room.for_containers_mib:
+            break
+    return batches
 
 
 def _check_relatives(experiment: Experiment, chosen: list[str]) -> None:

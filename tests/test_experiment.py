@@ -28,14 +28,14 @@ from lab.experiment import (
 from lab.paths import EXPERIMENTS
 from lab.plan import plan
 
+SETTINGS = "  settings: {light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10}\n"
 GOOD = """\
 title: A title
 question: Why?
 load:
   script: heavy-mix.js
   duration: {short: 60s, full: 5m}
-  settings: {light_vus: 5}
-variants:
+SETTINGSvariants:
   shared-socket:
     server: gunicorn-gthread
     workers: 4
@@ -47,7 +47,7 @@ claims:
   - says: It waits
     value: {variant: shared-socket, request: light, metric: overhead, stat: p99}
     at_least: 1000
-"""
+""".replace("SETTINGS", SETTINGS)
 
 
 def refused(tmp_path: Path, text: str) -> str:
@@ -66,7 +66,9 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
 
     assert list(experiment.variants) == ["shared-socket", "one-process"]
     assert list(experiment.all_loads) == ["heavy-mix"]
-    assert experiment.all_loads["heavy-mix"].environment() == {"LIGHT_VUS": "5"}
+    assert experiment.all_loads["heavy-mix"].environment() == {
+        "LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10",
+    }  # fmt: skip
     assert experiment.variants["one-process"].environment()["LAB_THREADS"] == "8"
 
 
@@ -99,12 +101,10 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "flup-prefork, flup-threaded, granian, hypercorn, uvicorn, uwsgi"),
         (("server: gunicorn-gthread\n", "server: gunicorn-sync\n"),
          "mine.yaml:11: variants.shared-socket.threads: Input should be 1; it is 2"),
-        (("  settings: {light_vus: 5}\n",
-          "  settings: {light_vus: 5}\n  client: {script: sillent.py, settings: {connections: 2}}\n"),
+        ((SETTINGS, SETTINGS + "  client: {script: sillent.py, settings: {connections: 2}}\n"),
          "mine.yaml:7: load.client: clients/sillent.py does not exist; there are silent.py, lingering.py"),
-        (("  settings: {light_vus: 5}\n",
-          "  settings: {light_vus: 5}\n  client: {script: silent.py, settings: {lab_server: 2}}\n"),
-         "mine.yaml:7: load.client: settings.lab_server is set by the lab; choose another"),
+        ((SETTINGS, SETTINGS + "  client: {script: silent.py, settings: {lab_server: 2}}\n"),
+         "mine.yaml:7: load.client.settings.lab_server: the lab itself sets this; leave it out"),
         (("    threads: 2\n", "    threads: 2\n    balancer: apache\n"),
          "mine.yaml:12: variants.shared-socket.balancer: Input should be 'nginx', 'haproxy' or 'none'; it is 'apache'"),
         (("claims:\n", "curve: {over: thread, values: [{metric: memory, stat: total}]}\nclaims:\n"),
@@ -171,49 +171,45 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:10: variants.shared-socket.protocol: Input should be 'http', 'uwsgi' or 'fastcgi'; it is 'scgi'"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    upstream_keepalive: 4\n"),
          "mine.yaml:10: variants.shared-socket.upstream_keepalive: Input should be 0; it is 4"),
-        (("server: gunicorn-gthread\n    workers: 4", "server: uwsgi\n    map_socket: true\n    workers: 65"),
+        (("server: gunicorn-gthread\n    workers: 4",
+          "server: uwsgi\n    map_socket: true\n    memory_mib: 1024\n    workers: 65"),
          "mine.yaml:8: variants.shared-socket: map_socket: 65 workers are more than the 64 that may have ports"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    lazy_app: true\n"),
          "mine.yaml:10: variants.shared-socket.lazy_app: unknown key"),
-        (("  settings: {light_vus: 5}\n",
-          "  settings: {light_vus: 5}\n  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
+        ((SETTINGS, SETTINGS + "  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
          "mine.yaml:7: load.api: a stall of 5 s every 5 s never ends"),
-        (("  settings: {light_vus: 5}\n",
-          "  settings: {light_vus: 5}\n  api: {one_device: sometimes}\n"),
+        ((SETTINGS, SETTINGS + "  api: {one_device: sometimes}\n"),
          "mine.yaml:7: load.api.one_device: Input should be a valid boolean, unable to interpret input; it is "
          "'sometimes'"),
-        (("light_vus: 5", "cpu_ms: 5, rounds: many, wait_ms: 0"),
-         "mine.yaml:3: load: settings.rounds is many, not a number >= 0"),
-        (("light_vus: 5", "cpu_ms: 5, rounds: 1"), "mine.yaml:3: load: a load that computes has settings.wait_ms, too"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  variants: [one-proces]\n"),
+        ((SETTINGS, SETTINGS + "  variants: [one-proces]\n"),
          "mine.yaml: published.0: shared-socket is not measured under load heavy-mix"),
-        (("light_vus: 5}\n", "light_vus: 5}\n  variants: [shared-socket, one-proces]\n"),
+        ((SETTINGS, SETTINGS + "  variants: [shared-socket, one-proces]\n"),
          "mine.yaml: load heavy-mix: there is no variant one-proces; there are one-process, shared-socket"),
-        (("light_vus: 5}\n", "light_vus: 5}\n  variants: [shared-socket]\n"),
+        ((SETTINGS, SETTINGS + "  variants: [shared-socket]\n"),
          "mine.yaml: one-process is measured under no load"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {}\n"),
+        ((SETTINGS, SETTINGS + "  database: {}\n"),
          "mine.yaml: load heavy-mix: shared-socket has no use for a database; only app: django has"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {max_connections: 9}\n"),
+        ((SETTINGS, SETTINGS + "  database: {max_connections: 9}\n"),
          "mine.yaml:7: load.database.max_connections: Input should be greater than or equal to 10; it is 9"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  database: {max_connections: 1001}\n"),
+        ((SETTINGS, SETTINGS + "  database: {max_connections: 1001}\n"),
          "mine.yaml:7: load.database.max_connections: Input should be less than or equal to 1000; it is 1001"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  generators: 0\n"),
+        ((SETTINGS, SETTINGS + "  generators: 0\n"),
          "mine.yaml:7: load.generators: Input should be greater than or equal to 1; it is 0"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  generators: 17\n"),
+        ((SETTINGS, SETTINGS + "  generators: 17\n"),
          "mine.yaml:7: load.generators: Input should be less than or equal to 16; it is 17"),
-        (("  settings: {light_vus: 5}\n", "  settings: {light_vus: 5}\n  overloads: perhaps\n"),
+        ((SETTINGS, SETTINGS + "  overloads: perhaps\n"),
          "mine.yaml:7: load.overloads: Input should be a valid boolean, unable to interpret input; it is 'perhaps'"),
-        (("  settings: {light_vus: 5}\n",
-          "  settings: {light_vus: 5}\n  relative: {times: 2, of: shared-socket, under: heavy-mix}\n"),
+        ((SETTINGS, SETTINGS + "  relative: {times: 2, of: shared-socket, under: heavy-mix}\n"),
          "mine.yaml: load: relative: there is no other load whose capacity it could follow"),
         (("    threads: 2\n", "    threads: 2\n    memory_mib: 63\n"),
          "mine.yaml:12: variants.shared-socket.memory_mib: Input should be greater than or equal to 64; it is 63"),
         (("    threads: 2\n", "    threads: 2\n    somaxconn: 65536\n"),
          "mine.yaml:12: variants.shared-socket.somaxconn: Input should be less than or equal to 65535; it is 65536"),
-        (("light_vus: 5", "cpu: hold"), "mine.yaml:3: load: settings.cpu is set by the lab; choose another"),
+        (("light_vus: 5", "cpu: hold"), "mine.yaml:6: load.settings.cpu: the lab itself sets this; leave it out"),
         (("light_vus: 5", "start_at_ms: 5"),
-         "mine.yaml:3: load: settings.start_at_ms is set by the lab; choose another"),
-        (("light_vus: 5", "duration: 5"), "mine.yaml:3: load: settings.duration is set by the lab; choose another"),
+         "mine.yaml:6: load.settings.start_at_ms: the lab itself sets this; leave it out"),
+        (("light_vus: 5", "duration: 5"),
+         "mine.yaml:6: load.settings.duration: the lab itself sets this; leave it out"),
         (("question: Why?\n", "question: Why?\nsource: {title: T, publisher: P, yaer: 2025}\n"),
          "mine.yaml:3: source.yaer: unknown key"),
         (("  one-process:", "  shared-socket:"), "mine.yaml:12: not YAML: the key shared-socket stands twice"),
@@ -297,34 +293,40 @@ def test_a_server_is_refused_what_it_lacks(tmp_path: Path, settings: str, messag
     assert refused(tmp_path, with_variant(settings)) == f"mine.yaml:8: variants.shared-socket{message}"
 
 
-CLIMBS = "first_per_s: 8, last_per_s: 80, step_s: 1"
+PATIENCE = "timeout_steps: 1, users_max: 40"
+CLIMBS = f"first_per_s: 8, last_per_s: 80, step_s: 1, {PATIENCE}"
 RELATIVE = "relative: {times: 2, of: one, under: capacity}"
-LOADS = """\
+LOADS = (
+    """\
 title: A title
 question: Why?
 loads:
   capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {CLIMBS}}
-  overload: {script: visits.js, duration: {short: 5s, full: 10s}, settings: {step_s: 10}, RELATIVE}
+  overload: {script: visits.js, duration: {short: 5s, full: 10s}, settings: {step_s: 10, PATIENCE}, RELATIVE}
 variants:
   one: {server: gunicorn-sync, app: django, workers: 4}
   other: {server: gunicorn-sync, app: django, workers: 2}
-""".replace("CLIMBS", CLIMBS).replace("RELATIVE", RELATIVE)
+""".replace("CLIMBS", CLIMBS)
+    .replace("RELATIVE", RELATIVE)
+    .replace("PATIENCE", PATIENCE)
+)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("settings: {step_s: 10}", "settings: {step_s: 10, first_per_s: 8}"),
-         "mine.yaml:5: loads.overload: settings.first_per_s: relative says the rate; leave one of them out"),
-        (("settings: {step_s: 10}", "settings: {step_s: 10, last_per_s: 8}"),
-         "mine.yaml:5: loads.overload: settings.last_per_s: relative says the rate; leave one of them out"),
+        (("step_s: 10", "step_s: 10, first_per_s: 8"),
+         "mine.yaml:5: loads.overload.settings.first_per_s: relative says the rate; leave one of them out"),
+        (("step_s: 10", "step_s: 10, last_per_s: 8"),
+         "mine.yaml:5: loads.overload.settings.last_per_s: relative says the rate; leave one of them out"),
         (("under: capacity", "under: capacty"),
          "mine.yaml: load overload: relative.under: there is no load capacty before it; there are capacity"),
         (("under: capacity", "under: overload"),
          "mine.yaml: load overload: relative.under: there is no load overload before it; there are capacity"),
         (("  capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {" + CLIMBS + "}}\n", ""),
          "mine.yaml: load overload: relative.under: there is no load capacity before it; it is the first"),
-        (("first_per_s: 8, ", ""), "mine.yaml: load overload: relative.under: the rate of capacity does not climb"),
+        (("first_per_s: 8", "first_per_s: 80"),
+         "mine.yaml: load overload: relative.under: the rate of capacity does not climb"),
         (("of: one", "of: ones"),
          "mine.yaml: load overload: relative.of: there is no variant ones; there are one, other"),
         ((CLIMBS + "}", CLIMBS + "}, variants: [other]"),
@@ -343,7 +345,9 @@ def test_a_rate_that_follows_from_nothing_is_refused(tmp_path: Path, change: tup
 
 def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
     """A load that is not for a variant does not give it one."""
-    text = LOADS.replace("{step_s: 10}", "{step_s: 10}, database: {}").replace("app: django, workers: 2", "workers: 2")
+    text = LOADS.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative").replace(
+        "app: django, workers: 2", "workers: 2"
+    )
 
     message = "mine.yaml: load overload: other has no use for a database; only app: django has"
     assert refused(tmp_path, text) == message
@@ -358,7 +362,7 @@ def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(text)
 
     assert read_experiment(tmp_path / "good.yaml").variants["other"].environment()["LAB_APP"] == "django_app:app"
-    assert refused(tmp_path, text.replace("{step_s: 10}", "{step_s: 10}, database: {}")) == (
+    assert refused(tmp_path, text.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative")) == (
         "mine.yaml: load overload: other: Django asks no database on the event loop of tornado"
     )
 
@@ -369,9 +373,10 @@ def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Pa
 
     assert (capacity.climbs, overload.climbs) == (True, False)
     assert capacity.at(None) is capacity
-    assert overload.at(75.6).environment() == {"STEP_S": "10", "FIRST_PER_S": "76", "LAST_PER_S": "76"}
-    assert overload.at(0.2).environment() == {"STEP_S": "10", "FIRST_PER_S": "1", "LAST_PER_S": "1"}
-    assert overload.environment() == {"STEP_S": "10"}
+    said = {"STEP_S": "10", "TIMEOUT_STEPS": "1", "USERS_MAX": "40"}
+    assert overload.at(75.6).environment() == said | {"FIRST_PER_S": "76", "LAST_PER_S": "76"}
+    assert overload.at(0.2).environment() == said | {"FIRST_PER_S": "1", "LAST_PER_S": "1"}
+    assert overload.environment() == said
 
 
 def test_a_database_is_told_how_many_connections_it_may_have() -> None:
@@ -430,13 +435,13 @@ def variant(**settings: object) -> Variant:
          {"LAB_APP": "django_app:app", "LAB_MEMORY": "2048m", "LAB_SOMAXCONN": "16"}),
         ({"server": "gunicorn-tornado", "app": "django"}, "gunicorn:27.0.1", "shared", {"LAB_APP": "django_app:app"}),
         ({"server": "uvicorn", "app": "django"}, "asgi:trixie", "shared",
-         {"LAB_APP": "django_app:asgi", "LAB_THREADS": "", "LAB_MEMORY": "1024m", "LAB_SOMAXCONN": "4096"}),
+         {"LAB_APP": "django_app:asgi", "LAB_THREADS": "", "LAB_MEMORY": "512m", "LAB_SOMAXCONN": "4096"}),
         ({"server": "uwsgi", "threads": 1, "app": "django", "protocol": "fastcgi"}, "uwsgi:2.0.31", "shared",
          {"LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi"}),
-        ({"server": "flup-prefork", "workers": 50, "threads": 1}, "flup:1.1.1", "shared",
-         {"LAB_SERVER": "flup-prefork", "LAB_WORKERS": "50", "LAB_THREADS": "1", "LAB_MIN_SPARE": "2",
+        ({"server": "flup-prefork", "workers": 20, "threads": 1}, "flup:1.1.1", "shared",
+         {"LAB_SERVER": "flup-prefork", "LAB_WORKERS": "20", "LAB_THREADS": "1", "LAB_MIN_SPARE": "2",
           "LAB_MAX_SPARE": "5", "LAB_QUICK_EXIT": "false", "LAB_APP": "django_app:app", "LAB_PROTOCOL": "fastcgi"}),
-        ({"server": "flup-prefork", "workers": 50, "threads": 1, "quick_exit": True}, "flup:1.1.1", "shared",
+        ({"server": "flup-prefork", "workers": 20, "threads": 1, "quick_exit": True}, "flup:1.1.1", "shared",
          {"LAB_QUICK_EXIT": "true"}),
         ({"server": "flup-threaded", "workers": 1, "threads": 9, "min_spare": 9, "max_spare": 9, "app": "flask"},
          "flup:1.1.1", "shared",
@@ -528,7 +533,7 @@ def test_a_file_without_keys_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_load_and_loads_exclude_each_other(tmp_path: Path) -> None:
-    both = GOOD + "loads:\n  a: {script: heavy-mix.js, duration: {short: 1s, full: 1s}}\n"
+    both = GOOD + "loads:\n  a: {script: heavy-mix.js, duration: {short: 1s, full: 1s}," + SETTINGS.rstrip() + "}\n"
     assert refused(tmp_path, both) == "mine.yaml: give either load or loads"
 
 
@@ -673,7 +678,7 @@ def test_aliases_of_aliases_are_read_in_no_time(tmp_path: Path) -> None:
         (("at_least: 1000", "at_least: .nan"),
          "mine.yaml:18: claims.0.at_least: Input should be a finite number; it is nan"),
         (("short: 60s", "short: 1000000s"),
-         "mine.yaml:5: load.duration.short: String should match pattern '^[1-9][0-9]{0,5}(s|m)$'; it is '1000000s'"),
+         "mine.yaml:5: load.duration.short: 1000000s is longer than a day, which is the longest that a load may last"),
         (("threads: 2\n", "threads: 2\n    cpus: .inf\n"),
          "mine.yaml:12: variants.shared-socket.cpus: Input should be less than or equal to 1024; it is inf"),
         (("question: Why?\n", "question: Why?\nsource: " + "[" * 3000 + "]" * 3000 + "\n"),

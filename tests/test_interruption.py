@@ -192,7 +192,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def batch(folder: Path) -> None:
     """Measure a batch of one trial."""
-    load = Load(script="users.js", duration=Durations(short="1s", full="1s"))
+    users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
+    load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
     trial = Trial("some", GunicornSync(server="gunicorn-sync", workers=2), "users", load, "1s", 1)
     _measure_batch((trial,), folder, lambda *_: None)
 

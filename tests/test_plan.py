@@ -72,7 +72,7 @@ def test_a_duration_that_is_none_is_refused(duration: str) -> None:
     with pytest.raises(WrongUse) as caught:
         plan(HEAVY_MIX, duration=duration)
 
-    assert caught.value.message == f"The duration {duration!r} is neither seconds nor minutes."
+    assert caught.value.message == f"The duration {duration!r} is neither whole seconds nor minutes, such as 90s or 5m."
 
 
 def test_the_expected_duration_counts_batches_not_trials() -> None:
@@ -161,14 +161,16 @@ def test_a_plan_with_a_database_needs_its_image() -> None:
 
 
 def test_a_plan_needs_the_images_of_its_servers_and_of_a_balancer_only_where_there_is_one() -> None:
+    burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     experiment = Experiment.model_validate(
         {
             "title": "T",
             "question": "Q?",
             "loads": {
-                "directly": {"script": "burst.js", "duration": {"short": "1s", "full": "1s"}, "variants": ["directly"],
-                             "api": {"one_device": True}},
-                "behind": {"script": "burst.js", "duration": {"short": "1s", "full": "1s"}, "variants": ["behind"]},
+                "directly": {"script": "burst.js", "settings": burst, "duration": {"short": "1s", "full": "1s"},
+                             "variants": ["directly"], "api": {"one_device": True}},
+                "behind": {"script": "burst.js", "settings": burst, "duration": {"short": "1s", "full": "1s"},
+                           "variants": ["behind"]},
             },
             "variants": {
                 "directly": {"server": "granian", "app": "fastapi-async", "workers": 1, "balancer": "none"},

@@ -46,7 +46,8 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
     )
     monkeypatch.setattr(Stack, "_client", lambda _: SimpleNamespace(compose=compose))
     monkeypatch.setattr(Stack, "_containers", lambda _: [])
-    load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), **further)
+    burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
+    load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
     stack = Stack(Trial("some", variant, "burst", load, "1s", 1), tmp_path, side_by_side=1)
 
     stack.up()

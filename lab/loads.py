@@ -1,0 +1,263 @@
+"""What each script of k6/ and clients/ can be asked for: its settings with their bounds, and how much it sends at most.
+
+The scripts check their settings, too, for whoever starts them by hand. Here a mistake is found before anything starts.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from lab.errors import nearest_first
+
+USERS_MAX = 16_000
+"""Virtual users of one k6 container: each has a connection, and a container may have 16384 files open."""
+RATE_MAX_RPS = 20_000
+"""Requests a second of one k6 container: on two cores k6 sends 16 to 17 thousand."""
+ANSWER_WITHIN_S = 60
+"""After so long k6 gives a request up."""
+HOUR_S = 3600
+VISIT_REQUESTS = 3
+"""As in k6/visits.js."""
+RELATIVE = frozenset({"first_per_s", "last_per_s"})
+"""The settings that say a rate, where that does not follow from what another load shows."""
+
+Settings = Mapping[str, int | float | str]
+Numbers = Mapping[str, float]
+
+
+class WrongSetting(ValueError):
+    """A setting that is unknown, missing or out of bounds. ``place`` leads to it from what holds the settings."""
+
+    def __init__(self, message: str, *place: str) -> None:
+        super().__init__(message)
+        self.place = ("settings", *place)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A setting that is a number from ``least`` to ``most``; ``why`` says why there is a most."""
+
+    least: float
+    most: float = inf
+    why: str = ""
+    whole: bool = False
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value, if anything is."""
+        kind = "a whole number" if self.whole else "a number"
+        allowed = f"{kind} from {self.least:g} {'on' if self.most == inf else f'to {self.most:,.10g}'}"
+        if isinstance(value, str):
+            return f"{value!r} is not {allowed}"
+        if not self.least <= value <= self.most or (self.whole and value != int(value)):
+            return f"{value:,.15g} is not {allowed}{f': {self.why}' if self.why and value > self.most else ''}"
+        return None
+
+
+@dataclass(frozen=True)
+class Word:
+    """A setting that is one of a few words, each of which needs further settings."""
+
+    needs: Mapping[str, Mapping[str, Number]]
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value, if anything is."""
+        return None if value in self.needs else f"{value!r} is none of {nearest_first(str(value), list(self.needs))}"
+
+
+@dataclass(frozen=True)
+class Script:
+    """One script: its settings by name, and how much it sends at most.
+
+    ``users`` names the settings that add up to its virtual users, or connections, at once. ``rate_rps`` returns how
+    many requests a second it sends if every answer comes as soon as it can; in an ``open_loop`` it sends them whether
+    or not earlier ones were answered. ``fits`` raises WrongSetting where settings do not fit each other.
+    """
+
+    settings: Mapping[str, Number | Word]
+    users: tuple[str, ...]
+    rate_rps: Callable[[Numbers], float]
+    open_loop: bool = False
+    fits: Callable[[Numbers], None] = lambda _: None
+
+    def check(self, name: str, values: Settings, generators: int, *, relative: bool = False) -> None:
+        """Raise WrongSetting for the first setting that is unknown, out of bounds or missing, or more than k6 can do.
+
+        ``generators`` k6 containers share the users and the rate. ``relative``: another load says the rate.
+        """
+        needed = self._needed(values)
+        for setting, value in values.items():
+            if setting not in needed:
+                there = nearest_first(setting, list(needed))
+                raise WrongSetting(f"{name} has no such setting{self._where(values)}; it has {there}", setting)
+            if problem := needed[setting].problem(value):
+                raise WrongSetting(problem, setting)
+        said = values.keys() | (RELATIVE if relative else set())
+        if missing := sorted(needed.keys() - said):
+            raise WrongSetting(f"{name} needs {', '.join(missing)}, too{self._where(values)}")
+        numbers = _numbers(values)
+        self.fits(numbers)
+        share = self.users_at_once(values) / generators
+        if share > USERS_MAX:
+            most = max(self.users, key=lambda one: numbers[one])
+            raise WrongSetting(f"{share:,.15g} virtual users are more than the {USERS_MAX:,} {_ONE_HAS_FILES}", most)
+        if self.open_loop and not relative and (rate := self.rate_rps(numbers) / generators) > RATE_MAX_RPS:
+            rates = [one for one in numbers if one.endswith(("_rps", "_per_s"))]
+            most = max(rates, key=lambda one: numbers[one])
+            raise WrongSetting(f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}", most)
+
+    def users_at_once(self, values: Settings) -> float:
+        """Return how many virtual users, or connections, there are at once."""
+        numbers = _numbers(values)
+        return sum(numbers[name] for name in self.users)
+
+    def rate_at_most_rps(self, values: Settings, generators: int) -> float:
+        """Return the most requests a second; where the rate is not known yet, as many as k6 can send."""
+        numbers = _numbers(values)
+        known = self.rate_rps(numbers) if numbers.keys() >= self._needed(values).keys() - self._words() else inf
+        return min(known, RATE_MAX_RPS * generators)
+
+    def _words(self) -> set[str]:
+        return {name for name, one in self.settings.items() if isinstance(one, Word)}
+
+    def _needed(self, values: Settings) -> dict[str, Number | Word]:
+        """Return the settings that there are for these words."""
+        needed = dict(self.settings)
+        for name, one in self.settings.items():
+            if isinstance(one, Word):
+                needed |= one.needs.get(str(values.get(name)), {})
+        return needed
+
+    def _where(self, values: Settings) -> str:
+        """Name the words on which it depends which settings there are."""
+        return "".join(f" where {name}: {values[name]}" for name in sorted(self._words() & values.keys()))
+
+
+def _numbers(values: Settings) -> Numbers:
+    return {name: value for name, value in values.items() if not isinstance(value, str)}
+
+
+def _each(users: float, takes_s: float) -> float:
+    """Return the rate of a closed loop: requests a second of users whose requests and pauses take so long."""
+    return users / takes_s if takes_s > 0 else inf
+
+
+def _work_ms(asked: Numbers) -> float:
+    return asked["rounds"] * (asked["wait_ms"] + asked["cpu_ms"])
+
+
+def _work_ends(asked: Numbers) -> None:
+    if "rounds" in asked and (takes_s := _work_ms(asked) / 1000) > ANSWER_WITHIN_S:
+        sum_ = f"{asked['rounds']:g} x ({asked['wait_ms']:g} + {asked['cpu_ms']:g}) ms"
+        raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s: {_GIVES_UP}", "rounds")
+
+
+def _delays_are_in_order(asked: Numbers) -> None:
+    least, most = asked["delay_min_s"], asked["delay_max_s"]
+    if least > most:
+        raise WrongSetting(f"{most:g} is less than delay_min_s, which is {least:g}", "delay_max_s")
+
+
+def _patience_ends(asked: Numbers) -> None:
+    if (waits_s := asked["timeout_steps"] * asked["step_s"]) > ANSWER_WITHIN_S:
+        product = f"{asked['timeout_steps']:g} x {asked['step_s']:g} s"
+        raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s: {_GIVES_UP}", "timeout_steps")
+
+
+_GIVES_UP = f"k6 gives a request up after {ANSWER_WITHIN_S} s"
+_ONE_HAS_FILES = (
+    "that one k6 container has files for; ask for fewer, or let several containers share them (generators: 2)"
+)
+_ONE_SENDS = "that one k6 container sends; ask for fewer, or let several containers share them (generators: 2)"
+_MANY = Number(1, whole=True)
+"""How many are too many depends on how many k6 containers share them: see ``Script.check``."""
+_DELAY_S = Number(0, ANSWER_WITHIN_S, _GIVES_UP)
+_PAUSE_S = Number(0, HOUR_S)
+_CONNECTIONS = Number(1, 500, "a client is one process with 1024 files", whole=True)
+_WORK_MS = Number(0, ANSWER_WITHIN_S * 1000, _GIVES_UP)
+_WORK = {"rounds": Number(1, 60_000, _GIVES_UP, whole=True), "wait_ms": _WORK_MS, "cpu_ms": _WORK_MS}
+
+K6_SCRIPTS = {
+    "arrivals.js": Script(
+        {"rate_rps": _MANY, "users_max": _MANY, "delay_s": _DELAY_S},
+        users=("users_max",),
+        rate_rps=lambda asked: asked["rate_rps"],
+        open_loop=True,
+    ),
+    "burst.js": Script(
+        {
+            "burst": _MANY,
+            "every_s": Number(1, HOUR_S),
+            "does": Word({"wait": {"delay_s": _DELAY_S}, "compute": _WORK, "call": {"delay_s": _DELAY_S}}),
+        },
+        users=("burst",),
+        rate_rps=lambda asked: asked["burst"] / asked["every_s"],
+        fits=_work_ends,
+    ),
+    "calls.js": Script(
+        {
+            "call_rps": _MANY,
+            "call_delay_s": _DELAY_S,
+            "quick_rps": _MANY,
+            "quick_delay_s": _DELAY_S,
+            "users_max": _MANY,
+        },
+        users=("users_max", "users_max"),  # so many of each class
+        rate_rps=lambda asked: asked["call_rps"] + asked["quick_rps"],
+        open_loop=True,
+    ),
+    "crash.js": Script(
+        {"before": _MANY, "after": _MANY, "crash_after_s": Number(0.1, ANSWER_WITHIN_S), "delay_s": _DELAY_S},
+        users=("before", "after"),
+        rate_rps=lambda asked: asked["before"] + asked["after"],
+    ),
+    "heavy-mix.js": Script(
+        {"light_vus": _MANY, "light_delay_max_s": _DELAY_S, "heavy_vus": _MANY, "heavy_delay_s": _DELAY_S},
+        users=("light_vus", "heavy_vus"),
+        rate_rps=lambda asked: (
+            _each(asked["light_vus"], asked["light_delay_max_s"] / 2)
+            + _each(asked["heavy_vus"], asked["heavy_delay_s"])
+        ),
+    ),
+    "rounds.js": Script(
+        {"users": _MANY, **_WORK},
+        users=("users",),
+        rate_rps=lambda asked: _each(asked["users"], _work_ms(asked) / 1000),
+        fits=_work_ends,
+    ),
+    "users.js": Script(
+        {"users": _MANY, "delay_min_s": _DELAY_S, "delay_max_s": _DELAY_S, "pause_s": _PAUSE_S},
+        users=("users",),
+        rate_rps=lambda asked: _each(
+            asked["users"], (asked["delay_min_s"] + asked["delay_max_s"]) / 2 + asked["pause_s"]
+        ),
+        fits=_delays_are_in_order,
+    ),
+    "visits.js": Script(
+        {
+            "first_per_s": _MANY,
+            "last_per_s": _MANY,
+            "step_s": Number(1, HOUR_S),
+            "timeout_steps": Number(0.1, ANSWER_WITHIN_S),
+            "users_max": _MANY,
+        },
+        users=("users_max",),
+        rate_rps=lambda asked: VISIT_REQUESTS * max(asked["first_per_s"], asked["last_per_s"]),
+        open_loop=True,
+        fits=_patience_ends,
+    ),
+}
+"""The scripts of k6/ by name."""
+
+CLIENT_SCRIPTS = {
+    "lingering.py": Script(
+        {"connections": _CONNECTIONS, "linger_s": Number(0.1, HOUR_S), "pause_s": _PAUSE_S},
+        users=("connections",),
+        rate_rps=lambda asked: _each(asked["connections"], asked["linger_s"] + asked["pause_s"]),
+    ),
+    "silent.py": Script(
+        {"connections": _CONNECTIONS, "silent_s": Number(0.1, HOUR_S)},
+        users=("connections",),
+        rate_rps=lambda asked: _each(asked["connections"], asked["silent_s"]),
+    ),
+}
+"""The scripts of clients/ by name."""

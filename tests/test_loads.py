@@ -1,0 +1,238 @@
+"""lab.loads and lab.limits: what would harm the machine is refused before anything starts, with the reckoning."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab import limits
+from lab.errors import WrongUse
+from lab.experiment import load_experiment, names, read_experiment
+from lab.limits import Room
+from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
+from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
+from lab.plan import plan
+
+TIMES = 10**6
+THIS_MACHINE = Room(total_mib=24_000, available_mib=23_000)
+
+
+def misspelt(value: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each number in a value, times a million: where it is, what it was, and the value with it."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            for where, was, changed in misspelt(one):
+                yield f"{key}.{where}".rstrip("."), was, value | {key: changed}
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value:
+        yield "", value, value * TIMES
+    elif isinstance(value, str) and value[:-1].isdecimal() and value[-1:] in ("s", "m"):
+        yield "", value, f"{int(value[:-1]) * TIMES}{value[-1]}"
+
+
+def million_fold() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield each experiment's file with one number of one load or variant times a million."""
+    for name in names():
+        text = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
+        for part in ("load", "loads", "variants"):
+            for where, _, changed in misspelt(text.get(part, {})):
+                yield name, f"{part}.{where}", text | {part: changed}
+
+
+@pytest.mark.parametrize("name", names())
+def test_any_number_of_a_load_or_a_variant_times_a_million_is_refused(name: str, tmp_path: Path) -> None:
+    """By the file's line, or because there is no room for it; nothing has to be tried."""
+    accepted = []
+    for _, where, changed in (one for one in million_fold() if one[0] == name):
+        path = tmp_path / "mine.yaml"
+        path.write_text(json.dumps(changed), encoding="utf-8")  # which is YAML, too
+        try:
+            plan(read_experiment(path), room=THIS_MACHINE, jobs=8)
+        except WrongUse:
+            continue
+        accepted.append(where)
+    assert accepted == []
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_fits_into_a_small_machine(name: str) -> None:
+    """With 8 GiB, of which a quarter is in use."""
+    assert plan(load_experiment(name), room=Room(total_mib=8192, available_mib=6144), jobs=8).trials
+
+
+def test_every_script_can_be_asked_for_something() -> None:
+    assert sorted(K6_SCRIPTS) == sorted(path.name for path in K6.glob("*.js"))
+    assert sorted(CLIENT_SCRIPTS) == sorted(path.name for path in CLIENTS.glob("*.py"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "script"), [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLIENT_SCRIPTS]
+)
+def test_what_a_script_does_when_it_is_started_by_hand_is_allowed(folder: Path, script: str) -> None:
+    """The .env file beside it says; and of what it says nothing is unknown."""
+    lines = (folder / script).with_suffix(".env").read_text(encoding="utf-8").splitlines()
+    said = dict(line.lower().split("=") for line in lines if not line.startswith("#"))
+    of_the_lab = {"duration", "start_at_ms", "start_after", "cpu", "call_us"}
+    values: dict[str, int | float | str] = {
+        name: float(value) if value.replace(".", "").isdecimal() else value
+        for name, value in said.items()
+        if name not in of_the_lab
+    }
+
+    (K6_SCRIPTS | CLIENT_SCRIPTS)[script].check(script, values, generators=1)
+
+
+GOOD = """\
+title: A title
+question: Why?
+load:
+  script: SCRIPT
+  duration: {short: 60s, full: 5m}
+  settings: {SETTINGS}
+variants:
+  one: {server: gunicorn-gthread, workers: 4, threads: 2}
+"""
+MIX = "light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10"
+RATE = "rate_rps: 40, users_max: 4, delay_s: 0.5"
+USERS = "users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0"
+BURST = "burst: 10, every_s: 2"
+ROUNDS = "users: 4, rounds: 5, wait_ms: 10, cpu_ms: 10"
+VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
+SHARED = "ask for fewer, or let several containers share them (generators: 2)"
+
+
+@pytest.mark.parametrize(
+    ("script", "settings", "change", "message"),
+    [
+        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: 100000000"),
+         "mine.yaml:6: load.settings.light_vus: 100,000,002 virtual users are more than the 16,000 that one k6 "
+         f"container has files for; {SHARED}"),
+        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: -5"),
+         "mine.yaml:6: load.settings.light_vus: -5 is not a whole number from 1 on"),
+        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: 2.5"),
+         "mine.yaml:6: load.settings.light_vus: 2.5 is not a whole number from 1 on"),
+        ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: five"),
+         "mine.yaml:6: load.settings.light_vus: 'five' is not a whole number from 1 on"),
+        ("heavy-mix.js", MIX, ("light_vus: 5", "lite_vus: 5"),
+         "mine.yaml:6: load.settings.lite_vus: heavy-mix.js has no such setting; it has light_vus, heavy_delay_s, "
+         "heavy_vus, light_delay_max_s"),
+        ("heavy-mix.js", MIX, ("light_vus: 5, light_delay_max_s: 1, ", ""),
+         "mine.yaml:6: load.settings: heavy-mix.js needs light_delay_max_s, light_vus, too"),
+        ("heavy-mix.js", MIX, ("heavy_delay_s: 10", "heavy_delay_s: 61"),
+         "mine.yaml:6: load.settings.heavy_delay_s: 61 is not a number from 0 to 60: k6 gives a request up after 60 s"),
+        ("users.js", USERS, ("delay_min_s: 0.05", "delay_min_s: 0.5"),
+         "mine.yaml:6: load.settings.delay_max_s: 0.15 is less than delay_min_s, which is 0.5"),
+        ("users.js", USERS, ("pause_s: 0", "pause_s: 4000"),
+         "mine.yaml:6: load.settings.pause_s: 4,000 is not a number from 0 to 3,600"),
+        ("arrivals.js", RATE, ("rate_rps: 40", "rate_rps: 1000000"),
+         "mine.yaml:6: load.settings.rate_rps: 1,000,000 requests a second are more than the 20,000 that one k6 "
+         f"container sends; {SHARED}"),
+        ("burst.js", BURST + ", does: wait, delay_s: 1", ("burst: 10", "burst: 1000000"),
+         "mine.yaml:6: load.settings.burst: 1,000,000 virtual users are more than the 16,000 that one k6 container has "
+         f"files for; {SHARED}"),
+        ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: sleep"),
+         "mine.yaml:6: load.settings.does: 'sleep' is none of call, compute, wait"),
+        ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: compute"),
+         "mine.yaml:6: load.settings.delay_s: burst.js has no such setting where does: compute; it has burst, cpu_ms, "
+         "does, every_s, rounds, wait_ms"),
+        ("burst.js", BURST + ", does: compute", ("", ""),
+         "mine.yaml:6: load.settings: burst.js needs cpu_ms, rounds, wait_ms, too where does: compute"),
+        ("rounds.js", ROUNDS, ("rounds: 5", "rounds: 5000"),
+         "mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s: k6 gives a request up after "
+         "60 s"),
+        ("visits.js", VISITS, ("timeout_steps: 1", "timeout_steps: 20"),
+         "mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s: k6 gives a request up after 60 s"),
+        ("visits.js", VISITS, ("last_per_s: 80", "last_per_s: 10000"),
+         "mine.yaml:6: load.settings.last_per_s: 30,000 requests a second are more than the 20,000 that one k6 "
+         f"container sends; {SHARED}"),
+        ("heavy-mix.js", MIX, ("workers: 4", "workers: 1000000000"),
+         "mine.yaml:8: variants.one: 1,000,000,000 workers need about 14 + 1,000,000,000 x 8.04 = 8,040,000,014 MiB, "
+         "and memory_mib is 512; at most 61 fit"),
+        ("heavy-mix.js", MIX, ("threads: 2", "threads: 100000, memory_mib: 100000"),
+         "mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a "
+         "container may have"),
+        ("heavy-mix.js", MIX, ("short: 60s", "short: 60"),
+         "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
+        ("heavy-mix.js", MIX, ("short: 60s", "short: 1h"),
+         "mine.yaml:5: load.duration.short: '1h' is neither whole seconds nor minutes, such as 90s or 5m"),
+        ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m"),
+         "mine.yaml:5: load.duration.full: 5000000m is longer than a day, which is the longest that a load may last"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_for_is_named_with_its_place(
+    tmp_path: Path, script: str, settings: str, change: tuple[str, str], message: str
+) -> None:
+    text = GOOD.replace("SCRIPT", script).replace("SETTINGS", settings)
+    assert change[0] in text
+    (tmp_path / "mine.yaml").write_text(text.replace(*change))
+
+    with pytest.raises(WrongUse) as caught:
+        read_experiment(tmp_path / "mine.yaml")
+
+    assert caught.value.message == message
+
+
+def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(K6_SCRIPTS, "users.js")
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("SCRIPT", "users.js").replace("SETTINGS", USERS))
+
+    with pytest.raises(WrongUse) as caught:
+        read_experiment(tmp_path / "mine.yaml")
+
+    assert caught.value.message.startswith("mine.yaml:3: load: k6/users.js has no entry in lab/loads.py; there are ")
+
+
+def test_several_load_generators_share_users_and_rate(tmp_path: Path) -> None:
+    text = GOOD.replace("SCRIPT", "arrivals.js").replace("SETTINGS", "rate_rps: 40000, users_max: 32000, delay_s: 0")
+    (tmp_path / "mine.yaml").write_text(text.replace("  duration:", "  generators: 2\n  duration:"))
+
+    load = read_experiment(tmp_path / "mine.yaml").all_loads["arrivals"]
+
+    assert load.k6_mib("60s") == 128 + 16_000 * 0.35 + 20_000 * 60 * 0.00075
+
+
+def test_k6_may_use_what_its_users_and_requests_need() -> None:
+    mix = load_experiment("heavy-mix").all_loads["heavy-mix"]
+    overload = load_experiment("django-fastcgi").all_loads["overload"]
+
+    assert mix.k6_mib("60s") == 131  # 128, 7 users, 10.2 requests a second
+    assert mix.k6_mib("5m") == 133
+    assert overload.k6_mib("4s") == 128 + 400 * 0.35 + 20_000 * 4 * 0.00075  # a rate that nobody knows yet
+
+
+def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
+    with pytest.raises(WrongUse) as caught:
+        plan(load_experiment("heavy-mix"), variants=["least-conn"], room=Room(total_mib=3000, available_mib=2500))
+
+    assert caught.value.message == (
+        "least-conn under heavy-mix does not fit into this machine: its containers may use 2,435 MiB (gunicorn 2,048, "
+        "nginx 256, k6 131), and 1,688 MiB can be given to them: 2,500 of 3,000 MiB are available, a tenth stays free, "
+        "and the lab itself needs 512 MiB."
+    )
+    assert caught.value.hint == "Ask for fewer users, replicas or MiB (memory_mib), or end other programs."
+
+
+def test_fewer_variants_run_side_by_side_where_more_do_not_fit() -> None:
+    """Each of the seven with one container may use 900 MiB, least-conn 2435."""
+    experiment = load_experiment("heavy-mix")
+
+    def sizes(available_mib: int) -> list[int]:
+        room = Room(total_mib=available_mib, available_mib=available_mib)
+        return [len(batch) for batch in plan(experiment, jobs=8, room=room).batches]
+
+    assert sizes(24_000) == [8]
+    assert sizes(7_500) == [4, 4]
+    assert sizes(3_500) == [1] * 8
+
+
+def test_every_container_has_a_limit_of_memory_and_no_swap() -> None:
+    services = yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))["services"]
+
+    assert all(service["mem_limit"] == service["memswap_limit"] for service in services.values())
+    assert {service["oom_score_adj"] for service in services.values()} == {500}
+    assert [limits.fixed_mib(name) for name in ("nginx", "haproxy", "client", "api", "mariadb")] == [256] * 4 + [768]
+    assert limits.pids_limit() == 2048
