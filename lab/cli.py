@@ -2,12 +2,11 @@
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import IO, TYPE_CHECKING, Annotated, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -16,13 +15,32 @@ from typer.exceptions import TyperException
 
 from lab import plan as planning
 from lab.errors import LabError, WrongUse
-from lab.interruption import interrupt, uninterrupted
+from lab.interruption import heed_signals, is_alone, uninterrupted
 from lab.paths import RESULTS
 
 if TYPE_CHECKING:
     from analysis.summary import Summary
     from lab.experiment import Experiment
     from lab.watch import Progress
+
+
+class Unheard:
+    """The stream of errors, which a closed terminal must not turn into an error of its own."""
+
+    def write(self, text: str) -> int:
+        """Write a text if somebody can read it."""
+        with suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Let it be read, if somebody can."""
+        with suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(sys.stderr, name)
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,14 +50,16 @@ app = typer.Typer(
     help="A laboratory that shows which worker served each request, and who waited beside an idle one.",
 )
 out = Console(highlight=False)
-talk = Console(stderr=True, highlight=False)
+talk = Console(file=cast("IO[str]", Unheard()), highlight=False)
 
 Results = Annotated[Path, typer.Option(envvar="RESULTS", resolve_path=True, help="Where results lie.")]
 Variants = Annotated[str, typer.Option(envvar="VARIANTS", help="Only these, separated by commas.")]
 Full = Annotated[bool, typer.Option(envvar="FULL", help="As long as it was published.")]
 Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each load lasts, e.g. 90s or 5m.")]
-Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, help="How often each variant is measured.")]
-Jobs = Annotated[int, typer.Option(envvar="JOBS", min=0, help="Variants side by side; 0: as many as fit.")]
+Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, max=1000, help="How often each variant is measured.")]
+Jobs = Annotated[
+    int, typer.Option(envvar="JOBS", min=0, max=1000, help="Variants side by side at most; 0: four a core.")
+]
 Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
 Cpu = Annotated[str, typer.Option(help="How requests compute: burn, or hold, which needs no core.")]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment, a file in experiments/.")]
@@ -281,8 +301,7 @@ def main() -> NoReturn:
 
     for name in [name for name in os.environ if name.startswith("LAB_")]:
         del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
-    for stop in (signal.SIGINT, signal.SIGTERM):  # also where the shell that started it ignores one
-        signal.signal(stop, interrupt)
+    heed_signals()
     try:
         code = app(prog_name="lab", standalone_mode=False)
     except TyperException as error:
@@ -336,7 +355,7 @@ def _measure(
 def _plan(
     experiment: "Experiment", variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int
 ) -> planning.Plan:
-    from lab.machine import default_jobs  # noqa: PLC0415
+    from lab.machine import default_jobs, room  # noqa: PLC0415
 
     return planning.plan(
         experiment,
@@ -346,6 +365,7 @@ def _plan(
         trials=trials,
         jobs=jobs or default_jobs(),
         seed=seed,
+        room=room(),
     )
 
 
@@ -373,6 +393,8 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        if is_alone():
+            _say("The terminal was closed, or the parent process ended. Under nohup the lab goes on without them.")
         _say("Interrupted. Nothing is left running; what was measured is kept.")
         raise typer.Exit(130) from None
 

@@ -1,14 +1,52 @@
 """Somebody asks to stop, but not in the middle of what has to be finished."""
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+LOOK_FOR_PARENT_EVERY_S = 1
+
 _held_back: list[list[int]] = []
+_signals: list[int] = []
+
+
+def heed_signals() -> None:
+    """Make an interrupt of SIGINT, SIGTERM and SIGHUP, also where the shell that started the lab ignores the first two.
+
+    Where the parent process ends, the lab stops as if its terminal were closed: nobody waits for it any more. Under
+    nohup, which ignores SIGHUP, neither stops it.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return
+    signal.signal(signal.SIGHUP, interrupt)
+    threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def why() -> str:
+    """Return why the lab was stopped."""
+    return "its terminal was closed, or its parent process ended" if is_alone() else "stopped by the user"
+
+
+def is_alone() -> bool:
+    """Whether the lab was stopped because its terminal was closed, or its parent process ended."""
+    return signal.SIGHUP in _signals
+
+
+def _follow_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_FOR_PARENT_EVERY_S)
+    os.kill(os.getpid(), signal.SIGHUP)
 
 
 def interrupt(number: int, _: FrameType | None) -> None:
-    """Heed SIGINT or SIGTERM, as the handler of both: raise KeyboardInterrupt at once, unless it is held back."""
+    """Raise KeyboardInterrupt at once, unless it is held back."""
+    _signals.append(number)
     if not _held_back:
         raise KeyboardInterrupt
     _held_back[-1].append(number)

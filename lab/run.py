@@ -28,7 +28,7 @@ from analysis.summary import Summary
 from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
 from lab.experiment import DATABASE, Experiment
-from lab.interruption import uninterrupted
+from lab.interruption import uninterrupted, why
 from lab.plan import Plan
 from lab.watch import Progress
 
@@ -84,7 +84,7 @@ def run(
 def _close_after(error: BaseException, folder: Path, record: Run) -> None:
     """Close the record of a run that did not end well, as far as that is possible."""
     interrupted = isinstance(error, KeyboardInterrupt)
-    outcome = {"outcome": "interrupted", "reason": "stopped by the user"} if interrupted else {
+    outcome = {"outcome": "interrupted", "reason": why()} if interrupted else {
         "outcome": "failed", "reason": str(error) or type(error).__name__,
     }  # fmt: skip
     with suppress(OSError):  # the disk may be what failed; clean_up closes the record when there is room

@@ -36,11 +36,12 @@ from analysis.run_folder import (
     write_whole,
 )
 from lab import calibration, plan
-from lab.experiment import DATABASE, seconds
+from lab.experiment import DATABASE, in_seconds
 from lab.interruption import uninterrupted
+from lab.loads import K6_SCRIPTS, WrongSetting
 from lab.machine import K6_RELEASE, ca_bundle, last_line
 from lab.paths import COMPOSE_FILE
-from lab.watch import Progress, Quiet, Usage, Watch, settle
+from lab.watch import Memory, Progress, Quiet, Usage, Watch, settle
 
 OWNER_LABEL = "stampede.owner"
 GENERATORS = ("k6", "client")
@@ -123,6 +124,8 @@ class Stack:
         self.calibration: Calibration | None = None
         self.visits_per_s: float | None = None
         self.settings: dict[str, str] = {}
+        self.limits: dict[str, int] = {}
+        self.loading = False
         self.seconds: dict[str, float] = {}
         self.gone = False
 
@@ -130,6 +133,15 @@ class Stack:
         """Note why this trial measures nothing; the first reason counts."""
         if self.outcome == "measured":
             self.outcome, self.reason = "failed", reason
+
+    def out_of_memory(self, container: str, service: str) -> None:
+        """Fail because a container has reached its limit of memory, and end what it takes part in at once."""
+        self.fail(self._limit_reached(service))
+        if self.loading:
+            self.end_load()
+        else:  # nobody waits any longer until a server is healthy, or answers
+            with _tolerating_docker_errors():
+                DockerClient().container.kill(container)
 
     def up(self) -> None:
         """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
@@ -176,6 +188,7 @@ class Stack:
 
     def start_load(self, at: float) -> None:
         """Start the load generators; k6 begins to send ``at`` that time, in epoch seconds."""
+        self.loading = True
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         for generator in self.generators:
             try:
@@ -209,6 +222,8 @@ class Stack:
             for container in self._containers():
                 labels = _labels(container)
                 (self.part / f"{_numbered(labels)}.log").write_bytes(_output_of(container))
+                if container.state.oom_killed:
+                    self.fail(self._limit_reached(labels[_SERVICE]))
                 if container.state.status != "exited":
                     continue
                 exit_code = container.state.exit_code
@@ -280,6 +295,7 @@ class Stack:
         factors = variant.environment() | {
             "LAB_OWNER": owner(),
             "LAB_SCRIPT": load.script,
+            "LAB_K6_MEMORY": f"{load.k6_mib(self.trial.duration)}m",
             "LAB_K6_RELEASE": K6_RELEASE,
             "LAB_LOAD_SETTINGS": str(self.part / "load.env"),
             "LAB_RESULTS": str(self.part),
@@ -307,6 +323,9 @@ class Stack:
             there = {name: one for name, one in service.get("depends_on", {}).items() if name in services}
             service["depends_on"] = {name: one | {"required": True} for name, one in there.items()}
         services |= _shared_out(services["k6"], load.generators)
+        self.limits = {
+            name: int(service["mem_limit"]) // 2**20 for name, service in services.items() if "mem_limit" in service
+        }
         write_whole(self.part / "compose.yml", yaml.safe_dump(resolved, sort_keys=False))
         return DockerClient(
             compose_files=[self.part / "compose.yml"],
@@ -355,7 +374,12 @@ class Stack:
             raise NoRate(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
         if not capacity_per_s:
             raise NoRate(f"the rate is relative to {which}, where visits failed already in the first step")
-        return self.trial.load.relative.times * capacity_per_s
+        rate_per_s = self.trial.load.relative.times * capacity_per_s
+        try:
+            self.trial.load.at(rate_per_s)
+        except WrongSetting as error:
+            raise NoRate(f"the rate is relative to {which}, and too high: {error}") from None
+        return rate_per_s
 
     def _containers(self) -> list[Container]:
         return DockerClient().container.list(all=True, filters=[("label", f"{_PROJECT}={self.project}")])
@@ -375,6 +399,18 @@ class Stack:
                 if lines:
                     return f"{_labels(container)[_SERVICE]} said:\n" + "\n".join(lines[-8:])
         return last_line(error)
+
+    def _limit_reached(self, service: str) -> str:
+        """Say which container needed more memory than it may have, and what to change."""
+        load = self.trial.load
+        if service == self.trial.variant.service:
+            setting = "memory_mib of the variant"
+        elif service.partition("-")[0] == "k6":
+            names = ", ".join(dict.fromkeys(K6_SCRIPTS[load.script].users))
+            setting = f"which follows from {names} and the duration of the load"
+        else:
+            setting = f"mem_limit of {service} in docker-compose.yml"
+        return f"{service} needed more memory than its limit of {self.limits.get(service, 0)} MiB, {setting}"
 
     def _k6_ended(self, exit_code: int | None) -> None:
         """Note how one k6 ended; of several the one that measured nothing tells, or whose threshold was crossed."""
@@ -438,7 +474,7 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
     stacks = [Stack(trial, run_folder, len(batch)) for trial in batch]
     quiet: Quiet | None = None
     usage: Usage | None = None
-    with uninterrupted() as asked:  # heeded between two steps, and while the load is waited for
+    with uninterrupted() as asked, _watching(stacks):  # heeded between two steps, and while the load is waited for
 
         def settled() -> Quiet:
             return settle(partial(_heeding, progress, asked))
@@ -516,9 +552,10 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
     _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
-    duration_s = max(seconds(stack.trial.duration) for stack in stacks)
+    duration_s = max(in_seconds(stack.trial.duration) for stack in stacks)
     deadline_s = K6_SLACK_S + max(
-        seconds(stack.trial.duration) + stack.trial.load.last_answer_within_s(stack.trial.duration) for stack in stacks
+        in_seconds(stack.trial.duration) + stack.trial.load.last_answer_within_s(stack.trial.duration)
+        for stack in stacks
     )
 
     def stop_late_ones() -> None:
@@ -530,7 +567,7 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
     late = threading.Timer(begins - time.time() + deadline_s, stop_late_ones)
     late.start()
     try:
-        with _ending_with_servers(started):
+        with _ending_when_memory_is_short(started):
             while not asked and (left_s := begins - time.time()) > 0:
                 time.sleep(min(left_s, LOOK_EVERY_S))
             watch = Watch()
@@ -539,22 +576,32 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
         return watch.read()
     finally:
         late.cancel()
+        for stack in started:
+            stack.loading = False
 
 
 @contextmanager
-def _ending_with_servers(stacks: list[Stack]) -> Iterator[None]:
-    """End a stack's load as soon as one of its servers ends: k6 would ask the dead for minutes."""
+def _watching(stacks: list[Stack]) -> Iterator[None]:
+    """End a stack's load as soon as one of its servers ends, or one of its containers has no memory left.
+
+    k6 would ask the dead for minutes, and a server whose workers are killed as they start is never healthy.
+    """
 
     def heed(lines: Iterable[str]) -> None:
         for line in lines:
-            died = json.loads(line)
+            event = json.loads(line)
+            of = event["Actor"]["Attributes"]
             for stack in stacks:
-                if died.get(_PROJECT) == stack.project and not _is_generator(died[_SERVICE]):
-                    stack.fail(f"{died[_SERVICE]} ended during the load with exit code {died['exitCode']}")
+                if of.get(_PROJECT) != stack.project:
+                    continue
+                if event["Action"] == "oom":
+                    stack.out_of_memory(event["Actor"]["ID"], of[_SERVICE])
+                elif stack.loading and not _is_generator(of[_SERVICE]):
+                    stack.fail(f"{of[_SERVICE]} ended during the load with exit code {of['exitCode']}")
                     stack.end_load()
 
-    command = ["docker", "events", "--filter", "event=die", "--filter", f"label={OWNER_LABEL}={owner()}",
-               "--format", "{{json .Actor.Attributes}}"]  # fmt: skip
+    command = ["docker", "events", "--filter", "event=die", "--filter", "event=oom",
+               "--filter", f"label={OWNER_LABEL}={owner()}", "--format", "{{json .}}"]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as events:
         assert events.stdout
         heeding = threading.Thread(target=heed, args=(events.stdout,))
@@ -564,6 +611,30 @@ def _ending_with_servers(stacks: list[Stack]) -> Iterator[None]:
         finally:
             events.terminate()
             heeding.join()
+
+
+@contextmanager
+def _ending_when_memory_is_short(stacks: list[Stack]) -> Iterator[None]:
+    """End all loads as soon as the machine has hardly any memory left."""
+    over = threading.Event()
+
+    def look() -> None:
+        memory = Memory()
+        while not over.wait(LOOK_AGAIN_S):
+            if shortage := memory.shortage():
+                for stack in stacks:
+                    stack.fail(shortage)
+                with ThreadPoolExecutor(len(stacks)) as pool:
+                    list(pool.map(Stack.end_load, stacks))
+                return
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
 
 
 def _together(

@@ -4,11 +4,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import psutil
 
 QUIET = 0.2
 QUIET_WITHIN_S = 10
+HARDLY_ANY_MEMORY = 0.05
+LITTLE_MEMORY = 0.1
+"""Shares of the machine's memory that are still available: the lab plans to leave a tenth."""
+STALLED = 0.2
+"""The share of the time in which programs wait for memory when a machine is short of it."""
 
 Progress = Callable[[str, float, float], None]
 """Called with what is being done, for how many seconds, of how many expected."""
@@ -48,7 +54,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._cpu = psutil.cpu_times()
-        self._pressure_us = _cpu_pressure_us()
+        self._pressure_us = _pressure_us("cpu")
         self._wall_s, self._monotonic_s = time.time(), time.monotonic()
 
     def read(self) -> Usage:
@@ -57,7 +63,7 @@ class Watch:
         spent = {field: getattr(last, field) - getattr(self._cpu, field) for field in last._fields}
         total = sum(value for field, value in spent.items() if not field.startswith("guest")) or 1.0
         elapsed_s = time.monotonic() - self._monotonic_s
-        pressure_us = _cpu_pressure_us()
+        pressure_us = _pressure_us("cpu")
         return Usage(
             busy=1 - (spent["idle"] + spent.get("iowait", 0.0)) / total,
             steal=spent.get("steal", 0.0) / total,
@@ -68,10 +74,40 @@ class Watch:
         )
 
 
-def _cpu_pressure_us() -> int | None:
-    """Return for how many microseconds since its start something on this machine waited for a processor."""
+class Memory:
+    """The machine's memory, asked every now and then whether it runs short."""
+
+    def __init__(self) -> None:
+        self._stalled_us, self._at_s = _pressure_us("memory"), time.monotonic()
+
+    def shortage(self) -> str | None:
+        """Return why the machine is short of memory, if it is.
+
+        It is when hardly anything is available, or when little is and programs waited for memory since it was asked
+        last. A container at its own limit makes programs wait, too, so that waiting alone is no shortage.
+        """
+        memory = psutil.virtual_memory()
+        left = memory.available / memory.total
+        waited = self._waited()
+        if left >= (LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY):
+            return None
+        available = f"{memory.available // 2**20:,} of {memory.total // 2**20:,} MiB were available"
+        return f"the machine ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
+
+    def _waited(self) -> float:
+        """Return for which share of the time since the last call something waited for memory; 0: nobody can tell."""
+        stalled_us, at_s = _pressure_us("memory"), time.monotonic()
+        before_us, before_s = self._stalled_us, self._at_s
+        self._stalled_us, self._at_s = stalled_us, at_s
+        if stalled_us is None or before_us is None or at_s <= before_s:
+            return 0.0
+        return (stalled_us - before_us) / 1e6 / (at_s - before_s)
+
+
+def _pressure_us(resource: Literal["cpu", "memory"]) -> int | None:
+    """Return for how many microseconds since its start something on this machine waited for a resource."""
     try:
-        some = Path("/proc/pressure/cpu").read_text(encoding="ascii").splitlines()[0]
+        some = Path(f"/proc/pressure/{resource}").read_text(encoding="ascii").splitlines()[0]
     except (OSError, IndexError):  # a kernel without pressure stall information
         return None
     return int(some.rpartition("total=")[2])

@@ -1,0 +1,172 @@
+"""No experiment harms the machine: what outgrows its limit ends by name, and the machine answers meanwhile."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import psutil
+import pytest
+
+from analysis.run_folder import read_run
+from tests.conftest import PATIENCE_S, Lab, lab_objects
+from tests.spoilt import GTHREAD, judged, write_experiment
+
+pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
+
+ANSWERS_WITHIN_S = 5
+"""Without limits a machine did not answer for 25 minutes; with them it answers within a tenth of a second, and later
+where other machines share the processor."""
+ENDS_WITHIN_S = 60
+
+
+class Gaps:
+    """How long the machine took at most to run a small program, again and again."""
+
+    longest_s = 0.0
+
+    def watch(self, over: Event) -> None:
+        """Run ``date`` until it is over."""
+        while not over.wait(0.02):
+            began = time.monotonic()
+            subprocess.run(["date"], stdout=subprocess.DEVNULL, check=True)
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+
+@contextmanager
+def answering() -> Iterator[Gaps]:
+    """Fail when the machine did not answer all the while."""
+    gaps, over = Gaps(), Event()
+    watching = Thread(target=gaps.watch, args=(over,))
+    watching.start()
+    try:
+        yield gaps
+    finally:
+        over.set()
+        watching.join()
+    print(f"the machine answered within {gaps.longest_s:.2f} s")  # for docs/reliability.md
+    assert 0 < gaps.longest_s < ANSWERS_WITHIN_S
+
+
+def ended_by_its_limit(lab: Lab) -> str:
+    """Measure the experiment, which must end early, and return why it failed."""
+    with answering():
+        began = time.monotonic()
+        done = lab.run("run", "spoilt")
+        assert time.monotonic() - began < ENDS_WITHIN_S
+    assert done.returncode == 1, done.stderr
+    verdict, [first, *_] = judged(lab)
+    assert verdict == "invalid"
+    return first
+
+
+def test_a_load_generator_that_outgrows_its_limit(copied_lab: Lab) -> None:
+    write_experiment(
+        copied_lab, settings="{users: 300, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 1}", duration="2m"
+    )
+    copied_lab.edit("lab/limits.py", "K6_MIB + users", "20 + 0 * users")
+
+    assert ended_by_its_limit(copied_lab) == (
+        "failed: k6 needed more memory than its limit of 45 MiB, which follows from users and the duration of the load"
+    )
+
+
+def test_a_server_that_outgrows_its_limit(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, GTHREAD.replace("}", ", memory_mib: 300}"), duration="2m")
+    greedy = 'if delay_s > 0.149:\n        globals()["_kept"] = bytearray(2**30)\n    return lambda: '
+    copied_lab.edit("servers/app/workload.py", "return lambda: iter", f"{greedy}iter")
+
+    assert ended_by_its_limit(copied_lab) == (
+        "failed: gunicorn needed more memory than its limit of 300 MiB, memory_mib of the variant"
+    )
+
+
+def test_a_server_that_outgrows_its_limit_before_it_is_ready(copied_lab: Lab) -> None:
+    """Its workers are killed and started anew for ever; nobody waits until the health check gives up."""
+    variant = GTHREAD.replace("workers: 2", "workers: 8").replace("}", ", memory_mib: 64}")
+    write_experiment(copied_lab, variant, duration="2m")
+    copied_lab.edit("lab/limits.py", '"wsgi": 8', '"wsgi": 1')
+
+    assert ended_by_its_limit(copied_lab) == (
+        "failed: gunicorn needed more memory than its limit of 64 MiB, memory_mib of the variant"
+    )
+
+
+def test_a_client_that_outgrows_its_limit(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, duration="2m")
+    copied_lab.edit(
+        "experiments/spoilt.yaml",
+        "parallel:",
+        "  client: {script: silent.py, settings: {connections: 2, silent_s: 1}}\nparallel:",
+    )
+    copied_lab.edit("clients/silent.py", "await connection.get()", "bytearray(2**30)")
+
+    assert ended_by_its_limit(copied_lab) == (
+        "failed: client needed more memory than its limit of 256 MiB, mem_limit of client in docker-compose.yml"
+    )
+
+
+VISITS = "{first_per_s: 4, last_per_s: 4, step_s: 4, timeout_steps: 1, users_max: 20}"
+
+
+def test_a_database_that_outgrows_its_limit(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, "{server: gunicorn-sync, app: django, workers: 2}", "visits.js", VISITS, duration="2m")
+    copied_lab.edit("experiments/spoilt.yaml", "parallel:", "  loop: open\n  database: {}\nparallel:")
+    copied_lab.edit("docker-compose.yml", "768m", "96m")
+
+    assert ended_by_its_limit(copied_lab) == (
+        "failed: mariadb needed more memory than its limit of 96 MiB, mem_limit of mariadb in docker-compose.yml"
+    )
+
+
+def test_a_machine_that_runs_short_of_memory_ends_the_load(copied_lab: Lab) -> None:
+    write_experiment(copied_lab, duration="2m")
+    copied_lab.edit("lab/watch.py", "HARDLY_ANY_MEMORY = 0.05", "HARDLY_ANY_MEMORY = 1")
+
+    reason = ended_by_its_limit(copied_lab)
+
+    assert reason.startswith("failed: the machine ran short of memory: ")
+    assert reason.endswith(" of the time")
+    [run] = (copied_lab.results / "spoilt").glob("2*")
+    assert (run / "spoilt" / "users" / "1" / "requests.parquet").exists()
+
+
+def test_a_lab_whose_parent_is_killed_ends_its_load(copied_lab: Lab) -> None:
+    """As make is, or a terminal that is closed; nobody is left to interrupt it."""
+    write_experiment(copied_lab, duration="2m")
+    command = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'lab', 'run', 'spoilt'])"
+    environment = os.environ | {"PYTHONPATH": str(copied_lab.root), "RESULTS": str(copied_lab.results), "NO_COLOR": "1"}
+    said = copied_lab.root / "said.txt"
+    with said.open("w") as file:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", command], cwd=copied_lab.root, env=environment, stdin=subprocess.DEVNULL,
+            stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while "load (" not in said.read_text():
+            assert time.monotonic() < deadline, said.read_text()
+            time.sleep(0.1)
+        [lab] = psutil.Process(parent.pid).children()
+    finally:
+        parent.kill()
+        parent.wait()
+
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    while lab.is_running() and lab.status() != psutil.STATUS_ZOMBIE:  # its new parent may take long to notice
+        assert time.monotonic() < deadline, said.read_text()
+        time.sleep(0.1)
+
+    assert said.read_text().endswith(
+        "The terminal was closed, or the parent process ended. Under nohup the lab goes on without them.\n"
+        "Interrupted. Nothing is left running; what was measured is kept.\n"
+    )
+    assert lab_objects() == []
+    [folder] = (copied_lab.results / "spoilt").glob("2*")
+    record = read_run(folder)
+    assert (record.outcome, record.reason) == (
+        "interrupted", "its terminal was closed, or its parent process ended",
+    )  # fmt: skip
