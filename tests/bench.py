@@ -15,15 +15,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 from python_on_whales import Container, DockerClient
 
 from analysis.run_folder import read_trial, trial_folders
+from lab.limits import REQUEST_MIB, USER_MIB
 from lab.machine import K6
 from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT
@@ -55,6 +57,7 @@ def main() -> None:
         "setup": nothing_to_do,
         "points": points_to_requests,
         "floor": floor,
+        "memory": memory_of_k6,
         "added": added_by_the_lab,
         "together": side_by_side,
     }
@@ -223,6 +226,49 @@ def write_points_with_k6(folder: Path) -> int:
     return size
 
 
+def memory_of_k6(folder: Path) -> None:
+    """What lab.limits reckons with: the memory of k6 for each virtual user and for each request."""
+    paused = {"START_AT_MS": "0", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "2", "DURATION": "10s"}
+    with static_nginx(folder) as network:
+        few, many = (
+            [peak_of_k6(folder, network, paused | {"USERS": str(users)})[0] for _ in range(3)] for users in (10, 3010)
+        )
+        short, long = (
+            [peak_of_k6(folder, network, paused | {"USERS": "10", "PAUSE_S": "0", "DURATION": duration})
+             for _ in range(3)]
+            for duration in ("5s", "35s")
+        )  # fmt: skip
+    each_user = (median(many) - median(few)) / 3000
+    further = median(requests for _, requests in long) - median(requests for _, requests in short)
+    each_request = 1024 * (median(peak for peak, _ in long) - median(peak for peak, _ in short)) / further
+    show(
+        "Memory of k6",
+        [
+            ("k6 with 10 virtual users", spread(few, "MiB")),
+            ("each further virtual user", f"{each_user:.2f} MiB (reckoned with: {USER_MIB})"),
+            ("each request", f"{each_request:.2f} KiB (reckoned with: {1024 * REQUEST_MIB:.2f})"),
+        ],
+    )
+
+
+def peak_of_k6(folder: Path, network: str, settings: dict[str, str]) -> tuple[float, int]:
+    """Run users.js in a network; return the most memory that k6 has had, in MiB, and how many requests it sent."""
+    command = k6_command(folder, network, "users.js", settings | {"LAB_URL": "http://static:8080"})
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        peak_kib = 0
+        while running.poll() is None:
+            time.sleep(0.2)
+            for process in psutil.process_iter(["cmdline"]):
+                if (process.info["cmdline"] or [""])[0] == "k6":
+                    with suppress(OSError):
+                        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+                        peak_kib = max(peak_kib, *map(int, re.findall(r"VmHWM:\s+(\d+)", status)), 0)
+        assert running.stdout
+        sent = re.search(r"http_reqs\.*: (\d+)", running.stdout.read())
+    assert sent
+    return peak_kib / 1024, int(sent[1])
+
+
 def record(
     results: dict[str, list[tuple[float, float, float]]],
     name: str,
@@ -243,15 +289,19 @@ def record(
 
 def k6(folder: Path, network: str, url: str, settings: dict[str, str]) -> str:
     """Run heavy-mix.js in a network and return what k6 printed."""
+    command = k6_command(folder, network, "heavy-mix.js", settings | {"LAB_URL": url})
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def k6_command(folder: Path, network: str, script: str, settings: dict[str, str]) -> list[str]:
+    """Return the command that runs a script in a network and writes its points to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    flags = [word for name, value in (settings | {"LAB_URL": url}).items() for word in ("--env", f"{name}={value}")]
-    done = subprocess.run(
-        ["docker", "run", "--rm", "--network", network, "--user", f"{os.getuid()}:{os.getgid()}",
-         "--volume", f"{SCRIPTS}:/k6:ro", "--volume", f"{folder}:/results", "--env", "K6_NO_USAGE_REPORT=true",
-         *flags, K6, "run", "--quiet", "--out", "json=/results/points.json.gz", "/k6/heavy-mix.js"],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return done.stdout
+    flags = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
+    return [
+        "docker", "run", "--rm", "--network", network, "--user", f"{os.getuid()}:{os.getgid()}",
+        "--volume", f"{SCRIPTS}:/k6:ro", "--volume", f"{folder}:/results", "--env", "K6_NO_USAGE_REPORT=true",
+        *flags, K6, "run", "--quiet", "--out", "json=/results/points.json.gz", f"/k6/{script}",
+    ]  # fmt: skip
 
 
 @contextmanager

@@ -1,24 +1,28 @@
 """lab.interruption, and how the runner uses it: nobody is interrupted in the middle of what has to be finished."""
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from python_on_whales import DockerClient
 
-from lab import cli, runner
+from lab import cli, interruption, runner
 from lab.experiment import Durations, GunicornSync, Load
 from lab.interruption import interrupt, uninterrupted
+from lab.paths import ROOT
 from lab.plan import Trial
 from lab.runner import Stack, _load, _measure_batch, _together
 from lab.watch import Progress, Quiet
 from tests.synthetic import Request, make_run
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STACKS = cast("list[Stack]", ["one", "two"])
 
 
@@ -29,6 +33,7 @@ def heeded() -> Iterator[None]:
     yield
     for one, handler in previous.items():
         signal.signal(one, handler)
+    interruption._signals.clear()
 
 
 def together(step: Callable[[Stack], None], stop: Callable[[Stack], None] | None = None, asked: int = 0) -> None:
@@ -54,6 +59,47 @@ def test_what_has_begun_is_finished_before_an_interrupt_is_heeded(which: signal.
         work()
 
     assert seen == [which]
+
+
+@pytest.mark.parametrize(
+    ("which", "reason"),
+    [
+        (signal.SIGINT, "stopped by the user"),
+        (signal.SIGTERM, "stopped by the user"),
+        (signal.SIGHUP, "its terminal was closed, or its parent process ended"),
+    ],
+)
+def test_who_stopped_the_lab_is_told_by_the_signal(which: signal.Signals, reason: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(which)
+
+    assert interruption.why() == reason
+
+
+HEEDING = """
+import signal, threading
+from lab.interruption import heed_signals, interrupt
+heed_signals()
+print(signal.getsignal(signal.SIGHUP) is interrupt, threading.active_count())
+"""
+
+
+@pytest.mark.parametrize(("under", "heeds"), [([], "True 2"), (["nohup"], "False 1")])
+def test_under_nohup_neither_a_terminal_nor_a_parent_stops_the_lab(under: list[str], heeds: str) -> None:
+    """Without it, a thread looks whether the parent process is there."""
+    done = subprocess.run([*under, sys.executable, "-c", HEEDING], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == heeds
+
+
+def test_a_closed_terminal_does_not_keep_the_lab_from_cleaning_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said to nobody is no error."""
+    with Path("/dev/full").open("w", buffering=1) as closed:
+        monkeypatch.setattr("sys.stderr", closed)
+        cli._say("Interrupted.")
+        cli.talk.print("[red]error:[/] nobody reads this")
+        with suppress(OSError):
+            closed.close()
 
 
 def test_without_an_interrupt_nothing_is_raised_and_the_next_one_is_heeded_at_once() -> None:

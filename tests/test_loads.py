@@ -192,16 +192,16 @@ def test_several_load_generators_share_users_and_rate(tmp_path: Path) -> None:
 
     load = read_experiment(tmp_path / "mine.yaml").all_loads["arrivals"]
 
-    assert load.k6_mib("60s") == 128 + 16_000 * 0.35 + 20_000 * 60 * 0.00075
+    assert load.k6_mib("60s") == 128 + 16_000 * 0.6 + 20_000 * 60 * 0.00075
 
 
 def test_k6_may_use_what_its_users_and_requests_need() -> None:
     mix = load_experiment("heavy-mix").all_loads["heavy-mix"]
     overload = load_experiment("django-fastcgi").all_loads["overload"]
 
-    assert mix.k6_mib("60s") == 131  # 128, 7 users, 10.2 requests a second
-    assert mix.k6_mib("5m") == 133
-    assert overload.k6_mib("4s") == 128 + 400 * 0.35 + 20_000 * 4 * 0.00075  # a rate that nobody knows yet
+    assert mix.k6_mib("60s") == 133  # 128, 7 users, 10.2 requests a second
+    assert mix.k6_mib("5m") == 135
+    assert overload.k6_mib("4s") == 128 + 400 * 0.6 + 20_000 * 4 * 0.00075  # a rate that nobody knows yet
 
 
 def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
@@ -209,15 +209,15 @@ def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
         plan(load_experiment("heavy-mix"), variants=["least-conn"], room=Room(total_mib=3000, available_mib=2500))
 
     assert caught.value.message == (
-        "least-conn under heavy-mix does not fit into this machine: its containers may use 2,435 MiB (gunicorn 2,048, "
-        "nginx 256, k6 131), and 1,688 MiB can be given to them: 2,500 of 3,000 MiB are available, a tenth stays free, "
+        "least-conn under heavy-mix does not fit into this machine: its containers may use 2,437 MiB (gunicorn 2,048, "
+        "nginx 256, k6 133), and 1,688 MiB can be given to them: 2,500 of 3,000 MiB are available, a tenth stays free, "
         "and the lab itself needs 512 MiB."
     )
     assert caught.value.hint == "Ask for fewer users, replicas or MiB (memory_mib), or end other programs."
 
 
 def test_fewer_variants_run_side_by_side_where_more_do_not_fit() -> None:
-    """Each of the seven with one container may use 900 MiB, least-conn 2435."""
+    """Each of the seven with one container may use 900 MiB, least-conn 2437."""
     experiment = load_experiment("heavy-mix")
 
     def sizes(available_mib: int) -> list[int]:

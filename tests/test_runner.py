@@ -215,6 +215,23 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
     assert (stack.client, stack.visits_per_s, stack.generators) == (None, None, [])
 
 
+def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
+    monkeypatch.delattr("lab.runner.DockerClient")
+    monkeypatch.setattr("lab.loads.RATE_MAX_RPS", 400)
+    make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
+    stack = overload(tmp_path)
+
+    stack.up()
+
+    assert stack.reason == (
+        "the rate is relative to one under mix, and too high: 450 requests a second are more than the 400 that one k6 "
+        "container sends; ask for fewer, or let several containers share them (generators: 2)"
+    )
+
+
 def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tmp_path: Path) -> None:
     stack = overload(tmp_path)
     relative = "the rate is relative to one under mix"
