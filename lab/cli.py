@@ -232,6 +232,7 @@ def export(
     results: Results = RESULTS,
 ) -> None:
     """Verify a run and pack it into one file, e.g. lab export results/heavy-mix/latest --to mine.tar.gz."""
+    from analysis.manifest import MANIFEST  # noqa: PLC0415
     from lab import export as exporting  # noqa: PLC0415
 
     folder = run or _latest(results)
@@ -239,7 +240,14 @@ def export(
         target = exporting.archive_path(folder, to)
         for line in _verified(folder, talk):
             _say(line)
-        exporting.export(folder, target)
+        archive = exporting.export(folder, target)
+    if archive.cleaned:
+        records = _count(archive.cleaned, "record was", "records were")
+        _say(
+            f"In the archive {records} cleaned of what told where the run was made (paths, host name, user number). "
+            "The run itself was not changed."
+        )
+        _say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above is that of the run)")
     out.print(str(target), markup=False, soft_wrap=True)
 
 

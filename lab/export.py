@@ -1,19 +1,41 @@
-"""A run as one file that can be handed on: the same bytes whoever packs it, and when."""
+"""A run as one file that can be handed on: the same bytes whoever packs it, and when.
+
+The records of older runs tell where these were made. They are cleaned on the way, and the manifest of the archive has
+their new hashes; what the manifest says of every other file is kept.
+"""
 
 import gzip
+import json
 import os
 import re
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
-from analysis.manifest import files
-from analysis.run_folder import Run, read_run
-from lab.errors import LabError, WrongUse
+import yaml
 
+from analysis.derive import derive
+from analysis.manifest import MANIFEST, files, is_derived, read_manifest, seal, sha256
+from analysis.run_folder import Run, read_run, write_whole
+from lab.errors import LabError, WrongUse
+from lab.interruption import uninterrupted
+from lab.whereabouts import LOCAL, Words, here, placeless, read_factors, told_by, without
+
+_REASONED = ("run.json", "trial.json")
 _OTHER_NAME = "make export RUN=… TO=/path/name.tar.gz"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What was packed: which records were cleaned, and the hash of the archive's manifest."""
+
+    cleaned: list[str]
+    manifest: str
 
 
 def archive_path(run_folder: Path, to: Path | None) -> Path:
@@ -33,33 +55,94 @@ def archive_path(run_folder: Path, to: Path | None) -> Path:
     return target
 
 
-def export(run_folder: Path, target: Path) -> None:
+def export(run_folder: Path, target: Path) -> Archive:
     """Write a run's whole folder to an archive, whole or not at all, and never over something else.
 
-    Raise BadRun when the folder is no run, and LabError when the archive cannot be written.
+    Records that tell where the run was made are cleaned in the archive; the folder stays as it is. Call it for a run
+    that was verified. Raise BadRun when the folder is no run, and LabError when the archive cannot be written.
     """
     run = read_run(run_folder)
     try:
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
+        with (
+            _clean(run_folder, _cleaned(run_folder)) as (folder, cleaned),
+            tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part,
+        ):
             try:
-                _pack(run_folder, run, part)
+                _pack(folder, _top(run_folder, run), _began(run), part)
                 part.flush()
                 os.fchmod(part.fileno(), 0o644)
                 _name(Path(part.name), target)
             finally:
                 Path(part.name).unlink(missing_ok=True)
+            return Archive(cleaned, sha256(folder / MANIFEST))
     except OSError as error:
         problem = f"{target} cannot be written: {error.strerror or error}."
         raise LabError(problem, hint=f"Free some space, or choose another place: {_OTHER_NAME}") from None
 
 
-def _pack(run_folder: Path, run: Run, file: IO[bytes]) -> None:
+def _cleaned(run_folder: Path) -> dict[str, str]:
+    """Return the records that tell where a run was made, by their names, each as it is without that."""
+    kinds = {name: PurePosixPath(name).name for name in files(run_folder)}
+    texts = {
+        name: (run_folder / name).read_bytes().decode("utf-8", "surrogateescape")
+        for name, kind in kinds.items()
+        if kind in (*_REASONED, "factors.env", "compose.yml")
+    }
+    words = here(run_folder.resolve().parent.parent)
+    clean = {}
+    for name, text in texts.items():
+        if kinds[name] == "factors.env":
+            compose_file = str(PurePosixPath(name).with_name("compose.yml"))
+            factors, composed = read_factors(text), yaml.safe_load(texts.get(compose_file, "{}"))
+            words |= told_by(factors, composed)
+            lines = text.splitlines(keepends=True)
+            clean[name] = "".join(line for line in lines if line.partition("=")[0] not in LOCAL)
+            if (without_place := placeless(composed, factors)) != composed:
+                clean[compose_file] = yaml.safe_dump(without_place, sort_keys=False)
+    clean |= {name: _without(text, words) for name, text in texts.items() if kinds[name] in _REASONED}
+    return {name: text for name, text in clean.items() if text != texts[name]}
+
+
+def _without(record: str, words: Words) -> str:
+    """Return a record in JSON whose reason does not tell where the run was made."""
+    values = json.loads(record)
+    reason = values.get("reason") and without(values["reason"], words)
+    if reason == values.get("reason"):
+        return record
+    return json.dumps(values | {"reason": reason}, indent=2, ensure_ascii=False) + "\n"
+
+
+@contextmanager
+def _clean(run_folder: Path, cleaned: dict[str, str]) -> Iterator[tuple[Path, list[str]]]:
+    """Yield a folder that has the cleaned records and links to all the rest; the run's own when there are none."""
+    if not cleaned:
+        yield run_folder, []
+        return
+    reasons = any(PurePosixPath(name).name in _REASONED for name in cleaned)
+    with tempfile.TemporaryDirectory(prefix="stampede-export-") as temporary:
+        folder = Path(temporary)
+        for name in files(run_folder):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if name in cleaned:
+                (folder / name).write_bytes(cleaned[name].encode("utf-8", "surrogateescape"))
+            elif not (reasons and is_derived(name)) and name != MANIFEST:
+                (folder / name).symlink_to((run_folder / name).resolve())
+        kept = {name: digits for name, digits in read_manifest(run_folder).items() if name not in cleaned}
+        write_whole(folder / MANIFEST, "".join(f"{digits}  {name}\n" for name, digits in kept.items()))
+        seal(folder)
+        if reasons:
+            with uninterrupted():
+                derive(folder)
+        yield folder, sorted(cleaned)
+
+
+def _pack(folder: Path, top: str, mtime: int, file: IO[bytes]) -> None:
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for name in files(run_folder):
-            _add(archive, run_folder / name, f"{_top(run_folder, run)}/{name}", _began(run))
+        for name in files(folder):
+            _add(archive, folder / name, f"{top}/{name}", mtime)
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str, mtime: int) -> None:

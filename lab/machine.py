@@ -290,6 +290,9 @@ def _run(command: list[str], problem: str, environment: dict[str, str] | None = 
 
 
 def last_line(error: DockerException) -> str:
-    """Return the last line that Docker said, which is where it names the problem."""
-    lines = (error.stderr or str(error)).strip().splitlines()
-    return lines[-1][:300] if lines else "it said nothing"
+    """Return the last line that Docker said, which is where it names the problem.
+
+    Of a long line at most 300 characters are kept, and no part of a word: half of a path would not be known as one.
+    """
+    line = ((error.stderr or str(error)).strip().splitlines() or ["it said nothing"])[-1]
+    return line if len(line) <= 300 else f"{line[:299].rpartition(' ')[0]} …"

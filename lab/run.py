@@ -31,6 +31,7 @@ from lab.experiment import DATABASE, Experiment
 from lab.interruption import uninterrupted, why
 from lab.plan import Plan
 from lab.watch import Progress
+from lab.whereabouts import here, without
 
 LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one for all users, never followed if it is a link
 ROOM_NEEDED = 256 * 2**20
@@ -85,7 +86,7 @@ def _close_after(error: BaseException, folder: Path, record: Run) -> None:
     """Close the record of a run that did not end well, as far as that is possible."""
     interrupted = isinstance(error, KeyboardInterrupt)
     outcome = {"outcome": "interrupted", "reason": why()} if interrupted else {
-        "outcome": "failed", "reason": str(error) or type(error).__name__,
+        "outcome": "failed", "reason": without(str(error), here(folder.parents[1])) or type(error).__name__,
     }  # fmt: skip
     with suppress(OSError):  # the disk may be what failed; clean_up closes the record when there is room
         _close(folder, record.model_copy(update=outcome))

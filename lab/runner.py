@@ -40,8 +40,9 @@ from lab.experiment import DATABASE, in_seconds
 from lab.interruption import uninterrupted
 from lab.loads import K6_SCRIPTS, WrongSetting
 from lab.machine import K6_RELEASE, ca_bundle, last_line
-from lab.paths import COMPOSE_FILE
+from lab.paths import COMPOSE_FILE, ROOT
 from lab.watch import Memory, Progress, Quiet, Usage, Watch, settle
+from lab.whereabouts import LOCAL_ENV, here, placeless, without
 
 OWNER_LABEL = "stampede.owner"
 GENERATORS = ("k6", "client")
@@ -162,6 +163,8 @@ class Stack:
             self.fail(str(error))
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
+        finally:
+            (self.part / LOCAL_ENV).unlink(missing_ok=True)
         self.seconds["up"] = time.monotonic() - began
 
     def calibrate(self) -> None:
@@ -255,7 +258,7 @@ class Stack:
                 return
 
     def save(self, quiet: Quiet | None, usage: Usage | None) -> Trial:
-        """Write trial.json and give the folder its name, and return the record."""
+        """Write trial.json and give the folder its name, and return the record, whose reason has the true paths."""
         if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
         if thrown := self._thrown():  # k6 itself goes on, and ends with 0
@@ -280,7 +283,8 @@ class Stack:
             settings=dict(sorted(self.settings.items())),
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.seconds),
         )
-        write_record(self.part / "trial.json", record)
+        told = record.reason and without(record.reason, here(results=self.folder.parents[4]))
+        write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))
         self.part.rename(self.folder)
         return record
 
@@ -293,10 +297,12 @@ class Stack:
             name for name, one in (("client", load.client), ("api", load.api), (DATABASE, load.database)) if one
         ]
         factors = variant.environment() | {
-            "LAB_OWNER": owner(),
             "LAB_SCRIPT": load.script,
             "LAB_K6_MEMORY": f"{load.k6_mib(self.trial.duration)}m",
             "LAB_K6_RELEASE": K6_RELEASE,
+        }
+        local = {
+            "LAB_OWNER": owner(),
             "LAB_LOAD_SETTINGS": str(self.part / "load.env"),
             "LAB_RESULTS": str(self.part),
             "LAB_USER": f"{os.getuid()}:{os.getgid()}",
@@ -307,14 +313,16 @@ class Stack:
         if load.database:
             factors |= load.database.environment()
         if load.client:
-            factors |= {"LAB_CLIENT": load.client.script, "LAB_CLIENT_SETTINGS": str(self.part / "client.env")}
+            factors |= {"LAB_CLIENT": load.client.script}
+            local |= {"LAB_CLIENT_SETTINGS": str(self.part / "client.env")}
             common_to_it = common | {"START_AFTER": f"{START_UP_S * self.side_by_side:g}s"}
             write_whole(self.part / "client.env", _env_file(load.client.environment() | common_to_it))
         write_whole(self.part / "load.env", _env_file(load.at(self.visits_per_s).environment() | common))
         write_whole(self.part / "factors.env", _env_file(factors))
+        write_whole(self.part / LOCAL_ENV, _env_file(local))
         resolved = DockerClient(
             compose_files=[COMPOSE_FILE],
-            compose_env_files=[self.part / "factors.env"],
+            compose_env_files=[self.part / "factors.env", self.part / LOCAL_ENV],
             compose_project_name=self.project,
             compose_profiles=profiles,
         ).compose.config(return_json=True)
@@ -326,9 +334,11 @@ class Stack:
         self.limits = {
             name: int(service["mem_limit"]) // 2**20 for name, service in services.items() if "mem_limit" in service
         }
-        write_whole(self.part / "compose.yml", yaml.safe_dump(resolved, sort_keys=False))
+        write_whole(self.part / "compose.yml", yaml.safe_dump(placeless(resolved, local), sort_keys=False))
         return DockerClient(
             compose_files=[self.part / "compose.yml"],
+            compose_env_files=[self.part / LOCAL_ENV],
+            compose_project_directory=ROOT,
             compose_project_name=self.project,
             compose_profiles=profiles,
         )

@@ -53,6 +53,7 @@ class Lab:
     root: Path
     results: Path
     environment: dict[str, str] = field(default_factory=dict)
+    before: list[str] = field(default_factory=list)
     started: "list[subprocess.Popen[str]]" = field(default_factory=list, repr=False)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
@@ -60,7 +61,7 @@ class Lab:
         environment = os.environ | {"PYTHONPATH": str(self.root), "COLUMNS": "80", "NO_COLOR": "1"}
         environment |= {"RESULTS": str(self.results)} | self.environment
         process = subprocess.Popen(
-            [sys.executable, "-m", "lab", *arguments],
+            [*self.before, sys.executable, "-m", "lab", *arguments],
             cwd=self.root, env=environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
@@ -118,6 +119,13 @@ def copy_lab(folder: Path) -> Lab:
         else:
             shutil.copy(source, folder / "copy" / part)
     return Lab(folder / "copy", folder / "results")
+
+
+def on_host(name: str) -> list[str]:
+    """Return how a command begins that shall run under another host name; it needs root, and is empty without."""
+    command = ["unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh"]
+    works = shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True, check=False)
+    return command if works and works.returncode == 0 else []
 
 
 @pytest.fixture(scope="module")

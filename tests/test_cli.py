@@ -16,6 +16,7 @@ from analysis.manifest import MANIFEST, seal, sha256
 from analysis.quantities import Claim, Quantity
 from lab.cli import app
 from lab.paths import ROOT
+from tests.archives import unpack
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
 
@@ -251,14 +252,6 @@ def test_a_manifest_that_cannot_be_understood_is_refused(lab: Lab, measured: Pat
         message=f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'.",
         hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest",
     )
-
-
-def unpack(archive: Path, where: Path) -> Path:
-    """Unpack an archive and return the one folder in it."""
-    where.mkdir()
-    subprocess.run(["tar", "--extract", "--file", str(archive), "--directory", str(where)], check=True)
-    [folder] = where.iterdir()
-    return folder
 
 
 def test_an_exported_run_can_be_read_anywhere(lab: Lab, measured: Path, tmp_path: Path) -> None:

@@ -30,8 +30,9 @@ from lab.experiment import (
     Variant,
     load_experiment,
 )
-from lab.paths import CLIENTS, COMPOSE_FILE, K6, SERVERS
+from lab.paths import CLIENTS, COMPOSE_FILE, K6, ROOT, SERVERS
 from lab.runner import GENERATORS
+from lab.whereabouts import LOCAL, placeless
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
 FORM = '<input name="csrfmiddlewaretoken" value="abc">'
@@ -65,6 +66,32 @@ def test_all_servers_get_the_same_box(tmp_path: Path) -> None:
     assert set(servers) == {"gunicorn", "asgi", "uwsgi", "flup"}
     for name in servers:
         assert own(services[name]) == own(resolved["services"]["box"]), name
+
+
+def test_compose_makes_the_same_of_a_record_that_does_not_tell_where_it_was_made(tmp_path: Path) -> None:
+    """For every service, with paths that have a dollar in them, which Compose would take for a variable."""
+    part = tmp_path / "data of $dolores"
+    part.mkdir()
+    local = {
+        "LAB_OWNER": "dolores-thinkpad-7-4711", "LAB_USER": "4711:4712", "LAB_RESULTS": str(part),
+        "LAB_LOAD_SETTINGS": str(part / "load.env"), "LAB_CLIENT_SETTINGS": str(part / "client.env"),
+        "LAB_CA_BUNDLE": str(part / "ca.pem"),
+    }  # fmt: skip
+    (part / "load.env").write_text("LIGHT_VUS='5'\n")
+    (part / "client.env").write_text("CONNECTIONS='2'\n")
+    assert set(local) == set(LOCAL)
+    resolved = composed(tmp_path, local)
+
+    record = placeless(resolved, local)
+
+    text = yaml.safe_dump(record, sort_keys=False)
+    assert [value for value in ("dolores", "4711", str(ROOT), str(tmp_path)) if value in text] == []
+    (tmp_path / "record.yml").write_text(text)
+    client = DockerClient(
+        compose_files=[tmp_path / "record.yml"], compose_env_files=[tmp_path / "factors.env"],
+        compose_project_directory=ROOT, compose_profiles=["*"],
+    )  # fmt: skip
+    assert client.compose.config(return_json=True) == resolved
 
 
 def aliases(service: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 import yaml
 from playwright.sync_api import sync_playwright
 
+from analysis.manifest import MANIFEST, read_manifest, sha256
 from analysis.run_folder import read_run, read_trial, trial_folders
 from lab.experiment import load_experiment
 from lab.paths import ROOT
-from tests.conftest import Lab, lab_objects
+from tests.archives import telling
+from tests.conftest import Lab, lab_objects, on_host
 from tests.pages import chromium
 
 pytestmark = pytest.mark.containers
@@ -27,10 +30,22 @@ OF_THE_MACHINE = "other machines ", "the load generator waited for a ", "somethi
 """How doubts begin that somebody else causes who uses the machine meanwhile."""
 
 
+HOST, USER = "dolores-thinkpad-7", "dolores"
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """All eight variants, side by side, for twelve seconds."""
-    lab = Lab(ROOT, tmp_path_factory.mktemp("measured") / "results")
+    """All eight variants, side by side, for twelve seconds, by somebody whose name is nowhere else."""
+    folder = tmp_path_factory.mktemp("measured")
+    home = folder / "home-of-dolores"
+    home.mkdir()
+    cache, docker = (Path.home() / name for name in (".cache", ".docker"))
+    environment = {
+        "HOME": str(home), "USER": USER, "LOGNAME": USER,
+        "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(cache)),
+        "DOCKER_CONFIG": os.environ.get("DOCKER_CONFIG", str(docker)),
+    }  # fmt: skip
+    lab = Lab(ROOT, folder / "results", environment, on_host(HOST))
     return lab, lab.run("run", "heavy-mix", "--duration", "12s")
 
 
@@ -160,6 +175,22 @@ def test_a_trial_keeps_its_evidence_with_the_callers_ownership(
     composed = yaml.safe_load((folder / "compose.yml").read_text())
     assert composed["services"]["gunicorn"]["scale"] == 4
     assert composed["services"]["nginx"]["environment"]["LAB_BALANCE"] == "least_conn;"
+
+
+def test_an_export_does_not_tell_where_the_run_was_made(measured: Measured, tmp_path: Path) -> None:
+    """Every file of the archive is searched, whatever is compressed, and nothing had to be cleaned for it."""
+    lab, archive = measured[0], tmp_path / "mine.tar.gz"
+    host = HOST if lab.before else f"{platform.node()}-{os.getuid()}"
+
+    done = lab.run("export", str(lab.latest()), "--to", str(archive))
+
+    assert (done.returncode, done.stdout) == (0, f"{archive}\n")
+    assert done.stderr == (
+        f"{len(read_manifest(lab.latest()))} files are what was measured; "
+        "summary.json, report.html and requests.parquet follow from them.\n"
+        f"manifest.sha256: {sha256(lab.latest() / MANIFEST)}\n"
+    )
+    assert telling(archive, host, USER, str(lab.root), str(lab.results), lab.environment["HOME"]) == []
 
 
 def test_a_trial_keeps_the_settings_and_limits_that_were_in_force(measured: Measured) -> None:

@@ -1,15 +1,21 @@
 """lab.runner: what is started for a trial, without starting it."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from python_on_whales.exceptions import DockerException
 
+from analysis.run_folder import read_trial
 from lab.experiment import Api, Asgi, Client, Database, Durations, GunicornSync, Load, Relative, Variant
+from lab.machine import ca_bundle, last_line
+from lab.paths import ROOT
 from lab.plan import Trial
-from lab.runner import NoRate, Stack, _shared_out
+from lab.runner import NoRate, Stack, _shared_out, owner
+from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
 
 BEHIND = GunicornSync(server="gunicorn-sync", workers=2)
@@ -93,7 +99,10 @@ class Docker:
 
     def __init__(self, **given: Any) -> None:
         Docker.given += (given,)
-        self.compose = SimpleNamespace(config=lambda **_: yaml.safe_load(yaml.safe_dump(RESOLVED)))
+        self.compose = SimpleNamespace(config=lambda **_: yaml.safe_load(yaml.safe_dump(RESOLVED)), up=self.up)
+
+    def up(self, *_: object, **__: object) -> None:
+        """Start nothing."""
 
 
 def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_starts(
@@ -111,6 +120,8 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     asked, started = Docker.given
     assert asked["compose_profiles"] == started["compose_profiles"] == ["gunicorn", "nginx", "load", "mariadb"]
     assert started["compose_files"] == [stack.part / "compose.yml"]
+    assert started["compose_env_files"] == [stack.part / LOCAL_ENV] == asked["compose_env_files"][1:]
+    assert started["compose_project_directory"] == ROOT
     factors = dict(line.split("=", 1) for line in (stack.part / "factors.env").read_text().splitlines())
     assert (factors["LAB_DATABASE"], factors["LAB_DATABASE_CONNECTIONS"]) == ("'mariadb'", "'19'")
     assert factors["LAB_APP"] == "'django_app:app'"
@@ -122,6 +133,47 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     assert services["gunicorn"]["depends_on"] == {"mariadb": {"required": True}}
     assert services["nginx"]["depends_on"] == {"gunicorn": {"required": True}}
     assert [services[name]["command"][0] for name in ("k6", "k6-2")] == ["", "-2"]
+
+
+def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Compose reads the true values from a file that is gone as soon as nothing has to be started any more."""
+    mounts = [{"source": f"{ROOT}/k6", "target": "/k6"}, {"source": "", "target": "/results"}]
+    box = {"user": f"{os.getuid()}:{os.getgid()}", "labels": {"stampede.owner": owner()}, "volumes": mounts}
+    monkeypatch.setattr("lab.runner.DockerClient", Docker)
+    monkeypatch.setitem(RESOLVED["services"], "k6", RESOLVED["services"]["k6"] | box)
+    stack = overload(tmp_path)
+    mounts[1]["source"] = str(stack.part)
+    read: list[dict[str, str]] = []
+
+    def refuse(*_: object, **__: object) -> None:
+        read.append(read_factors((stack.part / LOCAL_ENV).read_text()))
+        raise DockerException(["docker"], 1, None, f"invalid mount: {stack.part} and {ROOT}/k6".encode())
+
+    monkeypatch.setattr(Stack, "_rate_after", lambda *_: 75.6)
+    monkeypatch.setattr(Stack, "_why_not_healthy", lambda _, error: last_line(error))
+    monkeypatch.setattr(Docker, "up", refuse)
+
+    stack.up()
+    stack.gone = True
+    record = stack.save(None, None)
+
+    assert read == [{
+        "LAB_OWNER": owner(), "LAB_LOAD_SETTINGS": f"{stack.part}/load.env", "LAB_RESULTS": str(stack.part),
+        "LAB_USER": f"{os.getuid()}:{os.getgid()}", "LAB_CA_BUNDLE": ca_bundle(),
+    }]  # fmt: skip
+    assert record.reason == f"the servers did not become healthy: invalid mount: {stack.part} and {ROOT}/k6"
+    assert read_trial(stack.folder).reason == (
+        "the servers did not become healthy: invalid mount: "
+        "$RESULTS/django-fastcgi/20260102T030405Z/two/overload/.2.part and $CHECKOUT/k6"
+    )
+    assert {path.name for path in stack.folder.iterdir()} == {"compose.yml", "factors.env", "load.env", "trial.json"}
+    kept = yaml.safe_load((stack.folder / "compose.yml").read_text())["services"]["k6-2"]
+    assert {key: kept[key] for key in box} == {
+        "user": "${LAB_USER:-1000:1000}", "labels": {"stampede.owner": "${LAB_OWNER:-by-hand}"},
+        "volumes": [{"source": "./k6", "target": "/k6"},
+                    {"source": "${LAB_RESULTS:-./results/by-hand}", "target": "/results"}],
+    }  # fmt: skip
+    assert set(LOCAL) & set(read_factors((stack.folder / "factors.env").read_text())) == set()
 
 
 def test_one_generator_sends_everything() -> None:

@@ -1,0 +1,143 @@
+"""Where a run is made, and how its records do without: paths, the host's name, the user's name and number.
+
+Compose needs the true values for as long as it starts containers. A record has the variables of docker-compose.yml in
+their place, and a text that somebody will read has words such as $HOME.
+"""
+
+import os
+import platform
+import re
+import tempfile
+from collections.abc import Mapping
+from getpass import getuser
+from pathlib import Path
+from typing import Any
+
+from lab.machine import ca_bundle
+from lab.paths import ROOT
+
+LOCAL = {
+    "LAB_OWNER": "${LAB_OWNER:-by-hand}",
+    "LAB_USER": "${LAB_USER:-1000:1000}",
+    "LAB_RESULTS": "${LAB_RESULTS:-./results/by-hand}",
+    "LAB_LOAD_SETTINGS": "${LAB_LOAD_SETTINGS:-k6/heavy-mix.env}",
+    "LAB_CLIENT_SETTINGS": "${LAB_CLIENT_SETTINGS:-clients/silent.env}",
+    "LAB_CA_BUNDLE": "${LAB_CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}",
+}
+"""The factors that tell where a run is made, each as docker-compose.yml asks for it."""
+LOCAL_ENV = ".local.env"
+"""The file of a trial's local factors, which lives no longer than Compose needs it."""
+
+_TELLING = ("stampede.owner", "user", "source", "context", "file", "env_file", "path")
+"""The keys of a Compose file under which a value may tell where it was made."""
+_NOBODYS = ("", "/", "/tmp", "/private/tmp", "/dev/null")  # noqa: S108  # compared, never written
+_ANYWHERE = {
+    r"(?<![\w.-])(?:/var)?/(?:home|Users)/[\w@+-]+(?:\.[\w@+-]+)*": "$HOME",
+    r"(?<![\w.-])/root(?![\w-])": "$HOME",
+    r"(?<=/run/user/)\d+": "$UID",
+}
+"""What is somebody's own on every machine."""
+
+Composed = dict[str, Any]
+"""A Compose file as Compose resolves it."""
+Words = dict[str, str]
+"""Regular expressions for what tells where a run is made, each with the word that a text has in its place."""
+
+
+def here(results: Path) -> Words:
+    """Return what would tell that a run was made by this user on this machine, with its results in a folder."""
+    paths = {
+        str(results): "$RESULTS",
+        str(ROOT): "$CHECKOUT",
+        tempfile.gettempdir(): "$TMPDIR",
+        os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises where there is none
+        ca_bundle(): "$CA_BUNDLE",
+    }
+    return _of_paths(paths) | _of_host(platform.node()) | _of_user()
+
+
+def told_by(factors: Mapping[str, str], composed: Composed) -> Words:
+    """Return what the records of one trial, its factors and what Compose made of them, tell of where it was made.
+
+    Records of today tell nothing.
+    """
+    paths = {factors.get("LAB_CA_BUNDLE", ""): "$CA_BUNDLE"}
+    if checkout := _checkout(composed):
+        paths[str(checkout).replace("$$", "$")] = "$CHECKOUT"
+    if "LAB_RESULTS" in factors:  # <results>/<experiment>/<run>/<variant>/<load>/.1.part
+        paths["/".join(factors["LAB_RESULTS"].split("/")[:-5])] = "$RESULTS"
+    return _of_paths(paths) | _of_host(factors.get("LAB_OWNER", "").rpartition("-")[0])
+
+
+def without(text: str, words: Words) -> str:
+    """Return a text with words in the place of what tells where a run is made; the longest path goes first."""
+    for pattern, word in sorted((words | _ANYWHERE).items(), key=lambda one: len(one[0]), reverse=True):
+        text = re.sub(pattern, word, text)
+    return text
+
+
+def placeless(composed: Composed, factors: Mapping[str, str]) -> Composed:
+    """Return a resolved Compose file with its variables again where the values of LOCAL among the factors stand.
+
+    Paths in the checkout are relative to it. Compose makes the same of both, given the local factors and the checkout
+    as the project's folder.
+    """
+    variables = {factors[name].replace("$", "$$"): asked for name, asked in LOCAL.items() if name in factors}
+    checkout = _checkout(composed)
+    return {key: _placeless(value, key, variables, checkout) for key, value in composed.items()}
+
+
+def read_factors(text: str) -> dict[str, str]:
+    """Return the factors of an env file that the lab wrote."""
+    return dict(re.findall(r"^(\w+)='(.*)'$", text, flags=re.MULTILINE))
+
+
+def _placeless(value: object, key: str, variables: Mapping[str, str], checkout: Path | None) -> object:
+    if isinstance(value, dict):
+        return {name: _placeless(one, name, variables, checkout) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_placeless(one, key, variables, checkout) for one in value]
+    if key not in _TELLING or not isinstance(value, str):
+        return value
+    if value in variables:
+        return variables[value]
+    if checkout and Path(value).is_relative_to(checkout):
+        inside = Path(value).relative_to(checkout)
+        return f"./{inside}" if inside.parts else "."
+    return value
+
+
+def _checkout(composed: Composed) -> Path | None:
+    """Return the folder that a resolved Compose file mounts k6's scripts from; None where it has no such path."""
+    mounts = composed.get("services", {}).get("k6", {}).get("volumes", [])
+    sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6"]
+    return sources[0].parent if sources and sources[0].is_absolute() else None
+
+
+def _of_paths(paths: Mapping[str, str]) -> Words:
+    return {
+        rf"(?<![\w.-]){re.escape(path)}(?![\w-])": word
+        for path, word in paths.items()
+        if path.startswith("/") and path not in _NOBODYS and not path.startswith("/etc/")
+    }
+
+
+def _of_host(name: str) -> Words:
+    """Return how a host is named in texts: anywhere, or if its name may be any word (server), only in an address."""
+    words = {}
+    for host in {name, name.partition(".")[0]} - {"", "localhost"}:
+        plain = re.escape(host)
+        words[rf"(?<![\w.-]){plain}-\d+(?!\w)"] = "$OWNER"
+        words[
+            rf"(?:(?<=//)|(?<=@)){plain}(?!\w)|(?<![\w.-]){plain}(?=:\d)"
+            if host.isalpha() else rf"(?<![\w.-]){plain}(?!\w)"
+        ] = "$HOST"  # fmt: skip
+    return words
+
+
+def _of_user() -> Words:
+    try:
+        name = getuser()
+    except (KeyError, OSError):  # a number without a name
+        return {}
+    return {rf"(?<=/){re.escape(name)}(?![\w-])": "$USER"} if name != "root" else {}
