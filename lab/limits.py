@@ -21,7 +21,7 @@ THREAD_MIB = 0.02
 K6_MIB = 128
 """What k6 needs before the first virtual user is made: 13 MiB, with room for what is written to disk meanwhile."""
 USER_MIB = 0.6
-"""What one virtual user of k6 needs: 0.17 MiB when it sends nothing, up to 0.42 MiB when k6 is short of processor time."""
+"""What one virtual user of k6 needs: 0.17 MiB when it sends nothing, up to 0.42 MiB when k6 waits for a processor."""
 REQUEST_MIB = 0.00075
 """What k6 keeps of each request for its summary: 0.0005 MiB."""
 LAB_MIB = 512
