@@ -18,7 +18,7 @@ Key = tuple[str, str, int]
 # k6 numbers the requests of each virtual user, so only the order of sending tells which belong together.
 _BURSTS = f"""
 WITH numbered AS (
-    SELECT *, ((row_number() OVER (ORDER BY sent, id) - 1) // $size + 1)::INTEGER AS burst
+    SELECT *, ((row_number() OVER (ORDER BY sent, id, generator) - 1) // $size + 1)::INTEGER AS burst
     FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND generator <> '{CLIENT}'),
 bursts AS (SELECT *, count(*) OVER (PARTITION BY burst) = $size AS whole FROM numbered)
 """  # noqa: S608  # made of this module's own constants
@@ -108,7 +108,7 @@ def first(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[Step
     query = """
         SELECT epoch(sent) - first, began - first, ended - first, epoch(answered) - first, worker, error IS NOT NULL
         FROM (SELECT *, epoch(min(sent) OVER ()) AS first FROM bursts WHERE burst = 1)
-        ORDER BY answered NULLS LAST, sent, id
+        ORDER BY answered NULLS LAST, sent, id, generator
     """
     return [Step(*row) for row in _rows(database, query, key, size)]
 

@@ -238,7 +238,8 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
         """SELECT variant, worker, connection, count(*) AS requests
            FROM requests SEMI JOIN (SELECT variant, min(trial) AS trial FROM requests WHERE load = $load GROUP BY ALL)
                AS first USING (variant, trial)
-           WHERE load = $load AND error IS NULL AND connection IS NOT NULL GROUP BY ALL ORDER BY requests DESC""",
+           WHERE load = $load AND error IS NULL AND connection IS NOT NULL GROUP BY ALL
+           ORDER BY requests DESC, worker, connection""",
         {"load": load},
     ).fetchall()
     if not any(requests > 1 for *_, requests in rows):

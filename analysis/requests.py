@@ -12,7 +12,8 @@ from analysis.run_folder import POINTS, NoTemporaryRoom
 
 MEMORY = "768MB"
 """What reading may take; what needs more is spilt into TMPDIR."""
-
+THREADS = 2
+"""How many threads read; however many there are, the table is the same."""
 
 CLIENT = "points-client"
 """The generator that asks past the balancer, see clients/."""
@@ -118,7 +119,8 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
     part = trial_folder / ".requests.parquet.part"
     dropped = 0.0
     with _spill() as spill, duckdb.connect() as database:
-        database.execute(f"SET memory_limit = '{MEMORY}'; SET threads = 2; SET temp_directory = '{_quoted(spill)}'")
+        database.execute(f"SET memory_limit = '{MEMORY}'; SET threads = {THREADS}")
+        database.execute(f"SET temp_directory = '{_quoted(spill)}'")
         database.execute(f"CREATE TABLE requests ({COLUMNS})")
         for points in points_files:
             try:

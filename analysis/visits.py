@@ -32,8 +32,9 @@ _VISITS = f"""
 WITH of_trial AS (
     FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND visit IS NOT NULL),
 together AS (
-    SELECT visit, min(sent) AS arrived, arg_min(error, sent) AS error,
-        arg_min(request, sent) FILTER (WHERE error IS NOT NULL) AS failed_in, bool_or(request = '{LAST}') AS complete,
+    SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request)) AS error,
+        arg_min(request, (sent, request)) FILTER (WHERE error IS NOT NULL) AS failed_in,
+        bool_or(request = '{LAST}') AS complete,
         CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
     FROM of_trial GROUP BY visit),
 visits AS (
