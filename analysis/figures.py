@@ -15,8 +15,8 @@ import vl_convert
 from analysis import bursts, visits, waiting
 from analysis.observation import read_containers, stalls_within
 from analysis.quantities import Measure, Metric, Statistic, unit
+from analysis.result import Row, Summary, WaveRow
 from analysis.run_folder import SHOWN_STEPS, LoadRecord, Run, VariantRecord, trial_folder
-from analysis.summary import Row, Summary, WaveRow
 from analysis.table import divided, number, of_load, percent, seconds, words
 
 DOTS = 100

@@ -10,8 +10,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select
 from markupsafe import Markup
 
 from analysis import figures
+from analysis.result import Summary
 from analysis.run_folder import Run, read_run, trial_folder, write_whole
-from analysis.summary import Summary
 from analysis.table import (
     INTERVAL,
     MEANING,

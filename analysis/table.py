@@ -12,8 +12,8 @@ from rich.text import Text
 
 from analysis.bursts import ordinal
 from analysis.quantities import OF_ALL_REQUESTS, STATISTICS, TIME_STATISTICS, Metric, Statistic, unit
+from analysis.result import PRINTED, ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row, Summary, WorkerRow
 from analysis.run_folder import Run
-from analysis.summary import PRINTED, ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row, Summary, WorkerRow
 
 _VERDICT_STYLE = {
     "reproduced": "green",

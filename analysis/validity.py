@@ -7,11 +7,9 @@ from typing import Literal, NamedTuple
 from analysis.bursts import Sending
 from analysis.intervals import NOMINAL_FROM, coverage
 from analysis.observation import Container, Observation, Reading, balanced, counted_by_worker, database_of
-from analysis.quantities import Model
+from analysis.result import TrialValidity, Validity, Verdict
 from analysis.run_folder import OTHERS_CORES, LoadRecord, Run, Trial, VariantRecord
 from analysis.visits import Posts, written
-
-Verdict = Literal["valid", "suspect", "invalid"]
 
 FAILURES_ALLOWED = 0.01
 DROPPED_ALLOWED = 0.01
@@ -28,23 +26,6 @@ ALONE_ALLOWED = 0.05
 _K6_MEASURED = {0, 99}  # 99: a threshold of the script was crossed, which is a finding
 
 Doubt = tuple[Literal["invalid", "suspect", "note"], str]
-
-
-class TrialValidity(Model):
-    """The verdict on one trial. ``reasons`` says why it is not valid, or what to keep in mind although it is."""
-
-    variant: str
-    load: str
-    trial: int
-    verdict: Verdict
-    reasons: list[str]
-
-
-class Validity(Model):
-    """The verdict on a run: that of its worst trial, with everything that gives reason to doubt."""
-
-    verdict: Verdict
-    reasons: list[str]
 
 
 class ClassCount(NamedTuple):

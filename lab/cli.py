@@ -19,7 +19,7 @@ from lab.interruption import heed_signals, is_alone, uninterrupted
 from lab.paths import RESULTS
 
 if TYPE_CHECKING:
-    from analysis.summary import Summary
+    from analysis.result import Summary
     from lab.experiment import Experiment
     from lab.watch import Progress
 

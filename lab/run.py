@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.manifest import seal
+from analysis.result import Summary
 from analysis.run_folder import (
     BadRun,
     ClientRecord,
@@ -24,7 +25,6 @@ from analysis.run_folder import (
     read_run,
     write_record,
 )
-from analysis.summary import Summary
 from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
 from lab.experiment import DATABASE, Experiment

@@ -11,8 +11,8 @@ from rich.console import Console
 from analysis.bursts import in_order, ordinal
 from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity
+from analysis.result import Summary, WaveRow
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
-from analysis.summary import Summary, WaveRow
 from analysis.table import markdown, print_tables, published_figures, published_what
 from tests.synthetic import Request, make_run, make_trial, write_points
 

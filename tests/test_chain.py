@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from analysis.result import Summary
 from analysis.run_folder import read_run
-from analysis.summary import Summary
 from analysis.table import number, quantity_grids
 from tests.conftest import Lab, copy_lab
 

@@ -10,8 +10,8 @@ import pytest
 from analysis import figures
 from analysis.derive import derive
 from analysis.quantities import Metric, Published, Statistic
+from analysis.result import Row
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
-from analysis.summary import Row
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, visit
 
 Marks = list[tuple[str, str | None, float, float | None]]

@@ -12,8 +12,9 @@ from rich.console import Console
 from analysis.derive import derive, derive_summary
 from analysis.quantities import OF_ALL_REQUESTS, Claim, Published, Quantity, Statistic, evenness, rows_needed
 from analysis.report import write_report
+from analysis.result import Row, Summary
 from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
-from analysis.summary import Row, Summary, summarise
+from analysis.summary import summarise
 from analysis.table import Grid, Line, print_tables, published_figures, published_what, quantity_table
 from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial, observation

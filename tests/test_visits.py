@@ -14,8 +14,8 @@ from analysis import visits
 from analysis.derive import derive
 from analysis.quantities import Claim, Metric, Published, Quantity, Statistic
 from analysis.requests import UnreadablePoints, write_requests
+from analysis.result import Summary, VisitStepRow
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
-from analysis.summary import Summary, VisitStepRow
 from analysis.table import markdown, print_tables
 from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written
 from tests.synthetic import BEGAN, Request, make_run, make_trial, point, visit, write_database, write_points

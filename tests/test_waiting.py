@@ -14,8 +14,8 @@ from rich.console import Console
 from analysis import waiting
 from analysis.derive import derive
 from analysis.quantities import Claim, Quantity
+from analysis.result import Summary
 from analysis.run_folder import VariantRecord, read_run
-from analysis.summary import Summary
 from analysis.table import print_tables
 from analysis.waiting import Answered, at_least, recoveries_s, time_in, waits
 from tests.synthetic import BEGAN, Request, make_run, observation

@@ -1,0 +1,226 @@
+"""The statistics of a run's trusted trials, and what is looked up in them."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import NamedTuple
+
+from analysis import intervals, visits
+from analysis.intervals import Interval
+from analysis.quantities import (
+    Metric,
+    Model,
+    Published,
+    Quantity,
+    Statistic,
+    failures_allowed,
+    percentile,
+    rows_needed,
+    statistics_of,
+    unit,
+)
+from analysis.result import PRINTED, Row, StepsRow
+from analysis.run_folder import Run
+
+Cell = tuple[str, str, str | None]
+"""A variant, a load and a class of request; None: all classes."""
+Stats = dict[tuple[Metric, Statistic], float]
+
+
+class Measured(Model):
+    """The statistics of one cell in one trial. ``stats`` leaves out those that ``n`` rows cannot carry.
+
+    Those of visits are carried by those that ``came``.
+    """
+
+    trial: int
+    n: int
+    stats: Stats
+    came: visits.Count = visits.Count(0, 0)
+
+    def carrying(self, metric: Metric) -> int:
+        """Return how many answered requests, or visits, the statistics of a metric were computed from."""
+        return {"visit": self.came.succeeded, "visits_failed": self.came.made}.get(metric, self.n)
+
+
+class Steps(NamedTuple):
+    """The steps of a variant under a load, with their intervals as far as there are two trials: see StepsRow."""
+
+    measured: list[float]
+    intervals: list[Interval]
+
+
+_OF_VISITS: tuple[Metric, ...] = ("visit", "visits_failed")
+_OF_NO_TIMES: tuple[Metric, ...] = ("capacity", "rows_written", "rows_unreported", "database_connections")
+
+
+class Results:
+    """The statistics of a run's trusted trials, and how to look one quantity up in them.
+
+    ``steps`` are the staircases by variant and load.
+    """
+
+    def __init__(self, run: Run, cells: dict[Cell, list[Measured]], steps: dict[tuple[str, str], Steps]) -> None:
+        self.run = run
+        self.cells = cells
+        self.steps = steps
+        self._intervals = {cell: _intervals(trials) for cell, trials in cells.items()}
+
+    def values(self, quantity: Quantity) -> list[float]:
+        """Return a statistic of every trial that carries it, in the metric's unit."""
+        return [one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)]
+
+    def measured(self, quantity: Quantity) -> float | None:
+        """Return the median over trials, in the metric's unit; None when no trial carries the statistic."""
+        values = self.values(quantity)
+        return median(values) if values else None
+
+    def interval(self, quantity: Quantity) -> Interval | tuple[None, None]:
+        """Return the interval of the median over trials; None and None for fewer than two trials."""
+        cell = (quantity.variant, self.load_name(quantity.load), quantity.request)
+        return self._intervals.get(cell, {}).get((quantity.metric, quantity.stat), (None, None))
+
+    def sample(self, quantity: Quantity) -> tuple[int, int]:
+        """Return how many answered requests, or visits, in how many trials, a quantity was computed from."""
+        carrying = self._carrying(quantity)
+        return sum(one.carrying(quantity.metric) for one in carrying), len(carrying)
+
+    def why_not(self, quantity: Quantity) -> str:
+        """Return why no trial carries a statistic, although there are trials."""
+        cell = self._cell(quantity)
+        if not cell:
+            return f"no {quantity.request or ''} request was answered".replace("  ", " ")
+        whole, failing = "requests", [one.stats["failures", "share"] for one in cell]
+        if quantity.metric in _OF_VISITS:
+            whole, failing = (
+                "visits",
+                [one.stats["visits_failed", "share"] for one in cell if ("visits_failed", "share") in one.stats],
+            )
+        if not failing or quantity.metric in _OF_NO_TIMES:
+            return f"nothing was seen that {quantity.metric} could be computed from"
+        if max(failing) >= failures_allowed(quantity.stat):
+            return f"{max(failing):.1%} of the {whole} failed, too many to leave out of {quantity.stat}"
+        needed, most = rows_needed(quantity.stat), max(one.carrying(quantity.metric) for one in cell)
+        if most >= needed:
+            return f"nothing was seen that {quantity.metric} could be computed from"
+        return f"{quantity.stat} needs {needed} {whole} a trial; there were {most} at most"
+
+    def too_few(self) -> Iterator[str]:
+        """Yield a sentence for each percentile that a table would show, had there been more requests.
+
+        Of small bursts each request is shown: only percentiles that somebody speaks of are missed.
+        """
+        wanted = {quantity.stat for quantity in self._published() if percentile(quantity.stat)} | {*PRINTED}
+        classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
+        for load, request in sorted(classes):
+            most = {
+                cell[0]: max(one.n for one in ones) for cell, ones in self.cells.items() if cell[1:] == (load, request)
+            }
+            missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
+            for stat in sorted(missed, key=lambda stat: (rows_needed(stat), stat)):
+                if lacking := [variant for variant, n in most.items() if n < rows_needed(stat)]:
+                    which = ", ".join(lacking) if len(lacking) < len(most) else "any variant"
+                    yield (
+                        f"no {stat} of {request} requests of {which}: it needs {rows_needed(stat)} a trial, "
+                        f"there were {max(most[variant] for variant in lacking)} at most"
+                    )
+                    break  # the percentiles beyond need more still
+
+    def _spoken_of(self, load: str, request: str) -> set[Statistic]:
+        """Return the percentiles of one class of request that were published or claimed."""
+        quantities = [*self._published(), *(one for claim in self.run.claims for one in claim.quantities)]
+        return {
+            one.stat
+            for one in quantities
+            if percentile(one.stat) and (self.load_name(one.load), one.request) == (load, request)
+        }
+
+    def _cell(self, quantity: Quantity) -> list[Measured]:
+        return self.cells.get((quantity.variant, self.load_name(quantity.load), quantity.request), [])
+
+    def _carrying(self, quantity: Quantity) -> list[Measured]:
+        return [one for one in self._cell(quantity) if (quantity.metric, quantity.stat) in one.stats]
+
+    def rows(self) -> Iterator[Row]:
+        """Yield every quantity that was measured or published, in the experiment's order."""
+        published = self._published()
+        cells = set(self.cells) | {(q.variant, self.load_name(q.load), q.request) for q in published}
+        variants = [variant.name for variant in self.run.variants]
+        loads = [load.name for load in self.run.loads]
+        for variant, load, request in sorted(
+            cells, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]), cell[2] is None, cell[2] or "")
+        ):
+            for metric, stat in statistics_of(request):
+                quantity = Quantity(variant=variant, load=load, request=request, metric=metric, stat=stat)
+                measured = self.measured(quantity)
+                if measured is None and quantity not in published:
+                    continue
+                n, trials = self.sample(quantity)
+                low, high = self.interval(quantity)
+                yield Row(
+                    variant=variant,
+                    load=load,
+                    request=request,
+                    metric=metric,
+                    stat=stat,
+                    unit=unit(metric, stat),
+                    published=published.get(quantity),
+                    predicted=None,
+                    measured=measured,
+                    low=low,
+                    high=high,
+                    n=n,
+                    trials=trials,
+                )
+
+    def load_name(self, name: str | None) -> str:
+        """Return the name of a load; of the only one where none is given."""
+        return name or self.run.loads[0].name
+
+    def _published(self) -> dict[Quantity, float]:
+        asked = {variant.name for variant in self.run.variants}
+        figures: dict[Quantity, float] = {}
+        for one in self.run.published:
+            if one.variant in asked:
+                figures |= self.figures(one)
+        return figures
+
+    def figures(self, one: Published) -> dict[Quantity, float]:
+        """Return what a source printed for one variant, each figure as a quantity of this run."""
+        load = self.load_name(one.load)
+        return {
+            Quantity(variant=one.variant, load=load, request=one.request, metric=one.metric, stat=stat): value
+            for stat, value in one.figures_here.items()
+        }
+
+    def steps_rows(self) -> Iterator[StepsRow]:
+        """Yield every staircase that was measured or published, in the experiment's order."""
+        published = {(one.variant, self.load_name(one.load)): one.steps_here for one in self.run.published if one.steps}
+        for load in self.run.loads:
+            for variant in self.run.variants:
+                cell = variant.name, load.name
+                if load.has_stairs and (cell in self.steps or cell in published):
+                    steps = self.steps.get(cell, Steps([], []))
+                    yield StepsRow(
+                        variant=variant.name,
+                        load=load.name,
+                        published=published.get(cell),
+                        measured=steps.measured,
+                        low=[low for low, _ in steps.intervals] or None,
+                        high=[high for _, high in steps.intervals] or None,
+                    )
+
+
+def _intervals(trials: list[Measured]) -> dict[tuple[Metric, Statistic], Interval]:
+    """Return the interval of every statistic that two or more trials carry."""
+    together: dict[tuple[int, ...], list[tuple[Metric, Statistic]]] = {}
+    for key in dict.fromkeys(key for one in trials for key in one.stats):
+        carrying = tuple(index for index, one in enumerate(trials) if key in one.stats)
+        together.setdefault(carrying, []).append(key)
+    return {
+        key: interval
+        for carrying, keys in together.items()
+        if len(carrying) > 1
+        for key, interval in zip(
+            keys, intervals.of_medians([[trials[index].stats[key] for index in carrying] for key in keys]), strict=True
+        )
+    }
