@@ -194,7 +194,8 @@ def report(
     """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
     from analysis.derive import derive  # noqa: PLC0415
     from analysis.run_folder import NoTemporaryRoom, read_run  # noqa: PLC0415
-    from analysis.table import markdown, print_tables  # noqa: PLC0415
+    from analysis.show.markdown import markdown  # noqa: PLC0415
+    from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
 
     folder = run or _latest(results)
@@ -341,7 +342,7 @@ def _measure(
 ) -> "Summary":
     """Make the machine ready, measure a plan and print the results. Exit with 1 when they are invalid."""
     from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
-    from analysis.table import print_tables  # noqa: PLC0415
+    from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab import machine  # noqa: PLC0415
     from lab import run as running  # noqa: PLC0415
 

@@ -13,7 +13,9 @@ from analysis.derive import derive
 from analysis.quantities import Claim, Published, Quantity
 from analysis.result import Summary, WaveRow
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
-from analysis.table import markdown, print_tables, published_figures, published_what
+from analysis.show.markdown import markdown
+from analysis.show.terminal import print_tables
+from analysis.show.words import published_figures, published_what
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 

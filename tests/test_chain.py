@@ -15,7 +15,8 @@ import pytest
 
 from analysis.result import Summary
 from analysis.run_folder import read_run
-from analysis.table import number, quantity_grids
+from analysis.show.grids import quantity_grids
+from analysis.show.words import number
 from tests.conftest import Lab, copy_lab
 
 pytestmark = pytest.mark.containers

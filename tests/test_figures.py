@@ -1,4 +1,4 @@
-"""analysis.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
+"""analysis.show.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,11 @@ import altair as alt
 import duckdb
 import pytest
 
-from analysis import figures
 from analysis.derive import derive
 from analysis.quantities import Metric, Published, Statistic
 from analysis.result import Row
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
+from analysis.show import figures
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, visit
 
 Marks = list[tuple[str, str | None, float, float | None]]

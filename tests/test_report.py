@@ -1,4 +1,4 @@
-"""analysis.report: the page shows what it is given and runs nothing of it."""
+"""analysis.show.report: the page shows what it is given and runs nothing of it."""
 
 from html.parser import HTMLParser
 from pathlib import Path

@@ -11,11 +11,13 @@ from rich.console import Console
 
 from analysis.derive import derive, derive_summary
 from analysis.quantities import OF_ALL_REQUESTS, Claim, Published, Quantity, Statistic, evenness, rows_needed
-from analysis.report import write_report
 from analysis.result import Row, Summary
 from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
+from analysis.show.grids import Grid, Line
+from analysis.show.report import write_report
+from analysis.show.terminal import print_tables, quantity_table
+from analysis.show.words import published_figures, published_what
 from analysis.summary import summarise
-from analysis.table import Grid, Line, print_tables, published_figures, published_what, quantity_table
 from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial, observation
 

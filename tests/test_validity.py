@@ -10,7 +10,7 @@ import pytest
 from analysis.derive import derive_summary
 from analysis.quantities import Claim, Quantity
 from analysis.run_folder import BadRun, Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord, read_run
-from analysis.table import workers_table
+from analysis.show.terminal import workers_table
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]

@@ -16,7 +16,8 @@ from analysis.quantities import Claim, Metric, Published, Quantity, Statistic
 from analysis.requests import UnreadablePoints, write_requests
 from analysis.result import Summary, VisitStepRow
 from analysis.run_folder import LoadRecord, VariantRecord, read_run
-from analysis.table import markdown, print_tables
+from analysis.show.markdown import markdown
+from analysis.show.terminal import print_tables
 from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written
 from tests.synthetic import BEGAN, Request, make_run, make_trial, point, visit, write_database, write_points
 

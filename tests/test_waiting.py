@@ -16,7 +16,7 @@ from analysis.derive import derive
 from analysis.quantities import Claim, Quantity
 from analysis.result import Summary
 from analysis.run_folder import VariantRecord, read_run
-from analysis.table import print_tables
+from analysis.show.terminal import print_tables
 from analysis.waiting import Answered, at_least, recoveries_s, time_in, waits
 from tests.synthetic import BEGAN, Request, make_run, observation
 

@@ -9,25 +9,21 @@ import duckdb
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
-from analysis import figures
 from analysis.result import Summary
 from analysis.run_folder import Run, read_run, trial_folder, write_whole
-from analysis.table import (
+from analysis.show import figures
+from analysis.show.grids import errors_grids, quantity_grids, steps_grids, telling_differences, visits_grids
+from analysis.show.words import (
     INTERVAL,
     MEANING,
     SMALLEST,
     WITHIN,
     claim_interval,
     claim_value,
-    errors_grids,
     number,
     published_figures,
     published_what,
-    quantity_grids,
     seconds,
-    steps_grids,
-    telling_differences,
-    visits_grids,
     what,
 )
 
@@ -62,7 +58,10 @@ def write_report(run_folder: Path, summary: Summary) -> None:
 @cache
 def _template() -> Template:
     environment = Environment(
-        loader=PackageLoader("analysis"), autoescape=select_autoescape(), undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("analysis.show"),
+        autoescape=select_autoescape(),
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     return environment.get_template("report.html")
 

@@ -1,0 +1,30 @@
+"""The pictures of a run. Each function draws one, or returns None where a run has nothing to show in it."""
+
+from analysis.show.figures.bursts import staircase, waves
+from analysis.show.figures.curves import across_loads, curve
+from analysis.show.figures.drawing import svg
+from analysis.show.figures.lanes import moments
+from analysis.show.figures.shares import by_age, connections, races, share_and_tail, workers
+from analysis.show.figures.times import DOTS, across_runs, classes, overhead
+from analysis.show.figures.visits import VISITS, failing_visits, visit_times
+
+__all__ = [
+    "DOTS",
+    "VISITS",
+    "across_loads",
+    "across_runs",
+    "by_age",
+    "classes",
+    "connections",
+    "curve",
+    "failing_visits",
+    "moments",
+    "overhead",
+    "races",
+    "share_and_tail",
+    "staircase",
+    "svg",
+    "visit_times",
+    "waves",
+    "workers",
+]

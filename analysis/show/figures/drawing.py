@@ -1,0 +1,107 @@
+"""What all figures share: their style, their data, and how a figure becomes SVG."""
+
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from analysis.quantities import Measure, Metric, Statistic
+from analysis.result import Row, Summary
+from analysis.run_folder import Run, VariantRecord
+from analysis.show.words import divided, words
+
+MEASURED = "#1f5fa8"
+PUBLISHED = "#c4512d"
+WIDTH = 640
+FLOOR_MS = 0.1  # the left end of the logarithmic axis
+
+Marks = list[dict[str, Any]]
+"""What is drawn, one dictionary a mark."""
+
+
+def svg(chart: alt.TopLevelMixin) -> str:
+    """Draw a chart as SVG text."""
+    text: str = vl_convert.vegalite_to_svg(chart.to_dict())
+    return text
+
+
+FAILED = "refused or failed"
+CROSS = "M-1,-1L1,1M-1,1L1,-1"
+
+
+def variant_names(run: Run) -> list[str]:
+    """Return the names of a run's variants, in the experiment's order."""
+    return [variant.name for variant in run.variants]
+
+
+def first_trials(summary: Summary, load: str) -> dict[str, int]:
+    """Return the first trial of each variant that can be trusted."""
+    trusted = [(one.variant, one.trial) for one in summary.trials if one.load == load and one.verdict != "invalid"]
+    return dict(sorted(trusted, reverse=True))
+
+
+def divided_of(run: Run, metric: Metric, load: str) -> str:
+    """Return what a subtitle adds where published figures were divided."""
+    by = {one.divided_by for one in run.published if one.metric == metric and one.load in (None, load)} - {1}
+    return "".join(f"; published{divided(one)}" for one in sorted(by))
+
+
+def series_of(variants: list[VariantRecord], over: str) -> list[str]:
+    """Return in words what each variant differs in from the others, besides the setting along the axis."""
+    differing = [
+        key
+        for key in dict.fromkeys(key for one in variants for key in one.settings)
+        if key != over and len({repr(one.settings.get(key)) for one in variants}) > 1
+    ]
+    return [", ".join(f"{one.settings.get(key)} {words(key)}" for key in differing) or "all" for one in variants]
+
+
+def measured_of(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
+    """Return the measured values of one statistic by variant."""
+    rows = rows_of(summary, load, measure)
+    return {name: row.measured for name, row in rows.items() if row.measured is not None}
+
+
+def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
+    """Return the measured rows of one statistic by variant."""
+    wanted: tuple[str, str | None, Metric, Statistic] = (load, measure.request, measure.metric, measure.stat)
+    return {
+        row.variant: row
+        for row in summary.rows
+        if (row.load, row.request, row.metric, row.stat) == wanted and row.measured is not None
+    }
+
+
+def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
+    """Return a measured value with the ends of its interval, none of them below what an axis can show."""
+    assert row.measured is not None
+    low, high = (row.measured if end is None else end for end in (row.low, row.high))
+    return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
+
+
+def of_trials(run: Run) -> str:
+    """Return how many trials a figure rests on, for its subtitle."""
+    return f"{run.trials} trial{'s' if run.trials > 1 else ''}"
+
+
+def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:
+    """Return the data of a chart, one dictionary a mark."""
+    return alt.InlineData(values=values)
+
+
+def scattered(index: int) -> float:
+    """Spread neighbouring dots over the height of their row, the same way every time."""
+    return (index * 0.618034) % 1 * 2 - 1
+
+
+def styled(chart: Any, title: str, subtitle: str, height: int | None) -> alt.TopLevelMixin:  # noqa: ANN401
+    """Return a chart with its title, subtitle and fonts; ``height`` in pixels, None where the chart has its own."""
+    if height is not None:
+        chart = chart.properties(width=WIDTH, height=height)
+    styled: alt.TopLevelMixin = (
+        chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start", subtitleColor="#555"))
+        .configure(font="Arial, Helvetica, sans-serif", padding={"left": 24, "right": 90, "top": 5, "bottom": 5})
+        .configure_view(stroke=None)
+        .configure_axis(gridColor="#e4e4e4", domainColor="#999")
+    )
+    return styled

@@ -1,0 +1,194 @@
+"""Which worker served how many requests, and what that did to the tail."""
+
+from typing import Any
+
+import altair as alt
+import duckdb
+
+from analysis.quantities import Measure, Statistic
+from analysis.result import Summary
+from analysis.run_folder import Run
+from analysis.show.figures.drawing import (
+    FLOOR_MS,
+    MEASURED,
+    PUBLISHED,
+    inline_data,
+    interval_ends,
+    of_trials,
+    rows_of,
+    styled,
+)
+from analysis.show.words import of_load
+
+
+def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
+    """Draw which share of the requests each worker answered, measured beside published, the busiest first."""
+    values = []
+    for variant in run.variants_under(load):
+        rows = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
+        for request in sorted({one.request or "" for one in rows}):
+            first = min(one.trial for one in rows)
+            counts = [one.requests for one in rows if one.request == request and one.trial == first]
+            values += _segments(variant.name, request, "measured", counts)
+    for one in run.published:
+        if one.counts and one.load in (None, load):
+            values += _segments(one.variant, one.request or "", "published", one.counts)
+    order = [variant.name for variant in run.variants_under(load)]
+    bars = (
+        alt.Chart(inline_data(values))
+        .mark_bar(stroke="white", strokeWidth=1)
+        .encode(
+            x=alt.X("share:Q", title="share of the requests", axis=alt.Axis(format="%")).scale(domain=[0, 1]),
+            y=alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(labelLimit=200)),
+            yOffset=alt.YOffset("kind:N", sort=["published", "measured"]),
+            color=alt.Color("rank:O", title="worker, busiest first").scale(scheme="blues", reverse=True),
+            opacity=alt.Opacity("kind:N", title=None).scale(domain=["measured", "published"], range=[1, 0.45]),
+            order=alt.Order("rank:Q"),
+            column=alt.Column("request:N", title=None),
+        )
+        .properties(width=250, height=34 * len(order))
+    )
+    return styled(bars, "Who answered: the share of each worker", "first trial of each variant", None)
+
+
+def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.TopLevelMixin | None:
+    """Draw the busiest worker's share beside the tail of the overhead, a dot for each variant; None: too few have both.
+
+    An even share is not the goal: who waits is. Bars are the intervals of the medians over trials.
+    """
+    stat: Statistic = "p99"
+    tails = rows_of(summary, load, Measure(request=request, metric="overhead", stat=stat))
+    shares = rows_of(summary, load, Measure(request=request, metric="requests_by_worker", stat="largest_share"))
+    several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
+    if len(several) < 2:
+        return None
+    values = [
+        {"variant": name, **interval_ends(shares[name], "share", 0.0), **interval_ends(tails[name], "tail", FLOOR_MS)}
+        for name in several
+    ]
+    x = alt.X("share:Q", title="share of the busiest worker", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
+    y = alt.Y("tail:Q", title=f"{stat} of the overhead, ms", scale=alt.Scale(type="log"))
+    chart = alt.Chart(inline_data(values))
+    dots = chart.mark_point(filled=True, size=70, color=MEASURED).encode(x=x, y=y)
+    across = chart.mark_rule(color=MEASURED, opacity=0.4).encode(x="share_low:Q", x2="share_high:Q", y=y)
+    along = chart.mark_rule(color=MEASURED, opacity=0.4).encode(x=x, y="tail_low:Q", y2="tail_high:Q")
+    names = chart.mark_text(align="left", dx=8, fontSize=10).encode(x=x, y=y, text="variant:N")
+    title = f"Even shares and short waits are two things: {request} requests"
+    return styled(alt.layer(across, along, dots, names), title, f"each dot is a variant, {of_trials(run)}", 320)
+
+
+def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw the share of the requests that each worker of one container served, in the order in which they were forked.
+
+    A dot is a worker of one trial, lines are medians. None: no variant has several workers in one container.
+    """
+    trusted = {(one.variant, one.load, one.trial) for one in summary.trials if one.verdict != "invalid"}
+    values = []
+    for variant, under, trial in sorted(trusted):
+        served = {
+            row.worker.rpartition(":")[::2]: row.counts["served"]
+            for row in summary.counters
+            if (row.variant, row.load, row.trial) == (variant, load, trial) and "served" in row.counts
+        }
+        if under != load or len(served) < 2 or len({host for host, _ in served}) > 1 or not sum(served.values()):
+            continue
+        for age, worker in enumerate(sorted(served, key=lambda one: int(one[1])), start=1):
+            values.append({"variant": variant, "age": age, "share": served[worker] / sum(served.values())})
+    if not values:
+        return None
+    order = [one.name for one in run.variants if any(value["variant"] == one.name for value in values)]
+    chart = alt.Chart(inline_data(values)).encode(
+        x=alt.X("age:O", title="worker, in the order of forking", axis=alt.Axis(labelAngle=0)),
+        color=alt.Color("variant:N", title=None, sort=order),
+    )
+    share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
+    dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share)
+    medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
+    title = f"Who wins the race: the share of each worker by its age{of_load(run, load)}"
+    return styled(alt.layer(medians, dots), title, f"{of_trials(run)}; variants of one container", 280)
+
+
+def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw how often workers tried to accept for each connection, and how often in vain; None: nobody counted it."""
+    attempts = rows_of(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
+    failures = rows_of(summary, load, Measure(metric="accept_failures", stat="per_connection"))
+    counted = [one.name for one in run.variants if one.name in attempts and attempts[one.name].measured is not None]
+    if not counted:
+        return None
+    bars = [
+        {"variant": name, "kind": kind, "attempts": value}
+        for name in counted
+        for kind, value in (("accepted", 1.0), ("in vain", failures[name].measured))
+    ]
+    marks = [
+        {"variant": name, "attempts": attempts[name].published, "kind": "published"}
+        for name in counted
+        if attempts[name].published is not None
+    ]
+    y = alt.Y("variant:N", title=None, sort=counted, axis=alt.Axis(labelLimit=200))
+    colour = alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
+        domain=["accepted", "in vain", "published"], range=[MEASURED, "#a9c6e8", PUBLISHED]
+    )
+    measured = (
+        alt.Chart(inline_data(bars))
+        .mark_bar()
+        .encode(
+            x=alt.X("attempts:Q", title="attempts to accept for each connection", stack=True),
+            y=y,
+            color=colour,
+            order=alt.Order("kind:N"),
+        )
+    )
+    published = alt.Chart(inline_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
+    layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
+    title = f"How many workers try for one connection{of_load(run, load)}"
+    return styled(alt.layer(*layers), title, f"median of {of_trials(run)}", 30 * len(counted))
+
+
+def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt.TopLevelMixin | None:
+    """Draw how many requests each connection brought to which worker; None: no connection brought more than one."""
+    rows = database.execute(
+        """SELECT variant, worker, connection, count(*) AS requests
+           FROM requests SEMI JOIN (SELECT variant, min(trial) AS trial FROM requests WHERE load = $load GROUP BY ALL)
+               AS first USING (variant, trial)
+           WHERE load = $load AND error IS NULL AND connection IS NOT NULL GROUP BY ALL
+           ORDER BY requests DESC, worker, connection""",
+        {"load": load},
+    ).fetchall()
+    if not any(requests > 1 for *_, requests in rows):
+        return None
+    values = []
+    for variant in (one.name for one in run.variants):
+        mine = [row[1:] for row in rows if row[0] == variant]
+        names = {worker: f"worker {place}" for place, worker in enumerate(sorted({row[0] for row in mine}), start=1)}
+        singles = {worker: sum(1 for one, _, requests in mine if one == worker and requests == 1) for worker in names}
+        kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
+        kept += [(worker, count, "connections of one request") for worker, count in singles.items() if count]
+        values += [
+            {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
+            for rank, (worker, requests, kind) in enumerate(kept)
+        ]
+    order = [one.name for one in run.variants]
+    bars = (
+        alt.Chart(inline_data(values))
+        .mark_bar(stroke="white", strokeWidth=0.7)
+        .encode(
+            x=alt.X("requests:Q", title="requests", stack=True),
+            y=alt.Y("worker:N", title=None),
+            order=alt.Order("rank:Q"),
+            color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
+                domain=["one connection", "connections of one request"], range=[MEASURED, "#a9c6e8"]
+            ),
+            row=alt.Row("variant:N", sort=order, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
+        )
+        .properties(width=440, height=60)
+    )
+    title = f"Which connection brought the requests to which worker{of_load(run, load)}"
+    return styled(bars, title, "first trial of each variant; a segment is a connection", None)
+
+
+def _segments(variant: str, request: str, kind: str, counts: list[int]) -> list[dict[str, Any]]:
+    return [
+        {"variant": variant, "request": request, "kind": kind, "rank": rank, "share": count / sum(counts)}
+        for rank, count in enumerate(sorted(counts, reverse=True), start=1)
+    ]

@@ -1,0 +1,136 @@
+"""How long requests took, beside what was published."""
+
+from typing import Any
+
+import altair as alt
+import duckdb
+
+from analysis.quantities import Statistic
+from analysis.result import Summary
+from analysis.run_folder import Run
+from analysis.show.figures.drawing import (
+    FLOOR_MS,
+    MEASURED,
+    PUBLISHED,
+    divided_of,
+    inline_data,
+    of_trials,
+    scattered,
+    styled,
+)
+from analysis.show.words import number
+
+DOTS = 100
+"""Each row of the overhead figure has at most this many dots."""
+
+
+def classes(database: duckdb.DuckDBPyConnection, load: str) -> list[str]:
+    """Return the classes of request of a load, the most frequent first."""
+    rows = database.execute(
+        "SELECT request FROM requests WHERE load = ? GROUP BY request ORDER BY count(*) DESC, request", [load]
+    )
+    return [name for (name,) in rows.fetchall()]
+
+
+def overhead(
+    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str, request: str
+) -> alt.TopLevelMixin:
+    """Draw how the overhead of one class of request is distributed in every variant.
+
+    A dot is the middle of one hundredth of the requests, so ten dots to the right of a second are a tenth of all
+    requests that waited longer than that; of fewer than a hundred requests each is a dot. Diamonds are the published
+    percentiles.
+    """
+    rows = database.execute(
+        """SELECT variant, list_sort(list(overhead_ms)) FROM requests
+           WHERE load = $load AND request = $request AND error IS NULL GROUP BY variant""",
+        {"load": load, "request": request},
+    ).fetchall()
+    measured = {variant: _representatives(values) for variant, values in rows}
+    order = [variant.name for variant in run.variants_under(load)]
+    dots = [
+        {"variant": variant, "overhead": max(value, FLOOR_MS), "offset": scattered(index), "kind": "measured"}
+        for variant in order
+        for index, value in enumerate(measured.get(variant, []))
+    ]
+    marks = [
+        {
+            "variant": row.variant,
+            "overhead": max(row.published, FLOOR_MS),
+            "kind": "published",
+            "label": row.stat if row.stat in ("p50", "p99") else "",  # the others would overlap
+        }
+        for row in summary.rows
+        if row.load == load and row.request == request and row.metric == "overhead" and row.published is not None
+    ]
+    x = alt.X(
+        "overhead:Q", title=f"overhead of {request} requests, ms", scale=alt.Scale(type="log", nice=False, padding=10)
+    )
+    y = alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=200))
+    colour = alt.Color(
+        "kind:N",
+        title=None,
+        scale=alt.Scale(domain=["measured", "published"], range=[MEASURED, PUBLISHED]),
+        legend=alt.Legend(orient="top"),
+    )
+    measured_dots = (
+        alt.Chart(inline_data(dots))
+        .mark_circle(size=26, opacity=0.55)
+        .encode(x=x, y=y, yOffset=alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4])), color=colour)
+    )
+    published = alt.Chart(inline_data(marks)).encode(x=x, y=y)
+    published_marks = published.mark_point(shape="diamond", size=60, strokeWidth=1.6).encode(color=colour)
+    published_names = published.mark_text(dy=-10, fontSize=9, color=PUBLISHED).encode(text="label:N")
+    counts = [len(values) for _, values in rows]
+    fewest, most = (min(counts), max(counts)) if counts else (0, 0)
+    size = (
+        f"{fewest} to {most} requests a variant, {of_trials(run)}"
+        if fewest < most
+        else f"{most} requests a variant, {of_trials(run)}"
+    )
+    what = "request" if counts and max(counts) <= DOTS else "hundredth of the requests"
+    layers = [measured_dots] + ([published_marks, published_names] if marks else [])
+    title = _worst_and_best(summary, load, request)
+    return styled(
+        alt.layer(*layers), title, f"{size}; each dot is one {what}{divided_of(run, 'overhead', load)}", 46 * len(order)
+    )
+
+
+def across_runs(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:
+    """Draw one statistic of every variant in several runs; ``rows`` are those of ``collection.measured``."""
+    points = (
+        alt.Chart(inline_data(rows))
+        .mark_point(filled=True, size=60, opacity=0.7, color=MEASURED)
+        .encode(
+            x=alt.X("value:Q", title=f"measured, {rows[0]['unit']}" if rows else None, scale=alt.Scale(type="log")),
+            y=alt.Y("variant:N", title=None, axis=alt.Axis(grid=True, labelLimit=200)),
+            tooltip=["run:N", "variant:N", "value:Q", "n:Q"],
+        )
+    )
+    variants = {row["variant"] for row in rows}
+    runs = {row["run"] for row in rows}
+    return styled(points, title, f"{len(runs)} runs, a dot each", 30 * max(1, len(variants)))
+
+
+def _representatives(values: list[float]) -> list[float]:
+    """Return all of the sorted values, or the middles of their hundredths when there are more than that."""
+    if len(values) <= DOTS:
+        return values
+    return [values[int((index + 0.5) / DOTS * len(values))] for index in range(DOTS)]
+
+
+def _worst_and_best(summary: Summary, load: str, request: str) -> str:
+    stat: Statistic = "p99"
+    values = {
+        row.variant: row.measured
+        for row in summary.rows
+        if row.load == load and row.request == request and row.metric == "overhead" and row.stat == stat
+        and row.measured is not None
+    }  # fmt: skip
+    if len(values) < 2:
+        return f"How long {request} requests waited"
+    worst, best = max(values, key=lambda name: values[name]), min(values, key=lambda name: values[name])
+    return (
+        f"One {request} request in a hundred waits {number(values[worst])} ms or more with {worst}, "
+        f"{number(values[best])} ms with {best}"
+    )

@@ -1,0 +1,158 @@
+"""Which visits failed, at which rate."""
+
+from collections import Counter
+from statistics import median
+
+import altair as alt
+import duckdb
+
+from analysis import visits
+from analysis.quantities import Measure
+from analysis.result import Summary
+from analysis.run_folder import Run
+from analysis.show.figures.drawing import (
+    FLOOR_MS,
+    MEASURED,
+    WIDTH,
+    Marks,
+    first_trials,
+    inline_data,
+    measured_of,
+    of_trials,
+    styled,
+    variant_names,
+)
+from analysis.show.words import number, of_load, percent
+
+_SUCCEEDED = "succeeded"
+_OTHERWISE = "failed otherwise"
+_FAILURES = ("#d62728", "#e69f00", "#a0529c", "#2e8b57", "#56b4e9", "#8c564b")
+"""The colours of the most frequent reasons; visits that failed for another have one together."""
+VISITS = 2000
+"""A panel has at most about this many dots."""
+
+
+def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw how long each visit took and what became of it, over when it came, a panel for each variant.
+
+    Of each variant the first trial that can be trusted. None: no visit was made.
+    """
+    firsts = first_trials(summary, load)
+    read = {name: visits.read(database, (name, load, firsts[name])) for name in variant_names(run) if name in firsts}
+    told = {name: ones for name, ones in read.items() if ones}
+    if not told:
+        return None
+    reasons = Counter(one.outcome for ones in told.values() for one in ones if one.outcome is not None)
+    colours = {_SUCCEEDED: MEASURED} | {
+        reason: colour for (reason, _), colour in zip(reasons.most_common(len(_FAILURES)), _FAILURES, strict=False)
+    }
+    colours |= {_OTHERWISE: "#7f7f7f"} if len(reasons) > len(_FAILURES) else {}
+    lasted_s = max(one.arrived_s for ones in told.values() for one in ones) or 1.0
+    longest_ms = max(1000 * one.took_s for ones in told.values() for one in ones)
+    quickest_ms = min(1000 * one.took_s for ones in told.values() for one in ones)
+    ends_ms = (max(FLOOR_MS, quickest_ms / 1.3), max(1.0, longest_ms * 1.3))
+    panels = [
+        _visit_dots(name, ones, colours, lasted_s, ends_ms, last=name == [*told][-1]) for name, ones in told.items()
+    ]
+    which = "first valid trial of each variant; a dot is a visit"
+    most = max(map(len, told.values()))
+    which += f"; of more than {VISITS} in a panel evenly spaced ones are drawn" if most > VISITS else ""
+    return styled(alt.vconcat(*panels, spacing=10), _failing(run, summary, load), which, None)
+
+
+def _visit_dots(
+    name: str,
+    ones: list[visits.Visit],
+    colours: dict[str, str],
+    lasted_s: float,
+    ends_ms: tuple[float, float],
+    *,
+    last: bool,
+) -> alt.LayerChart | alt.FacetChart:
+    """Draw the visits of one variant; the axes are those of all, and time is written below the last."""
+    drawn = ones if len(ones) <= VISITS else [ones[int((n + 0.5) / VISITS * len(ones))] for n in range(VISITS)]
+    dots = [
+        {
+            "came": round(one.arrived_s, 3),
+            "took": max(round(1000 * one.took_s, 2), FLOOR_MS),
+            "outcome": _OTHERWISE if (outcome := one.outcome or _SUCCEEDED) not in colours else outcome,
+        }
+        for one in drawn
+    ]
+    x = alt.X("came:Q", title="seconds since the first visit came" if last else None)
+    x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
+    y = alt.Y("took:Q", title="ms until it was over", axis=alt.Axis(minExtent=50, tickCount=4))
+    y = y.scale(type="log", domain=[*ends_ms], nice=False)
+    colour = alt.Color("outcome:N", title=None).scale(domain=[*colours], range=[*colours.values()])
+    colour = colour.legend(orient="top", columns=2, labelLimit=310, symbolOpacity=1)
+    circles = alt.Chart(inline_data(dots)).mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=colour)
+    failed = sum(one.outcome is not None for one in ones)
+    says = f"{name}: {failed} of {len(ones)} visits failed" if failed else f"{name}: none of {len(ones)} visits failed"
+    title = alt.Title(says, anchor="start", fontSize=11, fontWeight="normal", offset=3)
+    return alt.layer(circles).properties(title=title, width=WIDTH, height=110)
+
+
+def _failing(run: Run, summary: Summary, load: str) -> str:
+    """Return in a sentence which share of the visits failed with which variant."""
+    shares = measured_of(summary, load, Measure(metric="visits_failed", stat="share"))
+    if not any(shares.values()):
+        return f"No visit failed{of_load(run, load)}"
+    worst, best = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
+    if shares[worst] == shares[best]:
+        return f"{percent(shares[worst])} of the visits failed{of_load(run, load)}"
+    others = "none" if shares[best] == 0 else percent(shares[best])
+    return f"{percent(shares[worst])} of the visits failed with {worst}, {others} with {best}{of_load(run, load)}"
+
+
+def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw which share of the visits failed over how many came in a second, a line for each variant.
+
+    The rule is what a capacity allows. None: the rate of visits does not climb.
+    """
+    by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
+    for row in summary.visit_steps:
+        if row.load == load:
+            step = by_trial.setdefault((row.variant, row.per_s), {})
+            made, failed = step.get(row.trial, (0, 0))  # slow climbs have the same whole rate twice
+            step[row.trial] = (made + row.visits, failed + row.failed)
+    values: Marks = [
+        {"variant": variant, "per_s": per_s, "failed": median(failed / made for made, failed in told)}
+        for (variant, per_s), step in by_trial.items()
+        if (told := [counts for counts in step.values() if counts[0]])
+    ]
+    if not values or len({per_s for _, per_s in by_trial}) < 2:
+        return None
+    order = [name for name in variant_names(run) if any(value["variant"] == name for value in values)]
+    rates = sorted({value["per_s"] for value in values})
+    x = alt.X("per_s:Q", title="visits/s", axis=alt.Axis(values=rates, format="d", labelOverlap=True))
+    x = x.scale(type="log", nice=False, padding=12)
+    y = alt.Y("failed:Q", title="share of the visits that failed")
+    y = y.axis(format="~%", values=_SHARES).scale(type="symlog", constant=visits.FAILED_ALLOWED, domain=[0, 1])
+    chart = alt.Chart(inline_data(values)).encode(x=x, y=y, color=alt.Color("variant:N", title=None, sort=order))
+    rule = alt.Chart(inline_data([{"failed": visits.FAILED_ALLOWED}])).mark_rule(color="black", strokeDash=[4, 3])
+    layers = [
+        rule.encode(y="failed:Q"),
+        chart.mark_line(opacity=0.5),
+        chart.mark_point(filled=True, size=45),
+    ]
+    which = f"median of {of_trials(run)}; the rule is the {visits.FAILED_ALLOWED:.0%} that a capacity stays below"
+    return styled(alt.layer(*layers), _keeping_up(run, summary, load), which, 280)
+
+
+_SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
+
+
+def _keeping_up(run: Run, summary: Summary, load: str) -> str:
+    """Return in a sentence with how many visits a second which variant keeps up."""
+    rates = measured_of(summary, load, Measure(metric="capacity", stat="per_second"))
+    tried = {row.variant for row in summary.visit_steps if row.load == load}
+    tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
+    if not tireless and not any(rates.values()):
+        return f"Nobody keeps up with the visits{of_load(run, load)}"
+    best, worst = (choose(rates, key=lambda name: rates[name], default="") for choose in (max, min))
+    says = f"{best} keeps up with {number(rates[best])} visits/s" if not tireless else (
+        f"{tireless[0]} keeps up with every rate that was tried"
+    )  # fmt: skip
+    if rates and (tireless or rates[worst] < rates[best]):
+        says += f", {worst} with {number(rates[worst])}" if rates[worst] else f", {worst} not even with the first step"
+    return says + of_load(run, load)

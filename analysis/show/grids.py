@@ -1,0 +1,207 @@
+"""Tables of results, ready to be printed anywhere."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from analysis.bursts import ordinal
+from analysis.quantities import STATISTICS, TIME_STATISTICS, Metric, Statistic, unit
+from analysis.result import PRINTED, DifferenceRow, Row, Summary
+from analysis.run_folder import Run
+from analysis.show.words import divided, number, of_load, of_median, of_requests, percent, waited_beside, whole, words
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a grid: the published, predicted or measured statistics of one variant, or an end of the interval."""
+
+    variant: str
+    word: Literal["published", "predicted", "measured", "low", "high"]
+    values: list[float | None]
+    n: int | None
+    divided_by: float = 1
+
+    @property
+    def says(self) -> str:
+        """Its word, and by what published figures were divided."""
+        return self.word + divided(self.divided_by)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What was published and measured for one load, metric and class of request, ready to be printed anywhere."""
+
+    title: str
+    statistics: list[str]
+    lines: list[Line]
+
+
+@dataclass(frozen=True)
+class TextGrid:
+    """A table of words and numbers, ready to be printed anywhere; the first ``words`` columns are words."""
+
+    title: str
+    head: tuple[str, ...]
+    lines: list[tuple[str, ...]]
+    words: int = 1
+
+
+def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
+    """Yield the grids of each load: overhead by class of request, frequent ones first, then what is spoken of besides.
+
+    Spoken of is what was published, what a claim is about, who waited beside a free thread wherever somebody did, and
+    what a burst took.
+    """
+    for load in run.loads:
+        rows = [row for row in summary.rows if row.load == load.name]
+        frequency = {row.request: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"}
+        classes = sorted(frequency, key=lambda name: (name is None, -frequency[name], name or ""))
+        claimed = [one for claim in run.claims for one in claim.quantities if one.load in (None, load.name)]
+        spoken_of = {(row.metric, row.request) for row in rows if row.published is not None}
+        spoken_of |= {(one.metric, one.request) for one in claimed}
+        spoken_of |= {(row.metric, row.request) for row in rows if row.request and waited_beside(row)}
+        wanted = spoken_of if load.crashes else spoken_of | {("burst", None)}
+        if not load.has_few_steps:  # or each request has a number of its own
+            wanted |= {("overhead", name) for name in classes if name}
+        for metric in STATISTICS:
+            for request in classes:
+                chosen = [row for row in rows if (row.metric, row.request) == (metric, request)]
+                if chosen and (metric, request) in wanted:
+                    yield _grid(run, load.name, metric, request, chosen)
+
+
+def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
+    """Yield what became of the visits of each load that made some: medians over trials, times of those that succeeded.
+
+    ``visits`` are those of all trials. A rate that does not climb has a column, a capacity that showed has one instead.
+    What was published of a variant has a line of its own below it.
+    """
+    for load in run.loads:
+        rows = [row for row in summary.rows if row.load == load.name and row.request is None]
+        made = {row.variant: row.n for row in rows if row.metric == "visits_failed"}
+        measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
+        published = {(row.variant, row.metric, row.stat): row.published for row in rows if row.published is not None}
+        steps = [row for row in summary.visit_steps if row.load == load.name]
+        steady = 0 < len(steps) == len({(row.variant, row.trial) for row in steps})
+        rate = ["per s"] if steady else ["capacity"] if any(row.metric == "capacity" for row in rows) else []
+        lines: list[tuple[str, ...]] = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            failed = measured.get((name, "visits_failed", "share"))
+            if failed is None:
+                continue
+            times = [number(measured.get((name, "visit", stat))) for stat in _VISIT_TIMES]
+            written = number(whole("rows", measured.get((name, "rows_written", "count"))))
+            due = [row.per_s for row in steps if row.variant == name]
+            shown = float(median(due)) if steady and due else measured.get((name, "capacity", "per_second"))
+            per_s = [number(whole("visits", shown))] * len(rate)
+            lines.append((name, str(made[name]), *per_s, percent(failed), *times, written))
+            if any(variant == name for variant, _, _ in published):
+                share = published.get((name, "visits_failed", "share"))
+                times = [number(published.get((name, "visit", stat))) for stat in _VISIT_TIMES]
+                lines.append(("  published", *["–"] * (1 + len(rate)), percent(share) if share else "–", *times, "–"))
+        if lines:
+            head = ("variant", "visits", *rate, "failed", *_VISIT_TIMES, "rows")
+            yield TextGrid(f"Visits, ms{of_load(run, load.name)}{of_median(run)}", head, lines)
+
+
+_VISIT_TIMES: tuple[Statistic, ...] = ("min", "p50", "avg", "max")
+
+
+def errors_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
+    """Yield why requests failed under each load, for each variant the most frequent reasons first.
+
+    A count is the median over the trials that can be trusted; a trial without the reason has none of it.
+    """
+    for load in run.loads:
+        lines: list[tuple[str, ...]] = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            trials = [
+                one.trial for one in summary.trials if (one.variant, one.load) == (name, load.name)
+                and one.verdict != "invalid"
+            ]  # fmt: skip
+            found: dict[tuple[str, str], dict[int, int]] = {}
+            for row in summary.errors:
+                if (row.variant, row.load) == (name, load.name):
+                    found.setdefault((row.request, row.error), {})[row.trial] = row.requests
+            counts = {why: median(by_trial.get(trial, 0) for trial in trials) for why, by_trial in found.items()}
+            told = sorted(counts, key=lambda why: (-counts[why], why))
+            lines += [(name, *why, number(whole("requests", float(counts[why])))) for why in told[:_ERRORS]]
+            if rest := told[_ERRORS:]:
+                others = f"{len(rest)} other reason{'s' if len(rest) > 1 else ''}"
+                together = float(sum(counts[why] for why in rest))
+                lines.append((name, "", others, number(whole("requests", together))))
+        if lines:
+            head = ("variant", "request", "error", "requests")
+            yield TextGrid(f"Why requests failed{of_load(run, load.name)}{of_median(run)}", head, lines, words=3)
+
+
+_ERRORS = 8
+"""Of a variant under a load at most so many reasons are told; errors of connections may name ports."""
+
+
+def steps_grids(run: Run, summary: Summary) -> Iterator[Grid]:
+    """Yield the staircases of each load of small bursts: when the 1st, 2nd … request was answered, in seconds."""
+    for load in run.loads:
+        rows = [row for row in summary.steps if row.load == load.name]
+        if not rows or not load.has_few_steps or load.crashes:
+            continue
+        most = max(len(steps) for row in rows for steps in (row.measured, row.published or []))
+        lines = []
+        for row in rows:
+            if row.published is not None:
+                by = _divided_by(run, row.variant, load.name, "response_time", None, steps=True)
+                lines.append(Line(row.variant, "published", _in_seconds(row.published, most), None, by))
+            lines.append(Line(row.variant, "measured", _in_seconds(row.measured, most), None))
+        title = f"Seconds in order of completion{of_load(run, load.name)}"
+        yield Grid(title, [ordinal(place) for place in range(1, most + 1)], lines)
+
+
+def _in_seconds(steps_ms: list[float], places: int) -> list[float | None]:
+    return [*(step_ms / 1000 for step_ms in steps_ms), *[None] * (places - len(steps_ms))]
+
+
+def _divided_by(run: Run, variant: str, load: str, metric: Metric, request: str | None, *, steps: bool) -> float:
+    """Return what the published figures of a line were divided by."""
+    for one in run.published:
+        if (one.variant, one.metric, one.request, bool(one.steps)) == (variant, metric, request, steps) and (
+            one.load in (None, load)
+        ):
+            return one.divided_by
+    return 1
+
+
+def telling_differences(summary: Summary) -> list[DifferenceRow]:
+    """Return the differences that a table shows: of the printed statistics, class by class."""
+    return [
+        row
+        for row in summary.differences
+        if row.request
+        and (
+            (row.metric == "overhead" and row.stat in PRINTED)
+            or (row.metric, row.stat) in (("throughput", "per_second"), ("requests_by_worker", "largest_share"))
+        )
+    ]
+
+
+def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[Row]) -> Grid:
+    published = {row.stat for row in rows if row.published is not None}
+    of_times = STATISTICS[metric] == TIME_STATISTICS
+    statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
+    lines = []
+    for variant in run.variants_under(load):
+        mine = {row.stat: row for row in rows if row.variant == variant.name}
+        for word in ("published", "predicted", "measured", "low", "high"):
+            values = [
+                whole(unit(metric, stat), getattr(mine[stat], word)) if stat in mine else None for stat in statistics
+            ]
+            if word == "measured" or any(value is not None for value in values):
+                n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
+                by = _divided_by(run, variant.name, load, metric, request, steps=False) if word == "published" else 1
+                lines.append(Line(variant.name, word, values, n, by))
+    units = {stat: unit(metric, stat) for stat in statistics}
+    title = of_requests(metric, request)
+    only, *others = set(units.values())
+    of_unit = f", {only}" if not others and only not in title.split() else ""
+    columns = [f"{words(stat)}, ms" if others and units[stat] == "ms" else words(stat) for stat in statistics]
+    return Grid(f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", columns, lines)

@@ -1,0 +1,41 @@
+"""A run's results as tables in Markdown, for a page about it."""
+
+import re
+
+from analysis.result import Summary
+from analysis.run_folder import Run
+from analysis.show.grids import errors_grids, quantity_grids, steps_grids, visits_grids
+from analysis.show.words import claim_interval, claim_value, number, published_figures, published_what, seconds
+
+
+def markdown(run: Run, summary: Summary) -> str:
+    """Return what ``print_tables`` prints of claims and figures as tables in Markdown, for a page about the run."""
+    doubtful = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
+    tables = [f"The measurement is {summary.validity.verdict}.\n\n{doubtful}"]
+    if summary.claims:
+        rows = [
+            [one.says, claim_value(one), claim_interval(one), one.bound, one.verdict, one.reason or ""]
+            for one in summary.claims
+        ]
+        tables.append(_markdown(["claim", "measured", "interval", "bound", "verdict", "reason"], rows))
+    if summary.published:
+        rows = [[published_what(run, one), published_figures(one), one.verdict] for one in summary.published]
+        tables.append(_markdown(["published", "figures", "verdict"], rows))
+    for grid in quantity_grids(run, summary):
+        lines = [
+            [line.variant, line.says, *map(number, line.values), "" if line.n is None else str(line.n)]
+            for line in grid.lines
+        ]
+        tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics, 'n'], lines)}")
+    for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
+        tables.append(f"{told.title}:\n\n{_markdown([*told.head], [list(line) for line in told.lines])}")
+    for grid in steps_grids(run, summary):
+        lines = [[line.variant, line.says, *map(seconds, line.values)] for line in grid.lines]
+        tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics], lines)}")
+    return "\n".join(tables)
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    """Return a table; what would be taken for markup is escaped."""
+    lines = [head, ["---"] * len(head), *([re.sub(r"([\\|*_`<])", r"\\\1", cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,234 @@
+"""A run's results on a terminal of 80 columns."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.result import Summary, WorkerRow
+from analysis.run_folder import Run
+from analysis.show.grids import (
+    Grid,
+    TextGrid,
+    errors_grids,
+    quantity_grids,
+    steps_grids,
+    telling_differences,
+    visits_grids,
+)
+from analysis.show.words import (
+    INTERVAL,
+    MEANING,
+    SMALLEST,
+    WITHIN,
+    claim_interval,
+    claim_value,
+    number,
+    of_load,
+    published_figures,
+    published_what,
+    seconds,
+    what,
+)
+
+_VERDICT_STYLE = {
+    "reproduced": "green",
+    "not reproduced": "red",
+    "undecided": "yellow",
+    "invalid": "magenta",
+    "valid": "green",
+    "suspect": "yellow",
+}
+
+
+def print_tables(console: Console, run: Run, summary: Summary) -> None:
+    """Print the whole result of a run."""
+    console.print()
+    console.print(Text(run.title, style="bold"))
+    console.print(Text(run.question, style="italic"))
+    console.print(doubts(summary))
+    for grid in quantity_grids(run, summary):
+        for part in _parts(grid):
+            console.print()
+            console.print(quantity_table(part))
+    if run.trials > 1:
+        console.print(Text(INTERVAL, style="dim"))
+    for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
+        console.print()
+        console.print(text_table(told))
+    for grid in steps_grids(run, summary):
+        console.print()
+        console.print(steps_table(grid))
+    for load in run.loads:
+        if any(worker.load == load.name for worker in summary.workers) and run.has_several_workers(load.name):
+            console.print()
+            console.print(workers_table(run, summary, load.name))
+    console.print()
+    if summary.differences:
+        console.print(differences_table(run, summary))
+    else:
+        console.print(claims_table(summary))
+    if summary.published:
+        console.print()
+        console.print(published_table(run, summary))
+
+
+def doubts(summary: Summary) -> RenderableType:
+    """Return the run's validity and every reason to doubt it, one line each."""
+    verdict = summary.validity.verdict
+    valid = sum(trial.verdict == "valid" for trial in summary.trials)
+    head = Text.assemble(
+        "The measurement is ",
+        (verdict, _VERDICT_STYLE[verdict]),
+        f": {valid} of {len(summary.trials)} trials are valid.",
+    )
+    grid = Table.grid(padding=(0, 1))
+    for reason in summary.validity.reasons:
+        grid.add_row("-", Text(reason))
+    return Group(head, grid)
+
+
+def _parts(grid: Grid) -> Iterator[Grid]:
+    """Yield a grid in parts that fit a terminal: more columns would leave the names of variants no room."""
+    for start in range(0, len(grid.statistics), _COLUMNS):
+        part = slice(start, start + _COLUMNS)
+        lines = [replace(line, values=line.values[part]) for line in grid.lines]
+        told = [line for line in lines if line.word == "measured" or any(value is not None for value in line.values)]
+        yield replace(grid, statistics=grid.statistics[part], lines=told)
+
+
+_COLUMNS = 6
+
+
+def quantity_table(grid: Grid) -> Table:
+    """Return a grid as a table for the terminal."""
+    table = _table(grid.title)
+    table.add_column("variant", overflow="fold")  # a name may be broken, a number never
+    table.add_column("", no_wrap=True)
+    for stat in [*grid.statistics, "n"]:
+        table.add_column(stat, justify="right", no_wrap=True)
+    above = ""
+    for line in grid.lines:
+        style = "bold" if line.word == "measured" else "dim"
+        cells = [Text(number(value), style=style) for value in line.values]
+        n = "" if line.n is None else str(line.n)
+        name, above = "" if line.variant == above else line.variant, line.variant
+        table.add_row(name, Text(line.says, style=style), *cells, n)
+    return table
+
+
+def text_table(grid: TextGrid) -> Table:
+    """Return a grid of words and numbers as a table for the terminal; words may be broken anywhere."""
+    table = _table(grid.title)
+    for place, name in enumerate(grid.head):
+        if place < grid.words:
+            table.add_column(name, overflow="fold")
+        else:
+            table.add_column(name, justify="right", no_wrap=True)
+    above = ""
+    for name, *cells in grid.lines:
+        table.add_row(Text("" if name == above else name), *map(Text, cells))
+        above = name
+    return table
+
+
+def steps_table(grid: Grid) -> Table:
+    """Return a grid of steps as a table for the terminal: the steps in one cell, which may be broken anywhere."""
+    table = _table(grid.title)
+    table.add_column("variant", overflow="fold")
+    table.add_column("")
+    table.add_column("1st to last")
+    above = ""
+    for line in grid.lines:
+        style = "bold" if line.word == "measured" else "dim"
+        steps = "  ".join(seconds(value) for value in line.values if value is not None)
+        name, above = "" if line.variant == above else line.variant, line.variant
+        table.add_row(name, Text(line.says, style=style), Text(steps or number(None), style=style))
+    return table
+
+
+def workers_table(run: Run, summary: Summary, load: str) -> Table:
+    """Return how many requests each worker answered, least first, for each variant and class of request."""
+    which = ", first trial" if run.trials > 1 else ""
+    table = _table(f"Requests by worker, least first{which}{of_load(run, load)}")
+    table.add_column("variant")
+    table.add_column("request")
+    table.add_column("published")
+    table.add_column("measured")
+    published = {
+        (one.variant, one.request): sorted(one.counts)
+        for one in run.published
+        if one.counts and one.load in (None, load)
+    }
+    for variant in run.variants:
+        measured = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
+        for request in sorted({one.request or "" for one in measured}):
+            rows = [one for one in measured if one.request == request]
+            counts = counts_by_worker(rows, 0 if variant.elastic else variant.workers)
+            table.add_row(
+                variant.name,
+                request,
+                " ".join(map(str, published.get((variant.name, request), []))),
+                " ".join(map(str, counts)),
+            )
+    return table
+
+
+def counts_by_worker(rows: list[WorkerRow], workers: int) -> list[int]:
+    """Return the requests per worker in the first trial of ``rows``, least first, idle workers as zeros."""
+    first = min(row.trial for row in rows)
+    counts = sorted(row.requests for row in rows if row.trial == first)
+    return [0] * (workers - len(counts)) + counts
+
+
+def claims_table(summary: Summary) -> RenderableType:
+    """Return the claims with what was measured and the verdicts."""
+    if not summary.claims:
+        return Text("This experiment makes no claims.")
+    table = _table("Claims")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("claim")
+    table.add_column("measured", justify="right", no_wrap=True)
+    table.add_column("bound", justify="right", no_wrap=True)
+    for claim in summary.claims:
+        says = claim.says + (f" — {claim.reason}" if claim.reason else "")
+        table.add_row(
+            Text(claim.verdict, style=_VERDICT_STYLE[claim.verdict]),
+            Text(says),
+            claim_value(claim) + (f"\n{claim_interval(claim)}" if claim.low is not None else ""),
+            claim.bound + (f" {claim.unit}" if claim.unit == "ms" else ""),
+        )
+    return Group(table, Text(MEANING, style="dim"))
+
+
+def published_table(run: Run, summary: Summary) -> RenderableType:
+    """Return the published rows that have a verdict, and which of their figures are off."""
+    table = _table("Published figures")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("what")
+    table.add_column("figures")
+    for row in summary.published:
+        of_row = published_what(run, row) + (f" — {row.reason}" if row.reason else "")
+        table.add_row(Text(row.verdict, style=_VERDICT_STYLE[row.verdict]), Text(of_row), Text(published_figures(row)))
+    return Group(table, Text(WITHIN, style="dim"))
+
+
+def differences_table(run: Run, summary: Summary) -> RenderableType:
+    """Return how far a variant differs from itself, and so which difference is more than chance."""
+    table = _table("The smallest difference that this machine can tell")
+    table.add_column("request")
+    table.add_column("what")
+    for name in ("a", "b", "b - a", "smallest"):
+        table.add_column(name, justify="right")
+    for row in telling_differences(summary):
+        values = number(row.a), number(row.b), f"{number(row.low)} to {number(row.high)}", number(row.smallest)
+        table.add_row(f"{row.request}{of_load(run, row.load)}", what(row), *values)
+    return Group(table, Text(SMALLEST, style="dim"))
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=Text(title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
+    )
