@@ -4,7 +4,7 @@ from collections.abc import Callable
 from statistics import median
 
 from analysis.run_folder import Calibration
-from lab.experiment import Load
+from lab.experiment.model import Load
 
 ALONE = 5
 """How many requests, one at a time, a calibration rests on; of long ones two are enough."""

@@ -20,7 +20,7 @@ from lab.paths import RESULTS
 
 if TYPE_CHECKING:
     from analysis.result import Summary
-    from lab.experiment import Experiment
+    from lab.experiment.model import Experiment
     from lab.watch import Progress
 
 
@@ -81,7 +81,8 @@ def run(
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
-    from lab.experiment import computing, load_experiment  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.model import computing  # noqa: PLC0415
 
     command = _command(
         f"make experiment NAME={name}",
@@ -113,7 +114,8 @@ def aa(
     results: Results = RESULTS,
 ) -> None:
     """Measure a variant against itself, for the smallest difference this machine can tell, e.g. lab aa heavy-mix."""
-    from lab.experiment import against_itself, computing, load_experiment  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.model import against_itself, computing  # noqa: PLC0415
 
     command = _command(
         f"make aa NAME={name}",
@@ -145,7 +147,8 @@ def plan(
     cpu: Cpu = "",
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
-    from lab.experiment import computing, load_experiment  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.model import computing  # noqa: PLC0415
 
     experiment = computing(load_experiment(name), cpu, _names(variants))
     _print_plan(
@@ -158,7 +161,7 @@ def list_experiments(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per experiment.")] = False,
 ) -> None:
     """List the experiments with their questions, e.g. lab list --json."""
-    from lab.experiment import load_experiment, names  # noqa: PLC0415
+    from lab.experiment.file import load_experiment, names  # noqa: PLC0415
 
     broken = []
     for name in names():
@@ -255,7 +258,7 @@ def export(
 @app.command()
 def schema() -> None:
     """Print the JSON schema of experiment files, e.g. lab schema > experiments/schema.json."""
-    from lab.experiment import schema as text  # noqa: PLC0415
+    from lab.experiment.file import schema as text  # noqa: PLC0415
 
     sys.stdout.write(text())
 
@@ -281,7 +284,7 @@ def setup() -> None:
     """Make this machine ready: engine, base images, the lab's own images, e.g. lab setup."""
     from lab import machine  # noqa: PLC0415
     from lab import run as running  # noqa: PLC0415
-    from lab.experiment import load_experiment, names  # noqa: PLC0415
+    from lab.experiment.file import load_experiment, names  # noqa: PLC0415
 
     machine.ready(_say)
     with running.alone(_say):  # a build would disturb what somebody measures

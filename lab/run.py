@@ -27,7 +27,7 @@ from analysis.run_folder import (
 )
 from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
-from lab.experiment import DATABASE, Experiment
+from lab.experiment.model import DATABASE, Experiment
 from lab.interruption import uninterrupted, why
 from lab.plan import Plan
 from lab.watch import Progress

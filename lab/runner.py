@@ -36,7 +36,7 @@ from analysis.run_folder import (
     write_whole,
 )
 from lab import calibration, plan
-from lab.experiment import DATABASE, in_seconds
+from lab.experiment.model import DATABASE, in_seconds
 from lab.interruption import uninterrupted
 from lab.loads import K6_SCRIPTS, WrongSetting
 from lab.machine import K6_RELEASE, ca_bundle, last_line

@@ -102,7 +102,7 @@ def test_answers_other_than_200_are_failures_and_not_fast_successes(fast_lab: La
 
 
 def test_a_server_that_never_becomes_healthy_shows_its_last_words_and_spoils_no_other(fast_lab: Lab) -> None:
-    fast_lab.edit("lab/experiment.py", '"LAB_THREADS": str(', '"LAB_THREADS": "two" if self.replicas > 1 else str(')  # fmt: skip  # noqa: E501
+    fast_lab.edit("lab/servers/base.py", '"LAB_THREADS": str(', '"LAB_THREADS": "two" if self.replicas > 1 else str(')  # fmt: skip  # noqa: E501
 
     done = fast_lab.run(*TWO)
 

@@ -8,7 +8,8 @@ import pytest
 from python_on_whales.exceptions import DockerException
 
 from lab.calibration import ALONE, calibrate
-from lab.experiment import Durations, Load, computing, load_experiment
+from lab.experiment.file import load_experiment
+from lab.experiment.model import Durations, Load, computing
 from lab.plan import plan
 from lab.runner import Stack
 

@@ -15,23 +15,15 @@ import yaml
 from python_on_whales import DockerClient
 
 from analysis.visits import rates_per_s
-from lab.experiment import (
-    Api,
-    Asgi,
-    Database,
-    Durations,
-    Flup,
-    GunicornFastapi,
-    GunicornGreen,
-    GunicornGthread,
-    GunicornSync,
-    Load,
-    Uwsgi,
-    Variant,
-    load_experiment,
-)
+from lab.experiment.file import load_experiment
+from lab.experiment.model import Api, Database, Durations, Load
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, ROOT, SERVERS
 from lab.runner import GENERATORS
+from lab.servers.asgi import Asgi
+from lab.servers.base import Variant
+from lab.servers.flup import Flup
+from lab.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
+from lab.servers.uwsgi import Uwsgi
 from lab.whereabouts import LOCAL, placeless
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
@@ -178,7 +170,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
     variants = (
         GunicornGthread(server="gunicorn-gthread", workers=1, threads=1),
-        GunicornFastapi(server="gunicorn-asgi", workers=1, app="fastapi-async"),
+        GunicornAsgi(server="gunicorn-asgi", workers=1, app="fastapi-async"),
         Asgi(server="uvicorn", workers=1, app="fastapi-async"),
         Uwsgi(server="uwsgi", workers=1, threads=1),
         Flup(server="flup-prefork", workers=9, threads=1),
@@ -242,7 +234,7 @@ GREEN = {"release": "23.0.0", "reuse_port": True, "app": "flask"}
           "reuse_port": True, "app": "flask"}),
         (GunicornGreen(server="gunicorn-gevent", workers=2), GREEN | {"server": "gunicorn-tornado"}),
         (GunicornGreen(server="gunicorn-tornado", workers=2), GREEN | {"server": "gunicorn-eventlet"}),
-        (GunicornFastapi(server="gunicorn-asgi", workers=2, app="fastapi-sync", threads=2),
+        (GunicornAsgi(server="gunicorn-asgi", workers=2, app="fastapi-sync", threads=2),
          {"server": "gunicorn-uvicorn", "release": "23.0.0", "reuse_port": True, "app": "fastapi-typed",
           "loop": "uvloop"}),
         (Asgi(server="uvicorn", workers=2, app="fastapi-async"),

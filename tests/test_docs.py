@@ -12,8 +12,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from lab.cli import app
-from lab.experiment import Server, load_experiment, names
+from lab.experiment.file import load_experiment, names
 from lab.paths import K6, ROOT
+from lab.servers import Server
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,4 +1,4 @@
-"""lab.experiment: what a file asks for is what is measured, and every mistake is named with its place."""
+"""lab.experiment and lab.servers: what a file asks for is what is measured, and every mistake is named with its place."""
 
 import json
 import re
@@ -13,20 +13,12 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from lab.errors import WrongUse
-from lab.experiment import (
-    Api,
-    Database,
-    Experiment,
-    Server,
-    Variant,
-    computing,
-    load_experiment,
-    names,
-    read_experiment,
-    schema,
-)
+from lab.experiment.file import load_experiment, names, read_experiment, schema
+from lab.experiment.model import Api, Database, Experiment, computing
 from lab.paths import EXPERIMENTS
 from lab.plan import plan
+from lab.servers import Server
+from lab.servers.base import Variant
 
 SETTINGS = "  settings: {light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10}\n"
 GOOD = """\

@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 
 from analysis.manifest import MANIFEST, read_manifest, sha256
 from analysis.run_folder import read_run, read_trial, trial_folders
-from lab.experiment import load_experiment
+from lab.experiment.file import load_experiment
 from lab.paths import ROOT
 from tests.archives import telling
 from tests.conftest import Lab, lab_objects, on_host

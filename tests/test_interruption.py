@@ -14,11 +14,12 @@ import pytest
 from python_on_whales import DockerClient
 
 from lab import cli, interruption, runner
-from lab.experiment import Durations, GunicornSync, Load
+from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt, uninterrupted
 from lab.paths import ROOT
 from lab.plan import Trial
 from lab.runner import Stack, _load, _measure_batch, _together
+from lab.servers.gunicorn import GunicornSync
 from lab.watch import Progress, Quiet
 from tests.synthetic import Request, make_run
 

@@ -10,7 +10,7 @@ import yaml
 
 from lab import limits
 from lab.errors import WrongUse
-from lab.experiment import load_experiment, names, read_experiment
+from lab.experiment.file import load_experiment, names, read_experiment
 from lab.limits import Room
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6

@@ -18,7 +18,7 @@ from analysis.verification import verify
 from lab import machine, runner
 from lab import plan as planning
 from lab import run as running
-from lab.experiment import load_experiment
+from lab.experiment.file import load_experiment
 from lab.watch import Progress
 from tests.synthetic import Request, make_run, make_trial, write_points
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import WrongUse
-from lab.experiment import Experiment, against_itself, load_experiment
+from lab.experiment.file import load_experiment
+from lab.experiment.model import Experiment, against_itself
 from lab.plan import plan
 from lab.run import lab_images
 

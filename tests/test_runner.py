@@ -10,11 +10,14 @@ import yaml
 from python_on_whales.exceptions import DockerException
 
 from analysis.run_folder import read_trial
-from lab.experiment import Api, Asgi, Client, Database, Durations, GunicornSync, Load, Relative, Variant
+from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
 from lab.machine import ca_bundle, last_line
 from lab.paths import ROOT
 from lab.plan import Trial
 from lab.runner import NoRate, Stack, _shared_out, owner
+from lab.servers.asgi import Asgi
+from lab.servers.base import Variant
+from lab.servers.gunicorn import GunicornSync
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
 

@@ -15,7 +15,7 @@ from analysis.run_folder import Trial, read_run
 from lab import machine, runner, whereabouts
 from lab import run as running
 from lab.errors import LabError
-from lab.experiment import load_experiment
+from lab.experiment.file import load_experiment
 from lab.paths import COMPOSE_FILE
 from lab.plan import Plan, plan
 from lab.watch import Progress

@@ -1,0 +1,156 @@
+"""Experiment files: one YAML file is one question, and nothing in it goes unread."""
+
+import json
+import re
+import reprlib
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import ValidationError
+
+from analysis.quantities import NAME_PATTERN
+from lab.errors import WrongUse, nearest_first
+from lab.experiment.model import Experiment
+from lab.paths import EXPERIMENTS
+from lab.servers import Server
+
+
+def names() -> list[str]:
+    """Return the names of all experiments."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml") if re.fullmatch(NAME_PATTERN, path.stem))
+
+
+def load_experiment(name: str) -> Experiment:
+    """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first thing that is wrong."""
+    path = EXPERIMENTS / f"{name}.yaml"
+    if not name:
+        raise WrongUse("No experiment was named.", hint=f"NAME=…, one of {nearest_first(name, names())}")
+    if name not in names():
+        raise WrongUse(
+            f"There is no experiment {name!r}.", hint=f"make experiment NAME=…, one of {nearest_first(name, names())}"
+        )
+    return read_experiment(path)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read and check one experiment file. Raise WrongUse with the place of the first thing that is wrong."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = yaml.compose(text, Loader=yaml.SafeLoader)
+        _refuse_duplicates(document)
+        values = yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader that refuses more
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{path} cannot be read: {error}") from None
+    except yaml.MarkedYAMLError as error:
+        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise WrongUse(f"{path.name}{line}: not YAML: {error.problem}") from None
+    except yaml.reader.ReaderError as error:
+        raise WrongUse(f"{path.name}: not YAML: {error.reason} (#x{error.character:04x})") from None
+    except RecursionError:
+        raise WrongUse(f"{path.name}: not YAML: it is nested too deeply") from None
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        raise WrongUse(_explain(path, document, error)) from None
+
+
+def schema() -> str:
+    """Return the JSON schema of experiment files, for editors."""
+    return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe loader, which names the line of every value that it cannot read or that nothing could write again."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401  # whatever is written
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            kind = node.tag.rsplit(":", 1)[-1]
+            raise _refused(f"{reprlib.repr(node.value)} cannot be read as {kind}", node) from None
+        if isinstance(value, int) and value.bit_length() > BITS:
+            raise _refused(f"the number has more than {BITS} bits", node)
+        if isinstance(value, str) and (odd := _UNPRINTABLE.search(value)):
+            raise _refused(f"the text has the character {odd[0]!r}", node)
+        return value
+
+
+BITS = 63
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _refused(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = None) -> None:
+    """Raise a YAML error when a key stands twice in one mapping: YAML's readers would keep the last one silently.
+
+    Each node is looked at once, however many aliases name it.
+    """
+    seen_nodes = set() if seen_nodes is None else seen_nodes
+    if id(node) in seen_nodes:
+        return
+    seen_nodes.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_duplicates(item, seen_nodes)
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise _refused(f"the key {key.value} stands twice", key)
+                seen.add(key.value)
+            _refuse_duplicates(value, seen_nodes)
+
+
+def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:
+    problems = error.errors()  # a misspelt key is both unknown and missing: say what was written
+    first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+    place = getattr(first.get("ctx", {}).get("error"), "place", ())
+    where, line = _locate(document, _without_tag((*first["loc"], *place)))
+    match first["type"]:
+        case "extra_forbidden":
+            problem = "unknown key"
+        case "missing":
+            problem = "missing key"
+        case "value_error":
+            problem = str(first["ctx"]["error"])
+        case "union_tag_not_found":
+            problem = "missing key server"
+        case "union_tag_invalid":
+            known = first["ctx"]["expected_tags"].replace("'", "").split(", ")
+            problem = f"there is no server {first['ctx']['tag']}; there are {nearest_first(first['ctx']['tag'], known)}"
+        case _:
+            problem = f"{first['msg']}; it is {_SHORT.repr(first['input'])}"
+    return f"{path.name}:{line}: {where}: {problem}" if where else f"{path.name}: {problem}"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def _without_tag(location: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a location without the kind of server that pydantic puts after a variant's name."""
+    return (*location[:2], *location[3:]) if location[:1] == ("variants",) and _KINDS & {*location[2:3]} else location
+
+
+_KINDS = {kind for one in get_args(get_args(Server)[0]) for kind in get_args(one.model_fields["server"].annotation)}
+
+
+def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:
+    """Return the path in the file and the line of what pydantic located."""
+    line = node.start_mark.line + 1 if node else 0
+    for key in location:
+        if isinstance(node, yaml.MappingNode):
+            found = [(k, v) for k, v in node.value if k.value == str(key)]
+            if found:
+                line, node = found[0][0].start_mark.line + 1, found[0][1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+            node = node.value[key]
+            line = node.start_mark.line + 1
+    return ".".join(str(key) for key in location), line

@@ -1,0 +1,399 @@
+"""An experiment: a question with its variants, loads, claims and published figures, and their cross-checks."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self, get_args
+
+import psutil
+from pydantic import AfterValidator, Field, StrictInt, model_validator
+
+from analysis.quantities import Claim, Curve, Model, Name, Published, Quantity
+from analysis.run_folder import OTHERS_CORES
+from lab import limits
+from lab.errors import WrongUse, nearest_first
+from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, VISIT_REQUESTS, WrongSetting
+from lab.loads import Script as Known
+from lab.paths import CLIENTS, K6
+from lab.servers import Server
+
+DURATION_PATTERN = r"^[1-9][0-9]*(s|m)$"
+
+
+DURATION_MAX_S = 24 * 3600
+
+
+def _short_enough(duration: str) -> str:
+    if not re.fullmatch(DURATION_PATTERN, duration):
+        raise ValueError(f"{duration!r} is neither whole seconds nor minutes, such as 90s or 5m")
+    if in_seconds(duration) > DURATION_MAX_S:
+        raise ValueError(f"{duration} is longer than a day, which is the longest that a load may last")
+    return duration
+
+
+Duration = Annotated[
+    str,
+    AfterValidator(_short_enough),
+    Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
+]
+
+
+SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+
+
+SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+
+SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
+"""It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
+
+
+SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu", "call_us"}
+
+
+LAST_ANSWER_WITHIN_S = 60
+
+
+SLACK_S = 5
+"""As in k6/lib/shapes.js."""
+
+
+class Durations(Model):
+    """How long a load lasts: ``short`` by default, ``full`` as it was published."""
+
+    short: Duration
+    full: Duration
+
+
+class Source(Model):
+    """Where the published figures come from, and what it does not say of its set-up."""
+
+    title: str
+    publisher: str
+    year: int | None = None
+    unknown: list[str] = Field([])
+
+
+class Script(Model):
+    """A program that asks, and its settings, which reach it as upper-case environment variables."""
+
+    script: str
+    settings: dict[SettingName, SettingNumber | SettingText] = Field({})
+
+    programs: ClassVar[tuple[Path, Mapping[str, Known]]]
+    """The folder that holds them, and what each of them can be asked for."""
+
+    @model_validator(mode="after")
+    def _script_can(self) -> Self:
+        folder, known = self.programs
+        if self.script not in known:
+            there = nearest_first(self.script, list(known))
+            exists = self.script in {path.name for path in folder.iterdir()}
+            problem = "has no entry in lab/loads.py" if exists else "does not exist"
+            raise ValueError(f"{folder.name}/{self.script} {problem}; there are {there}")
+        if taken := self.settings.keys() & SET_BY_THE_LAB:
+            raise WrongSetting("the lab itself sets this; leave it out", min(taken))
+        self._check(known[self.script])
+        return self
+
+    def _check(self, known: Known) -> None:
+        """Raise WrongSetting where the script cannot be asked for this."""
+        known.check(self.script, self.settings, generators=1)
+
+    def environment(self) -> dict[str, str]:
+        """Return the settings as the script reads them."""
+        return {name.upper(): str(value) for name, value in self.settings.items()}
+
+
+class Client(Script):
+    """A client that misbehaves as k6 cannot, and asks the server past the balancer."""
+
+    programs = (CLIENTS, CLIENT_SCRIPTS)
+
+
+class Api(Model):
+    """A service that the application calls, and its stalls, which are counted from the first call."""
+
+    one_device: bool = Field(False, description="It works on one call at a time, a slice for each in turn.")
+    first_s: float = Field(0, ge=0, le=3600, description="When it stalls first, after the first call.")
+    every_s: float = Field(3600, gt=0, le=3600, description="How often it stalls.")
+    stall_s: float = Field(0, ge=0, le=3600, description="How long a stall lasts; 0: there is none.")
+    takes_s: float = Field(0, ge=0, le=30, description="How long a call takes that comes during a stall.")
+
+    @model_validator(mode="after")
+    def _stalls_end(self) -> Self:
+        if self.stall_s >= self.every_s:
+            raise ValueError(f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return {f"LAB_API_{name.upper()}": _as_factor(value) for name, value in self.model_dump().items()}
+
+
+class Database(Model):
+    """A database of the application's own, empty at the beginning of each trial."""
+
+    max_connections: int = Field(151, ge=10, le=1000, description="More than so many at once it refuses.")
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return {"LAB_DATABASE": DATABASE, "LAB_DATABASE_CONNECTIONS": str(self.max_connections)}
+
+
+DATABASE = "mariadb"
+"""The service that is the database, and its name on the lab's network."""
+
+
+class Relative(Model):
+    """A rate that follows from what another load has shown in the same round."""
+
+    times: float = Field(gt=0, le=100, description="So many times the capacity.")
+    of: Name = Field(description="The variant whose capacity it is.")
+    under: Name = Field(description="The load under which it shows its capacity: one whose rate climbs.")
+
+
+def _as_factor(value: float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}"
+
+
+Cpu = Literal["hold", "burn"]
+"""How a request computes: really, or by holding the interpreter lock without using a core."""
+
+
+class Load(Script):
+    """One way of asking: a k6 script, how long, and perhaps somebody who misbehaves meanwhile.
+
+    Requests compute where there is a setting ``cpu_ms``: ``rounds`` times, after waiting for ``wait_ms`` each time.
+    """
+
+    loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
+    duration: Durations
+    generators: int = Field(1, ge=1, le=16, description="k6 containers that share it.")
+    client: Client | None = Field(None, description="A client that misbehaves beside k6.")
+    api: Api | None = Field(None, description="A service that the application calls.")
+    database: Database | None = Field(None, description="The application's database.")
+    overloads: bool = Field(False, description="It asks for more than can be answered: failures are findings.")
+    relative: Relative | None = Field(
+        None, description="Its rate, first_per_s and last_per_s, is relative to a capacity."
+    )
+    variants: list[Name] = Field([], description="Only these are measured under this load; left out: all.")
+
+    programs = (K6, K6_SCRIPTS)
+
+    def _check(self, known: Known) -> None:
+        """Raise WrongSetting where the script cannot be asked for this, or the rate is said twice."""
+        if self.relative and (twice := RELATIVE & self.settings.keys()):
+            raise WrongSetting("relative says the rate; leave one of them out", min(twice))
+        known.check(self.script, self.settings, self.generators, relative=self.relative is not None)
+
+    def k6_mib(self, duration: str) -> int:
+        """Return how much memory each of its k6 containers may use when it lasts so long, in MiB."""
+        return limits.k6_mib(self.script, self.settings, in_seconds(duration), self.generators)
+
+    @property
+    def climbs(self) -> bool:
+        """Whether its rate climbs, so that a capacity shows."""
+        first, last = (self.settings.get(name) for name in ("first_per_s", "last_per_s"))
+        return isinstance(first, int | float) and isinstance(last, int | float) and first < last
+
+    def at(self, visits_per_s: float | None) -> "Load":
+        """Return the load with its rate, if that is relative. Raise WrongSetting when k6 cannot send so much."""
+        if visits_per_s is None:
+            return self
+        rate = max(1, round(visits_per_s))
+        settings = self.settings | {"first_per_s": rate, "last_per_s": rate}
+        K6_SCRIPTS[self.script].check(self.script, settings, self.generators)
+        return self.model_copy(update={"settings": settings})
+
+    def last_answer_within_s(self, duration: str) -> float:
+        """Return how long k6 waits for what is under way when the load has ended, as in k6/lib/shapes.js."""
+        if self.script != "visits.js":
+            return LAST_ANSWER_WITHIN_S
+        step_s, timeout_steps = (float(self.settings[name]) for name in ("step_s", "timeout_steps"))
+        return VISIT_REQUESTS * timeout_steps * min(step_s, in_seconds(duration)) + SLACK_S
+
+    @property
+    def computes(self) -> bool:
+        """Whether its requests compute."""
+        return "cpu_ms" in self.settings
+
+    def is_for(self, variant: str) -> bool:
+        """Whether a variant is measured under this load."""
+        return not self.variants or variant in self.variants
+
+
+class Experiment(Model):
+    """A question with its variants, loads, claims and published figures."""
+
+    title: str
+    question: str
+    source: Source | None = None
+    load: Load | None = Field(None, description="The load, when there is one.")
+    loads: dict[Name, Load] = Field({}, description="Several loads by name.")
+    parallel: bool = Field(False, description="Requests only sleep: variants may be measured side by side.")
+    variants: dict[Name, Server] = Field(min_length=1)
+    published: list[Published] = Field([])
+    claims: list[Claim] = Field([])
+    curve: Curve | None = Field(None, description="What a setting does, as a picture in the report.")
+
+    @model_validator(mode="after")
+    def _curve_fits(self) -> Self:
+        if self.curve:
+            for name, variant in self.variants.items():
+                if self.curve.over not in type(variant).model_fields:
+                    known = nearest_first(self.curve.over, list(type(variant).model_fields))
+                    raise ValueError(f"curve: {name} has no setting {self.curve.over}; it has {known}")
+        return self
+
+    @model_validator(mode="after")
+    def _capacities_show(self) -> Self:
+        if self.load and self.load.relative:
+            raise ValueError("load: relative: there is no other load whose capacity it could follow")
+        earlier: dict[str, Load] = {}
+        for name, load in self.loads.items():
+            if load.relative:
+                self._check_relative(name, load.relative, earlier)
+            earlier[name] = load
+        return self
+
+    def _check_relative(self, name: str, relative: Relative, earlier: dict[str, Load]) -> None:
+        if relative.under not in earlier:
+            there = f"there are {nearest_first(relative.under, list(earlier))}" if earlier else "it is the first"
+            raise ValueError(f"load {name}: relative.under: there is no load {relative.under} before it; {there}")
+        if not earlier[relative.under].climbs:
+            raise ValueError(f"load {name}: relative.under: the rate of {relative.under} does not climb")
+        if relative.of not in self.variants:
+            known = nearest_first(relative.of, list(self.variants))
+            raise ValueError(f"load {name}: relative.of: there is no variant {relative.of}; there are {known}")
+        if not earlier[relative.under].is_for(relative.of):
+            raise ValueError(f"load {name}: relative.of: {relative.of} is not measured under load {relative.under}")
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        if bool(self.load) == bool(self.loads):
+            raise ValueError("give either load or loads")
+        loads = list(self.all_loads)
+        for where, one in self._references():
+            if one.variant not in self.variants:
+                known = nearest_first(one.variant, list(self.variants))
+                raise ValueError(f"{where}: there is no variant {one.variant}; there are {known}")
+            if one.load is None and len(loads) > 1:
+                raise ValueError(f"{where}: say which load; there are {', '.join(loads)}")
+            if one.load is not None and one.load not in loads:
+                raise ValueError(f"{where}: there is no load {one.load}; there are {nearest_first(one.load, loads)}")
+            if not self.all_loads[one.load or loads[0]].is_for(one.variant):
+                raise ValueError(f"{where}: {one.variant} is not measured under load {one.load or loads[0]}")
+        for name, load in self.all_loads.items():
+            if unknown := [one for one in load.variants if one not in self.variants]:
+                known = nearest_first(unknown[0], list(self.variants))
+                raise ValueError(f"load {name}: there is no variant {unknown[0]}; there are {known}")
+        for variant in self.variants:
+            if not any(load.is_for(variant) for load in self.all_loads.values()):
+                raise ValueError(f"{variant} is measured under no load")
+        return self
+
+    @model_validator(mode="after")
+    def _databases_are_asked(self) -> Self:
+        for name, load in self.all_loads.items():
+            for variant, one in self.variants.items():
+                if not (load.database and load.is_for(variant)):
+                    continue
+                if one.app != "django":
+                    raise ValueError(f"load {name}: {variant} has no use for a database; only app: django has")
+                if one.server == "gunicorn-tornado":
+                    raise ValueError(f"load {name}: {variant}: Django asks no database on the event loop of tornado")
+        return self
+
+    @property
+    def all_loads(self) -> dict[str, Load]:
+        """The loads by name; a single one bears the name of its script."""
+        return {Path(self.load.script).stem: self.load} if self.load else dict(self.loads)
+
+    @property
+    def holds(self) -> bool:
+        """Whether requests that compute hold the interpreter lock without using a core."""
+        return any(load.settings.get("cpu") == "hold" for load in self.all_loads.values())
+
+    def _references(self) -> list[tuple[str, Quantity | Published]]:
+        claims = [
+            (f"claims.{number}", quantity) for number, claim in enumerate(self.claims) for quantity in claim.quantities
+        ]
+        return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
+
+
+def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
+    """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
+
+    Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
+    OTHERS_CORES for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse
+    for another word, and for any word where nothing computes.
+    """
+    if cpu not in ("", *get_args(Cpu)):
+        raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
+    if not any(load.computes for load in experiment.all_loads.values()):
+        if cpu:
+            raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
+        return experiment
+    chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
+    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
+    kind = cpu or ("burn" if enough else "hold")
+
+    def told(load: Load) -> Load:
+        return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load
+
+    return experiment.model_copy(
+        update={
+            "load": experiment.load and told(experiment.load),
+            "loads": {name: told(load) for name, load in experiment.loads.items()},
+            "parallel": experiment.parallel and kind == "hold",
+        }
+    )
+
+
+def against_itself(experiment: Experiment, variant: str) -> Experiment:
+    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none.
+
+    A rate that is relative to a capacity follows from that of a.
+    """
+    if variant not in experiment.variants:
+        raise unknown_variant(variant, experiment)
+    one = experiment.variants[variant]
+    loads: dict[str, Load] = {}
+    for name, load in experiment.all_loads.items():
+        relative = load.relative and load.relative.model_copy(update={"of": "a"})
+        if load.is_for(variant) and (relative is None or relative.under in loads):
+            loads[name] = load.model_copy(update={"variants": [], "relative": relative})
+    return experiment.model_copy(
+        update={
+            "load": None,
+            "loads": loads,
+            "title": f"{variant} against itself",
+            "question": "Which difference is more than chance on this machine?",
+            "source": None,
+            "variants": {"a": one, "b": one},
+            "published": [],
+            "claims": [],
+            "curve": None,
+        }
+    )
+
+
+def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
+    """Return the error that lists the variants there are."""
+    return WrongUse(
+        f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {nearest_first(name, list(experiment.variants))}"
+    )
+
+
+def in_seconds(duration: str) -> int:
+    """Return a duration such as 90s or 5m in seconds."""
+    return int(duration[:-1]) * (60 if duration[-1] == "m" else 1)
+
+
+def check_duration(duration: str) -> None:
+    """Raise WrongUse when a duration is not like 90s or 5m, or is longer than a day."""
+    try:
+        _short_enough(duration)
+    except ValueError as error:
+        raise WrongUse(f"The duration {error}.", hint="DURATION=90s or DURATION=5m") from None

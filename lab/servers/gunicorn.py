@@ -1,0 +1,132 @@
+"""gunicorn with each of its workers."""
+
+from abc import ABC
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lab.servers.asgi import AsgiApplication
+from lab.servers.base import WSGI, Release, Variant, check_lock_file
+
+FIRST_WITH_REUSE_PORT = 24
+
+
+class Gunicorn(Variant, ABC):
+    """gunicorn, whatever its workers are."""
+
+    release: Release = "27.0.1"
+    reuse_port: bool = Field(False, description="One listening socket for each worker.")
+
+    service: ClassVar[str] = "gunicorn"
+
+    @model_validator(mode="after")
+    def _release_is_locked(self) -> Self:
+        check_lock_file("gunicorn", self.release)
+        if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
+            raise ValueError(f"gunicorn {self.release} ignores reuse_port; it works from {FIRST_WITH_REUSE_PORT} on")
+        return self
+
+    @property
+    def image(self) -> str:
+        """The image that serves this variant."""
+        return f"stampede/gunicorn:{self.release}"
+
+    @property
+    def accept(self) -> Literal["shared", "per-worker"]:
+        """reuse_port gives every worker a listening socket of its own."""
+        return "per-worker" if self.reuse_port else "shared"
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
+
+
+class GunicornWsgi(Gunicorn, ABC):
+    """gunicorn with a synchronous application: bare WSGI, Flask or Django."""
+
+    app: Literal["wsgi", "flask", "django"] = Field("wsgi", description="What stands between the server and the work.")
+
+    @model_validator(mode="after")
+    def _release_has_the_framework(self) -> Self:
+        if self.app != "wsgi":
+            check_lock_file("gunicorn", self.release, self.app)
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {"LAB_APP": WSGI[self.app]}
+
+
+class GunicornGthread(GunicornWsgi):
+    """gunicorn with threads: the released worker, or one of ours on top of it."""
+
+    server: Literal["gunicorn-gthread"]
+    threads: int = Field(ge=1, description="Threads in each process.")
+    worker_class: Literal[
+        "gthread",
+        "acceptors.RandomAccept",
+        "acceptors.BusyAccept",
+        "acceptors.CountedThreads",
+        "acceptors.CountedRandomAccept",
+    ] = "gthread"
+    worker_connections: int = Field(1000, ge=1, le=65535, description="Connections that one worker holds at most.")
+    keepalive_s: int = Field(
+        0, ge=0, le=3600, description="How long an idle connection stays open; 0: one request each."
+    )
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {
+            "LAB_WORKER_CLASS": self.worker_class,
+            "LAB_WORKER_CONNECTIONS": str(self.worker_connections),
+            "LAB_KEEPALIVE_S": str(self.keepalive_s),
+        }
+
+
+class GunicornSync(GunicornWsgi):
+    """gunicorn without threads: a worker accepts when it is free, and has one connection at a time."""
+
+    server: Literal["gunicorn-sync"]
+    worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
+    threads: Literal[1] = 1
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().environment() | {"LAB_WORKER_CLASS": self.worker_class}
+
+
+class GunicornGreen(GunicornWsgi):
+    """gunicorn on an event loop: with greenlets, which serve others while one waits, or Tornado's, which does not."""
+
+    server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
+    threads: None = None
+
+    @model_validator(mode="after")
+    def _release_has_the_loop(self) -> Self:
+        check_lock_file("gunicorn", self.release, self._loop)
+        return self
+
+    @property
+    def _loop(self) -> str:
+        return self.server.removeprefix("gunicorn-")
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        worker_class = "event_loops.CountedTornado" if self._loop == "tornado" else self._loop
+        return super().environment() | {"LAB_WORKER_CLASS": worker_class}
+
+
+class GunicornAsgi(AsgiApplication, Gunicorn):
+    """FastAPI on gunicorn, with its own worker (asgi) or uvicorn's."""
+
+    server: Literal["gunicorn-asgi", "gunicorn-uvicorn"]
+
+    @model_validator(mode="after")
+    def _release_has_fastapi(self) -> Self:
+        check_lock_file("gunicorn", self.release, "fastapi")
+        return self
+
+    def environment(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        classes = {"gunicorn-asgi": "asgi", "gunicorn-uvicorn": "event_loops.Uvicorn"}
+        return super().environment() | {"LAB_WORKER_CLASS": classes[self.server]}
