@@ -1,4 +1,4 @@
-"""lab.experiment and lab.servers: what a file asks for is what is measured, and every mistake is named with its place."""
+"""lab.experiment and lab.servers: what a file asks for is what is measured; mistakes are named with their place."""
 
 import json
 import re

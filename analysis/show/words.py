@@ -61,8 +61,6 @@ WITHIN = (
     "reproduced: every figure, with its interval, is within that share of the published one; "
     "behind a statistic stands measured / published"
 )
-
-
 INTERVAL = "low and high: 95 % bootstrap interval of the median over trials"
 
 

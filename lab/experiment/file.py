@@ -77,8 +77,6 @@ class _Loader(yaml.SafeLoader):
 
 
 BITS = 63
-
-
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

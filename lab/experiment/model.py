@@ -18,8 +18,6 @@ from lab.paths import CLIENTS, K6
 from lab.servers import Server
 
 DURATION_PATTERN = r"^[1-9][0-9]*(s|m)$"
-
-
 DURATION_MAX_S = 24 * 3600
 
 
@@ -36,24 +34,12 @@ Duration = Annotated[
     AfterValidator(_short_enough),
     Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
 ]
-
-
 SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-
-
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
-
-
 SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
-
-
 SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu", "call_us"}
-
-
 LAST_ANSWER_WITHIN_S = 60
-
-
 SLACK_S = 5
 """As in k6/lib/shapes.js."""
 

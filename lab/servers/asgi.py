@@ -13,8 +13,6 @@ _ASGI = {
     "fastapi-async": "fastapi_app:asynchronous",
     "django": "django_app:asgi",
 }
-
-
 _WITHOUT_A_POOL = {"fastapi-async": "none", "django": "one for each request"}
 
 

@@ -12,28 +12,16 @@ from lab.errors import nearest_first
 from lab.paths import SERVERS
 
 Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
-
-
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
-
-
 _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
     "haproxy": {"round_robin": "roundrobin", "least_conn": "leastconn", "random_two_least_conn": "random(2)"},
     "none": {"round_robin": ""},
 }
-
-
 LEAST_CPUS = 0.01
-
-
 BALANCER_PORT = 8080
-
-
 SOMAXCONN = 4096
 """What Linux allows since 5.4."""
-
-
 _OF_A_BALANCER = {"replicas", "balance", "upstream_keepalive", "max_conns", "queue_timeout_s", "map_socket", "protocol"}
 
 

@@ -14,7 +14,6 @@ MEASURED = "#1f5fa8"
 PUBLISHED = "#c4512d"
 WIDTH = 640
 FLOOR_MS = 0.1  # the left end of the logarithmic axis
-
 Marks = list[dict[str, Any]]
 """What is drawn, one dictionary a mark."""
 
