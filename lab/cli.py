@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, NoReturn, cast
@@ -21,25 +21,41 @@ from lab.paths import RESULTS
 if TYPE_CHECKING:
     from analysis.result import Summary
     from lab.experiment.model import Experiment
+    from lab.limits import Room
     from lab.watch import Progress
+
+    LayOut = Callable[[Room | None], planning.Plan]
+    """Lays a plan out in a room; None: in any."""
 
 
 class Unheard:
-    """The stream of errors, which a closed terminal must not turn into an error of its own."""
+    """The stream of errors, which a closed terminal must not turn into an error of its own.
+
+    While rich shows a status it puts a proxy in the place of ``sys.stderr``, and looks behind the proxy for the file.
+    """
 
     def write(self, text: str) -> int:
         """Write a text if somebody can read it."""
         with suppress(OSError):
-            sys.stderr.write(text)
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Let it be read, if somebody can."""
         with suppress(OSError):
-            sys.stderr.flush()
+            self._stream.flush()
+
+    @property
+    def rich_proxied_file(self) -> "Unheard":
+        """What rich writes to."""
+        return self
+
+    @property
+    def _stream(self) -> IO[str]:
+        return cast("IO[str]", getattr(sys.stderr, "rich_proxied_file", sys.stderr))
 
     def __getattr__(self, name: str) -> object:
-        return getattr(sys.stderr, name)
+        return getattr(self._stream, name)
 
 
 app = typer.Typer(
@@ -95,8 +111,8 @@ def run(
         CPU=cpu,
     )
     experiment = computing(load_experiment(name), cpu, _names(variants))
-    planned = _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    summary = _measure(name, experiment, planned, full=full, command=command, results=results)
+    lay_out = _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    summary = _measure(name, experiment, lay_out, full=full, command=command, results=results)
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 
@@ -131,8 +147,8 @@ def aa(
         raise WrongUse("One trial of each has no spread to compare with.", hint="TRIALS=5")
     experiment = load_experiment(name)
     experiment = computing(against_itself(experiment, variants or next(iter(experiment.variants))), cpu)
-    planned = _plan(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    _measure(f"{name}-aa", experiment, planned, full=full, command=command, results=results)
+    lay_out = _plan(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    _measure(f"{name}-aa", experiment, lay_out, full=full, command=command, results=results)
 
 
 @app.command()
@@ -149,11 +165,11 @@ def plan(
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.model import computing  # noqa: PLC0415
+    from lab.machine import room  # noqa: PLC0415
 
     experiment = computing(load_experiment(name), cpu, _names(variants))
-    _print_plan(
-        out, name, _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    )
+    lay_out = _plan(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    _print_plan(out, name, lay_out(room()))
 
 
 @app.command(name="list")
@@ -247,10 +263,7 @@ def export(
         archive = exporting.export(folder, target)
     if archive.cleaned:
         records = _count(archive.cleaned, "record was", "records were")
-        _say(
-            f"In the archive {records} cleaned of what told where the run was made (paths, host name, user number). "
-            "The run itself was not changed."
-        )
+        _say(f"In the archive {records} cleaned of paths, host name and user number. The run itself was not changed.")
         _say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above is that of the run)")
     out.print(str(target), markup=False, soft_wrap=True)
 
@@ -341,17 +354,23 @@ def _say(text: str) -> None:
 
 
 def _measure(
-    name: str, experiment: "Experiment", planned: planning.Plan, *, full: bool, command: str, results: Path
+    name: str, experiment: "Experiment", lay_out: "LayOut", *, full: bool, command: str, results: Path
 ) -> "Summary":
-    """Make the machine ready, measure a plan and print the results. Exit with 1 when they are invalid."""
+    """Make the machine ready, measure a plan and print the results. Exit with 1 when they are invalid.
+
+    The plan is laid out again when no other run is measuring: until then that run's containers take up the room.
+    """
     from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
     from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab import machine  # noqa: PLC0415
     from lab import run as running  # noqa: PLC0415
 
     running.check_room(results)
-    _print_plan(talk, name, planned)
+    lay_out(None)
     with _interruptible():
+        running.wait_for_turn(_say)
+        planned = lay_out(machine.room())
+        _print_plan(talk, name, planned)
         machine.ready(_say)
     with _interruptible(), _progress() as progress:
         folder, summary = running.run(
@@ -366,19 +385,23 @@ def _measure(
 
 def _plan(
     experiment: "Experiment", variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int
-) -> planning.Plan:
-    from lab.machine import default_jobs, room  # noqa: PLC0415
+) -> "LayOut":
+    """Return what lays the plan out in a given room."""
+    from lab.machine import default_jobs  # noqa: PLC0415
 
-    return planning.plan(
-        experiment,
-        variants=_names(variants),
-        full=full,
-        duration=duration or None,
-        trials=trials,
-        jobs=jobs or default_jobs(),
-        seed=seed,
-        room=room(),
-    )
+    def lay_out(room: "Room | None") -> planning.Plan:
+        return planning.plan(
+            experiment,
+            variants=_names(variants),
+            full=full,
+            duration=duration or None,
+            trials=trials,
+            jobs=jobs or default_jobs(),
+            seed=seed,
+            room=room,
+        )
+
+    return lay_out
 
 
 def _names(variants: str) -> list[str] | None:
@@ -406,7 +429,7 @@ def _interruptible() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if is_alone():
-            _say("The terminal was closed, or the parent process ended. Under nohup the lab goes on without them.")
+            _say("The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.")
         _say("Interrupted. Nothing is left running; what was measured is kept.")
         raise typer.Exit(130) from None
 

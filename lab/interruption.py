@@ -15,10 +15,10 @@ _signals: list[int] = []
 
 
 def heed_signals() -> None:
-    """Make an interrupt of SIGINT, SIGTERM and SIGHUP, also where the shell that started the lab ignores the first two.
+    """Make an interrupt of SIGINT and SIGTERM, even if the shell that started the lab ignores them, and of SIGHUP.
 
-    Where the parent process ends, the lab stops as if its terminal were closed: nobody waits for it any more. Under
-    nohup, which ignores SIGHUP, neither stops it.
+    Where the parent process ends, the lab stops as if its terminal were closed, because nobody can interrupt it any
+    more. Under nohup, which ignores SIGHUP, neither stops the lab.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)

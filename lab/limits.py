@@ -19,15 +19,15 @@ SERVER_MIB = 14
 """What a server needs beside its workers."""
 THREAD_MIB = 0.02
 K6_MIB = 128
-"""What k6 needs before the first virtual user is made: 13 MiB, with room for what is written to disk meanwhile."""
+"""What k6 needs before the first virtual user is made: 43 MiB, with room for what is written to disk meanwhile."""
 USER_MIB = 0.6
 """What one virtual user of k6 needs: 0.17 MiB when it sends nothing, up to 0.42 MiB when k6 waits for a processor."""
-REQUEST_MIB = 0.00075
-"""What k6 keeps of each request for its summary: 0.0005 MiB."""
+REQUEST_MIB = 0.0005
+"""What k6 keeps of each request for its summary: 0.00024 MiB."""
 LAB_MIB = 512
 """What the lab and the engine's clients need meanwhile."""
-FREE_SHARE = 0.1
-"""What containers leave of the machine's memory when each of them has all that it may."""
+FREE_SHARE, FREE_MIB = 0.1, 4096
+"""What stays free when every container has all that it may: a tenth of the machine's memory, or 4 GiB if less."""
 
 
 def workers_problem(module: str, workers: int, threads: int, memory_mib: int) -> str | None:
@@ -81,9 +81,14 @@ class Room:
     available_mib: int
 
     @property
+    def free_mib(self) -> int:
+        """What stays free."""
+        return int(min(FREE_SHARE * self.total_mib, FREE_MIB))
+
+    @property
     def for_containers_mib(self) -> int:
         """What containers may have together."""
-        return max(0, int(self.available_mib - FREE_SHARE * self.total_mib) - LAB_MIB)
+        return max(0, self.available_mib - self.free_mib - LAB_MIB)
 
     def problem(self, needed_mib: dict[str, int]) -> str | None:
         """Return why the containers of a trial do not fit, if they do not; ``needed_mib`` has each kind's sum."""
@@ -92,7 +97,7 @@ class Room:
             return None
         kinds = ", ".join(f"{service} {mib:,}" for service, mib in needed_mib.items())
         return (
-            f"its containers may use {together_mib:,} MiB ({kinds}), and {self.for_containers_mib:,} MiB can be given "
-            f"to them: {self.available_mib:,} of {self.total_mib:,} MiB are available, a tenth stays free, and the lab "
-            f"itself needs {LAB_MIB} MiB"
+            f"its containers' limits of memory add up to {together_mib:,} MiB ({kinds}), but only "
+            f"{self.for_containers_mib:,} MiB can be given to containers: of {self.total_mib:,} MiB "
+            f"{self.available_mib:,} are available, {self.free_mib:,} stay free, and the lab itself needs {LAB_MIB}"
         )

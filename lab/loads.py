@@ -15,11 +15,13 @@ RATE_MAX_RPS = 20_000
 """Requests a second of one k6 container: on two cores k6 sends 16 to 17 thousand."""
 ANSWER_WITHIN_S = 60
 """After so long k6 gives a request up."""
+QUICKEST_S = 0.0005
+"""No answer comes sooner (docs/benchmarks.md, "The floor")."""
 HOUR_S = 3600
 VISIT_REQUESTS = 3
 """As in k6/visits.js."""
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
-"""The settings that say a rate, where that does not follow from what another load shows."""
+"""The settings of a rate; a load whose rate is relative leaves them out."""
 
 Settings = Mapping[str, int | float | str]
 Numbers = Mapping[str, float]
@@ -45,11 +47,12 @@ class Number:
     def problem(self, value: float | str) -> str | None:
         """Return what is wrong with a value, if anything is."""
         kind = "a whole number" if self.whole else "a number"
-        allowed = f"{kind} from {self.least:g} {'on' if self.most == inf else f'to {self.most:,.10g}'}"
+        bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:,.10g}"
+        allowed = f"{kind}{bounds}"
         if isinstance(value, str):
-            return f"{value!r} is not {allowed}"
+            return f"{value!r} must be {allowed}"
         if not self.least <= value <= self.most or (self.whole and value != int(value)):
-            return f"{value:,.15g} is not {allowed}{f': {self.why}' if self.why and value > self.most else ''}"
+            return f"{value:,.15g} must be {allowed}{f': {self.why}' if self.why and value > self.most else ''}"
         return None
 
 
@@ -65,8 +68,8 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Script:
-    """One script: its settings by name, and how much it sends at most.
+class Bounds:
+    """What one script can be asked for: its settings by name, and how much it sends at most.
 
     ``users`` names the settings that add up to its virtual users, or connections, at once. ``rate_rps`` returns how
     many requests a second it sends if every answer comes as soon as it can; in an ``open_loop`` it sends them whether
@@ -85,7 +88,8 @@ class Script:
         ``generators`` k6 containers share the users and the rate. ``relative``: another load says the rate.
         """
         needed = self._needed(values)
-        for setting, value in values.items():
+        words = self._words()
+        for setting, value in sorted(values.items(), key=lambda one: one[0] not in words):
             if setting not in needed:
                 there = nearest_first(setting, list(needed))
                 raise WrongSetting(f"{name} has no such setting{self._where(values)}; it has {there}", setting)
@@ -93,7 +97,7 @@ class Script:
                 raise WrongSetting(problem, setting)
         said = values.keys() | (RELATIVE if relative else set())
         if missing := sorted(needed.keys() - said):
-            raise WrongSetting(f"{name} needs {', '.join(missing)}, too{self._where(values)}")
+            raise WrongSetting(f"{name} also needs {', '.join(missing)}{self._where(values)}")
         numbers = _numbers(values)
         self.fits(numbers)
         share = self.users_at_once(values) / generators
@@ -138,7 +142,7 @@ def _numbers(values: Settings) -> Numbers:
 
 def _each(users: float, takes_s: float) -> float:
     """Return the rate of a closed loop: requests a second of users whose requests and pauses take so long."""
-    return users / takes_s if takes_s > 0 else inf
+    return users / max(takes_s, QUICKEST_S)
 
 
 def _work_ms(asked: Numbers) -> float:
@@ -164,12 +168,10 @@ def _patience_ends(asked: Numbers) -> None:
 
 
 _GIVES_UP = f"k6 gives a request up after {ANSWER_WITHIN_S} s"
-_ONE_HAS_FILES = (
-    "that one k6 container has files for; ask for fewer, or let several containers share them (generators: 2)"
-)
-_ONE_SENDS = "that one k6 container sends; ask for fewer, or let several containers share them (generators: 2)"
+_ONE_HAS_FILES = "that one k6 container has files for; ask for fewer, or let several containers share them (generators)"
+_ONE_SENDS = "that one k6 container sends; ask for fewer, or let several containers share them (generators)"
 _MANY = Number(1, whole=True)
-"""How many are too many depends on how many k6 containers share them: see ``Script.check``."""
+"""How many are too many depends on how many k6 containers share them: see ``Bounds.check``."""
 _DELAY_S = Number(0, ANSWER_WITHIN_S, _GIVES_UP)
 _PAUSE_S = Number(0, HOUR_S)
 _CONNECTIONS = Number(1, 500, "a client is one process with 1024 files", whole=True)
@@ -177,13 +179,13 @@ _WORK_MS = Number(0, ANSWER_WITHIN_S * 1000, _GIVES_UP)
 _WORK = {"rounds": Number(1, 60_000, _GIVES_UP, whole=True), "wait_ms": _WORK_MS, "cpu_ms": _WORK_MS}
 
 K6_SCRIPTS = {
-    "arrivals.js": Script(
+    "arrivals.js": Bounds(
         {"rate_rps": _MANY, "users_max": _MANY, "delay_s": _DELAY_S},
         users=("users_max",),
         rate_rps=lambda asked: asked["rate_rps"],
         open_loop=True,
     ),
-    "burst.js": Script(
+    "burst.js": Bounds(
         {
             "burst": _MANY,
             "every_s": Number(1, HOUR_S),
@@ -193,7 +195,7 @@ K6_SCRIPTS = {
         rate_rps=lambda asked: asked["burst"] / asked["every_s"],
         fits=_work_ends,
     ),
-    "calls.js": Script(
+    "calls.js": Bounds(
         {
             "call_rps": _MANY,
             "call_delay_s": _DELAY_S,
@@ -205,12 +207,12 @@ K6_SCRIPTS = {
         rate_rps=lambda asked: asked["call_rps"] + asked["quick_rps"],
         open_loop=True,
     ),
-    "crash.js": Script(
+    "crash.js": Bounds(
         {"before": _MANY, "after": _MANY, "crash_after_s": Number(0.1, ANSWER_WITHIN_S), "delay_s": _DELAY_S},
         users=("before", "after"),
-        rate_rps=lambda asked: asked["before"] + asked["after"],
+        rate_rps=lambda _: 0.0,  # it sends once
     ),
-    "heavy-mix.js": Script(
+    "heavy-mix.js": Bounds(
         {"light_vus": _MANY, "light_delay_max_s": _DELAY_S, "heavy_vus": _MANY, "heavy_delay_s": _DELAY_S},
         users=("light_vus", "heavy_vus"),
         rate_rps=lambda asked: (
@@ -218,13 +220,13 @@ K6_SCRIPTS = {
             + _each(asked["heavy_vus"], asked["heavy_delay_s"])
         ),
     ),
-    "rounds.js": Script(
+    "rounds.js": Bounds(
         {"users": _MANY, **_WORK},
         users=("users",),
         rate_rps=lambda asked: _each(asked["users"], _work_ms(asked) / 1000),
         fits=_work_ends,
     ),
-    "users.js": Script(
+    "users.js": Bounds(
         {"users": _MANY, "delay_min_s": _DELAY_S, "delay_max_s": _DELAY_S, "pause_s": _PAUSE_S},
         users=("users",),
         rate_rps=lambda asked: _each(
@@ -232,7 +234,7 @@ K6_SCRIPTS = {
         ),
         fits=_delays_are_in_order,
     ),
-    "visits.js": Script(
+    "visits.js": Bounds(
         {
             "first_per_s": _MANY,
             "last_per_s": _MANY,
@@ -249,12 +251,12 @@ K6_SCRIPTS = {
 """The scripts of k6/ by name."""
 
 CLIENT_SCRIPTS = {
-    "lingering.py": Script(
+    "lingering.py": Bounds(
         {"connections": _CONNECTIONS, "linger_s": Number(0.1, HOUR_S), "pause_s": _PAUSE_S},
         users=("connections",),
         rate_rps=lambda asked: _each(asked["connections"], asked["linger_s"] + asked["pause_s"]),
     ),
-    "silent.py": Script(
+    "silent.py": Bounds(
         {"connections": _CONNECTIONS, "silent_s": Number(0.1, HOUR_S)},
         users=("connections",),
         rate_rps=lambda asked: _each(asked["connections"], asked["silent_s"]),

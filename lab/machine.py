@@ -64,6 +64,7 @@ class Finding:
 def ready(say: Say) -> None:
     """Make the engine and the base images ready. Raise LabError with the commands to run where that is not allowed."""
     _make_engine_ready(say)
+    _check_that_memory_is_limited()
     _make_base_images_ready(say)
 
 
@@ -115,11 +116,15 @@ def default_jobs() -> int:
 
 
 def room() -> Room:
-    """Return the memory that containers can have: this machine's, or less where the engine has a machine of its own."""
+    """Return the memory of the machine that containers run on.
+
+    Of an engine that has a machine of its own nobody knows how much is in use; all of it is taken for available.
+    """
     memory = psutil.virtual_memory()
     engine = output(["docker", "info", "--format", "{{.MemTotal}}"])
-    total = min(memory.total, int(engine)) if engine.isdecimal() and int(engine) else memory.total
-    return Room(total // 2**20, min(memory.available, total) // 2**20)
+    total = int(engine) if engine.isdecimal() and int(engine) else memory.total
+    elsewhere = abs(total - memory.total) > 0.01 * memory.total
+    return Room(total // 2**20, (total if elsewhere else memory.available) // 2**20)
 
 
 def ca_bundle() -> str:
@@ -141,6 +146,15 @@ def _make_engine_ready(say: Say) -> None:
         _install_engine(say)
     if not engine_version():
         _start_engine(say)
+
+
+def _check_that_memory_is_limited() -> None:
+    """Raise LabError where the engine leaves out limits of memory, without which a load can harm the machine."""
+    if output(["docker", "info", "--format", "{{.MemoryLimit}}"]) == "false":
+        raise LabError(
+            "The container engine cannot limit the memory of containers, so that a load could take all of it.",
+            hint="If the kernel was started without it: add cgroup_enable=memory to its command line, and restart.",
+        )
 
 
 def _dockerd() -> str | None:

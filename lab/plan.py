@@ -130,7 +130,7 @@ def _batches(ready: list[Trial], jobs: int, room: limits.Room | None) -> list[tu
         if room and (problem := room.problem(trial.needed_mib)):
             raise WrongUse(
                 f"{trial.variant_name} under {trial.load_name} does not fit into this machine: {problem}.",
-                hint="Ask for fewer users, replicas or MiB (memory_mib), or end other programs.",
+                hint="Ask for fewer users, replicas or MiB (memory_mib), or a shorter load, or end other programs.",
             )
     for count in range(ceil(len(ready) / jobs), len(ready) + 1):
         size = ceil(len(ready) / count)

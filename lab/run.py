@@ -155,6 +155,12 @@ def alone(say: Say) -> Iterator[None]:
         os.close(descriptor)
 
 
+def wait_for_turn(say: Say) -> None:
+    """Wait until no other run is measuring on this machine."""
+    with alone(say):
+        pass
+
+
 def _open_lock() -> int:
     """Open the lock of all users of this machine, who may not write each other's files."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC

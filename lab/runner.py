@@ -135,9 +135,21 @@ class Stack:
         if self.outcome == "measured":
             self.outcome, self.reason = "failed", reason
 
+    def heed(self, event: Literal["oom", "die"], container: str, labels: dict[str, str]) -> None:
+        """Heed what happens to a container, given its id and the labels with which the engine tells of it."""
+        service = labels[_SERVICE]
+        if event == "oom":
+            self.out_of_memory(container, service)
+        elif self.loading and not _is_generator(service):
+            self.fail(f"{service} ended during the load with exit code {labels['exitCode']}")
+            self.end_load()
+
     def out_of_memory(self, container: str, service: str) -> None:
-        """Fail because a container has reached its limit of memory, and end what it takes part in at once."""
-        self.fail(self._limit_reached(service))
+        """Fail because a container has reached its limit of memory, and end what it takes part in at once.
+
+        Where the machine itself is short of memory, that is the reason: the lab's containers are the first to go.
+        """
+        self.fail(Memory().shortage() or self._limit_reached(service))
         if self.loading:
             self.end_load()
         else:  # nobody waits any longer until a server is healthy, or answers
@@ -194,6 +206,8 @@ class Stack:
         self.loading = True
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         for generator in self.generators:
+            if self.outcome != "measured":
+                return
             try:
                 generator.start()
             except DockerException as error:
@@ -214,9 +228,14 @@ class Stack:
 
     def end_load(self) -> None:
         """Stop the load generators, which first write out what they have measured."""
-        for generator in self.generators:
+
+        def stop(generator: Container) -> None:
             with _tolerating_docker_errors():
                 generator.stop(time=K6_STOPS_WITHIN_S)
+
+        if self.generators:
+            with ThreadPoolExecutor(len(self.generators)) as pool:
+                list(pool.map(stop, self.generators))
 
     def collect(self) -> None:
         """Keep what the containers have counted, their logs and how the load generator ended."""
@@ -414,12 +433,12 @@ class Stack:
         """Say which container needed more memory than it may have, and what to change."""
         load = self.trial.load
         if service == self.trial.variant.service:
-            setting = "memory_mib of the variant"
+            setting = "which the variant's memory_mib sets"
         elif service.partition("-")[0] == "k6":
             names = ", ".join(dict.fromkeys(K6_SCRIPTS[load.script].users))
-            setting = f"which follows from {names} and the duration of the load"
+            setting = f"which lab/limits.py computes from {names}, the rate and the duration"
         else:
-            setting = f"mem_limit of {service} in docker-compose.yml"
+            setting = f"which mem_limit of {service} in docker-compose.yml sets"
         return f"{service} needed more memory than its limit of {self.limits.get(service, 0)} MiB, {setting}"
 
     def _k6_ended(self, exit_code: int | None) -> None:
@@ -505,7 +524,8 @@ def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Pr
                 )
                 ready = [stack for stack in ready if stack.outcome == "measured"]
                 quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)
-                usage = _load(ready, progress, asked)
+                ready = [stack for stack in ready if stack.outcome == "measured"]
+                usage = _load(ready, progress, asked) if ready else None
         except KeyboardInterrupt:
             _mark_interrupted(stacks)
             raise
@@ -562,6 +582,11 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
     _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
+    for stack in stacks:
+        if stack not in started:  # of several load generators some may have started
+            stack.end_load()
+    if not started:
+        return Watch().read()
     duration_s = max(in_seconds(stack.trial.duration) for stack in stacks)
     deadline_s = K6_SLACK_S + max(
         in_seconds(stack.trial.duration) + stack.trial.load.last_answer_within_s(stack.trial.duration)
@@ -594,23 +619,20 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
 def _watching(stacks: list[Stack]) -> Iterator[None]:
     """End a stack's load as soon as one of its servers ends, or one of its containers has no memory left.
 
-    k6 would ask the dead for minutes, and a server whose workers are killed as they start is never healthy.
+    k6 would ask the dead for minutes, and a server whose workers are killed as they start is never healthy. Of each
+    stack the first such event counts.
     """
 
     def heed(lines: Iterable[str]) -> None:
-        for line in lines:
-            event = json.loads(line)
-            of = event["Actor"]["Attributes"]
-            for stack in stacks:
-                if of.get(_PROJECT) != stack.project:
-                    continue
-                if event["Action"] == "oom":
-                    stack.out_of_memory(event["Actor"]["ID"], of[_SERVICE])
-                elif stack.loading and not _is_generator(of[_SERVICE]):
-                    stack.fail(f"{of[_SERVICE]} ended during the load with exit code {of['exitCode']}")
-                    stack.end_load()
+        with ThreadPoolExecutor(len(stacks)) as pool:  # while one stack ends, the events of others are read
+            for line in lines:
+                event = json.loads(line)
+                of = event["Actor"]["Attributes"]
+                for stack in stacks:
+                    if of.get(_PROJECT) == stack.project and stack.outcome == "measured":
+                        pool.submit(stack.heed, event["Action"], event["Actor"]["ID"], of)
 
-    command = ["docker", "events", "--filter", "event=die", "--filter", "event=oom",
+    command = ["docker", "events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--filter", "event=oom",
                "--filter", f"label={OWNER_LABEL}={owner()}", "--format", "{{json .}}"]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as events:
         assert events.stdout
@@ -632,10 +654,11 @@ def _ending_when_memory_is_short(stacks: list[Stack]) -> Iterator[None]:
         memory = Memory()
         while not over.wait(LOOK_AGAIN_S):
             if shortage := memory.shortage():
-                for stack in stacks:
+                loading = [stack for stack in stacks if "load" not in stack.seconds]
+                for stack in loading:
                     stack.fail(shortage)
                 with ThreadPoolExecutor(len(stacks)) as pool:
-                    list(pool.map(Stack.end_load, stacks))
+                    list(pool.map(Stack.end_load, loading))
                 return
 
     looking = threading.Thread(target=look)

@@ -10,9 +10,9 @@ import psutil
 
 QUIET = 0.2
 QUIET_WITHIN_S = 10
-HARDLY_ANY_MEMORY = 0.05
-LITTLE_MEMORY = 0.1
-"""Shares of the machine's memory that are still available: the lab plans to leave a tenth."""
+HARDLY_ANY_MEMORY = 0.05, 1 * 2**30
+LITTLE_MEMORY = 0.1, 2 * 2**30
+"""What is left of the machine's memory, as a share and in bytes, whichever is less: the lab plans to leave a tenth."""
 STALLED = 0.2
 """The share of the time in which programs wait for memory when a machine is short of it."""
 
@@ -83,13 +83,14 @@ class Memory:
     def shortage(self) -> str | None:
         """Return why the machine is short of memory, if it is.
 
-        It is when hardly anything is available, or when little is and programs waited for memory since it was asked
-        last. A container at its own limit makes programs wait, too, so that waiting alone is no shortage.
+        The machine is short of memory when hardly any is available, or when little is available and programs waited
+        for memory for more than a fifth of the time since the last call. A container at its own limit makes programs
+        wait, too, so that waiting alone is no shortage.
         """
         memory = psutil.virtual_memory()
-        left = memory.available / memory.total
         waited = self._waited()
-        if left >= (LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY):
+        share, most = LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY
+        if memory.available >= min(share * memory.total, most):
             return None
         available = f"{memory.available // 2**20:,} of {memory.total // 2**20:,} MiB were available"
         return f"the machine ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"

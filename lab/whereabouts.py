@@ -140,4 +140,5 @@ def _of_user() -> Words:
         name = getuser()
     except (KeyError, OSError):  # a number without a name
         return {}
-    return {rf"(?<=/){re.escape(name)}(?![\w-])": "$USER"} if name != "root" else {}
+    folders = "|".join(f"(?<=/{folder}/)" for folder in ("media", "mnt", "scratch", "var/lib"))
+    return {rf"(?:{folders}){re.escape(name)}(?![\w-])": "$USER"} if name != "root" else {}

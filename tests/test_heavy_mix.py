@@ -202,7 +202,7 @@ def test_a_trial_keeps_the_settings_and_limits_that_were_in_force(measured: Meas
     assert "CapEff:\t0000000000000000" in server
     assert "Max open files            16384                16384" in server
     assert "==> /proc/sys/net/core/somaxconn <==\n4096\n" in server
-    assert "536870912" in server  # the memory limit, in either kind of control group
+    assert "268435456" in server  # the memory limit, in either kind of control group
 
 
 def test_the_table_fits_a_terminal_of_80_columns(measured: Measured) -> None:

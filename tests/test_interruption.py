@@ -1,12 +1,12 @@
 """lab.interruption, and how the runner uses it: nobody is interrupted in the middle of what has to be finished."""
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -78,29 +78,53 @@ def test_who_stopped_the_lab_is_told_by_the_signal(which: signal.Signals, reason
 
 
 HEEDING = """
-import signal, threading
+import signal, sys, threading
 from lab.interruption import heed_signals, interrupt
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
 heed_signals()
 print(signal.getsignal(signal.SIGHUP) is interrupt, threading.active_count())
 """
 
 
-@pytest.mark.parametrize(("under", "heeds"), [([], "True 2"), (["nohup"], "False 1")])
-def test_under_nohup_neither_a_terminal_nor_a_parent_stops_the_lab(under: list[str], heeds: str) -> None:
-    """Without it, a thread looks whether the parent process is there."""
-    done = subprocess.run([*under, sys.executable, "-c", HEEDING], cwd=ROOT, capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(("hang_ups", "heeds"), [("SIG_DFL", "True 2"), ("SIG_IGN", "False 1")])
+def test_under_nohup_neither_a_terminal_nor_a_parent_stops_the_lab(hang_ups: str, heeds: str) -> None:
+    """Nohup ignores SIGHUP. Without it, a thread looks whether the parent process is there."""
+    done = subprocess.run(
+        [sys.executable, "-c", HEEDING, hang_ups], cwd=ROOT, capture_output=True, text=True, check=True
+    )
 
     assert done.stdout.strip() == heeds
 
 
-def test_a_closed_terminal_does_not_keep_the_lab_from_cleaning_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is said to nobody is no error."""
-    with Path("/dev/full").open("w", buffering=1) as closed:
-        monkeypatch.setattr("sys.stderr", closed)
-        cli._say("Interrupted.")
-        cli.talk.print("[red]error:[/] nobody reads this")
-        with suppress(OSError):
-            closed.close()
+TALKING = """
+import os, signal, sys
+from lab import cli
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with cli._progress() as progress:
+    progress("load", 1, 2)
+    os.write(1, b"shown\\n")  # print would go to the terminal
+    sys.stdin.read()
+    progress("load", 2, 2)
+    cli._say("What was measured is kept.")
+cli._say("Interrupted.")
+print("cleaned up", flush=True)
+"""
+
+
+def test_a_closed_terminal_does_not_keep_the_lab_from_cleaning_up() -> None:
+    """What is said to nobody is no error, neither while a status is shown nor afterwards."""
+    terminal, its_end = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", TALKING], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=its_end, env=os.environ | {"TERM": "xterm"},
+    ) as talking:  # fmt: skip
+        os.close(its_end)
+        assert talking.stdout
+        assert talking.stdout.readline() == "shown\n"
+        os.close(terminal)
+        said, _ = talking.communicate(timeout=60)
+
+    assert (talking.returncode, said) == (0, "cleaned up\n")
 
 
 def test_without_an_interrupt_nothing_is_raised_and_the_next_one_is_heeded_at_once() -> None:

@@ -255,7 +255,7 @@ def test_the_limits_in_force_are_those_of_the_file(stack: Stack, service: str) -
     assert in_force["cores"] == (float(config["cpus"]) if "cpus" in config else None)
     assert in_force["memory"] == (int(config["mem_limit"]) if "mem_limit" in config else None)
     if service in SERVERS:
-        assert (in_force["cores"], in_force["memory"], in_force["backlog"]) == (0.5, 2**30, 4096)
+        assert (in_force["cores"], in_force["memory"], in_force["backlog"]) == (0.5, 2**28, 4096)
 
 
 def test_the_probes_see_a_container_that_nothing_closes(plain: str) -> None:

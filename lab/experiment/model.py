@@ -12,8 +12,7 @@ from analysis.quantities import Claim, Curve, Model, Name, Published, Quantity
 from analysis.run_folder import OTHERS_CORES
 from lab import limits
 from lab.errors import WrongUse, nearest_first
-from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, VISIT_REQUESTS, WrongSetting
-from lab.loads import Script as Known
+from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, VISIT_REQUESTS, Bounds, WrongSetting
 from lab.paths import CLIENTS, K6
 from lab.servers import Server
 
@@ -66,7 +65,7 @@ class Script(Model):
     script: str
     settings: dict[SettingName, SettingNumber | SettingText] = Field({})
 
-    programs: ClassVar[tuple[Path, Mapping[str, Known]]]
+    programs: ClassVar[tuple[Path, Mapping[str, Bounds]]]
     """The folder that holds them, and what each of them can be asked for."""
 
     @model_validator(mode="after")
@@ -82,9 +81,9 @@ class Script(Model):
         self._check(known[self.script])
         return self
 
-    def _check(self, known: Known) -> None:
+    def _check(self, bounds: Bounds) -> None:
         """Raise WrongSetting where the script cannot be asked for this."""
-        known.check(self.script, self.settings, generators=1)
+        bounds.check(self.script, self.settings, generators=1)
 
     def environment(self) -> dict[str, str]:
         """Return the settings as the script reads them."""
@@ -167,11 +166,11 @@ class Load(Script):
 
     programs = (K6, K6_SCRIPTS)
 
-    def _check(self, known: Known) -> None:
+    def _check(self, bounds: Bounds) -> None:
         """Raise WrongSetting where the script cannot be asked for this, or the rate is said twice."""
         if self.relative and (twice := RELATIVE & self.settings.keys()):
             raise WrongSetting("relative says the rate; leave one of them out", min(twice))
-        known.check(self.script, self.settings, self.generators, relative=self.relative is not None)
+        bounds.check(self.script, self.settings, self.generators, relative=self.relative is not None)
 
     def k6_mib(self, duration: str) -> int:
         """Return how much memory each of its k6 containers may use when it lasts so long, in MiB."""

@@ -56,7 +56,7 @@ class Variant(Model, ABC):
         3600, ge=1, le=86400, description="How long haproxy lets a request queue before it answers 503."
     )
     cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
-    memory_mib: int = Field(512, ge=64, description="Memory that each container may use.")
+    memory_mib: int = Field(256, ge=64, description="Memory that each container may use.")
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
 
