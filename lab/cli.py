@@ -365,8 +365,8 @@ def _measure(
     from lab import machine  # noqa: PLC0415
     from lab import run as running  # noqa: PLC0415
 
+    lay_out(None)  # wrong use is said at once
     running.check_room(results)
-    lay_out(None)
     with _interruptible():
         running.wait_for_turn(_say)
         planned = lay_out(machine.room())
