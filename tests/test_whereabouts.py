@@ -161,8 +161,7 @@ def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, ol
     assert done.stderr == (
         "19 files are what was measured; summary.json, report.html and requests.parquet follow from them.\n"
         f"manifest.sha256: {sha256(old_run / MANIFEST)}\n"
-        "In the archive 6 records were cleaned of what told where the run was made (paths, host name, user number). "
-        "The run itself was not changed.\n"
+        "In the archive 6 records were cleaned of paths, host name and user number. The run itself was not changed.\n"
         f"manifest.sha256 of the archive: {sha256(copy / MANIFEST)} (the hash above is that of the run)\n"
     )
     assert telling(archive, *PLACES) == []
@@ -239,7 +238,7 @@ def test_an_archive_does_not_tell_who_packs_it_either(lab: Lab, tmp_path: Path) 
 
     done = lab.run("export", str(run), "--to", str(archive))
 
-    assert "\nIn the archive 1 record was cleaned of what told where the run was made " in done.stderr
+    assert "\nIn the archive 1 record was cleaned of paths, host name and user number. " in done.stderr
     assert telling(archive, str(lab.results), str(lab.root), str(home), USER, f"//{host}") == []
     copy = unpack(archive, tmp_path / "elsewhere")
     assert json.loads((copy / "run.json").read_text())["reason"] == (
