@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from lab import plan as planning
 from lab.errors import LabError, WrongUse
-from lab.interruption import heed_signals, is_alone, uninterrupted
+from lab.interruption import heed_signals, uninterrupted, was_left
 from lab.paths import RESULTS
 
 if TYPE_CHECKING:
@@ -428,7 +428,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if is_alone():
+        if was_left():
             _say("The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.")
         _say("Interrupted. Nothing is left running; what was measured is kept.")
         raise typer.Exit(130) from None

@@ -30,10 +30,10 @@ def heed_signals() -> None:
 
 def why() -> str:
     """Return why the lab was stopped."""
-    return "its terminal was closed, or its parent process ended" if is_alone() else "stopped by the user"
+    return "its terminal was closed, or its parent process ended" if was_left() else "stopped by the user"
 
 
-def is_alone() -> bool:
+def was_left() -> bool:
     """Whether the lab was stopped because its terminal was closed, or its parent process ended."""
     return signal.SIGHUP in _signals
 

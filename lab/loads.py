@@ -16,7 +16,7 @@ RATE_MAX_RPS = 20_000
 ANSWER_WITHIN_S = 60
 """After so long k6 gives a request up."""
 QUICKEST_S = 0.0005
-"""No answer comes sooner (docs/benchmarks.md, "The floor")."""
+"""No server of the lab answers sooner (docs/benchmarks.md, "The floor")."""
 HOUR_S = 3600
 VISIT_REQUESTS = 3
 """As in k6/visits.js."""

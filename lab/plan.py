@@ -84,7 +84,7 @@ def plan(
 
     Each round measures every chosen variant once, in an order shuffled from ``seed``; at most ``jobs`` side by side,
     as many as there is ``room`` for (None: any number), and only where the experiment allows it. Raise WrongUse for an
-    unknown variant, a duration that is none, or a trial that there is no room for.
+    unknown variant, an invalid duration, or a trial that there is no room for.
     """
     chosen = variants or list(experiment.variants)
     for name in chosen:

@@ -52,7 +52,7 @@ def answering() -> Iterator[Gaps]:
     finally:
         over.set()
         watching.join()
-    print(f"the machine answered within {gaps.longest_s:.2f} s")  # for docs/reliability.md
+    print(f"the machine answered within {gaps.longest_s:.2f} s")  # pytest -s shows it
     assert 0 < gaps.longest_s < ANSWERS_WITHIN_S
 
 

@@ -11,10 +11,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lab import machine, provenance
 from lab.errors import LabError
+from lab.limits import Room
 from lab.paths import TOOLS
 
 HEALTHY = """
@@ -290,3 +292,36 @@ def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
     assert python.there
     assert not docker.there
     assert "tools/install-engine.sh" in docker.remedy
+
+
+def engine_says(path: Path, memory_limit: str, total: str) -> None:
+    """Put an engine on the PATH that says this of its memory."""
+    answers = f'case "$*" in *MemoryLimit*) echo {memory_limit} ;; *MemTotal*) echo {total} ;; esac'
+    put(path, "docker", f"{answers}{HEALTHY.format(inspect='echo []', pull='exit 1', folder=path.parent)}")
+
+
+def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[str]) -> None:
+    engine_says(path, "false", "0")
+
+    with pytest.raises(LabError) as caught:
+        machine.ready(said.append)
+
+    assert caught.value.message == (
+        "The container engine cannot limit the memory of containers, so that a load could take all of it."
+    )
+    assert caught.value.hint == (
+        "If the kernel was started without it: add cgroup_enable=memory to its command line, and restart."
+    )
+
+
+def test_of_an_engine_with_a_machine_of_its_own_all_memory_is_taken_for_available(path: Path) -> None:
+    engine_says(path, "true", str(3 * 2**30))
+
+    assert machine.room() == Room(total_mib=3072, available_mib=3072)
+
+
+def test_without_an_engine_the_room_is_that_of_this_machine(path: Path) -> None:  # noqa: ARG001  # nothing is on it
+    total_mib = psutil.virtual_memory().total // 2**20
+
+    assert machine.room().total_mib == total_mib
+    assert 0 < machine.room().available_mib <= total_mib
