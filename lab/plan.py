@@ -18,7 +18,7 @@ TAIL_S = 15
 
 
 @dataclass(frozen=True)
-class Trial:
+class PlannedTrial:
     """One variant under one load, once. ``follows`` is the one whose capacity its rate is relative to, if it is."""
 
     variant_name: str
@@ -27,7 +27,7 @@ class Trial:
     load: Load
     duration: str
     number: int
-    follows: "Trial | None" = None
+    follows: "PlannedTrial | None" = None
 
     @property
     def needed_mib(self) -> dict[str, int]:
@@ -48,12 +48,12 @@ class Trial:
 class Plan:
     """All trials of a run, in batches that are measured side by side."""
 
-    batches: tuple[tuple[Trial, ...], ...]
+    batches: tuple[tuple[PlannedTrial, ...], ...]
     jobs: int
     seed: int
 
     @property
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[PlannedTrial]:
         """All trials in the order of measuring."""
         return [trial for batch in self.batches for trial in batch]
 
@@ -69,7 +69,7 @@ class Plan:
         )
 
 
-def plan(
+def lay_out(
     experiment: Experiment,
     *,
     variants: list[str] | None = None,
@@ -96,13 +96,13 @@ def plan(
     jobs = jobs if experiment.parallel else 1
     shuffle = random.Random(seed).shuffle  # noqa: S311  # an order, not a secret
     batches = []
-    made: dict[tuple[str, str, int], Trial] = {}
+    made: dict[tuple[str, str, int], PlannedTrial] = {}
     for number in range(1, trials + 1):
         for load_name, load in experiment.all_loads.items():
             order = list(dict.fromkeys(chosen))
             shuffle(order)
             ready = [
-                Trial(
+                PlannedTrial(
                     variant_name=name,
                     variant=experiment.variants[name],
                     load_name=load_name,
@@ -121,7 +121,7 @@ def plan(
     return Plan(tuple(batches), jobs, seed)
 
 
-def _batches(ready: list[Trial], jobs: int, room: limits.Room | None) -> list[tuple[Trial, ...]]:
+def _batches(ready: list[PlannedTrial], jobs: int, room: limits.Room | None) -> list[tuple[PlannedTrial, ...]]:
     """Share trials out over as few batches as there is room for. Raise WrongUse when one trial alone has no room.
 
     Batches of equal size disturb their trials equally.

@@ -25,12 +25,15 @@ from analysis.run_folder import (
     read_run,
     write_record,
 )
-from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import DATABASE, Experiment
 from lab.interruption import uninterrupted, why
+from lab.machine import provenance
+from lab.machine.images import BASE_IMAGES, build_images
+from lab.machine.watch import Progress
 from lab.plan import Plan
-from lab.watch import Progress
+from lab.trial import batch, leftovers
+from lab.trial.stack import now
 from lab.whereabouts import here, without
 
 LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one for all users, never followed if it is a link
@@ -40,7 +43,7 @@ ROOM_NEEDED = 256 * 2**20
 Say = Callable[[str], None]
 
 
-def run(
+def run_plan(
     name: str,
     experiment: Experiment,
     plan: Plan,
@@ -59,12 +62,12 @@ def run(
     with alone(say), writing(results):
         clean_up(results, say)
         images = lab_images(plan)
-        machine.build_images(images, say)
+        build_images(images, say)
         record = _record(name, experiment, plan, full=full, command=command, images=sorted(images))
         folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
         try:
-            for done in runner.measure(plan, folder, progress):
+            for done in batch.measure(plan, folder, progress):
                 seal(folder)
                 for trial in done:
                     say(describe(trial))
@@ -75,7 +78,7 @@ def run(
             raise
         finally:
             with uninterrupted():
-                runner.remove_leftovers()  # what resisted its own trial's end
+                leftovers.remove_leftovers()  # what resisted its own trial's end
         progress("writing the report", 0, 2)
         with uninterrupted():
             summary = _close(folder, record.model_copy(update={"outcome": "completed"}))
@@ -176,7 +179,7 @@ def _read(descriptor: int) -> str:
 
 def clean_up(results: Path, say: Say) -> None:
     """Remove what killed runs left behind, and close their records; call it only while holding the lock."""
-    if projects := runner.remove_leftovers():
+    if projects := leftovers.remove_leftovers():
         say(f"Removed what a killed run left behind: {', '.join(projects)}.")
     for path in sorted(results.glob("*/*/run.json")):
         folder = path.parent
@@ -217,7 +220,7 @@ def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
     for trial in plan.trials:
         if (balancer := trial.variant.balancer) != "none":
             images[f"stampede/{balancer}:trixie"] = {"service": balancer}
-        images[trial.variant.image] = {"service": trial.variant.service, **trial.variant.environment()}
+        images[trial.variant.image] = {"service": trial.variant.service, **trial.variant.factors()}
         if trial.load.client:
             images["stampede/client:trixie"] = {"service": "client"}
         if trial.load.api:
@@ -296,8 +299,8 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         command=command,
         host=provenance.host(),
         git=provenance.git(),
-        images=provenance.images([*machine.BASE_IMAGES, *images]),
-        began=runner.now(),
+        images=provenance.images([*BASE_IMAGES, *images]),
+        began=now(),
     )
 
 
@@ -305,7 +308,7 @@ def _close(folder: Path, record: Run) -> Summary:
     """Close and seal the record, point ``latest`` to the run, and derive everything from what was measured."""
     from analysis.derive import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
 
-    write_record(folder / "run.json", record.model_copy(update={"ended": record.ended or runner.now()}))
+    write_record(folder / "run.json", record.model_copy(update={"ended": record.ended or now()}))
     seal(folder)
     link = folder.parent / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)

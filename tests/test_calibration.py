@@ -1,4 +1,4 @@
-"""lab/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
+"""lab/trial/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl
 import pytest
 from python_on_whales.exceptions import DockerException
 
-from lab.calibration import ALONE, calibrate
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Durations, Load, computing
-from lab.plan import plan
-from lab.runner import Stack
+from lab.plan import lay_out
+from lab.trial.calibration import ALONE, calibrate
+from lab.trial.stack import Stack
 
 LOAD = Load(
     script="rounds.js",
@@ -81,7 +81,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
 ) -> None:
     """No container: how the balancer is asked is what fails."""
-    trial = next(one for one in plan(computing(load_experiment("gil-sharing"), "hold")).trials)
+    trial = next(one for one in lay_out(computing(load_experiment("gil-sharing"), "hold")).trials)
     stack = Stack(trial, tmp_path, 1)
     labels = {"com.docker.compose.service": "nginx"}
     monkeypatch.setattr(stack, "_containers", lambda: [SimpleNamespace(config=SimpleNamespace(labels=labels))])
@@ -89,7 +89,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     def ask(_front: object, _port: int, _path: str) -> float:
         raise error
 
-    monkeypatch.setattr("lab.runner._at_work_ms", ask)
+    monkeypatch.setattr("lab.trial.stack._at_work_ms", ask)
 
     stack.calibrate()
 

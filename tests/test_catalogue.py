@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from analysis.run_folder import trial_folder
-from lab.calibration import ALONE
 from lab.paths import ROOT
+from lab.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
 from tests.test_heavy_mix import values
 

@@ -18,12 +18,12 @@ from analysis.visits import rates_per_s
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Api, Database, Durations, Load
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, ROOT, SERVERS
-from lab.runner import GENERATORS
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.flup import Flup
 from lab.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from lab.servers.uwsgi import Uwsgi
+from lab.trial.containers import GENERATORS
 from lab.whereabouts import LOCAL, placeless
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
@@ -125,10 +125,10 @@ def test_variants_differ_in_what_their_file_says_and_in_nothing_else(tmp_path: P
     """Resolve every variant, undo what its file says against the plainest, and nothing is left."""
     variants = load_experiment("heavy-mix").variants
     profiles = "gunicorn", "nginx", "load"
-    plain = composed(tmp_path, variants["shared-socket"].environment(), *profiles)
+    plain = composed(tmp_path, variants["shared-socket"].factors(), *profiles)
 
     def difference(name: str) -> set[str]:
-        return set(differences(plain, composed(tmp_path, variants[name].environment(), *profiles)))
+        return set(differences(plain, composed(tmp_path, variants[name].factors(), *profiles)))
 
     server = "services.gunicorn"
     assert difference("shared-socket-23") == {f"{server}.image", f"{server}.build.args.RELEASE"}
@@ -175,7 +175,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
         Uwsgi(server="uwsgi", workers=1, threads=1),
         Flup(server="flup-prefork", workers=9, threads=1),
     )
-    set_by_variants = {name for one in variants for name in one.environment()}
+    set_by_variants = {name for one in variants for name in one.factors()}
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_K6_MEMORY",
               "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS"}  # fmt: skip
@@ -183,7 +183,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))
 
-    set_by_loads = {*Api().environment(), *Database().environment()}
+    set_by_loads = {*Api().factors(), *Database().factors()}
     assert named == set_by_variants | set_by_loads | runner | for_people
 
 
@@ -214,7 +214,7 @@ def test_a_database_is_there_with_its_profile_and_servers_wait_for_it(tmp_path: 
 def test_without_a_balancer_k6_asks_another_address_and_nothing_else_differs(tmp_path: Path, variant: Variant) -> None:
     def resolved(balancer: str) -> dict[str, Any]:
         one = variant.model_copy(update={"balancer": balancer})
-        return composed(tmp_path, one.environment(), one.service, "load")
+        return composed(tmp_path, one.factors(), one.service, "load")
 
     assert differences(resolved("nginx"), resolved("none")) == ["services.k6.environment.LAB_URL"]
 
@@ -254,20 +254,20 @@ def test_every_setting_of_a_variant_reaches_the_containers(plain: Variant, own: 
     assert other.keys() | {"server"} == type(plain).model_fields.keys()
     for setting, value in other.items():
         changed = plain.model_copy(update={setting: value})
-        assert changed.environment() != plain.environment(), setting
+        assert changed.factors() != plain.factors(), setting
 
 
 def test_the_balancer_is_told_every_port_that_a_process_has_of_its_own() -> None:
     mapped = Uwsgi(server="uwsgi", workers=3, threads=1, map_socket=True)
 
-    assert mapped.environment()["LAB_UPSTREAM"] == "app:8000 app:8001 app:8002"
+    assert mapped.factors()["LAB_UPSTREAM"] == "app:8000 app:8001 app:8002"
     shared = mapped.model_copy(update={"map_socket": False})
-    assert shared.environment()["LAB_UPSTREAM"] == "app:8000"
+    assert shared.factors()["LAB_UPSTREAM"] == "app:8000"
 
 
 def test_a_sync_worker_differs_in_its_class_alone() -> None:
-    threads = GunicornGthread(server="gunicorn-gthread", workers=2, threads=1).environment()
-    sync = GunicornSync(server="gunicorn-sync", workers=2).environment()
+    threads = GunicornGthread(server="gunicorn-gthread", workers=2, threads=1).factors()
+    sync = GunicornSync(server="gunicorn-sync", workers=2).factors()
 
     assert sync == {name: threads[name] for name in sync} | {"LAB_WORKER_CLASS": "sync"}
     assert threads.keys() - sync.keys() == {"LAB_WORKER_CONNECTIONS", "LAB_KEEPALIVE_S"}

@@ -55,7 +55,7 @@ def read_experiment(path: Path) -> Experiment:
         raise WrongUse(_explain(path, document, error)) from None
 
 
-def schema() -> str:
+def editor_schema() -> str:
     """Return the JSON schema of experiment files, for editors."""
     return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
 

@@ -111,7 +111,7 @@ class Api(Model):
             raise ValueError(f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends")
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {f"LAB_API_{name.upper()}": _as_factor(value) for name, value in self.model_dump().items()}
 
@@ -121,7 +121,7 @@ class Database(Model):
 
     max_connections: int = Field(151, ge=10, le=1000, description="More than so many at once it refuses.")
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {"LAB_DATABASE": DATABASE, "LAB_DATABASE_CONNECTIONS": str(self.max_connections)}
 

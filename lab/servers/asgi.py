@@ -32,9 +32,9 @@ class AsgiApplication(Variant, ABC):
             raise ValueError(f"app: {self.app} runs in threads; say how many each process has (FastAPI's own: 40)")
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_APP": _ASGI[self.app], "LAB_LOOP": self.loop}
+        return super().factors() | {"LAB_APP": _ASGI[self.app], "LAB_LOOP": self.loop}
 
 
 class Asgi(AsgiApplication):
@@ -57,6 +57,6 @@ class Asgi(AsgiApplication):
         """Each of granian's workers has a listening socket of its own."""
         return "per-worker" if self.server == "granian" else "shared"
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_SERVER": self.server}
+        return super().factors() | {"LAB_SERVER": self.server}

@@ -74,7 +74,7 @@ class Variant(Model, ABC):
 
     @model_validator(mode="after")
     def _workers_fit(self) -> Self:
-        module = self.environment()["LAB_APP"].partition(":")[0]
+        module = self.factors()["LAB_APP"].partition(":")[0]
         if problem := limits.workers_problem(module, self.workers, self.threads or 1, self.memory_mib):
             raise ValueError(problem)
         return self
@@ -109,7 +109,7 @@ class Variant(Model, ABC):
         """Where each container listens: one port for each that the balancer chooses among."""
         return APP_PORTS[:1]
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         kept = self.upstream_keepalive
         return {

@@ -56,9 +56,9 @@ class Flup(Variant):
         """Its processes come and go."""
         return self.server == "flup-prefork"
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {
+        return super().factors() | {
             "LAB_SERVER": self.server,
             "LAB_APP": WSGI[self.app],
             "LAB_PROTOCOL": "fastcgi",

@@ -36,9 +36,9 @@ class Gunicorn(Variant, ABC):
         """reuse_port gives every worker a listening socket of its own."""
         return "per-worker" if self.reuse_port else "shared"
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
+        return super().factors() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
 
 
 class GunicornWsgi(Gunicorn, ABC):
@@ -52,9 +52,9 @@ class GunicornWsgi(Gunicorn, ABC):
             check_lock_file("gunicorn", self.release, self.app)
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_APP": WSGI[self.app]}
+        return super().factors() | {"LAB_APP": WSGI[self.app]}
 
 
 class GunicornGthread(GunicornWsgi):
@@ -74,9 +74,9 @@ class GunicornGthread(GunicornWsgi):
         0, ge=0, le=3600, description="How long an idle connection stays open; 0: one request each."
     )
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {
+        return super().factors() | {
             "LAB_WORKER_CLASS": self.worker_class,
             "LAB_WORKER_CONNECTIONS": str(self.worker_connections),
             "LAB_KEEPALIVE_S": str(self.keepalive_s),
@@ -90,9 +90,9 @@ class GunicornSync(GunicornWsgi):
     worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
     threads: Literal[1] = 1
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_WORKER_CLASS": self.worker_class}
+        return super().factors() | {"LAB_WORKER_CLASS": self.worker_class}
 
 
 class GunicornGreen(GunicornWsgi):
@@ -110,10 +110,10 @@ class GunicornGreen(GunicornWsgi):
     def _loop(self) -> str:
         return self.server.removeprefix("gunicorn-")
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         worker_class = "event_loops.CountedTornado" if self._loop == "tornado" else self._loop
-        return super().environment() | {"LAB_WORKER_CLASS": worker_class}
+        return super().factors() | {"LAB_WORKER_CLASS": worker_class}
 
 
 class GunicornAsgi(AsgiApplication, Gunicorn):
@@ -126,7 +126,7 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
         check_lock_file("gunicorn", self.release, "fastapi")
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         classes = {"gunicorn-asgi": "asgi", "gunicorn-uvicorn": "event_loops.Uvicorn"}
-        return super().environment() | {"LAB_WORKER_CLASS": classes[self.server]}
+        return super().factors() | {"LAB_WORKER_CLASS": classes[self.server]}

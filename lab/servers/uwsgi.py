@@ -48,9 +48,9 @@ class Uwsgi(Variant):
         """Where each container listens: one port, or one for each process."""
         return APP_PORTS[: self.workers if self.map_socket else 1]
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {
+        return super().factors() | {
             "LAB_RELEASE": self.release,
             "LAB_APP": WSGI[self.app],
             "LAB_PROTOCOL": self.protocol,

@@ -14,7 +14,8 @@ from python_on_whales import DockerClient
 
 from analysis.run_folder import Git, Host, Image, write_whole
 from lab.interruption import uninterrupted
-from lab.machine import BASE_IMAGES, STAND_IN, digests, engine_version, label, output, plugin_version
+from lab.machine.engine import engine_version, output, plugin_version
+from lab.machine.images import BASE_IMAGES, STAND_IN, digests, label
 from lab.paths import ROOT
 
 # Debian's packages or Alpine's, Python's in the virtual environment, and k6: a line each, name and version.
