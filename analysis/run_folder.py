@@ -118,6 +118,7 @@ class LoadRecord(Record):
 
     name: str
     script: str
+    kind: str | None = None
     client: ClientRecord | None = None
     generators: int = 1
     api: dict[str, float | bool] | None = None

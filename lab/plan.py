@@ -6,7 +6,8 @@ from math import ceil
 
 from lab import limits
 from lab.errors import WrongUse
-from lab.experiment.model import DATABASE, Experiment, Load, check_duration, in_seconds, unknown_variant
+from lab.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
+from lab.loads import in_seconds
 from lab.servers.base import Variant
 
 START_S = 12

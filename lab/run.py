@@ -275,6 +275,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
             LoadRecord(
                 name=load,
                 script=one.script,
+                kind=one.declared.kind,
                 generators=one.generators,
                 overloads=one.overloads,
                 relative=one.relative and RelativeRate.model_validate(one.relative.model_dump()),

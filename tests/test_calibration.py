@@ -10,7 +10,7 @@ from python_on_whales.exceptions import DockerException
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Durations, Load, computing
 from lab.plan import lay_out
-from lab.trial.calibration import ALONE, calibrate
+from lab.trial.calibration import ALONE, asks, calibrate
 from lab.trial.stack import Stack
 
 LOAD = Load(
@@ -49,6 +49,18 @@ def test_calls_are_made_shorter_by_what_they_take_too_long(late_us: float) -> No
     assert (found.cpu, found.asked_ms) == ("hold", 100)
     assert found.call_us == round(990 - late_us)
     assert found.alone_ms == pytest.approx([100] * ALONE, abs=0.05)
+
+
+def test_what_was_found_out_is_what_the_script_asks_for() -> None:
+    """Its own settings are in the record; the path is computed in one place, for the calibration and for k6."""
+    work = "/work?rounds=5&wait_ms=10&cpu_ms=10&cpu="
+
+    held = asks(loaded("hold"), calibrate(loaded("hold"), Machine(60.0)))
+    burnt = asks(loaded("burn"), calibrate(loaded("burn"), Machine(60.0)))
+
+    assert held == {"ASKS": f"{work}hold&call_us=930", "ASKED_MS": "100"}
+    assert burnt == {"ASKS": f"{work}burn", "ASKED_MS": "100"}
+    assert "ASKS" not in loaded("hold").handed_over("15s")
 
 
 def test_burning_is_only_looked_at() -> None:

@@ -98,17 +98,19 @@ def test_every_script_can_be_asked_for_something() -> None:
     ("folder", "script"), [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLIENT_SCRIPTS]
 )
 def test_what_a_script_does_when_it_is_started_by_hand_is_allowed(folder: Path, script: str) -> None:
-    """The .env file beside it says; and of what it says nothing is unknown."""
+    """The .env file beside it says what the lab would hand over; and of what it says nothing is unknown."""
     lines = (folder / script).with_suffix(".env").read_text(encoding="utf-8").splitlines()
-    said = dict(line.lower().split("=") for line in lines if not line.startswith("#"))
-    of_the_lab = {"duration", "start_at_ms", "start_after", "cpu", "call_us"}
-    values: dict[str, int | float | str] = {
-        name: float(value) if value.replace(".", "").isdecimal() else value
-        for name, value in said.items()
-        if name not in of_the_lab
-    }
+    said = dict(line.lower().split("=", 1) for line in lines if not line.startswith("#"))
+    handed_over = {"duration", "start_at_ms", "start_after", "grace_s"} | {
+        "burst.js": {"asks", "asked_ms"},
+        "rounds.js": {"asks", "asked_ms"},
+        "visits.js": {"rates_per_s", "step_lasts_s", "timeout_s"},
+    }.get(script, set())
+    settings = (K6_SCRIPTS | CLIENT_SCRIPTS)[script].settings
 
-    (K6_SCRIPTS | CLIENT_SCRIPTS)[script].check(script, values, generators=1)
+    assert said.keys() - settings.keys() == handed_over - {"start_after" if folder == K6 else "start_at_ms"}
+    for name in said.keys() & settings.keys():
+        assert settings[name].problem(float(said[name])) is None
 
 
 GOOD = """\
@@ -266,3 +268,37 @@ def test_every_container_has_a_limit_of_memory_and_no_swap() -> None:
     assert {service["oom_score_adj"] for service in services.values()} == {500}
     assert [limits.fixed_mib(name) for name in ("nginx", "haproxy", "client", "api", "mariadb")] == [256] * 4 + [768]
     assert limits.pids_limit() == 2048
+
+
+def test_a_burst_that_does_not_compute_knows_what_it_asks_for_before_it_starts() -> None:
+    burst = K6_SCRIPTS["burst.js"]
+    settings = {"burst": 10, "every_s": 2, "delay_s": 0.07}
+
+    assert burst.handed_over(settings | {"does": "wait"}, "9s") == {
+        "GRACE_S": "60", "ASKS": "/?delay=0.07", "ASKED_MS": "70",
+    }  # fmt: skip
+    assert burst.handed_over(settings | {"does": "call"}, "9s")["ASKS"] == "/call?delay=0.07"
+
+
+def test_the_loop_of_a_load_follows_from_its_script(tmp_path: Path) -> None:
+    """A file from before that still says the loop is told which line to delete."""
+    assert {name for name, script in K6_SCRIPTS.items() if script.open_loop} == {"arrivals.js", "calls.js", "visits.js"}
+    assert load_experiment("stalled-api").all_loads["calls"].loop == "open"
+    assert load_experiment("heavy-mix").all_loads["heavy-mix"].loop == "closed"
+    text = (
+        GOOD.replace("SCRIPT", "arrivals.js")
+        .replace("SETTINGS", RATE)
+        .replace("  duration", "  loop: open\n  duration")
+    )
+    (tmp_path / "mine.yaml").write_text(text)
+
+    with pytest.raises(WrongUse) as caught:
+        read_experiment(tmp_path / "mine.yaml")
+
+    assert caught.value.message == "mine.yaml:5: load.loop: loop follows from the script; delete this line"
+
+
+def test_every_script_is_of_one_kind() -> None:
+    kinds = {name: script.kind for name, script in K6_SCRIPTS.items() if script.kind != "steady"}
+
+    assert kinds == {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}

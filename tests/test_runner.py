@@ -69,11 +69,11 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
 
 DURATIONS = Durations(short="7s", full="1m")
 CLIMB = Load(
-    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(),
+    script="visits.js", duration=DURATIONS, overloads=True, database=Database(),
     settings={"first_per_s": 100, "last_per_s": 400, "step_s": 2, "timeout_steps": 1, "users_max": 9},
 )  # fmt: skip
 OVERLOAD = Load(
-    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(max_connections=19),
+    script="visits.js", duration=DURATIONS, overloads=True, database=Database(max_connections=19),
     generators=2, relative=Relative(times=1.5, of="one", under="mix"),
     settings={"step_s": 7, "timeout_steps": 1, "users_max": 9},
 )  # fmt: skip
@@ -132,6 +132,7 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     assert factors["LAB_APP"] == "'django_app:app'"
     assert set((stack.part / "load.env").read_text().splitlines()) == {
         "STEP_S='7'", "TIMEOUT_STEPS='1'", "USERS_MAX='9'", "FIRST_PER_S='76'", "LAST_PER_S='76'", "DURATION='7s'",
+        "RATES_PER_S='76'", "STEP_LASTS_S='7'", "TIMEOUT_S='7'", "GRACE_S='26'",
     }  # fmt: skip
     services = yaml.safe_load((stack.part / "compose.yml").read_text())["services"]
     assert set(services) == {"gunicorn", "mariadb", "nginx", "k6", "k6-2"}

@@ -112,6 +112,8 @@ def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> 
     place = getattr(first.get("ctx", {}).get("error"), "place", ())
     where, line = _locate(document, _without_tag((*first["loc"], *place)))
     match first["type"]:
+        case "extra_forbidden" if first["loc"][0] in ("load", "loads") and first["loc"][-1] == "loop":
+            problem = "loop follows from the script; delete this line"
         case "extra_forbidden":
             problem = "unknown key"
         case "missing":

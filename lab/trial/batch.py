@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from analysis.run_folder import Trial
-from lab.experiment.model import in_seconds
 from lab.interruption import uninterrupted
+from lab.loads import in_seconds
 from lab.machine.watch import Memory, Progress, Quiet, Usage, Watch, settle
 from lab.plan import TAIL_S, Plan, PlannedTrial
 from lab.trial.compose import START_UP_S
@@ -131,11 +131,9 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
             stack.end_load()
     if not started:
         return Watch().read()
-    duration_s = max(in_seconds(stack.trial.duration) for stack in stacks)
-    deadline_s = K6_SLACK_S + max(
-        in_seconds(stack.trial.duration) + stack.trial.load.last_answer_within_s(stack.trial.duration)
-        for stack in stacks
-    )
+    trials = [stack.trial for stack in stacks]
+    duration_s = max(in_seconds(trial.duration) for trial in trials)
+    deadline_s = K6_SLACK_S + max(in_seconds(one.duration) + one.load.grace_s(one.duration) for one in trials)
 
     def stop_late_ones() -> None:
         for stack in started:

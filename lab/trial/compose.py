@@ -9,7 +9,7 @@ import yaml
 from python_on_whales import DockerClient
 
 from analysis.run_folder import write_whole
-from lab.experiment.model import DATABASE
+from lab.experiment.model import DATABASE, Script
 from lab.machine.engine import ca_bundle
 from lab.machine.images import K6_RELEASE
 from lab.paths import COMPOSE_FILE, ROOT
@@ -39,7 +39,6 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
     ``visits_per_s`` is the rate of a load whose rate is relative. Raise DockerException when Compose refuses.
     """
     variant, load = trial.variant, trial.load
-    common = {"DURATION": trial.duration}
     beside = [name for name, one in (("client", load.client), ("api", load.api), (DATABASE, load.database)) if one]
     profiles = [variant.service, variant.front, "load", *beside]
     factors = variant.factors() | {
@@ -62,10 +61,10 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
         factors |= {"LAB_CLIENT": load.client.script}
         local |= {"LAB_CLIENT_SETTINGS": str(part / "client.env")}
         start = {"START_AFTER": f"{START_UP_S * side_by_side:g}s"}
-        write_whole(part / "client.env", _env_file(load.client.environment() | common | start))
-    write_whole(part / "load.env", _env_file(load.at(visits_per_s).environment() | common))
-    write_whole(part / "factors.env", _env_file(factors))
-    write_whole(part / LOCAL_ENV, _env_file(local))
+        write_whole(part / "client.env", env_file(_variables(load.client, trial.duration) | start))
+    write_whole(part / "load.env", env_file(_variables(load.at(visits_per_s), trial.duration)))
+    write_whole(part / "factors.env", env_file(factors))
+    write_whole(part / LOCAL_ENV, env_file(local))
     resolved = DockerClient(
         compose_files=[COMPOSE_FILE],
         compose_env_files=[part / "factors.env", part / LOCAL_ENV],
@@ -121,5 +120,11 @@ def shared_out(k6: dict[str, Any], count: int) -> Services:
     }  # fmt: skip
 
 
-def _env_file(values: dict[str, str]) -> str:
+def _variables(script: Script, duration: str) -> dict[str, str]:
+    """Return all that a script reads and Compose gets; k6/run adds what is known only later."""
+    return script.environment() | script.handed_over(duration) | {"DURATION": duration}
+
+
+def env_file(values: dict[str, str]) -> str:
+    """Return variables as Compose and a shell read them."""
     return "".join(f"{name}='{value}'\n" for name, value in values.items())

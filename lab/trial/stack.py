@@ -29,7 +29,7 @@ from lab.machine.engine import last_line
 from lab.machine.watch import Memory, Quiet, Usage
 from lab.plan import PlannedTrial
 from lab.trial import calibration
-from lab.trial.compose import compose, k6_service
+from lab.trial.compose import compose, env_file, k6_service
 from lab.trial.containers import (
     PROJECT,
     SERVICE,
@@ -136,8 +136,7 @@ class Stack:
             variant = self.trial.variant
             [front] = [one for one in self._containers() if service_of(one) == variant.front]
             self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
-            if self.calibration.call_us is not None:
-                write_whole(self.part / "calibration.env", f"CALL_US={self.calibration.call_us:g}\n")
+            write_whole(self.part / "calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
         except DockerException as error:
             self.fail(f"a request alone was not answered: {last_line(error)}")
         except (ValueError, KeyError) as error:
