@@ -263,13 +263,13 @@ def setup() -> None:
     """Make this machine ready: engine, base images, the lab's own images, e.g. lab setup."""
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
-    from lab.machine.images import build_images  # noqa: PLC0415
-    from lab.run import alone, lab_images  # noqa: PLC0415
+    from lab.machine.images import build_images, images_of  # noqa: PLC0415
+    from lab.run import alone  # noqa: PLC0415
 
     make_ready(say)
     with alone(say):  # a build would disturb what somebody measures
         for name in names():
-            build_images(lab_images(lay_out(load_experiment(name))), say)
+            build_images(images_of(lay_out(load_experiment(name))), say)
 
 
 @app.command()

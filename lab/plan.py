@@ -33,16 +33,17 @@ class PlannedTrial:
     @property
     def needed_mib(self) -> dict[str, int]:
         """How much memory its containers may use together, in MiB, by their service; of several the sum."""
-        services = [self.variant.front] * (self.variant.balancer != "none")
-        services += [name for name, one in self._beside() if one]
         return {
             self.variant.service: self.variant.memory_mib * self.variant.replicas,
-            **{service: limits.fixed_mib(service) for service in services},
+            **{service: limits.fixed_mib(service) for service in self.services_beside},
             "k6": self.load.k6_mib(self.duration) * self.load.generators,
         }
 
-    def _beside(self) -> list[tuple[str, object]]:
-        return [("client", self.load.client), ("api", self.load.api), (DATABASE, self.load.database)]
+    @property
+    def services_beside(self) -> list[str]:
+        """The services that take part beside the server and k6: a balancer, a client, what is called, a database."""
+        beside = [("client", self.load.client), ("api", self.load.api), (DATABASE, self.load.database)]
+        return [self.variant.front] * (self.variant.balancer != "none") + [name for name, one in beside if one]
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from analysis.run_folder import (
     write_record,
 )
 from lab.errors import LabError, WrongUse
-from lab.experiment.model import DATABASE, Experiment
+from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
 from lab.machine import provenance
-from lab.machine.images import BASE_IMAGES, build_images
+from lab.machine.images import BASE_IMAGES, OwnImage, build_images, images_of
 from lab.machine.watch import Progress
 from lab.plan import Plan
 from lab.trial import batch, leftovers
@@ -61,9 +61,9 @@ def run_plan(
     """
     with alone(say), writing(results):
         clean_up(results, say)
-        images = lab_images(plan)
+        images = images_of(plan)
         build_images(images, say)
-        record = _record(name, experiment, plan, full=full, command=command, images=sorted(images))
+        record = _record(name, experiment, plan, full=full, command=command, images=images)
         folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
         try:
@@ -214,22 +214,6 @@ def _name_parts(folder: Path) -> None:
             temporary.unlink()
 
 
-def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the lab's own images that a plan needs, each with the factors that Compose builds it with."""
-    images: dict[str, dict[str, str]] = {}
-    for trial in plan.trials:
-        if (balancer := trial.variant.balancer) != "none":
-            images[f"stampede/{balancer}:trixie"] = {"service": balancer}
-        images[trial.variant.image] = {"service": trial.variant.service, **trial.variant.factors()}
-        if trial.load.client:
-            images["stampede/client:trixie"] = {"service": "client"}
-        if trial.load.api:
-            images["stampede/api:trixie"] = {"service": "api"}
-        if trial.load.database:
-            images["stampede/mariadb:trixie"] = {"service": DATABASE}
-    return images
-
-
 def describe(trial: Trial) -> str:
     """One line that says how a trial went; its reason follows when it failed."""
     name = f"{trial.variant} ({trial.load}, trial {trial.trial})"
@@ -249,9 +233,10 @@ def _new_folder(parent: Path) -> Path:
     raise LabError(f"{parent} already has a hundred runs of this second.", hint="Run the same command again.")
 
 
-def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, command: str, images: list[str]) -> Run:
+def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, command: str, images: list[OwnImage]) -> Run:
     asked = list(dict.fromkeys(trial.variant_name for trial in plan.trials))
     durations = {trial.load_name: trial.duration for trial in plan.trials}
+    packages = {image.name: image.packages for image in sorted(images, key=lambda one: one.name)}
     return Run(
         experiment=name,
         title=experiment.title,
@@ -300,7 +285,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         command=command,
         host=provenance.host(),
         git=provenance.git(),
-        images=provenance.images([*BASE_IMAGES, *images]),
+        images=provenance.images(BASE_IMAGES | packages),
         began=now(),
     )
 

@@ -8,7 +8,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -18,10 +18,10 @@ from analysis.visits import rates_per_s
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Api, Database, Durations, Load
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, ROOT, SERVERS
+from lab.servers import KINDS
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
-from lab.servers.flup import Flup
-from lab.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
+from lab.servers.gunicorn import GunicornGthread, GunicornSync
 from lab.servers.uwsgi import Uwsgi
 from lab.trial.containers import GENERATORS
 from lab.whereabouts import LOCAL, placeless
@@ -55,7 +55,7 @@ def test_all_servers_get_the_same_box(tmp_path: Path) -> None:
     resolved = DockerClient(compose_files=[file]).compose.config(return_json=True)
     assert isinstance(resolved, dict)
 
-    assert set(servers) == {"gunicorn", "asgi", "uwsgi", "flup"}
+    assert set(servers) == {one.service for one in KINDS.values()}
     for name in servers:
         assert own(services[name]) == own(resolved["services"]["box"]), name
 
@@ -168,13 +168,7 @@ def test_load_generators_have_more_weight_than_others_where_a_processor_is_short
 
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
-    variants = (
-        GunicornGthread(server="gunicorn-gthread", workers=1, threads=1),
-        GunicornAsgi(server="gunicorn-asgi", workers=1, app="fastapi-async"),
-        Asgi(server="uvicorn", workers=1, app="fastapi-async"),
-        Uwsgi(server="uwsgi", workers=1, threads=1),
-        Flup(server="flup-prefork", workers=9, threads=1),
-    )
+    variants = [one.model_validate({"server": kind, **one.example}) for kind, one in KINDS.items()]
     set_by_variants = {name for one in variants for name in one.factors()}
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_K6_MEMORY",
               "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
@@ -224,37 +218,28 @@ EVERY_SERVER: dict[str, Any] = {
     "max_conns": 5, "queue_timeout_s": 6, "cpus": 2, "cpuset": "0", "memory_mib": 2048, "somaxconn": 16,
 }  # fmt: skip
 
-GREEN = {"release": "23.0.0", "reuse_port": True, "app": "flask"}
 
-
-@pytest.mark.parametrize(
-    ("plain", "own"),
-    [
-        (GunicornGthread(server="gunicorn-gthread", workers=2, threads=2),
-         {"release": "23.0.0", "worker_class": "acceptors.BusyAccept", "worker_connections": 5, "keepalive_s": 6,
-          "reuse_port": True, "app": "flask"}),
-        (GunicornGreen(server="gunicorn-gevent", workers=2), GREEN | {"server": "gunicorn-tornado"}),
-        (GunicornGreen(server="gunicorn-tornado", workers=2), GREEN | {"server": "gunicorn-eventlet"}),
-        (GunicornAsgi(server="gunicorn-asgi", workers=2, app="fastapi-sync", threads=2),
-         {"server": "gunicorn-uvicorn", "release": "23.0.0", "reuse_port": True, "app": "fastapi-typed",
-          "loop": "uvloop"}),
-        (Asgi(server="uvicorn", workers=2, app="fastapi-async"),
-         {"server": "granian", "app": "fastapi-sync", "loop": "uvloop"}),
-        (Uwsgi(server="uwsgi", workers=2, threads=2),
-         {"release": "2.0.30", "protocol": "fastcgi", "thunder_lock": True, "map_socket": True, "app": "django"}),
-        (Flup(server="flup-prefork", workers=9, threads=1),
-         {"server": "flup-threaded", "min_spare": 3, "max_spare": 4, "quick_exit": True, "app": "wsgi"}),
-    ],
-    ids=["gunicorn-gthread", "gunicorn-gevent", "gunicorn-tornado", "gunicorn-asgi", "uvicorn", "uwsgi", "flup"],
-)  # fmt: skip
-def test_every_setting_of_a_variant_reaches_the_containers(plain: Variant, own: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_setting_of_a_variant_reaches_the_containers(kind: str) -> None:
     """Changing any setting changes the factors: none is read and then forgotten."""
-    other = EVERY_SERVER | own
+    plain = KINDS[kind].model_validate({"server": kind, **KINDS[kind].example})
+    fields = KINDS[kind].model_fields
+    other = {
+        name: another(fields[name].annotation, getattr(plain, name)) for name in fields.keys() - EVERY_SERVER.keys()
+    }
 
-    assert other.keys() | {"server"} == type(plain).model_fields.keys()
-    for setting, value in other.items():
+    assert EVERY_SERVER.keys() <= fields.keys()
+    for setting, value in (EVERY_SERVER | other).items():
         changed = plain.model_copy(update={setting: value})
-        assert changed.factors() != plain.factors(), setting
+        assert changed.factors() != plain.factors() or value == getattr(plain, setting), setting
+    assert {name for name in other if other[name] == getattr(plain, name)} <= {"server"}
+
+
+def another(annotation: Any, value: Any) -> Any:
+    """Return another value of a setting; the same where there is no other."""
+    if words := get_args(annotation):
+        return next((word for word in words if word != value), value)
+    return not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else "23.0.0"
 
 
 def test_the_balancer_is_told_every_port_that_a_process_has_of_its_own() -> None:

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment, against_itself
+from lab.machine.images import images_of
 from lab.plan import lay_out
-from lab.run import lab_images
 
 HEAVY_MIX = load_experiment("heavy-mix")
 ALONE = Experiment.model_validate(HEAVY_MIX.model_dump(exclude_unset=True) | {"parallel": False})
@@ -153,9 +153,9 @@ def test_a_variant_against_itself_has_no_load_whose_capacity_it_never_shows() ->
 
 
 def test_a_plan_with_a_database_needs_its_image() -> None:
-    images = lab_images(lay_out(DJANGO, variants=["gunicorn-5", "fastcgi-prefork"]))
+    images = images_of(lay_out(DJANGO, variants=["gunicorn-5", "fastcgi-prefork"]))
 
-    assert {image: one["service"] for image, one in images.items()} == {
+    assert {one.name: one.service for one in images} == {
         "stampede/nginx:trixie": "nginx", "stampede/gunicorn:27.0.1": "gunicorn", "stampede/flup:1.1.1": "flup",
         "stampede/mariadb:trixie": "mariadb",
     }  # fmt: skip
@@ -180,12 +180,12 @@ def test_a_plan_needs_the_images_of_its_servers_and_of_a_balancer_only_where_the
         }
     )  # fmt: skip
 
-    directly = lab_images(lay_out(experiment, variants=["directly"]))
-    assert {image: one["service"] for image, one in directly.items()} == {
+    directly = images_of(lay_out(experiment, variants=["directly"]))
+    assert {one.name: one.service for one in directly} == {
         "stampede/asgi:trixie": "asgi", "stampede/api:trixie": "api",
     }  # fmt: skip
-    behind = lab_images(lay_out(experiment, variants=["behind"]))
-    assert {image: one["service"] for image, one in behind.items()} == {
+    behind = images_of(lay_out(experiment, variants=["behind"]))
+    assert {one.name: one.service for one in behind} == {
         "stampede/haproxy:trixie": "haproxy", "stampede/gunicorn:25.3.0": "gunicorn",
     }  # fmt: skip
-    assert behind["stampede/gunicorn:25.3.0"]["LAB_RELEASE"] == "25.3.0"
+    assert [one.factors["LAB_RELEASE"] for one in behind if one.service == "gunicorn"] == ["25.3.0"]

@@ -1,41 +1,85 @@
 """The images: two base images, pulled or built as stand-ins, and the lab's own, built on them when a file changed."""
 
-import hashlib
 import os
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException, NoSuchImage
 
 from lab.errors import LabError
 from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_command
-from lab.paths import COMPOSE_FILE, ROOT, TOOLS
+from lab.machine.inputs import inputs_digest
+from lab.paths import COMPOSE_FILE, TOOLS
+from lab.plan import Plan
+from lab.services import image_of
 
 DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "1.8.1"
 K6 = f"grafana/k6:{K6_RELEASE}"
-BASE_IMAGES = (DEBIAN, K6)
+BASE_IMAGES: dict[str, tuple[str, ...]] = {DEBIAN: (), K6: ("k6",)}
+"""What everything else is built on, or used as it is published, each with the packages that it is for."""
 PINNED = {line.split("@")[0]: line for line in (TOOLS / "base-images.txt").read_text(encoding="utf-8").split()}
 """What is pulled for each base image: its name with the digest of its contents. `make lock` pins anew."""
 STAND_IN = "stampede.stand-in"
 INPUTS = "stampede.inputs"
 
 
-def build_images(services: dict[str, dict[str, str]], say: Say) -> None:
-    """Build the lab's images that are missing or older than their files.
+@dataclass(frozen=True)
+class OwnImage:
+    """An image that the lab builds: its service, the factors (LAB_…) that Compose builds it with, and its packages.
 
-    ``services`` maps an image's name to the factors (LAB_…) with which Compose builds it, ``service`` among them.
+    ``packages`` names what the image is for, as provenance finds it; Python's own packages are called ``python/…``.
     """
-    inputs = _inputs_digest()
-    for image, factors in services.items():
-        if label(image, INPUTS) == inputs:
+
+    service: str
+    packages: tuple[str, ...]
+    factors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What docker-compose.yml calls it, e.g. stampede/gunicorn:27.0.1."""
+        return image_of(self.service, self.factors)
+
+
+BESIDE_SERVERS = {
+    "nginx": OwnImage("nginx", ("nginx",)),
+    "haproxy": OwnImage("haproxy", ("haproxy",)),
+    "mariadb": OwnImage("mariadb", ("mariadb-server",)),
+    "api": OwnImage("api", ("python3",)),
+    "client": OwnImage("client", ("python3",)),
+}
+"""The lab's own images beside those of servers, by their service."""
+
+
+def images_of(plan: Plan) -> list[OwnImage]:
+    """Return the lab's own images that a plan needs, each once."""
+    images: dict[str, OwnImage] = {}
+    for trial in plan.trials:
+        server = trial.variant
+        of_server = OwnImage(server.service, ("python3", *server.packages), server.factors())
+        known = images.get(of_server.name, of_server)
+        packages = tuple(dict.fromkeys((*known.packages, *of_server.packages)))
+        images[of_server.name] = replace(known, packages=packages)
+        for service in trial.services_beside:
+            images[BESIDE_SERVERS[service].name] = BESIDE_SERVERS[service]
+    return list(images.values())
+
+
+def build_images(images: Iterable[OwnImage], say: Say) -> None:
+    """Build the lab's own images that are missing, or whose own files or base image have changed."""
+    base = DockerClient().image.inspect(DEBIAN).id
+    for image in images:
+        digest = inputs_digest(image.service, image.factors, base)
+        if label(image.name, INPUTS) == digest:
             continue
-        say(f"Building {image} …")
+        say(f"Building {image.name} …")
         began = time.monotonic()
-        environment = os.environ | factors | {"LAB_INPUTS": inputs, "LAB_CA_BUNDLE": ca_bundle()}
-        command = ["docker", "compose", "--file", str(COMPOSE_FILE), "--profile", "*", "build", factors["service"]]
-        run_command(command, f"The image {image} could not be built.", environment)
-        say(f"Built {image} in {time.monotonic() - began:.0f} s.")
+        environment = os.environ | image.factors | {"LAB_INPUTS": digest, "LAB_CA_BUNDLE": ca_bundle()}
+        command = ["docker", "compose", "--file", str(COMPOSE_FILE), "--profile", "*", "build", image.service]
+        run_command(command, f"The image {image.name} could not be built.", environment)
+        say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
 
 
 def make_base_images_ready(say: Say) -> None:
@@ -71,16 +115,6 @@ def _build_stand_in(image: str) -> None:
          "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS)],
         problem,
     )  # fmt: skip
-
-
-def _inputs_digest() -> str:
-    """Digest everything an image of ours is made of: the files, and the base image they are put on."""
-    digest = hashlib.sha256(DockerClient().image.inspect(DEBIAN).id.encode())
-    for folder in ("servers", "nginx", "haproxy", "mariadb"):
-        for path in sorted((ROOT / folder).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def origin(image: str) -> str:

@@ -1,7 +1,7 @@
 """Applications on an event loop, and the servers that are made for them."""
 
 from abc import ABC
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -46,11 +46,8 @@ class Asgi(AsgiApplication):
     )
 
     service: ClassVar[str] = "asgi"
-
-    @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return "stampede/asgi:trixie"
+    packages: ClassVar[tuple[str, ...]] = ("python/uvicorn", "python/granian", "python/hypercorn")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:

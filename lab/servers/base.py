@@ -1,7 +1,7 @@
 """What every server has in common: its box, and the balancer before it."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -60,7 +60,16 @@ class Variant(Model, ABC):
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
     cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
 
+    if TYPE_CHECKING:
+        server: str
+        app: str
+
     service: ClassVar[str]
+    """The service of docker-compose.yml that serves this variant, from the image that is named there."""
+    packages: ClassVar[tuple[str, ...]]
+    """What the image is for, by the names that Image.packages has; a run records their versions."""
+    example: ClassVar[dict[str, Any]]
+    """The least that a file says of such a variant beside ``server``."""
 
     @model_validator(mode="after")
     def _engine_and_balancer_can(self) -> Self:
@@ -88,11 +97,6 @@ class Variant(Model, ABC):
     def front_port(self) -> int:
         """Where it listens."""
         return self.ports[0] if self.balancer == "none" else BALANCER_PORT
-
-    @property
-    @abstractmethod
-    def image(self) -> str:
-        """The image that serves this variant."""
 
     @property
     @abstractmethod

@@ -1,6 +1,6 @@
 """flup, which Django's runfcgi was."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,8 @@ class Flup(Variant):
     upstream_keepalive: Literal[0] = 0
 
     service: ClassVar[str] = "flup"
+    packages: ClassVar[tuple[str, ...]] = ("python/flup6",)
+    example: ClassVar[dict[str, Any]] = {"workers": 50, "threads": 1}
 
     @model_validator(mode="after")
     def _has_processes_or_threads(self) -> Self:
@@ -40,11 +42,6 @@ class Flup(Variant):
                 f"min_spare {self.min_spare} <= max_spare {self.max_spare} <= {several} {most} does not hold"
             )
         return self
-
-    @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return "stampede/flup:1.1.1"
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:

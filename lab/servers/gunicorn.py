@@ -1,7 +1,7 @@
 """gunicorn with each of its workers."""
 
 from abc import ABC
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,7 @@ class Gunicorn(Variant, ABC):
     reuse_port: bool = Field(False, description="One listening socket for each worker.")
 
     service: ClassVar[str] = "gunicorn"
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
 
     @model_validator(mode="after")
     def _release_is_locked(self) -> Self:
@@ -25,11 +26,6 @@ class Gunicorn(Variant, ABC):
         if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
             raise ValueError(f"gunicorn {self.release} ignores reuse_port; it works from {FIRST_WITH_REUSE_PORT} on")
         return self
-
-    @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return f"stampede/gunicorn:{self.release}"
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
@@ -74,6 +70,8 @@ class GunicornGthread(GunicornWsgi):
         0, ge=0, le=3600, description="How long an idle connection stays open; 0: one request each."
     )
 
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
+
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return super().factors() | {
@@ -90,6 +88,8 @@ class GunicornSync(GunicornWsgi):
     worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
     threads: Literal[1] = 1
 
+    example: ClassVar[dict[str, Any]] = {"workers": 4}
+
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return super().factors() | {"LAB_WORKER_CLASS": self.worker_class}
@@ -100,6 +100,8 @@ class GunicornGreen(GunicornWsgi):
 
     server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
     threads: None = None
+
+    example: ClassVar[dict[str, Any]] = {"workers": 4}
 
     @model_validator(mode="after")
     def _release_has_the_loop(self) -> Self:
@@ -120,6 +122,9 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
     """FastAPI on gunicorn, with its own worker (asgi) or uvicorn's."""
 
     server: Literal["gunicorn-asgi", "gunicorn-uvicorn"]
+
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @model_validator(mode="after")
     def _release_has_fastapi(self) -> Self:

@@ -1,6 +1,6 @@
 """uWSGI."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,8 @@ class Uwsgi(Variant):
     upstream_keepalive: Literal[0] = 0
 
     service: ClassVar[str] = "uwsgi"
+    packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")
     def _balancer_speaks_it(self) -> Self:
@@ -32,11 +34,6 @@ class Uwsgi(Variant):
                 f"map_socket: {self.workers} workers are more than the {len(APP_PORTS)} that may have ports"
             )
         return self
-
-    @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return f"stampede/uwsgi:{self.release}"
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:

@@ -9,7 +9,7 @@ import yaml
 from python_on_whales import DockerClient
 
 from analysis.run_folder import write_whole
-from lab.experiment.model import DATABASE, Script
+from lab.experiment.model import Script
 from lab.machine.engine import ca_bundle
 from lab.machine.images import K6_RELEASE
 from lab.paths import COMPOSE_FILE, ROOT
@@ -39,8 +39,7 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
     ``visits_per_s`` is the rate of a load whose rate is relative. Raise DockerException when Compose refuses.
     """
     variant, load = trial.variant, trial.load
-    beside = [name for name, one in (("client", load.client), ("api", load.api), (DATABASE, load.database)) if one]
-    profiles = [variant.service, variant.front, "load", *beside]
+    profiles = list(dict.fromkeys([variant.service, variant.front, "load", *trial.services_beside]))
     factors = variant.factors() | {
         "LAB_SCRIPT": load.script,
         "LAB_K6_MEMORY": f"{load.k6_mib(trial.duration)}m",
