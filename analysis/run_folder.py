@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from analysis.quantities import Claim, Curve, Published
 
@@ -51,11 +51,17 @@ class Image(Record):
     stand_in: str | None = None
     digests: list[str] = []
     packages: dict[str, str] = {}
+    programs: dict[str, str] = {}
 
-    @property
-    def programs(self) -> dict[str, str]:
-        """The versions of what this image is for."""
-        return {name.removeprefix("python/"): self.packages[name] for name in _PROGRAMS if name in self.packages}
+    @model_validator(mode="before")
+    @classmethod
+    def _programs_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # whatever a file says
+        """Choose the programs from the packages, as long as a record does not say what its image is for."""
+        if not isinstance(values, dict) or "programs" in values or not isinstance(values.get("packages"), dict):
+            return values
+        packages = values["packages"]
+        chosen = {name.removeprefix("python/"): packages[name] for name in _PROGRAMS if name in packages}
+        return values | {"programs": chosen}
 
 
 _PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn", "python/uwsgi")
@@ -118,6 +124,7 @@ class LoadRecord(Record):
 
     name: str
     script: str
+    kind: str | None = None
     client: ClientRecord | None = None
     generators: int = 1
     api: dict[str, float | bool] | None = None

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from lab import cli
 from lab.paths import ROOT
-from lab.runner import OWNER_LABEL
+from lab.trial.containers import OWNER_LABEL
 
 PARTS = (
     "lab",

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from lab.errors import WrongUse
-from lab.experiment.file import load_experiment, names, read_experiment, schema
+from lab.experiment.file import editor_schema, load_experiment, names, read_experiment
 from lab.experiment.model import Api, Database, Experiment, computing
 from lab.paths import EXPERIMENTS
-from lab.plan import plan
+from lab.plan import lay_out
 from lab.servers import Server
 from lab.servers.base import Variant
+from lab.services import image_of
 
 SETTINGS = "  settings: {light_vus: 5, light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10}\n"
 GOOD = """\
@@ -61,7 +62,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
     assert experiment.all_loads["heavy-mix"].environment() == {
         "LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10",
     }  # fmt: skip
-    assert experiment.variants["one-process"].environment()["LAB_THREADS"] == "8"
+    assert experiment.variants["one-process"].factors()["LAB_THREADS"] == "8"
 
 
 @pytest.mark.parametrize(
@@ -353,7 +354,7 @@ def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:
                          "{server: gunicorn-tornado, app: django, workers: 2}")  # fmt: skip
     (tmp_path / "good.yaml").write_text(text)
 
-    assert read_experiment(tmp_path / "good.yaml").variants["other"].environment()["LAB_APP"] == "django_app:app"
+    assert read_experiment(tmp_path / "good.yaml").variants["other"].factors()["LAB_APP"] == "django_app:app"
     assert refused(tmp_path, text.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative")) == (
         "mine.yaml: load overload: other: Django asks no database on the event loop of tornado"
     )
@@ -372,8 +373,8 @@ def test_a_relative_rate_is_rounded_and_at_least_one_visit_a_second(tmp_path: Pa
 
 
 def test_a_database_is_told_how_many_connections_it_may_have() -> None:
-    assert Database().environment() == {"LAB_DATABASE": "mariadb", "LAB_DATABASE_CONNECTIONS": "151"}
-    assert Database(max_connections=50).environment()["LAB_DATABASE_CONNECTIONS"] == "50"
+    assert Database().factors() == {"LAB_DATABASE": "mariadb", "LAB_DATABASE_CONNECTIONS": "151"}
+    assert Database(max_connections=50).factors()["LAB_DATABASE_CONNECTIONS"] == "50"
 
 
 @pytest.mark.parametrize(
@@ -447,9 +448,9 @@ def test_a_server_is_started_as_its_file_says(
 ) -> None:
     one = variant(**settings)
 
-    assert (one.image, one.accept) == (f"stampede/{image}", accept)
+    assert (image_of(one.service, one.factors()), one.accept) == (f"stampede/{image}", accept)
     assert one.service == image.partition(":")[0]
-    assert factors.items() <= one.environment().items()
+    assert factors.items() <= one.factors().items()
 
 
 @pytest.mark.parametrize(
@@ -466,10 +467,10 @@ def test_k6_asks_the_balancer_or_where_there_is_none_the_server_itself(
     for balancer in ("nginx", "haproxy"):
         behind = variant(**settings, balancer=balancer)
         assert (behind.front, behind.front_port) == (balancer, 8080)
-        assert behind.environment()["LAB_URL"] == "http://balancer:8080"
+        assert behind.factors()["LAB_URL"] == "http://balancer:8080"
     directly = variant(**settings, balancer="none")
     assert (directly.front, directly.front_port) == (service, 8000)
-    assert directly.environment()["LAB_URL"] == "http://app:8000"
+    assert directly.factors()["LAB_URL"] == "http://app:8000"
 
 
 def test_only_processes_that_come_and_go_are_elastic() -> None:
@@ -480,11 +481,11 @@ def test_only_processes_that_come_and_go_are_elastic() -> None:
 
 
 def test_what_is_not_said_of_a_called_service_is_that_it_never_stalls() -> None:
-    assert Api(one_device=True).environment() == {
+    assert Api(one_device=True).factors() == {
         "LAB_API_ONE_DEVICE": "true", "LAB_API_FIRST_S": "0", "LAB_API_EVERY_S": "3600", "LAB_API_STALL_S": "0",
         "LAB_API_TAKES_S": "0",
     }  # fmt: skip
-    assert Api().environment()["LAB_API_ONE_DEVICE"] == "false"
+    assert Api().factors()["LAB_API_ONE_DEVICE"] == "false"
 
 
 def test_a_published_row_says_how_near_is_near_enough_or_nothing(tmp_path: Path) -> None:
@@ -618,11 +619,11 @@ def check(path: Path) -> None:
     except WrongUse as error:
         error.message.encode()  # whatever it quotes can be printed
         return
-    laid_out = plan(experiment, trials=2, jobs=3)
+    laid_out = lay_out(experiment, trials=2, jobs=3)
     assert laid_out.expected_s > 0
     json.dumps(experiment.model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
     for trial in laid_out.trials:
-        for name, value in [*trial.variant.environment().items(), *trial.load.environment().items()]:
+        for name, value in [*trial.variant.factors().items(), *trial.load.environment().items()]:
             assert re.fullmatch(r"[A-Z][A-Z0-9_]*", name)
             assert not re.search(r"['\n\r\0]|\\$", value)
 
@@ -698,7 +699,7 @@ def test_every_experiment_of_the_lab_is_read(name: str) -> None:
 
 
 def test_the_schema_describes_the_files() -> None:
-    described = json.loads(schema())
+    described = json.loads(editor_schema())
 
     assert set(Experiment.model_fields) == set(described["properties"])
     assert not described["additionalProperties"]
@@ -706,7 +707,7 @@ def test_the_schema_describes_the_files() -> None:
 
 def test_the_schema_for_editors_is_the_one_in_force() -> None:
     """Mend with: lab schema > experiments/schema.json."""
-    assert schema() == (EXPERIMENTS / "schema.json").read_text(encoding="utf-8")
+    assert editor_schema() == (EXPERIMENTS / "schema.json").read_text(encoding="utf-8")
 
 
 def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere(

@@ -4,7 +4,7 @@ import json
 import re
 import reprlib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from analysis.quantities import NAME_PATTERN
 from lab.errors import WrongUse, nearest_first
 from lab.experiment.model import Experiment
 from lab.paths import EXPERIMENTS
-from lab.servers import Server
+from lab.servers import KINDS
 
 
 def names() -> list[str]:
@@ -55,7 +55,7 @@ def read_experiment(path: Path) -> Experiment:
         raise WrongUse(_explain(path, document, error)) from None
 
 
-def schema() -> str:
+def editor_schema() -> str:
     """Return the JSON schema of experiment files, for editors."""
     return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
 
@@ -112,6 +112,8 @@ def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> 
     place = getattr(first.get("ctx", {}).get("error"), "place", ())
     where, line = _locate(document, _without_tag((*first["loc"], *place)))
     match first["type"]:
+        case "extra_forbidden" if first["loc"][0] in ("load", "loads") and first["loc"][-1] == "loop":
+            problem = "loop follows from the script; delete this line"
         case "extra_forbidden":
             problem = "unknown key"
         case "missing":
@@ -134,10 +136,8 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 def _without_tag(location: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a location without the kind of server that pydantic puts after a variant's name."""
-    return (*location[:2], *location[3:]) if location[:1] == ("variants",) and _KINDS & {*location[2:3]} else location
-
-
-_KINDS = {kind for one in get_args(get_args(Server)[0]) for kind in get_args(one.model_fields["server"].annotation)}
+    tagged = location[:1] == ("variants",) and KINDS.keys() & {*location[2:3]}
+    return (*location[:2], *location[3:]) if tagged else location
 
 
 def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from analysis.quantities import Claim, Curve, Model, Name, Published, Quantity
 from analysis.run_folder import OTHERS_CORES
 from lab import limits
 from lab.errors import WrongUse, nearest_first
-from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, VISIT_REQUESTS, Bounds, WrongSetting
+from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, LoadScript, WrongSetting, as_variables, in_seconds
 from lab.paths import CLIENTS, K6
 from lab.servers import Server
 
@@ -37,10 +37,7 @@ SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
-SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu", "call_us"}
-LAST_ANSWER_WITHIN_S = 60
-SLACK_S = 5
-"""As in k6/lib/shapes.js."""
+SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu"}
 
 
 class Durations(Model):
@@ -65,7 +62,7 @@ class Script(Model):
     script: str
     settings: dict[SettingName, SettingNumber | SettingText] = Field({})
 
-    programs: ClassVar[tuple[Path, Mapping[str, Bounds]]]
+    programs: ClassVar[tuple[Path, Mapping[str, LoadScript]]]
     """The folder that holds them, and what each of them can be asked for."""
 
     @model_validator(mode="after")
@@ -81,13 +78,22 @@ class Script(Model):
         self._check(known[self.script])
         return self
 
-    def _check(self, bounds: Bounds) -> None:
+    def _check(self, declared: LoadScript) -> None:
         """Raise WrongSetting where the script cannot be asked for this."""
-        bounds.check(self.script, self.settings, generators=1)
+        declared.check(self.script, self.settings, generators=1)
 
     def environment(self) -> dict[str, str]:
-        """Return the settings as the script reads them."""
-        return {name.upper(): str(value) for name, value in self.settings.items()}
+        """Return what was asked for as the script reads it; a run's record keeps it."""
+        return as_variables(self.settings)
+
+    def handed_over(self, duration: str) -> dict[str, str]:
+        """Return what else the script reads, which follows from the settings and the duration."""
+        return self.declared.handed_over(self.settings, duration)
+
+    @property
+    def declared(self) -> LoadScript:
+        """What the script was declared to be in lab/loads.py."""
+        return self.programs[1][self.script]
 
 
 class Client(Script):
@@ -111,7 +117,7 @@ class Api(Model):
             raise ValueError(f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends")
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {f"LAB_API_{name.upper()}": _as_factor(value) for name, value in self.model_dump().items()}
 
@@ -121,7 +127,7 @@ class Database(Model):
 
     max_connections: int = Field(151, ge=10, le=1000, description="More than so many at once it refuses.")
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {"LAB_DATABASE": DATABASE, "LAB_DATABASE_CONNECTIONS": str(self.max_connections)}
 
@@ -152,7 +158,6 @@ class Load(Script):
     Requests compute where there is a setting ``cpu_ms``: ``rounds`` times, after waiting for ``wait_ms`` each time.
     """
 
-    loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="k6 containers that share it.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
@@ -166,11 +171,11 @@ class Load(Script):
 
     programs = (K6, K6_SCRIPTS)
 
-    def _check(self, bounds: Bounds) -> None:
+    def _check(self, declared: LoadScript) -> None:
         """Raise WrongSetting where the script cannot be asked for this, or the rate is said twice."""
         if self.relative and (twice := RELATIVE & self.settings.keys()):
             raise WrongSetting("relative says the rate; leave one of them out", min(twice))
-        bounds.check(self.script, self.settings, self.generators, relative=self.relative is not None)
+        declared.check(self.script, self.settings, self.generators, relative=self.relative is not None)
 
     def k6_mib(self, duration: str) -> int:
         """Return how much memory each of its k6 containers may use when it lasts so long, in MiB."""
@@ -188,15 +193,17 @@ class Load(Script):
             return self
         rate = max(1, round(visits_per_s))
         settings = self.settings | {"first_per_s": rate, "last_per_s": rate}
-        K6_SCRIPTS[self.script].check(self.script, settings, self.generators)
+        self.declared.check(self.script, settings, self.generators)
         return self.model_copy(update={"settings": settings})
 
-    def last_answer_within_s(self, duration: str) -> float:
-        """Return how long k6 waits for what is under way when the load has ended, as in k6/lib/shapes.js."""
-        if self.script != "visits.js":
-            return LAST_ANSWER_WITHIN_S
-        step_s, timeout_steps = (float(self.settings[name]) for name in ("step_s", "timeout_steps"))
-        return VISIT_REQUESTS * timeout_steps * min(step_s, in_seconds(duration)) + SLACK_S
+    def grace_s(self, duration: str) -> float:
+        """Return how long k6 waits for the last answers after a load of this duration."""
+        return float(self.handed_over(duration)["GRACE_S"])
+
+    @property
+    def loop(self) -> Literal["closed", "open"]:
+        """Whether a user waits for an answer before the next request (closed)."""
+        return "open" if self.declared.open_loop else "closed"
 
     @property
     def computes(self) -> bool:
@@ -369,11 +376,6 @@ def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
     return WrongUse(
         f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {nearest_first(name, list(experiment.variants))}"
     )
-
-
-def in_seconds(duration: str) -> int:
-    """Return a duration such as 90s or 5m in seconds."""
-    return int(duration[:-1]) * (60 if duration[-1] == "m" else 1)
 
 
 def check_duration(duration: str) -> None:
