@@ -101,7 +101,11 @@ class Lab:
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
-        return subprocess.CompletedProcess(arguments, *finish(self.start(*arguments)))
+        return self.run_for(PATIENCE_S, *arguments)
+
+    def run_for(self, seconds: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end, which must come within some seconds."""
+        return subprocess.CompletedProcess(arguments, *finish(self.start(*arguments), patience_s=seconds))
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Change one file of this copy."""
@@ -199,12 +203,14 @@ def wait_for_line(process: "subprocess.Popen[str]", start: str) -> list[str]:
     pytest.fail(f"no line began with {start!r}:\n{''.join(lines)}")
 
 
-def finish(process: "subprocess.Popen[str]", with_signal: signal.Signals | None = None) -> "tuple[int, str, str]":
+def finish(
+    process: "subprocess.Popen[str]", with_signal: signal.Signals | None = None, patience_s: int = PATIENCE_S
+) -> "tuple[int, str, str]":
     """Signal a process if asked to, wait for its end, and return its exit code and the rest of what it said."""
     if with_signal:
         process.send_signal(with_signal)
     try:
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         try:
@@ -212,5 +218,5 @@ def finish(process: "subprocess.Popen[str]", with_signal: signal.Signals | None 
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-        pytest.fail(f"{process.args!r} took more than {PATIENCE_S} s:\n{out}\n{err}")
+        pytest.fail(f"{process.args!r} took more than {patience_s} s:\n{out}\n{err}")
     return process.returncode, out, err

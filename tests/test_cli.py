@@ -432,6 +432,14 @@ def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_pa
     )
 
 
+def test_one_trial_against_itself_is_refused(lab: Lab) -> None:
+    done = lab.call("aa", "heavy-mix", "--trials", "1")
+
+    assert (done.returncode, done.stderr) == (
+        2, "error: One trial of each has no spread to compare with.\n\nhint: TRIALS=5\n",
+    )  # fmt: skip
+
+
 def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:
     lab.results.parent.mkdir(exist_ok=True)
     lab.results.write_text("a file where a folder should be")
