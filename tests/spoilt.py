@@ -13,7 +13,7 @@ import pytest
 from python_on_whales import Container, DockerClient
 
 from lab.trial.containers import OWNER_LABEL
-from tests.conftest import PATIENCE_S, Lab, finish, wait_for_line
+from tests.conftest import PATIENCE_S, Lab
 
 EXPERIMENT = """\
 title: A load that something spoils
@@ -72,25 +72,6 @@ def judged(lab: Lab) -> tuple[str, list[str]]:
     latest = (lab.results / "spoilt" / "latest").resolve()
     [trial] = json.loads((latest / "summary.json").read_text())["trials"]
     return trial["verdict"], trial["reasons"]
-
-
-def measure(lab: Lab) -> tuple[str, list[str]]:
-    """Measure the experiment and return the verdict on its only trial, and its reasons."""
-    done = lab.run("run", "spoilt")
-    verdict, reasons = judged(lab)
-    assert done.returncode == (1 if verdict == "invalid" else 0), done.stderr
-    assert f"The measurement is {verdict}: " in done.stdout
-    return verdict, reasons
-
-
-@contextmanager
-def under_load(lab: Lab, service: str) -> Iterator[Container]:
-    """Start the experiment, yield the container of a service once the load has begun, and wait for the end."""
-    process = lab.start("run", "spoilt")
-    wait_for_line(process, "load ")
-    services = wait_for_requests(DockerClient())
-    yield services[service]
-    finish(process)
 
 
 def wait_for_requests(client: DockerClient) -> dict[str, Container]:

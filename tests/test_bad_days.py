@@ -18,7 +18,7 @@ from tests.conftest import Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, needs_root, small_disk
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
-ONE = ("run", "heavy-mix", "--variants", "one-process", "--duration", "3s")
+ONE = ("run", "heavy-mix", "--variants", "one-process", "--duration", "1s")
 FAST = (
     "light_delay_max_s: 1, heavy_vus: 2, heavy_delay_s: 10",
     "light_delay_max_s: 0.1, heavy_vus: 2, heavy_delay_s: 0.2",
@@ -68,7 +68,7 @@ def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: P
     ("which", "stage"),
     [
         pytest.param(signal.SIGTERM, "starting the servers", id="SIGTERM", marks=pytest.mark.soak),
-        pytest.param(signal.SIGINT, "load", id="SIGINT"),
+        pytest.param(signal.SIGINT, "load", id="SIGINT", marks=pytest.mark.soak),
     ],
 )  # all signals at all stages: test_faults.py
 def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signals) -> None:
@@ -117,6 +117,12 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
         time.sleep(0.2)
 
     assert finish(process)[0] == 130
+    assert lab_objects() == []
+    assert fast_lab.leftovers() == []
+    assert read_run(fast_lab.latest()).outcome == "interrupted"
+    assert reason(fast_lab).startswith("interrupted at ")
+    assert (trial_folder(fast_lab.latest(), "one-process", "heavy-mix", 1) / "requests.parquet").exists()
+    assert verdicts(fast_lab) == {"one-process": "invalid", "least-conn": "invalid"}
 
 
 @pytest.mark.parametrize("stage", [pytest.param("starting the servers", marks=pytest.mark.soak), "load"])

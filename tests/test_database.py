@@ -96,7 +96,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
     spoil(lab)
     with ThreadPoolExecutor(2) as pool:
-        process = lab.start("run", "spoilt", "--jobs", "4")
+        process = lab.start("run", "spoilt", "--jobs", "7")
         killed = pool.submit(lambda: with_rows("killed").kill())
         stopped = pool.submit(stop_database)
         try:

@@ -5,8 +5,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.run_folder import read_run
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_line
-from tests.spoilt import container_of, judged, measure, tell_which, trials, write_experiment
+from tests.spoilt import container_of, judged, tell_which, trials, write_experiment
+from tests.synthetic import Request, make_run
 
 pytestmark = pytest.mark.containers
 
@@ -25,9 +28,10 @@ question: Does the lab notice?
 loads:
   users:
     script: users.js
-    duration: {short: 5s, full: 1m}
-    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}
-    variants: [fine, uncounted, lying, starved, dawdling, throttled, killed, overflowing, one-socket, two-sockets]
+    duration: {short: 6s, full: 1m}
+    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.2}
+    variants: [fine, uncounted, lying, starved, dawdling, throttled, overflowing, one-socket, two-sockets,
+               worker-killed, server-killed, balancer-killed, process-of-k6-killed, k6-killed]
   too-many:
     script: arrivals.js
     duration: {short: 3s, full: 1m}
@@ -36,7 +40,7 @@ loads:
   beside-a-client:
     script: users.js
     duration: {short: 2s, full: 1m}
-    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0}
+    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.2}
     client: {script: silent.py, settings: {connections: 1, silent_s: 1}}
     variants: [plain]
 parallel: true
@@ -47,12 +51,17 @@ variants:
   lying:       {server: gunicorn-gthread, workers: 2, threads: 9}
   starved:     {server: gunicorn-gthread, workers: 2, threads: 8}
   dawdling:    {server: gunicorn-gthread, workers: 2, threads: 8}
-  throttled:   {server: gunicorn-gthread, workers: 2, threads: 8, cpus: 0.1}
-  killed:      {server: gunicorn-gthread, workers: 2, threads: 8, worker_class: acceptors.CountedThreads}
+  throttled:   {server: gunicorn-gthread, workers: 2, threads: 12, cpus: 0.1}
   overflowing: {server: gunicorn-gthread, workers: 1, threads: 1, worker_connections: 1, somaxconn: 1}
   one-socket:  {server: gunicorn-gthread, workers: 2, threads: 10, reuse_port: true}
   two-sockets: {server: gunicorn-gthread, workers: 2, threads: 11}
+  worker-killed:   {server: gunicorn-gthread, workers: 2, threads: 8, worker_class: acceptors.CountedThreads}
+  server-killed:   {server: gunicorn-gthread, workers: 2, threads: 8}
+  balancer-killed: {server: gunicorn-gthread, workers: 2, threads: 8}
+  k6-killed:       {server: gunicorn-gthread, workers: 2, threads: 8}
+  process-of-k6-killed: {server: gunicorn-gthread, workers: 2, threads: 8}
 """
+KILL_K6 = 'for one in /proc/[0-9]*; do read -r name < $one/comm; [ "$name" != k6 ] || kill -9 ${one#/proc/}; done'
 UNCOUNTED = "if (__ENV.WHICH === 'uncounted') http.get(LAB_URL + path);"
 BUSY = "const until = Date.now() + {ms}; while (Date.now() < until) {{}}"
 DAWDLING = f"if (__ENV.WHICH === 'dawdling' && sequence % 4 === 0) {{ {BUSY.format(ms=150)} }}"
@@ -65,7 +74,9 @@ class Spoilt:
 
     lab: Lab
     exit_code: int
+    said: str
     killed_worker: str
+    older: dict[Path, bytes]
 
     def judged(self, which: str) -> tuple[str, list[str]]:
         """Return the verdict on a variant, or on plain under a load, and the reasons."""
@@ -83,7 +94,10 @@ class Spoilt:
 
 @pytest.fixture(scope="module")
 def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoilt]:
-    """All variants under their load, side by side; in one of them a worker is killed meanwhile."""
+    """All variants under their loads, side by side; of five of them something is killed meanwhile.
+
+    Beside the run lies another one, which another version of the lab wrote.
+    """
     assert lab_objects() == []
     lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
@@ -95,14 +109,68 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoilt]:
     lab.edit("servers/app/workload.py", '"worker": os.getpid()', f'"worker": 77 if {told} == "9" else os.getpid()')
     reuse = 'os.environ["LAB_REUSE_PORT"] == "true"'
     lab.edit("servers/gunicorn/gunicorn.conf.py", reuse, f'({reuse}) != ({told} in ("10", "11"))')
-    lab.edit("clients/silent.py", 'number("SILENT_S", 0.1)', 'number("SILENT_S", 5)')
-    process = lab.start("run", "spoilt", "--jobs", "10")
-    server = under_load("killed")
+    slow = f'if {told} == "12":\n        sum(range(500_000))\n    return lambda: iter'
+    lab.edit("servers/app/workload.py", "return lambda: iter", slow)
+    lab.edit("clients/silent.py", 'number("SILENT_S")', 'number("SILENT_FOR_S")')
+    older = content(older_run(lab.results))
+    process = lab.start("run", "spoilt", "--jobs", "14")
+    try:
+        worker = kill()
+    finally:
+        code, _, said = finish(process)
+    yield Spoilt(lab, code, said, worker, older)
+    assert lab_objects() == []
+    assert lab.leftovers() == []
+
+
+def kill() -> str:
+    """Kill what is to be killed once there is load, and return the process id of the worker that was."""
+    with ThreadPoolExecutor(5) as pool:
+        killed = pool.submit(kill_worker, "worker-killed")
+        others = [
+            pool.submit(kill_container, "server-killed", "gunicorn"),
+            pool.submit(kill_container, "balancer-killed", "nginx"),
+            pool.submit(kill_container, "k6-killed", "k6"),
+            pool.submit(kill_container, "process-of-k6-killed", "k6", KILL_K6),
+        ]
+    for other in others:
+        other.result()
+    return killed.result()
+
+
+def kill_worker(variant: str) -> str:
+    """Kill a worker of a variant that is under load, and return its process id."""
+    server = under_load(variant)
     [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
     server.execute(["sh", "-c", f"kill -9 {worker}"])
-    yield Spoilt(lab, finish(process)[0], worker)
-    lab.end()
-    assert lab_objects() == []
+    return worker
+
+
+def kill_container(variant: str, service: str, script: str = "") -> None:
+    """Kill a container of a variant that is under load, or run a script in it that kills a process of it."""
+    under_load(variant)
+    container = container_of(variant, service)
+    assert container
+    if not script:
+        container.kill()
+        return
+    with suppress(DockerException):  # the shell ends with the container
+        container.execute(["sh", "-c", script])
+
+
+def older_run(results: Path) -> Path:
+    """Write a run that another version wrote, and that was killed while a second trial was measured."""
+    run = make_run(results / "spoilt" / "20200102T030405Z", {"one": [Request()]})
+    (run / "one" / "mix" / ".2.part").mkdir()
+    (run / "one" / "mix" / ".2.part" / "points.json.gz").write_bytes(b"what k6 wrote")
+    for name in ("run.json", "summary.json"):
+        (run / name).write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"schema": 0}))
+    return run
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    """Return all files of a folder."""
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def under_load(variant: str) -> Container:
@@ -186,7 +254,7 @@ def test_a_server_that_its_limit_keeps_from_computing(spoilt: Spoilt) -> None:
 
 
 def test_a_worker_that_is_killed_and_replaced(spoilt: Spoilt) -> None:
-    verdict, reasons = spoilt.judged("killed")
+    verdict, reasons = spoilt.judged("worker-killed")
 
     assert verdict == "invalid"
     assert f"gunicorn-1 lost worker {spoilt.killed_worker} during the load" in reasons
@@ -195,11 +263,35 @@ def test_a_worker_that_is_killed_and_replaced(spoilt: Spoilt) -> None:
 
 def test_what_a_killed_worker_counted_is_kept(spoilt: Spoilt) -> None:
     """Its attempts to accept are in the trial's files and in the summary, though the trial is invalid."""
-    counted = spoilt.row("killed")
+    counted = spoilt.row("worker-killed")
 
     assert counted["accept_attempts"] >= counted["accepted"] + counted["accept_failures"] > 0
-    said = spoilt.lab.latest("spoilt") / "killed" / "users" / "1" / "gunicorn-1.after.txt"
+    said = spoilt.lab.latest("spoilt") / "worker-killed" / "users" / "1" / "gunicorn-1.after.txt"
     assert f"==> worker {spoilt.killed_worker} <==" in said.read_text()
+
+
+@pytest.mark.parametrize("variant", ["process-of-k6-killed", "k6-killed"])
+def test_a_load_generator_that_is_killed(spoilt: Spoilt, variant: str) -> None:
+    verdict, [reason, *_] = spoilt.judged(variant)
+
+    assert verdict == "invalid"
+    assert reason.startswith("failed: k6 ended with exit code 137: ")
+    assert (spoilt.lab.latest("spoilt") / variant / "users" / "1" / "points.json.gz").exists()
+
+
+@pytest.mark.parametrize(("variant", "service"), [("server-killed", "gunicorn"), ("balancer-killed", "nginx")])
+def test_a_container_that_is_killed(spoilt: Spoilt, variant: str, service: str) -> None:
+    verdict, [reason, *_] = spoilt.judged(variant)
+
+    assert verdict == "invalid"
+    assert reason == f"failed: {service} ended during the load with exit code 137"
+    assert (spoilt.lab.latest("spoilt") / variant / "users" / "1" / "requests.parquet").exists()
+
+
+def test_a_run_of_an_older_schema_is_left_as_it_is(spoilt: Spoilt) -> None:
+    """Also by a new run beside it."""
+    assert "Closed the record" not in spoilt.said
+    assert content(spoilt.lab.results / "spoilt" / "20200102T030405Z") == spoilt.older
 
 
 def test_a_listen_queue_that_overflows(spoilt: Spoilt) -> None:
@@ -229,40 +321,50 @@ def test_a_client_that_refuses_its_settings(spoilt: Spoilt) -> None:
     verdict, reasons = spoilt.judged("beside-a-client")
 
     assert verdict == "invalid"
-    assert reasons[0] == "failed: the client ended with exit code 2: SILENT_S=1 is not a number >= 5"
+    assert reasons[0] == (
+        "failed: the client ended with exit code 2: SILENT_FOR_S is not set; the .env file beside the script has an "
+        "example"
+    )
 
 
-@pytest.mark.usefixtures("nothing_left")
-def test_a_machine_short_of_processor_time(copied_lab: Lab) -> None:
-    write_experiment(copied_lab)
-    process = copied_lab.start("run", "spoilt")
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+    """The verdict on a trial beside which others compute, and whose clock jumps.
+
+    No test may set the clock of somebody's machine: the lab's own reading of it jumps instead.
+    """
+    assert lab_objects() == []
+    lab = copy_lab(tmp_path_factory.mktemp("short"))
+    write_experiment(lab)
+    lab.edit("lab/machine/watch.py", "round(time.time() -", "round(3.5 + time.time() -")
+    process = lab.start("run", "spoilt")
     wait_for_line(process, "load ")
     program = "import time\nend = time.monotonic() + 8\nwhile time.monotonic() < end: pass"
     others = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(8)]
-    finish(process)
-    for other in others:
-        other.terminate()
-        other.wait()
+    try:
+        assert finish(process)[0] == 1
+    finally:
+        for other in others:
+            other.terminate()
+            other.wait()
+    yield judged(lab)
+    assert lab_objects() == []
 
-    verdict, reasons = judged(copied_lab)
 
-    assert verdict == "suspect"
+def test_a_machine_short_of_processor_time(short: tuple[str, list[str]]) -> None:
+    _, reasons = short
+
     assert only(reasons, "something waited for a processor during ").endswith("% of the load")
     assert any(
         reason.startswith("the machine was ") and reason.endswith("% busy during the load") for reason in reasons
     )
 
 
-@pytest.mark.usefixtures("nothing_left")
-def test_a_clock_that_is_set(copied_lab: Lab) -> None:
-    """No test may set the clock of somebody's machine: the lab's own reading of it jumps instead."""
-    write_experiment(copied_lab, duration="2s")
-    copied_lab.edit("lab/machine/watch.py", "round(time.time() -", "round(3.5 + time.time() -")
-
-    verdict, reasons = measure(copied_lab)
+def test_a_clock_that_is_set(short: tuple[str, list[str]]) -> None:
+    verdict, reasons = short
 
     assert verdict == "invalid"
-    assert of_the_lab(reasons) == ["the clock was set by +3.50 s during the load"]
+    assert reasons[0] == "the clock was set by +3.50 s during the load"
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -24,10 +24,9 @@ from analysis.derive import derive
 from analysis.manifest import seal
 from analysis.run_folder import BadRun, NoTemporaryRoom, read_run
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
-from tests.spoilt import fill, judged, needs_root, small_disk, under_load, wait_for_requests, write_experiment
+from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.synthetic import Request, make_run, write_points
 
-KILL_K6 = 'for one in /proc/[0-9]*; do read -r name < $one/comm; [ "$name" != k6 ] || kill -9 ${one#/proc/}; done'
 OTHER_PLACE = "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
 
 
@@ -50,38 +49,6 @@ def spoilt(copied_lab: Lab) -> Lab:
     """A copy of the lab with an experiment of a few seconds."""
     write_experiment(copied_lab)
     return copied_lab
-
-
-@pytest.mark.containers
-@pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("what", ["process", pytest.param("container", marks=pytest.mark.soak)])
-def test_a_load_generator_that_is_killed(spoilt: Lab, what: str) -> None:
-    with under_load(spoilt, "k6") as k6:
-        if what == "container":
-            k6.kill()
-        else:
-            k6.execute(["sh", "-c", KILL_K6])
-
-    verdict, [reason, *_] = judged(spoilt)
-
-    assert verdict == "invalid"
-    assert reason.startswith("failed: k6 ended with exit code 137: ")
-    assert (runs(spoilt)[0] / "spoilt" / "users" / "1" / "points.json.gz").exists()
-    next_run_works(spoilt)
-
-
-@pytest.mark.containers
-@pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("service", [pytest.param("nginx", marks=pytest.mark.soak), "gunicorn"])
-def test_a_container_that_is_killed(spoilt: Lab, service: str) -> None:
-    with under_load(spoilt, service) as container:
-        container.kill()
-
-    verdict, [reason, *_] = judged(spoilt)
-
-    assert verdict == "invalid"
-    assert reason == f"failed: {service} ended during the load with exit code 137"
-    assert (runs(spoilt)[0] / "spoilt" / "users" / "1" / "requests.parquet").exists()
 
 
 STAGES = ["starting the servers", "observing the servers", "starting the load", "load ", "stopping the servers",
@@ -365,19 +332,6 @@ def test_a_run_of_an_older_schema_stops_the_notebook_with_a_reason(old_run: Path
             collect([old_run])
     with pytest.raises(BadRun, match=r"summary\.json has schema 0; this version reads schema 1"):
         collection.measured([old_run], "overhead", "p50", "light")
-
-
-@pytest.mark.containers
-@pytest.mark.usefixtures("nothing_left")
-def test_a_run_of_an_older_schema_is_left_as_it_is(spoilt: Lab, old_run: Path) -> None:
-    """Also by a new run beside it."""
-    before = {path: path.read_bytes() for path in sorted(old_run.rglob("*")) if path.is_file()}
-
-    done = spoilt.run("run", "spoilt", "--duration", "1s")
-
-    assert done.returncode == 0, done.stderr
-    assert "Closed the record" not in done.stderr
-    assert before == {path: path.read_bytes() for path in sorted(old_run.rglob("*")) if path.is_file()}
 
 
 CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"

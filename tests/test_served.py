@@ -10,7 +10,7 @@ from lab.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.measuring import measure, only_load, shorter, steps
 
-pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
+pytestmark = pytest.mark.containers
 
 
 def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -> None:
