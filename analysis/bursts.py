@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from analysis.quantities import Metric, Statistic
-from analysis.requests import CLIENT
+from analysis.read import CLIENT
 
 WAVES = 60
 """A burst of more waves than this is a stream."""

@@ -6,8 +6,9 @@ from typing import Any
 
 import duckdb
 
+from analysis.folder import BadRun, read_run
 from analysis.quantities import Metric, Statistic
-from analysis.run_folder import SCHEMA, BadRun, Run, read_run
+from analysis.record import SCHEMA, Run
 
 Rows = list[dict[str, Any]]
 

@@ -18,8 +18,8 @@ from analysis.quantities import (
     statistics_of,
     unit,
 )
+from analysis.record import Run
 from analysis.result import PRINTED, Row, StepsRow
-from analysis.run_folder import Run
 
 Cell = tuple[str, str, str | None]
 """A variant, a load and a class of request; None: all classes."""

@@ -10,12 +10,14 @@ from typing import Any
 import duckdb
 
 from analysis import bursts, intervals, visits, waiting
+from analysis.folder import BadRun, read_run, read_trial, write_whole
 from analysis.measured import Cell, Measured, Results, Stats, Steps
-from analysis.observation import Container, counted_by_worker, database_of, stalls_within
 from analysis.quantities import STATISTICS, Metric, Statistic, aggregate, evenness, failures_allowed, rows_needed
-from analysis.requests import CLIENT, COLUMNS
+from analysis.read import CLIENT
+from analysis.read.observation import Container, counted_by_worker, database_of, stalls_within
+from analysis.read.rows import COLUMNS
+from analysis.record import SCHEMA, LoadRecord, Run, TrialRecord
 from analysis.result import CounterRow, ErrorRow, Summary, VisitStepRow, WaveRow, WorkerRow
-from analysis.run_folder import SCHEMA, BadRun, LoadRecord, Run, Trial, read_run, read_trial, write_whole
 from analysis.validity import ClassCount, Evidence, Requests, judge_missing, judge_run, judge_trial
 from analysis.verdicts import claim_row, differences, published_rows
 
@@ -176,7 +178,7 @@ def _written(containers: tuple[Container, ...], posts: visits.Posts) -> Stats:
     return stats
 
 
-def _rates_per_s(load: LoadRecord, trial: Trial) -> list[int]:
+def _rates_per_s(load: LoadRecord, trial: TrialRecord) -> list[int]:
     """Return how many visits were due in a second of a trial, step by step; nothing where nobody says it."""
     if trial.visits_per_s is not None:
         return [round(trial.visits_per_s)]
@@ -204,7 +206,7 @@ def _errors(database: duckdb.DuckDBPyConnection, trusted: set[bursts.Key]) -> It
 
 
 def _waited(
-    database: duckdb.DuckDBPyConnection, run: Run, trial: Trial, containers: tuple[Container, ...]
+    database: duckdb.DuckDBPyConnection, run: Run, trial: TrialRecord, containers: tuple[Container, ...]
 ) -> dict[tuple[Cell, int], Stats]:
     """Return who waited in a trial, by class of request: beside a free thread, and after a stall.
 
@@ -259,7 +261,7 @@ def _waves(database: duckdb.DuckDBPyConnection, run: Run, trusted: set[bursts.Ke
             yield WaveRow(variant=variant, load=load, trial=trial, burst=1, worker=worker, wave=wave, requests=requests)
 
 
-def _counters(trial: Trial, containers: tuple[Container, ...]) -> Iterator[CounterRow]:
+def _counters(trial: TrialRecord, containers: tuple[Container, ...]) -> Iterator[CounterRow]:
     """Yield what each worker of a trial counted, by the order of their names."""
     names = sorted({name for one in containers if one.after for ones in one.after.counts.values() for name in ones})
     by_name = {name: counted_by_worker(containers, name) for name in names}
@@ -360,7 +362,7 @@ def _time_statistic(metric: Metric, stat: Statistic) -> str:
     return f"{aggregate(stat, column)} FILTER (WHERE error IS NULL)"
 
 
-def _requests(database: duckdb.DuckDBPyConnection, trial: Trial, burst: int | None) -> Requests:
+def _requests(database: duckdb.DuckDBPyConnection, trial: TrialRecord, burst: int | None) -> Requests:
     """Return what the rows of a trial say as a whole; ``burst`` requests of it were sent at once."""
     asked = {"variant": trial.variant, "load": trial.load, "trial": trial.trial}
     of_trial = "FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)"

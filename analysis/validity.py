@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 from analysis.bursts import Sending
 from analysis.intervals import NOMINAL_FROM, coverage
-from analysis.observation import Container, Observation, Reading, balanced, counted_by_worker, database_of
+from analysis.read.observation import Container, Observation, Reading, balanced, counted_by_worker, database_of
+from analysis.record import OTHERS_CORES, LoadRecord, Run, TrialRecord, VariantRecord
 from analysis.result import TrialValidity, Validity, Verdict
-from analysis.run_folder import OTHERS_CORES, LoadRecord, Run, Trial, VariantRecord
 from analysis.visits import Posts, written
 
 FAILURES_ALLOWED = 0.01
@@ -84,7 +84,7 @@ class Evidence(NamedTuple):
     problem: str | None = None
 
 
-def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) -> TrialValidity:
+def judge_trial(run: Run, trial: TrialRecord, requests: Requests, evidence: Evidence) -> TrialValidity:
     """Judge one trial from its record, its requests, and what the containers said of themselves."""
     doubts = [*_record(trial, requests, evidence), *_failures(run, trial, requests), *_machine(run, trial)]
     if trial.outcome == "measured" and requests.sent:
@@ -107,7 +107,7 @@ def judge_trial(run: Run, trial: Trial, requests: Requests, evidence: Evidence) 
     )
 
 
-def _record(trial: Trial, requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
+def _record(trial: TrialRecord, requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
     if trial.outcome != "measured":
         yield "invalid", f"{trial.outcome}: {trial.reason}"
     elif trial.k6_exit_code not in _K6_MEASURED:
@@ -118,7 +118,7 @@ def _record(trial: Trial, requests: Requests, evidence: Evidence) -> Iterator[Do
         yield "invalid", "no request was sent"
 
 
-def _failures(run: Run, trial: Trial, requests: Requests) -> Iterator[Doubt]:
+def _failures(run: Run, trial: TrialRecord, requests: Requests) -> Iterator[Doubt]:
     """Judge each class by itself: few slow requests that all fail are not to vanish among many quick ones.
 
     Where a claim says that they fail, a request kills its worker, or the load is more than can be answered, failures
@@ -137,7 +137,7 @@ def _failures(run: Run, trial: Trial, requests: Requests) -> Iterator[Doubt]:
             yield "suspect" if seriously else "note", reason
 
 
-def _machine(run: Run, trial: Trial) -> Iterator[Doubt]:
+def _machine(run: Run, trial: TrialRecord) -> Iterator[Doubt]:
     if trial.busy_before is not None and trial.busy_before > BUSY_BEFORE_ALLOWED:
         yield "suspect", f"the machine was {trial.busy_before:.0%} busy before the load began"
     if trial.busy_during is not None and trial.busy_during > BUSY_DURING_ALLOWED:
@@ -150,7 +150,7 @@ def _machine(run: Run, trial: Trial) -> Iterator[Doubt]:
         yield "invalid", f"the clock was set by {trial.clock_step_s:+.2f} s during the load"
 
 
-def _work(trial: Trial, requests: Requests) -> Iterator[Doubt]:
+def _work(trial: TrialRecord, requests: Requests) -> Iterator[Doubt]:
     """Did requests that compute do so for as long as they asked for: alone before the load, and no less during it?"""
     if not trial.calibration:
         return
@@ -238,7 +238,9 @@ def _counts(
             yield wrong, f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
 
 
-def _servers(run: Run, trial: Trial, variant: VariantRecord, containers: tuple[Container, ...]) -> Iterator[Doubt]:
+def _servers(
+    run: Run, trial: TrialRecord, variant: VariantRecord, containers: tuple[Container, ...]
+) -> Iterator[Doubt]:
     """Were the servers what the variant asks for, from the beginning to the end, and nothing else in their way?
 
     Where a request kills its worker, or the server is elastic, workers come and go. Where the load is more than can be

@@ -9,8 +9,8 @@ from analysis import bursts, intervals
 from analysis.intervals import Interval
 from analysis.measured import Results, Steps
 from analysis.quantities import Claim, Published, Quantity, statistics_of, unit
+from analysis.record import STAIRS, LoadRecord
 from analysis.result import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigure, PublishedRow, TrialValidity
-from analysis.run_folder import STAIRS, LoadRecord
 
 
 def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:

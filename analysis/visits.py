@@ -16,7 +16,7 @@ import duckdb
 
 from analysis.bursts import Key
 from analysis.quantities import TIME_STATISTICS, Metric, Statistic, aggregate, failures_allowed, rows_needed
-from analysis.requests import write_requests
+from analysis.read.rows import write_requests
 
 POST = "post"
 """The class of the request that writes a row."""

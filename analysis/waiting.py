@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.quantities import Statistic
-from analysis.run_folder import VariantRecord
+from analysis.record import VariantRecord
 
 FROM_S = 0.050
 """A request has waited beside a free thread when it did so for longer than this in all: the moments between one request

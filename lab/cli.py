@@ -211,8 +211,8 @@ def report(
     results: Results = RESULTS,
 ) -> None:
     """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
-    from analysis.derive import derive  # noqa: PLC0415
-    from analysis.run_folder import NoTemporaryRoom, read_run  # noqa: PLC0415
+    from analysis.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
+    from analysis.pipeline import derive  # noqa: PLC0415
     from analysis.show.markdown import markdown  # noqa: PLC0415
     from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
@@ -360,7 +360,7 @@ def _measure(
 
     The plan is laid out again when no other run is measuring: until then that run's containers take up the room.
     """
-    from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
+    from analysis.folder import read_run  # noqa: PLC0415  # other commands start faster without
     from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab import machine  # noqa: PLC0415
     from lab import run as running  # noqa: PLC0415
@@ -461,7 +461,7 @@ def _latest(results: Path) -> Path:
 @contextmanager
 def _run_for(command: str) -> Iterator[None]:
     """Turn a folder that is no run into wrong use of a command, with a way out."""
-    from analysis.run_folder import BadRun  # noqa: PLC0415
+    from analysis.folder import BadRun  # noqa: PLC0415
 
     try:
         yield

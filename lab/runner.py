@@ -25,16 +25,8 @@ import yaml
 from python_on_whales import Container, DockerClient
 from python_on_whales.exceptions import DockerException
 
-from analysis.run_folder import (
-    BadRun,
-    Calibration,
-    Seconds,
-    Trial,
-    read_trial,
-    trial_folder,
-    write_record,
-    write_whole,
-)
+from analysis.folder import BadRun, read_trial, trial_folder, write_record, write_whole
+from analysis.record import Calibration, Seconds, TrialRecord
 from lab import calibration, plan
 from lab.experiment.model import DATABASE, in_seconds
 from lab.interruption import uninterrupted
@@ -62,7 +54,7 @@ Those of trials side by side add up."""
 LabelFilter = list[tuple[Literal["label"], str]]
 
 
-def measure(plan_: plan.Plan, run_folder: Path, progress: Progress) -> Iterator[list[Trial]]:
+def measure(plan_: plan.Plan, run_folder: Path, progress: Progress) -> Iterator[list[TrialRecord]]:
     """Measure all trials of a plan, and yield the records of each batch once its folders are complete.
 
     On KeyboardInterrupt the batch under way is stopped, what it measured is kept as interrupted, and the interrupt
@@ -276,13 +268,13 @@ class Stack:
                 self.gone = True
                 return
 
-    def save(self, quiet: Quiet | None, usage: Usage | None) -> Trial:
+    def save(self, quiet: Quiet | None, usage: Usage | None) -> TrialRecord:
         """Write trial.json and give the folder its name, and return the record, whose reason has the true paths."""
         if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
         if thrown := self._thrown():  # k6 itself goes on, and ends with 0
             self.fail(f"the load script threw: {thrown}")
-        record = Trial(
+        record = TrialRecord(
             variant=self.trial.variant_name,
             load=self.trial.load_name,
             trial=self.trial.number,
@@ -383,7 +375,7 @@ class Stack:
     def _rate_after(self, follows: plan.Trial) -> float:
         """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
         # DuckDB loads in the time of a whole set-up
-        from analysis.requests import UnreadablePoints  # noqa: PLC0415
+        from analysis.read.rows import UnreadablePoints  # noqa: PLC0415
         from analysis.visits import measured_capacity_per_s  # noqa: PLC0415
 
         assert self.trial.load.relative
@@ -499,7 +491,7 @@ _SERVICE = "com.docker.compose.service"
 _PROJECT = "com.docker.compose.project"
 
 
-def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Progress) -> list[Trial]:
+def _measure_batch(batch: tuple[plan.Trial, ...], run_folder: Path, progress: Progress) -> list[TrialRecord]:
     stacks = [Stack(trial, run_folder, len(batch)) for trial in batch]
     quiet: Quiet | None = None
     usage: Usage | None = None
@@ -555,9 +547,9 @@ def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, e
     progress(what, passed_s, expected_s)
 
 
-def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[Trial]:
+def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[TrialRecord]:
     """Save every stack, whatever becomes of the others; the first that could not be saved is raised afterwards."""
-    records: list[Trial] = []
+    records: list[TrialRecord] = []
     problem: OSError | None = None
     for stack in stacks:
         if not stack.gone:

@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from analysis.bursts import in_order, ordinal
-from analysis.derive import derive
+from analysis.folder import read_run
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Published, Quantity
+from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Summary, WaveRow
-from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.show.markdown import markdown
 from analysis.show.terminal import print_tables
 from analysis.show.words import published_figures, published_what

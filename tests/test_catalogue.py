@@ -9,7 +9,7 @@ import duckdb
 import pytest
 import yaml
 
-from analysis.run_folder import trial_folder
+from analysis.folder import trial_folder
 from lab.calibration import ALONE
 from lab.paths import ROOT
 from tests.conftest import Lab, lab_objects

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.derive import derive
 from analysis.manifest import MANIFEST, seal, sha256
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Quantity
 from lab.cli import app
 from lab.paths import ROOT

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from python_on_whales import Container, DockerClient
 
-from analysis.run_folder import read_trial, trial_folder
+from analysis.folder import read_trial, trial_folder
 from lab.runner import OWNER_LABEL
 from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
 

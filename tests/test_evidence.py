@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from analysis.run_folder import read_run
+from analysis.folder import read_run
 from tests.conftest import Lab, finish, wait_for_line
 from tests.spoilt import GTHREAD, judged, measure, under_load, write_experiment
 

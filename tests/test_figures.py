@@ -7,10 +7,11 @@ import altair as alt
 import duckdb
 import pytest
 
-from analysis.derive import derive
+from analysis.folder import read_run
+from analysis.pipeline import derive
 from analysis.quantities import Metric, Published, Statistic
+from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row
-from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.show import figures
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, visit
 

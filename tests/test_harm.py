@@ -14,7 +14,7 @@ import psutil
 import pytest
 from python_on_whales import DockerClient
 
-from analysis.run_folder import read_run
+from analysis.folder import read_run
 from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import GTHREAD, judged, wait_for_requests, write_experiment
 

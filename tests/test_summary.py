@@ -9,10 +9,11 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from analysis.derive import derive, derive_summary
+from analysis.folder import read_run, trial_folder
+from analysis.pipeline import derive, derive_summary
 from analysis.quantities import OF_ALL_REQUESTS, Claim, Published, Quantity, Statistic, evenness, rows_needed
+from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row, Summary
-from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
 from analysis.show.grids import Grid, Line
 from analysis.show.report import write_report
 from analysis.show.terminal import print_tables, quantity_table

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from analysis.derive import derive_summary
+from analysis.folder import BadRun, read_run
+from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
-from analysis.run_folder import BadRun, Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord, read_run
+from analysis.record import Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord
 from analysis.show.terminal import workers_table
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 

@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console
 
 from analysis import visits
-from analysis.derive import derive
+from analysis.folder import read_run
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Metric, Published, Quantity, Statistic
-from analysis.requests import UnreadablePoints, write_requests
+from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Summary, VisitStepRow
-from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.show.markdown import markdown
 from analysis.show.terminal import print_tables
 from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written

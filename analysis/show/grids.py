@@ -7,8 +7,8 @@ from typing import Literal
 
 from analysis.bursts import ordinal
 from analysis.quantities import STATISTICS, TIME_STATISTICS, Metric, Statistic, unit
+from analysis.record import Run
 from analysis.result import PRINTED, DifferenceRow, Row, Summary
-from analysis.run_folder import Run
 from analysis.show.words import divided, number, of_load, of_median, of_requests, percent, waited_beside, whole, words
 
 

@@ -2,8 +2,8 @@
 
 import re
 
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run
 from analysis.show.grids import errors_grids, quantity_grids, steps_grids, visits_grids
 from analysis.show.words import claim_interval, claim_value, number, published_figures, published_what, seconds
 

@@ -9,8 +9,9 @@ import duckdb
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
+from analysis.folder import read_run, trial_folder, write_whole
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run, read_run, trial_folder, write_whole
 from analysis.show import figures
 from analysis.show.grids import errors_grids, quantity_grids, steps_grids, telling_differences, visits_grids
 from analysis.show.words import (

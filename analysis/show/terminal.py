@@ -7,8 +7,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.record import Run
 from analysis.result import Summary, WorkerRow
-from analysis.run_folder import Run
 from analysis.show.grids import (
     Grid,
     TextGrid,

@@ -1,8 +1,8 @@
 """Numbers, names and verdicts as words: the same on the terminal, in Markdown and in the report."""
 
 from analysis.quantities import OF_ALL_REQUESTS, TIME_STATISTICS, Metric
+from analysis.record import Run
 from analysis.result import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
-from analysis.run_folder import Run
 
 
 def of_median(run: Run) -> str:

@@ -9,7 +9,7 @@ import psutil
 from pydantic import AfterValidator, Field, StrictInt, model_validator
 
 from analysis.quantities import Claim, Curve, Model, Name, Published, Quantity
-from analysis.run_folder import OTHERS_CORES
+from analysis.record import OTHERS_CORES
 from lab import limits
 from lab.errors import WrongUse, nearest_first
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, VISIT_REQUESTS, Bounds, WrongSetting

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from analysis.observation import APP_PORTS
 from analysis.quantities import Model
+from analysis.read.observation import APP_PORTS
 from lab import limits
 from lab.errors import nearest_first
 from lab.paths import SERVERS

@@ -4,8 +4,8 @@ import altair as alt
 import duckdb
 
 from analysis import bursts
+from analysis.record import SHOWN_STAIRS, Run, VariantRecord
 from analysis.result import Summary, WaveRow
-from analysis.run_folder import SHOWN_STEPS, Run, VariantRecord
 from analysis.show.figures.drawing import (
     CROSS,
     FAILED,
@@ -109,7 +109,7 @@ def _steps(
             of({*points}).mark_point(size=26, strokeWidth=1.4, fill="white", opacity=1).encode(x=x, y=y, **looks)
         )
     title = alt.Title(f"{name}: {_answered(steps)}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
-    height = (8 if places <= SHOWN_STEPS else 5) * places
+    height = (8 if places <= SHOWN_STAIRS else 5) * places
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
 
 

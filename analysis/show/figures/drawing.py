@@ -6,8 +6,8 @@ import altair as alt
 import vl_convert
 
 from analysis.quantities import Measure, Metric, Statistic
+from analysis.record import Run, VariantRecord
 from analysis.result import Row, Summary
-from analysis.run_folder import Run, VariantRecord
 from analysis.show.words import divided, words
 
 MEASURED = "#1f5fa8"

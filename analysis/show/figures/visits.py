@@ -8,8 +8,8 @@ import duckdb
 
 from analysis import visits
 from analysis.quantities import Measure
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run
 from analysis.show.figures.drawing import (
     FLOOR_MS,
     MEASURED,

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import duckdb
 
-from analysis.run_folder import POINTS, NoTemporaryRoom
+from analysis.folder import NoTemporaryRoom
+from analysis.read import POINTS
 
 MEMORY = "768MB"
 """What reading may take; what needs more is spilt into TMPDIR."""
 THREADS = 2
 """How many threads read; however many there are, the table is the same."""
-
-CLIENT = "points-client"
-"""The generator that asks past the balancer, see clients/."""
 
 
 class UnreadablePoints(Exception):

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from analysis.folder import read_trial, trial_folders
 from analysis.manifest import Hashes, evidence_problem, sealed
-from analysis.observation import UnreadableObservation, read_containers, read_generators
-from analysis.requests import UnreadablePoints, write_requests
+from analysis.read.observation import UnreadableObservation, read_containers, read_generators
+from analysis.read.rows import UnreadablePoints, write_requests
 from analysis.result import Summary
-from analysis.run_folder import read_trial, trial_folders
 from analysis.show.report import write_report
 from analysis.summary import summarise, write_summary
 from analysis.validity import Evidence
