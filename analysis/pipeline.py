@@ -1,22 +1,29 @@
-"""Everything that follows from a run's raw points: delete it, call this, and it is back, with the same summary."""
+"""From a run's raw points to what people see of it: rows, observed, judged, measured, verdicts, shown.
 
+Everything here can be derived again: delete it, call ``derive``, and it is back, with the same summary.
+"""
+
+import json
 from pathlib import Path
 
-from analysis.folder import read_trial, trial_folders
-from analysis.manifest import Hashes, evidence_problem, sealed
-from analysis.read.observation import UnreadableObservation, read_containers, read_generators
-from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.folder import read_run, trial_folders, write_whole
+from analysis.manifest import sealed
+from analysis.measured import Results, measure, staircases
+from analysis.metrics import bursts, failures, servers, spread, visits
+from analysis.observed import Evidence, observe, read_evidence
+from analysis.read.rows import opened
+from analysis.record import SCHEMA
 from analysis.result import Summary
 from analysis.show.report import write_report
-from analysis.summary import summarise, write_summary
-from analysis.validity import Evidence
+from analysis.validity import judge_missing, judge_run, judge_trial
+from analysis.verdicts import claim_row, differences, published_rows
 
 
 def derive(run_folder: Path) -> Summary:
     """Write requests.parquet of every trial, summary.json and report.html, and return the summary.
 
-    A trial whose raw files cannot be read, or are not those that manifest.sha256 lists, is judged invalid
-    with the reason; raise BadRun when run.json, a trial.json or the manifest cannot be read.
+    If the raw files of a trial cannot be read, or differ from manifest.sha256, the trial is judged invalid with the
+    reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
     """
     summary = derive_summary(run_folder)
     write_report(run_folder, summary)
@@ -26,21 +33,35 @@ def derive(run_folder: Path) -> Summary:
 def derive_summary(run_folder: Path) -> Summary:
     """Do what ``derive`` does, but draw nothing."""
     hashes = sealed(run_folder)
-    evidence = {folder: _evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     summary = summarise(run_folder, evidence)
-    write_summary(run_folder, summary)
+    values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
+    write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     return summary
 
 
-def _evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
-    """Write a trial's requests.parquet, and return what else its raw files say."""
-    trial = read_trial(folder)
-    problem = evidence_problem(run_folder, folder, hashes)
-    if not problem:
-        try:
-            dropped = write_requests(folder, trial.variant, trial.load, trial.trial)
-            return Evidence(containers=read_containers(folder), generators=read_generators(folder), dropped=dropped)
-        except (UnreadablePoints, UnreadableObservation) as unreadable:
-            problem = str(unreadable).replace(f"{run_folder}/", "")
-    (folder / "requests.parquet").unlink(missing_ok=True)
-    return Evidence(problem=problem)
+def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
+    """Compute the summary of a run from its records, the rows of its trials and their other ``evidence``, by folder."""
+    run = read_run(run_folder)
+    with opened(list(evidence)) as rows:
+        observed = [observe(rows, run, folder, found) for folder, found in evidence.items()]
+        judged = [judge_trial(*trial) for trial in observed]
+        judged += judge_missing(run, judged)
+        keys = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
+        trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
+        results = Results(run, measure(rows, trusted), staircases(rows, trusted))
+        return Summary(
+            experiment=run.experiment,
+            validity=judge_run(run, judged, list(results.too_few())),
+            trials=judged,
+            rows=list(results.rows()),
+            workers=spread.worker_rows(rows, keys),
+            counters=list(servers.counter_rows(observed)),
+            claims=[claim_row(claim, results, judged) for claim in run.claims],
+            published=list(published_rows(results, judged)),
+            differences=list(differences(results)) if run.against_itself else [],
+            steps=list(results.stairs_rows()),
+            waves=list(bursts.wave_rows(rows, run, keys)),
+            visit_steps=list(visits.level_rows(rows, trusted)),
+            errors=list(failures.error_rows(rows, keys)),
+        )

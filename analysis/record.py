@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from analysis.quantities import Claim, Curve, Published
 
@@ -24,8 +24,9 @@ class Record(BaseModel):
 class Image(Record):
     """A container image that took part. ``stand_in`` names what it was built from when no registry was reached.
 
-    ``digests`` are those under which a registry knows it; none of a stand-in, and of what was built here. ``packages``
-    has the version of every package inside; Python's own are called ``python/…``.
+    ``digests`` are those under which a registry knows the image; a stand-in, and what was built here, has none.
+    ``packages`` has the version of every package inside; Python's own are called ``python/…``. ``programs`` has the
+    versions of what the image is for.
     """
 
     name: str
@@ -33,11 +34,17 @@ class Image(Record):
     stand_in: str | None = None
     digests: list[str] = []
     packages: dict[str, str] = {}
+    programs: dict[str, str] = {}
 
-    @property
-    def programs(self) -> dict[str, str]:
-        """The versions of what this image is for."""
-        return {name.removeprefix("python/"): self.packages[name] for name in _PROGRAMS if name in self.packages}
+    @model_validator(mode="before")
+    @classmethod
+    def _programs_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # whatever a file says
+        """Choose the programs from the packages, as long as a record does not say what its image is for."""
+        if not isinstance(values, dict) or "programs" in values or not isinstance(values.get("packages"), dict):
+            return values
+        packages = values["packages"]
+        chosen = {name.removeprefix("python/"): packages[name] for name in _PROGRAMS if name in packages}
+        return values | {"programs": chosen}
 
 
 _PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn", "python/uwsgi")
@@ -90,16 +97,33 @@ class RelativeRate(Record):
     under: str
 
 
+LoadKind = Literal["users", "arrivals", "burst", "crash", "visits"]
+"""How a load asks: virtual users who ask again when they are answered, requests that arrive at a rate, requests that
+are sent at once, requests at once of which one kills its worker, or visits of a page that arrive at a rate."""
+_KINDS: dict[str, LoadKind] = {
+    "arrivals.js": "arrivals",
+    "burst.js": "burst",
+    "calls.js": "arrivals",
+    "crash.js": "crash",
+    "heavy-mix.js": "users",
+    "rounds.js": "users",
+    "users.js": "users",
+    "visits.js": "visits",
+}
+"""The kinds of the scripts that there were before a record said its kind."""
+
+
 class LoadRecord(Record):
     """A load as it was asked for; ``settings`` is the environment that its script got.
 
     ``generators`` is how many k6 containers shared it. ``api`` is what was said of the service that the servers call,
-    times in seconds, ``database`` what was said of their database; None: they have none. One that ``overloads`` asks
+    times in seconds, ``database`` what was said of their database; None: they have none. A load that ``overloads`` asks
     for more than can be answered: failures are findings. ``relative`` is how its rate follows from a capacity.
     """
 
     name: str
     script: str
+    kind: LoadKind = "users"
     client: ClientRecord | None = None
     generators: int = 1
     api: dict[str, float | bool] | None = None
@@ -110,14 +134,27 @@ class LoadRecord(Record):
     duration: str
     settings: dict[str, str]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # whatever a file says
+        """Choose the kind by the script, as long as a record does not say it."""
+        if not isinstance(values, dict) or "kind" in values or values.get("script") not in _KINDS:
+            return values
+        return values | {"kind": _KINDS[values["script"]]}
+
     @property
     def burst(self) -> int | None:
         """How many requests it sends at once; None: they do not come in bursts.
 
         A crash and the requests that come before and after it are a burst, too.
         """
-        names = ("BEFORE", "AFTER") if self.crashes else ("BURST",)
-        parts = [self.settings.get(name, "") for name in names] + ["1"] * self.crashes
+        match self.kind:
+            case "burst":
+                parts = [self.settings.get("BURST", "")]
+            case "crash":
+                parts = ["1", self.settings.get("BEFORE", ""), self.settings.get("AFTER", "")]
+            case _:
+                return None
         return sum(map(int, parts)) or None if all(part.isdecimal() for part in parts) else None
 
     @property
@@ -126,14 +163,14 @@ class LoadRecord(Record):
         return self.burst is not None and self.burst <= STAIRS
 
     @property
-    def has_few_steps(self) -> bool:
-        """Whether they are so small that a table says of each of their requests when it was answered."""
+    def has_few_stairs(self) -> bool:
+        """Whether its bursts are so small that a table says of each of their requests when it was answered."""
         return self.burst is not None and self.burst <= SHOWN_STAIRS
 
     @property
     def crashes(self) -> bool:
         """Whether one of its requests kills the worker that serves it."""
-        return "CRASH_AFTER_S" in self.settings
+        return self.kind == "crash"
 
 
 class Source(Record):

@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from analysis.quantities import Statistic
+from analysis.metrics import Statistic
 from analysis.record import VariantRecord
 
 FROM_S = 0.050

@@ -375,8 +375,8 @@ class Stack:
     def _rate_after(self, follows: plan.Trial) -> float:
         """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
         # DuckDB loads in the time of a whole set-up
+        from analysis.capacity import measured_capacity_per_s  # noqa: PLC0415
         from analysis.read.rows import UnreadablePoints  # noqa: PLC0415
-        from analysis.visits import measured_capacity_per_s  # noqa: PLC0415
 
         assert self.trial.load.relative
         which = f"{follows.variant_name} under {follows.load_name}"

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
-from analysis.visits import rates_per_s
+from analysis.metrics.visits import rates_per_s
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Api, Database, Durations, Load
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, ROOT, SERVERS

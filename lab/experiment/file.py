@@ -9,7 +9,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import ValidationError
 
-from analysis.quantities import NAME_PATTERN
+from analysis.model import NAME_PATTERN
 from lab.errors import WrongUse, nearest_first
 from lab.experiment.model import Experiment
 from lab.paths import EXPERIMENTS

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, Literal, Self, get_args
 import psutil
 from pydantic import AfterValidator, Field, StrictInt, model_validator
 
-from analysis.quantities import Claim, Curve, Model, Name, Published, Quantity
+from analysis.model import Model, Name
+from analysis.quantities import Claim, Curve, Published, Quantity
 from analysis.record import OTHERS_CORES
 from lab import limits
 from lab.errors import WrongUse, nearest_first

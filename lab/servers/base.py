@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from analysis.quantities import Model
+from analysis.model import Model
 from analysis.read.observation import APP_PORTS
 from lab import limits
 from lab.errors import nearest_first

@@ -5,7 +5,8 @@ from typing import Any
 import altair as alt
 import duckdb
 
-from analysis.quantities import Measure, Statistic
+from analysis.metrics import Statistic
+from analysis.quantities import Measure
 from analysis.record import Run
 from analysis.result import Summary
 from analysis.show.figures.drawing import (

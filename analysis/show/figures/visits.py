@@ -6,7 +6,7 @@ from statistics import median
 import altair as alt
 import duckdb
 
-from analysis import visits
+from analysis.metrics import visits
 from analysis.quantities import Measure
 from analysis.record import Run
 from analysis.result import Summary
