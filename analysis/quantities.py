@@ -20,12 +20,16 @@ class Measure(Model):
 
     @model_validator(mode="after")
     def _metric_has_statistic(self) -> Self:
-        if self.stat not in STATISTICS[self.metric]:
-            known = ", ".join(STATISTICS[self.metric])
-            raise ValueError(f"metric {self.metric} has no stat {self.stat}; it has {known}")
-        if self.request and self.metric in OF_ALL_REQUESTS:
-            raise ValueError(f"metric {self.metric} is of all requests; leave request out")
+        _check_statistic(self.request, self.metric, self.stat)
         return self
+
+
+def _check_statistic(request: str | None, metric: str, stat: str) -> None:
+    """Raise ValueError if the metric has no such statistic, or has no classes of request."""
+    if stat not in STATISTICS[metric]:
+        raise ValueError(f"metric {metric} has no stat {stat}; it has {', '.join(STATISTICS[metric])}")
+    if request and metric in OF_ALL_REQUESTS:
+        raise ValueError(f"metric {metric} is of all requests; leave request out")
 
 
 class Quantity(Measure):
@@ -75,7 +79,7 @@ class Published(Model):
         if self.steps:
             self._check_steps()
         for stat in self.stats:
-            Measure(request=self.request, metric=self.metric, stat=stat)
+            _check_statistic(self.request, self.metric, stat)
             if self.within is not None and not self.stats[stat]:
                 raise ValueError(f"stats.{stat} is 0, by which nothing can be divided; leave it or within out")
         if self.divided_by != 1 and not self.steps and "ms" not in {unit(self.metric, stat) for stat in self.stats}:

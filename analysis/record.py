@@ -97,20 +97,10 @@ class RelativeRate(Record):
     under: str
 
 
-LoadKind = Literal["users", "arrivals", "burst", "crash", "visits"]
-"""How a load asks: virtual users who ask again when they are answered, requests that arrive at a rate, requests that
-are sent at once, requests at once of which one kills its worker, or visits of a page that arrive at a rate."""
-_KINDS: dict[str, LoadKind] = {
-    "arrivals.js": "arrivals",
-    "burst.js": "burst",
-    "calls.js": "arrivals",
-    "crash.js": "crash",
-    "heavy-mix.js": "users",
-    "rounds.js": "users",
-    "users.js": "users",
-    "visits.js": "visits",
-}
-"""The kinds of the scripts that there were before a record said its kind."""
+LoadKind = Literal["steady", "burst", "crash", "visits"]
+"""How requests come: on and on, many at once, at once with one that kills its worker, or as visits of several."""
+_KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
+"""The kinds of the scripts that there were before a record said its kind; all others were steady."""
 
 
 class LoadRecord(Record):
@@ -123,7 +113,7 @@ class LoadRecord(Record):
 
     name: str
     script: str
-    kind: LoadKind = "users"
+    kind: LoadKind = "steady"
     client: ClientRecord | None = None
     generators: int = 1
     api: dict[str, float | bool] | None = None

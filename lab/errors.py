@@ -1,5 +1,9 @@
 """What the lab tells a user who has to do something about it."""
 
+from analysis.nearest import nearest_first
+
+__all__ = ["LabError", "WrongUse", "nearest_first"]
+
 
 class LabError(Exception):
     """A problem that the user can mend: what happened with which value, and a way out."""
@@ -12,11 +16,3 @@ class LabError(Exception):
 
 class WrongUse(LabError):
     """The command, the experiment file or a name in it is wrong; nothing was measured."""
-
-
-def nearest_first(name: str, known: list[str]) -> str:
-    """Return the known names, those that resemble ``name`` first, as one line of text."""
-    from difflib import get_close_matches  # noqa: PLC0415  # only when something is wrong
-
-    near = get_close_matches(name, known, n=len(known), cutoff=0.6)
-    return ", ".join(near + sorted(set(known) - set(near)))

@@ -91,9 +91,9 @@ def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_setti
 
     assert kind_of("burst.js") == ("burst", 4, False)
     assert kind_of("crash.js") == ("crash", 3, True)
-    assert kind_of("calls.js") == ("arrivals", None, False)
-    assert kind_of("mine.js") == ("users", None, False)
-    assert kind_of("burst.js", kind="users") == ("users", None, False)
+    assert kind_of("calls.js") == ("steady", None, False)
+    assert kind_of("mine.js") == ("steady", None, False)
+    assert kind_of("burst.js", kind="steady") == ("steady", None, False)
     assert kind_of("mine.js", kind="burst") == ("burst", 4, False)
 
 

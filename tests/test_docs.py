@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from analysis.quantities import STATISTICS
+from analysis.metrics import STATISTICS
 from lab.cli import app
 from lab.experiment.file import load_experiment, names
 from lab.paths import K6, ROOT

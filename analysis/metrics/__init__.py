@@ -22,6 +22,7 @@ from analysis.metrics import (
 from analysis.metrics.metric import (
     PRINTED,
     TIME_STATISTICS,
+    TIMES,
     Metric,
     aggregate,
     failures_allowed,
@@ -31,8 +32,22 @@ from analysis.metrics.metric import (
 from analysis.nearest import nearest_first
 
 __all__ = [
-    "COUNTED", "FAMILIES", "METRICS", "OF_ALL_REQUESTS", "PRINTED", "STATISTICS", "TIME_STATISTICS", "Metric",
-    "MetricName", "Statistic", "aggregate", "failures_allowed", "percentile", "rows_needed", "statistics_of", "table",
+    "FAMILIES",
+    "METRICS",
+    "OF_ALL_REQUESTS",
+    "PRINTED",
+    "STATISTICS",
+    "TIME_STATISTICS",
+    "WHOLE_UNITS",
+    "Metric",
+    "MetricName",
+    "Statistic",
+    "aggregate",
+    "failures_allowed",
+    "percentile",
+    "rows_needed",
+    "statistics_of",
+    "table",
     "unit",
 ]  # fmt: skip
 
@@ -52,13 +67,13 @@ METRICS = {metric.name: metric for family in FAMILIES for metric in family.metri
 STATISTICS = {name: tuple(metric.units) for name, metric in METRICS.items()}
 OF_ALL_REQUESTS = tuple(name for name, metric in METRICS.items() if metric.of_all)
 """The metrics of a trial as a whole, which classes of request have none of."""
-COUNTED = frozenset(
+WHOLE_UNITS = frozenset(
     unit
     for metric in METRICS.values()
     for stat, unit in metric.units.items()
     if stat == "count" or (stat == "max" and unit != "ms")
 )
-"""The units of what is counted, in whole numbers."""
+"""The units of what is counted: their values are whole numbers."""
 
 
 def unit(metric: str, stat: str) -> str:
@@ -75,30 +90,24 @@ def statistics_of(request: str | None) -> Iterator[tuple[str, str]]:
 
 
 def table() -> str:
-    """Return the table of metrics for docs/method.md, in Markdown."""
-    lines = ["| metric | statistics | of | how it is counted |", "| --- | --- | --- | --- |"]
+    """Return the table of metrics that stands in docs/method.md, in Markdown."""
+    lines = [
+        "| metric | statistics | unit | of which requests | how it is counted |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for metric in METRICS.values():
-        of = "a trial" if metric.of_all else "a class of request, and all"
-        lines.append(f"| `{metric.name}` | {_statistics(metric)} | {of} | {metric.counted} |")
+        for place, some in enumerate(metric.counted):
+            name = "" if place else f"`{metric.name}` "
+            stats = "times" if some.units == TIMES else ", ".join(f"`{stat}`" for stat in some.units)
+            units = {*some.units.values()} if len({*some.units.values()}) == 1 else some.units.values()
+            of = "all" if metric.of_all else "each class"
+            lines.append(f"| {name}| {stats} | {', '.join(units)} | {of} | {some.how} |")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _statistics(metric: Metric) -> str:
-    """Return the statistics of a metric with their units, statistics of the same unit together."""
-    if tuple(metric.units) == TIME_STATISTICS:
-        return "percentiles, `min`, `avg`, `stdev`, `max` (ms)"
-    by_unit: dict[str, list[str]] = {}
-    for stat, of_unit in metric.units.items():
-        by_unit.setdefault(of_unit, []).append(f"`{stat}`")
-    return ", ".join(
-        f"{', '.join(stats)} ({of_unit})" if [of_unit] != [stat.strip("`") for stat in stats] else stats[0]
-        for of_unit, stats in by_unit.items()
-    )
 
 
 def _known_metric(name: str) -> str:
     if name not in METRICS:
-        raise ValueError(f"there is no metric {name}; there are {nearest_first(name, METRICS)}")
+        raise ValueError(f"there is no metric {name}; there are {nearest_first(name, list(METRICS))}")
     return name
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Family, Finding, Metric
+from analysis.metrics.metric import Counted, Family, Finding, Metric
 from analysis.read.observation import stalls_within
 
 if TYPE_CHECKING:
@@ -19,17 +19,25 @@ if TYPE_CHECKING:
 
 BESIDE_FREE_THREAD = Metric(
     "beside_free_thread",
-    {"count": "requests", "share": "share", "total": "ms", "max": "ms"},
-    "How long a request waited for its worker, none of whose threads was free, while another worker had a free "
-    "thread. `count`: requests that waited so for more than 50 ms in all. `share`: these requests divided by the "
-    "answered requests. `total` and `max`: the sum and the longest of these waits, over all answered requests.",
+    (
+        Counted(
+            {"count": "requests"},
+            "requests that waited [beside a free thread](#beside-a-free-thread) for more than 50 ms in all",
+        ),
+        Counted({"share": "share"}, "the number of such requests, divided by the answered requests"),
+        Counted({"total": "ms"}, "how long all answered requests together waited beside a free thread"),
+        Counted({"max": "ms"}, "the longest time that one request waited beside a free thread"),
+    ),
     called="waits of {requests} requests beside a free thread",
 )
 RECOVERY = Metric(
     "recovery",
-    {"avg": "ms", "max": "ms"},
-    "How long after a stall of the service that the servers call (`api`) there was always a request that waited for a "
-    "thread, on average and at most over the stalls of a trial.",
+    (
+        Counted(
+            {"avg": "ms", "max": "ms"},
+            "how long after the end of a stall a request still waited for a thread ([recovery](#recovery))",
+        ),
+    ),
     of_all=True,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis.metrics.metric import OF_TRIAL, Doubt, Family, Finding, Metric, of_trial
+from analysis.metrics.metric import OF_TRIAL, Counted, Doubt, Family, Finding, Metric, of_trial
 from analysis.read import CLIENT
 from analysis.result import WaveRow
 
@@ -18,9 +18,16 @@ if TYPE_CHECKING:
 
 BURST = Metric(
     "burst",
-    {"total": "ms", "largest_share": "share"},
-    "`total`: the time from the first request sent to the last answer of a burst. `largest_share`: the share of a "
-    "burst's answered requests that the busiest worker got. Both are the median over the whole bursts of a trial.",
+    (
+        Counted(
+            {"total": "ms"},
+            "from the first request of a [burst](bursts.md) sent to its last answer; the median over the bursts",
+        ),
+        Counted(
+            {"largest_share": "share"},
+            "the share of a burst's answered requests that the busiest worker served; the median over the bursts",
+        ),
+    ),
     of_all=True,
 )
 

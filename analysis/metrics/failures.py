@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Family, Finding, Metric
+from analysis.metrics.metric import Counted, Family, Finding, Metric
 from analysis.result import ErrorRow
 
 if TYPE_CHECKING:
@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 FAILURES = Metric(
     "failures",
-    {"share": "share", "count": "requests"},
-    "Requests that failed (refused, cut off, unanswered, or answered with an error), as a share of the requests that "
-    "were sent and as a count.",
+    (
+        Counted(
+            {"share": "share", "count": "requests"},
+            "requests that failed: refused, cut off, unanswered or answered with an error; the share is of the "
+            "requests sent",
+        ),
+    ),
 )
 
 _ERRORS = """

@@ -22,6 +22,8 @@ TIME_STATISTICS = (
     "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
 )  # fmt: skip
 """The statistics of a metric that is a time of each request or visit."""
+TIMES = dict.fromkeys(TIME_STATISTICS, "ms")
+"""The units of these statistics."""
 PRINTED = ("min", "p50", "p90", "p99")
 """The statistics of times that a table shows even if nobody published them."""
 
@@ -30,21 +32,35 @@ OF_TRIAL = "variant = $variant AND load = $load AND trial = $trial"
 
 
 @dataclass(frozen=True)
+class Counted:
+    """Statistics of one metric with their units, in the order of tables, and how they are counted.
+
+    ``how`` is a plain sentence in Markdown, with links from docs/method.md.
+    """
+
+    units: Mapping[str, str]
+    how: str
+
+
+@dataclass(frozen=True)
 class Metric:
     """One thing that is measured of a trial.
 
-    ``units`` has the unit of each statistic, in the order of tables. ``counted`` says in plain words (Markdown) how the
-    metric is counted. ``of_all``: the metric is of the trial as a whole, and classes of request have none of their own.
-    ``sample`` is what each statistic is computed from, so that too few or too many failed ones explain a missing value;
-    None: something that is no sample, such as a counter. ``called`` is how titles call a metric of classes.
+    ``of_all``: the metric is of the trial as a whole, and a class of request has none of its own. ``sample`` is what
+    each statistic is computed from, so that a sample which is too small or failed too often explains a missing value;
+    None: the metric has no sample. ``called`` is how titles call the metric of a class.
     """
 
     name: str
-    units: Mapping[str, str]
-    counted: str
+    counted: tuple[Counted, ...]
     of_all: bool = False
     sample: Literal["requests", "visits"] | None = "requests"
     called: str = "{metric} of {requests} requests"
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each statistic, in the order of tables."""
+        return {stat: unit for some in self.counted for stat, unit in some.units.items()}
 
 
 class Finding(NamedTuple):

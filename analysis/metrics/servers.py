@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from analysis.metrics.metric import Doubt, Family, Finding, Metric, Stats
+from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric, Stats
 from analysis.read.observation import Container, Observation, balanced, counted_by_worker
 from analysis.result import CounterRow
 
@@ -19,36 +19,54 @@ THROTTLED_ALLOWED = 0.01
 
 ACCEPT_ATTEMPTS = Metric(
     "accept_attempts",
-    {"per_connection": "attempts"},
-    "How often the workers tried to accept a connection, by their own count, divided by the connections that they "
-    "accepted.",
+    (
+        Counted(
+            {"per_connection": "attempts"},
+            "the workers' attempts to accept, by their own count, divided by the connections that they accepted",
+        ),
+    ),
     of_all=True,
 )
 ACCEPT_FAILURES = Metric(
     "accept_failures",
-    {"per_connection": "failures"},
-    "How often the workers tried to accept a connection in vain (EAGAIN), by their own count, divided by the "
-    "connections that they accepted.",
+    (
+        Counted(
+            {"per_connection": "failures"},
+            "attempts that found no connection (EAGAIN), divided by the connections that the workers accepted",
+        ),
+    ),
     of_all=True,
 )
 PROCESSOR = Metric(
     "processor",
-    {"per_request": "ms"},
-    "Processor time that the servers' containers used during the load, divided by the requests that they served. "
-    "It includes about 30 ms for observing the containers before and after the load.",
+    (
+        Counted(
+            {"per_request": "ms"},
+            "the processor time of the servers' containers during the load, divided by the requests they served; "
+            "observing them before and after adds about 30 ms to the sum",
+        ),
+    ),
     of_all=True,
 )
 MEMORY = Metric(
     "memory",
-    {"total": "MiB"},
-    "What the servers' processes hold for themselves (anonymous memory) after the load, all containers together.",
+    (
+        Counted(
+            {"total": "MiB"},
+            "the anonymous memory that the servers' processes hold after the load, in all containers together",
+        ),
+    ),
     of_all=True,
 )
 QUEUED = Metric(
     "queued",
-    {"count": "requests"},
-    "Requests that waited in the balancer's queue for a server, by the balancer's own count. The nginx that anybody "
-    "may use has no queue.",
+    (
+        Counted(
+            {"count": "requests"},
+            "requests that waited in the balancer's queue for a server, by the balancer's own count; only HAProxy has "
+            "such a queue here",
+        ),
+    ),
     of_all=True,
 )
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import correlation
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import OF_TRIAL, Family, Finding, Metric, Stats, of_trial
+from analysis.metrics.metric import OF_TRIAL, Counted, Family, Finding, Metric, Stats, of_trial
 from analysis.result import WorkerRow
 
 if TYPE_CHECKING:
@@ -17,24 +17,30 @@ if TYPE_CHECKING:
     from analysis.observed import Observed
     from analysis.record import VariantRecord
 
-_EVENNESS = {"largest_share": "share", "max_over_mean": "ratio", "jain_index": "index"}
 REQUESTS_BY_WORKER = Metric(
     "requests_by_worker",
-    _EVENNESS,
-    "How evenly the answered requests are spread over the workers, idle workers included. `largest_share`: the share "
-    "of the busiest worker. `max_over_mean`: requests of the busiest worker divided by the mean of all workers. "
-    "`jain_index`: (Σx)² / (n Σx²), which is 1 if all n workers have the same and 1/n if one worker has everything.",
+    (
+        Counted(
+            {"largest_share": "share"},
+            "the share of the answered requests that the busiest worker served; 1 / workers is even",
+        ),
+        Counted(
+            {"max_over_mean": "ratio"},
+            "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
+        ),
+        Counted({"jain_index": "index"}, "Jain's index of the requests by worker"),
+    ),
 )
 CONNECTIONS_BY_WORKER = Metric(
     "connections_by_worker",
-    {**_EVENNESS, "correlation": "index"},
-    "How evenly the connections that brought the requests are spread over the workers. `correlation`: Pearson's r of "
-    "requests and connections over the workers.",
+    (
+        Counted(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker"),
+        Counted({"correlation": "index"}, "the correlation of requests and connections"),
+    ),
 )
 REQUESTS_BY_CONNECTION = Metric(
     "requests_by_connection",
-    {"avg": "requests", "max": "requests"},
-    "How many answered requests a connection brought, on average and at most.",
+    (Counted({"avg": "requests", "max": "requests"}, "how many answered requests each connection brought"),),
 )
 
 _WORKERS = """

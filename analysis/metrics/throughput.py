@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import OF_TRIAL, Family, Finding, Metric, Stats, of_trial
+from analysis.metrics.metric import OF_TRIAL, Counted, Family, Finding, Metric, Stats, of_trial
 
 if TYPE_CHECKING:
     import duckdb
@@ -14,10 +14,17 @@ if TYPE_CHECKING:
 
 THROUGHPUT = Metric(
     "throughput",
-    {"per_second": "requests/s", "of_ideal": "share"},
-    "`per_second`: answered requests divided by the time from the first request sent to the last answer. `of_ideal`: "
-    "1 − Σ overhead / Σ time from a user's first request to the user's last answer, which is the share of its "
-    "throughput that a closed loop kept although users waited. An open loop has no `of_ideal`.",
+    (
+        Counted(
+            {"per_second": "requests/s"},
+            "answered requests, divided by the time from the first request sent to the last answer",
+        ),
+        Counted(
+            {"of_ideal": "share"},
+            "1 − Σ overhead / Σ (time from a user's first request to its last answer): the share of its throughput "
+            "that a closed loop kept; 1 when nobody waits",
+        ),
+    ),
 )
 
 _SPANS = f"""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from analysis.metrics.metric import (
     OF_TRIAL,
-    TIME_STATISTICS,
+    TIMES,
+    Counted,
     Family,
     Finding,
     Metric,
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
 
 OVERHEAD = Metric(
     "overhead",
-    dict.fromkeys(TIME_STATISTICS, "ms"),
-    "Response time minus the service time that the request asked for: the time that the request lost.",
+    (Counted(TIMES, "response time minus service time of each answered request"),),
 )
 RESPONSE_TIME = Metric(
     "response_time",
-    dict.fromkeys(TIME_STATISTICS, "ms"),
-    "k6's `http_req_duration`: sending, waiting and receiving. Time in a listen queue counts, connecting does not.",
+    (Counted(TIMES, "k6's `http_req_duration` of each answered request"),),
 )
 _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.metrics.metric import (
     OF_TRIAL,
-    TIME_STATISTICS,
+    TIMES,
+    Counted,
     Doubt,
     Family,
     Finding,
@@ -37,46 +38,57 @@ if TYPE_CHECKING:
 
 VISIT = Metric(
     "visit",
-    dict.fromkeys(TIME_STATISTICS, "ms"),
-    "The time from a visit's first request sent to its last answer, of the visits that succeeded.",
+    (
+        Counted(
+            TIMES,
+            "from the first request of a [visit](visits.md) sent to its last answer, of the visits that succeeded",
+        ),
+    ),
     of_all=True,
     sample="visits",
 )
 VISITS_FAILED = Metric(
     "visits_failed",
-    {"share": "share", "count": "visits"},
-    "Visits of which a request failed, or that the end of the run cut off: as a share of the visits made and as a "
-    "count.",
+    (Counted({"share": "share", "count": "visits"}, "visits that failed; the share is of the visits made"),),
     of_all=True,
     sample="visits",
 )
 CAPACITY = Metric(
     "capacity",
-    {"per_second": "visits/s"},
-    "The rate of the highest level up to which fewer than 1 % of the visits of each level failed; 0 if more failed in "
-    "the first level. A capacity is reported only for a rate that climbs, and only if visits began to fail before the "
-    "load ended.",
+    (
+        Counted(
+            {"per_second": "visits/s"},
+            "the highest rate up to which fewer than 1 % of the visits failed ([capacity](visits.md#capacity))",
+        ),
+    ),
     of_all=True,
     sample=None,
 )
 ROWS_WRITTEN = Metric(
     "rows_written",
-    {"count": "rows"},
-    "Rows that the database has after the load. It is empty before.",
+    (Counted({"count": "rows"}, "the rows in the database after the load; the database is empty before it"),),
     of_all=True,
     sample=None,
 )
 ROWS_UNREPORTED = Metric(
     "rows_unreported",
-    {"count": "rows"},
-    "Rows of visits that were not told of success: the post failed, or was never answered.",
+    (
+        Counted(
+            {"count": "rows"},
+            "rows of visits that were not told of success: their post failed, or was never answered",
+        ),
+    ),
     of_all=True,
     sample=None,
 )
 DATABASE_CONNECTIONS = Metric(
     "database_connections",
-    {"max": "connections"},
-    "The most connections that the database had at a time since it started, by its own count.",
+    (
+        Counted(
+            {"max": "connections"},
+            "the most connections that the database had at a time since it started, by its own count",
+        ),
+    ),
     of_all=True,
     sample=None,
 )

@@ -1,6 +1,6 @@
 """Numbers, names and verdicts as words: the same on the terminal, in Markdown and in the report."""
 
-from analysis.metrics import COUNTED, METRICS, TIME_STATISTICS
+from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS
 from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
 from analysis.record import Run
 from analysis.result import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
@@ -118,4 +118,4 @@ def of_load(run: Run, load: str) -> str:
 
 def whole(of_unit: str, value: float | None) -> float | None:
     """Return a count as the whole number that it is; the median of several trials, or an average, may be none."""
-    return int(value) if of_unit in COUNTED and value is not None and value.is_integer() else value
+    return int(value) if of_unit in WHOLE_UNITS and value is not None and value.is_integer() else value
