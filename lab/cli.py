@@ -64,7 +64,7 @@ def run(
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.model import computing  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
 
     command = _command(
         f"make experiment NAME={name}",
@@ -97,7 +97,7 @@ def aa(
 ) -> None:
     """Measure a variant against itself, for the smallest difference this machine can tell, e.g. lab aa heavy-mix."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.model import against_itself, computing  # noqa: PLC0415
+    from lab.experiment.variations import against_itself, computing  # noqa: PLC0415
 
     command = _command(
         f"make aa NAME={name}",
@@ -130,7 +130,7 @@ def plan(
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.model import computing  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.machine.engine import room  # noqa: PLC0415
 
     experiment = computing(load_experiment(name), cpu, _names(variants))

@@ -184,7 +184,7 @@ SHARED = "ask for fewer, or let several containers share them (generators)"
          "mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a "
          "container may have"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 60"),
-         "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
+         "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 1h"),
          "mine.yaml:5: load.duration.short: '1h' is neither whole seconds nor minutes, such as 90s or 5m"),
         ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m"),

@@ -1,15 +1,13 @@
 """An experiment: a question with its variants, loads, claims and published figures, and their cross-checks."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-import psutil
-from pydantic import AfterValidator, Field, StrictInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
 
 from analysis.quantities import Claim, Curve, Model, Name, Published, Quantity
-from analysis.run_folder import OTHERS_CORES
 from lab import limits
 from lab.errors import WrongUse, nearest_first
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, LoadScript, WrongSetting, as_variables, in_seconds
@@ -33,9 +31,11 @@ Duration = Annotated[
     AfterValidator(_short_enough),
     Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
 ]
-SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+SETTING_NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
+SettingName = Annotated[str, Field(pattern=SETTING_NAME_PATTERN)]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
-SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
+SETTING_TEXT_PATTERN = r"^[^'\\\x00-\x1f\x7f]*$"
+SettingText = Annotated[str, Field(pattern=SETTING_TEXT_PATTERN)]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
 SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu"}
 
@@ -54,6 +54,30 @@ class Source(Model):
     publisher: str
     year: int | None = None
     unknown: list[str] = Field([])
+
+
+def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any]], None]:
+    """Return what tells an editor which settings each script has; whose rate is relative, says no rate."""
+
+    def tell(schema: dict[str, Any]) -> None:
+        schema["properties"]["script"]["enum"] = list(scripts)
+        schema["required"].append("settings")
+        schema["allOf"] = [
+            {
+                "if": {"properties": {"script": {"const": name}}},
+                "then": {"properties": {"settings": declared.schema}},
+            }
+            for name, declared in scripts.items()
+        ] + [
+            {
+                "if": {"properties": {"script": {"const": name}}, "not": {"required": ["relative"]}},
+                "then": {"properties": {"settings": {"required": sorted(RELATIVE)}}},
+            }
+            for name, declared in scripts.items()
+            if declared.settings.keys() >= RELATIVE
+        ]
+
+    return tell
 
 
 class Script(Model):
@@ -98,6 +122,8 @@ class Script(Model):
 
 class Client(Script):
     """A client that misbehaves as k6 cannot, and asks the server past the balancer."""
+
+    model_config = ConfigDict(json_schema_extra=_with_settings(CLIENT_SCRIPTS))
 
     programs = (CLIENTS, CLIENT_SCRIPTS)
 
@@ -157,6 +183,8 @@ class Load(Script):
 
     Requests compute where there is a setting ``cpu_ms``: ``rounds`` times, after waiting for ``wait_ms`` each time.
     """
+
+    model_config = ConfigDict(json_schema_extra=_with_settings(K6_SCRIPTS))
 
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="k6 containers that share it.")
@@ -312,63 +340,6 @@ class Experiment(Model):
             (f"claims.{number}", quantity) for number, claim in enumerate(self.claims) for quantity in claim.quantities
         ]
         return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
-
-
-def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
-    """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
-
-    Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
-    OTHERS_CORES for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse
-    for another word, and for any word where nothing computes.
-    """
-    if cpu not in ("", *get_args(Cpu)):
-        raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
-    if not any(load.computes for load in experiment.all_loads.values()):
-        if cpu:
-            raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
-        return experiment
-    chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
-    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
-    kind = cpu or ("burn" if enough else "hold")
-
-    def told(load: Load) -> Load:
-        return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load
-
-    return experiment.model_copy(
-        update={
-            "load": experiment.load and told(experiment.load),
-            "loads": {name: told(load) for name, load in experiment.loads.items()},
-            "parallel": experiment.parallel and kind == "hold",
-        }
-    )
-
-
-def against_itself(experiment: Experiment, variant: str) -> Experiment:
-    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none.
-
-    A rate that is relative to a capacity follows from that of a.
-    """
-    if variant not in experiment.variants:
-        raise unknown_variant(variant, experiment)
-    one = experiment.variants[variant]
-    loads: dict[str, Load] = {}
-    for name, load in experiment.all_loads.items():
-        relative = load.relative and load.relative.model_copy(update={"of": "a"})
-        if load.is_for(variant) and (relative is None or relative.under in loads):
-            loads[name] = load.model_copy(update={"variants": [], "relative": relative})
-    return experiment.model_copy(
-        update={
-            "load": None,
-            "loads": loads,
-            "title": f"{variant} against itself",
-            "question": "Which difference is more than chance on this machine?",
-            "source": None,
-            "variants": {"a": one, "b": one},
-            "published": [],
-            "claims": [],
-            "curve": None,
-        }
-    )
 
 
 def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
