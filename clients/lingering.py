@@ -13,8 +13,8 @@ from lib.load import Load, run
 
 def main() -> int:
     """Check the settings, load the server and return the exit code."""
-    linger_s = settings.number("LINGER_S", 0.1)
-    pause_s = settings.number("PAUSE_S", 0)
+    linger_s = settings.number("LINGER_S")
+    pause_s = settings.number("PAUSE_S")
 
     async def ask_and_linger(load: Load, connection: Connection) -> None:
         await connection.get()

@@ -13,7 +13,7 @@ from lib.load import Load, run
 
 def main() -> int:
     """Check the settings, load the server and return the exit code."""
-    silent_s = settings.number("SILENT_S", 0.1)
+    silent_s = settings.number("SILENT_S")
 
     async def ask_after_silence(load: Load, connection: Connection) -> None:
         await load.wait(silent_s)

@@ -4,9 +4,9 @@ import { get } from './lib/request.js';
 import { number } from './lib/settings.js';
 import { openLoop } from './lib/shapes.js';
 
-const RATE_RPS = number('RATE_RPS', 1);
-const USERS_MAX = number('USERS_MAX', 1);
-const DELAY_S = number('DELAY_S', 0);
+const RATE_RPS = number('RATE_RPS');
+const USERS_MAX = number('USERS_MAX');
+const DELAY_S = number('DELAY_S');
 
 export const options = {
   scenarios: { arrival: openLoop('arrival', RATE_RPS, USERS_MAX) },

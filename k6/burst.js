@@ -1,13 +1,13 @@
 // Many requests at the same moment, one of each user, and again every EVERY_S: in which order are they answered?
 
 import { get } from './lib/request.js';
-import { number } from './lib/settings.js';
+import { number, text } from './lib/settings.js';
 import { atOnce, whenAllAreThere } from './lib/shapes.js';
-import { asked } from './lib/work.js';
 
-const BURST = number('BURST', 1);
-const EVERY_S = number('EVERY_S', 1);
-const ASKED = asked();
+const BURST = number('BURST');
+const EVERY_S = number('EVERY_S');
+const ASKS = text('ASKS');
+const ASKED_MS = number('ASKED_MS');
 
 export const options = {
   scenarios: { burst: atOnce('burst', BURST, EVERY_S) },
@@ -16,5 +16,5 @@ export const options = {
 
 export function burst() {
   whenAllAreThere(EVERY_S);
-  get('burst', ASKED.path, ASKED.ms);
+  get('burst', ASKS, ASKED_MS);
 }

@@ -4,11 +4,11 @@ import { get } from './lib/request.js';
 import { number } from './lib/settings.js';
 import { openLoop } from './lib/shapes.js';
 
-const CALL_RPS = number('CALL_RPS', 1);
-const CALL_DELAY_S = number('CALL_DELAY_S', 0);
-const QUICK_RPS = number('QUICK_RPS', 1);
-const QUICK_DELAY_S = number('QUICK_DELAY_S', 0);
-const USERS_MAX = number('USERS_MAX', 1);
+const CALL_RPS = number('CALL_RPS');
+const CALL_DELAY_S = number('CALL_DELAY_S');
+const QUICK_RPS = number('QUICK_RPS');
+const QUICK_DELAY_S = number('QUICK_DELAY_S');
+const USERS_MAX = number('USERS_MAX');
 
 export const options = {
   scenarios: {

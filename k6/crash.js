@@ -4,10 +4,10 @@ import { get } from './lib/request.js';
 import { number } from './lib/settings.js';
 import { atOnce, whenAllAreThere } from './lib/shapes.js';
 
-const BEFORE = number('BEFORE', 1);
-const AFTER = number('AFTER', 1);
-const CRASH_AFTER_S = number('CRASH_AFTER_S', 0.1);
-const DELAY_S = number('DELAY_S', 0);
+const BEFORE = number('BEFORE');
+const AFTER = number('AFTER');
+const CRASH_AFTER_S = number('CRASH_AFTER_S');
+const DELAY_S = number('DELAY_S');
 
 export const options = {
   scenarios: {

@@ -4,17 +4,16 @@ import { get } from './lib/request.js';
 import { number } from './lib/settings.js';
 import { closedLoop } from './lib/shapes.js';
 
-const LIGHT_VUS = number('LIGHT_VUS', 1);
-const LIGHT_DELAY_MAX_S = number('LIGHT_DELAY_MAX_S', 0);
-const HEAVY_VUS = number('HEAVY_VUS', 1);
-const HEAVY_DELAY_S = number('HEAVY_DELAY_S', 0);
+const LIGHT_VUS = number('LIGHT_VUS');
+const LIGHT_DELAY_MAX_S = number('LIGHT_DELAY_MAX_S');
+const HEAVY_VUS = number('HEAVY_VUS');
+const HEAVY_DELAY_S = number('HEAVY_DELAY_S');
 
 export const options = {
   scenarios: {
     light: closedLoop('light', LIGHT_VUS),
     heavy: closedLoop('heavy', HEAVY_VUS),
   },
-  summaryTrendStats: ['min', 'p(50)', 'p(60)', 'p(80)', 'p(90)', 'p(99)', 'max', 'count'],
 };
 
 export function light() {

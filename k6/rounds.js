@@ -1,17 +1,17 @@
 // Users that each ask for waiting and computing in turns, closed loop: who waits for the interpreter lock?
 
 import { get } from './lib/request.js';
-import { number } from './lib/settings.js';
+import { number, text } from './lib/settings.js';
 import { closedLoop } from './lib/shapes.js';
-import { rounds } from './lib/work.js';
 
-const USERS = number('USERS', 1);
-const ASKED = rounds();
+const USERS = number('USERS');
+const ASKS = text('ASKS');
+const ASKED_MS = number('ASKED_MS');
 
 export const options = {
   scenarios: { work: closedLoop('work', USERS) },
 };
 
 export function work() {
-  get('work', ASKED.path, ASKED.ms);
+  get('work', ASKS, ASKED_MS);
 }

@@ -5,10 +5,10 @@ import { get } from './lib/request.js';
 import { number } from './lib/settings.js';
 import { closedLoop } from './lib/shapes.js';
 
-const USERS = number('USERS', 1);
-const DELAY_MIN_S = number('DELAY_MIN_S', 0);
-const DELAY_MAX_S = number('DELAY_MAX_S', DELAY_MIN_S);
-const PAUSE_S = number('PAUSE_S', 0);
+const USERS = number('USERS');
+const DELAY_MIN_S = number('DELAY_MIN_S');
+const DELAY_MAX_S = number('DELAY_MAX_S');
+const PAUSE_S = number('PAUSE_S');
 
 export const options = {
   scenarios: { user: closedLoop('user', USERS) },

@@ -2,28 +2,23 @@
 
 import exec from 'k6/execution';
 import { isGood, visit } from './lib/request.js';
-import { number } from './lib/settings.js';
-import { openSteps, stepLengthS } from './lib/shapes.js';
+import { number, numbers } from './lib/settings.js';
+import { openSteps } from './lib/shapes.js';
 
-const FIRST_PER_S = number('FIRST_PER_S', 1);
-const LAST_PER_S = number('LAST_PER_S', 1);
-const STEP_S = number('STEP_S', 1);
-const TIMEOUT_STEPS = number('TIMEOUT_STEPS', 0.1);
-const USERS_MAX = number('USERS_MAX', 1);
-
-const TIMEOUT_S = TIMEOUT_STEPS * stepLengthS(STEP_S);
-const REQUESTS = 3;
+const RATES_PER_S = numbers('RATES_PER_S');
+const STEP_LASTS_S = number('STEP_LASTS_S');
+const TIMEOUT_S = number('TIMEOUT_S');
+const USERS_MAX = number('USERS_MAX');
 
 const PAGE = '/entries';
 const TOKEN = /name="csrfmiddlewaretoken" value="(\w+)"/;
 
 export const options = {
-  scenarios: { visitor: openSteps('visitor', FIRST_PER_S, LAST_PER_S, STEP_S, USERS_MAX, REQUESTS * TIMEOUT_S) },
+  scenarios: { visitor: openSteps('visitor', RATES_PER_S, STEP_LASTS_S, USERS_MAX) },
   noVUConnectionReuse: true, // each visitor has a browser of its own
 };
 
-// A visit ends with the first request that fails, or takes longer than TIMEOUT_STEPS times the length of a step: in a
-// shorter load visitors have less patience.
+// A visit ends with the first request that fails, or takes longer than TIMEOUT_S.
 export function visitor() {
   const visitNumber = exec.scenario.iterationInTest;
   const ask = visit(visitNumber, TIMEOUT_S);

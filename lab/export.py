@@ -56,7 +56,7 @@ def archive_path(run_folder: Path, to: Path | None) -> Path:
     return target
 
 
-def export(run_folder: Path, target: Path) -> Archive:
+def pack(run_folder: Path, target: Path) -> Archive:
     """Write a run's whole folder to an archive, whole or not at all, and never over something else.
 
     Records that tell where the run was made are cleaned in the archive; the folder stays as it is. Call it for a run
@@ -69,7 +69,7 @@ def export(run_folder: Path, target: Path) -> Archive:
             tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part,
         ):
             try:
-                _pack(folder, _top(run_folder, run), _began(run), part)
+                _archive(folder, _top(run_folder, run), _began(run), part)
                 part.flush()
                 os.fchmod(part.fileno(), 0o644)
                 _name(Path(part.name), target)
@@ -137,7 +137,7 @@ def _clean(run_folder: Path, cleaned: dict[str, str]) -> Iterator[tuple[Path, li
         yield folder, sorted(cleaned)
 
 
-def _pack(folder: Path, top: str, mtime: int, file: IO[bytes]) -> None:
+def _archive(folder: Path, top: str, mtime: int, file: IO[bytes]) -> None:
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,

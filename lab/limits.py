@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
-import yaml
-
 from lab.loads import K6_SCRIPTS, Settings
-from lab.paths import COMPOSE_FILE
+from lab.services import services
 
 WORKER_MIB = {"wsgi": 8, "flask_app": 18, "django_app": 20, "fastapi_app": 30}
 """What each further worker needs, by the module of its application."""
@@ -58,19 +56,13 @@ def k6_mib(script: str, settings: Settings, duration_s: int, generators: int) ->
 @cache
 def fixed_mib(service: str) -> int:
     """Return how much memory a container may use whose limit is the same in all trials, in MiB."""
-    return int(str(_services()[service]["mem_limit"]).removesuffix("m"))
+    return int(str(services()[service]["mem_limit"]).removesuffix("m"))
 
 
 @cache
 def pids_limit() -> int:
     """Return how many processes and threads a server's container may have."""
-    return int(_services()["gunicorn"]["pids_limit"])
-
-
-@cache
-def _services() -> dict[str, dict[str, str]]:
-    services: dict[str, dict[str, str]] = yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))["services"]
-    return services
+    return int(services()["gunicorn"]["pids_limit"])
 
 
 @dataclass(frozen=True)

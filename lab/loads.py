@@ -1,11 +1,13 @@
-"""What each script of k6/ and clients/ can be asked for: its settings with their bounds, and how much it sends at most.
+"""The scripts of k6/ and clients/, each declared once: what it can be asked for, how much it sends, how long it waits.
 
-The scripts check their settings, too, for whoever starts them by hand. Here a mistake is found before anything starts.
+A mistake in a setting is found here, before anything starts. The scripts only execute: whatever follows from several
+settings is computed here and handed over in the environment, and a script that lacks a variable does not start.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Any, Literal
 
 from lab.errors import nearest_first
 
@@ -18,11 +20,18 @@ ANSWER_WITHIN_S = 60
 QUICKEST_S = 0.0005
 """No server of the lab answers sooner (docs/benchmarks.md, "The floor")."""
 HOUR_S = 3600
+GRACE_S = 60
+"""After a load k6 waits so long for the last answers, longer than any wait that a trial should show."""
+CLIENT_GRACE_S = GRACE_S - 5
+"""A client beside k6 ends before k6 does."""
 VISIT_REQUESTS = 3
-"""As in k6/visits.js."""
+VISIT_SLACK_S = 5
+"""After a load k6 waits for as long as a visit can last, and so much longer."""
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
 """The settings of a rate; a load whose rate is relative leaves them out."""
 
+Kind = Literal["steady", "burst", "crash", "visits"]
+"""How requests come: on and on; many at the same moment; so, and one kills its worker; as visits of up to three."""
 Settings = Mapping[str, int | float | str]
 Numbers = Mapping[str, float]
 
@@ -44,15 +53,25 @@ class Number:
     why: str = ""
     whole: bool = False
 
-    def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value, if anything is."""
+    @property
+    def allowed(self) -> str:
+        """What a value must be, in words."""
         kind = "a whole number" if self.whole else "a number"
         bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:,.10g}"
-        allowed = f"{kind}{bounds}"
+        return kind + bounds
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What a value must be, for an editor."""
+        most = {} if self.most == inf else {"maximum": self.most}
+        return {"type": "integer" if self.whole else "number", "minimum": self.least, **most}
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value, if anything is."""
         if isinstance(value, str):
-            return f"{value!r} must be {allowed}"
+            return f"{value!r} must be {self.allowed}"
         if not self.least <= value <= self.most or (self.whole and value != int(value)):
-            return f"{value:,.15g} must be {allowed}{f': {self.why}' if self.why and value > self.most else ''}"
+            return f"{value:,.15g} must be {self.allowed}{f': {self.why}' if self.why and value > self.most else ''}"
         return None
 
 
@@ -62,32 +81,47 @@ class Word:
 
     needs: Mapping[str, Mapping[str, Number]]
 
+    @property
+    def allowed(self) -> str:
+        """What a value must be, in words."""
+        return f"one of {', '.join(self.needs)}"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What a value must be, for an editor."""
+        return {"enum": list(self.needs)}
+
     def problem(self, value: float | str) -> str | None:
         """Return what is wrong with a value, if anything is."""
         return None if value in self.needs else f"{value!r} is none of {nearest_first(str(value), list(self.needs))}"
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """What one script can be asked for: its settings by name, and how much it sends at most.
+class LoadScript:
+    """One script: its settings by name, which kind of load it is, and how much it sends at most.
 
     ``users`` names the settings that add up to its virtual users, or connections, at once. ``rate_rps`` returns how
     many requests a second it sends if every answer comes as soon as it can; in an ``open_loop`` it sends them whether
-    or not earlier ones were answered. ``fits`` raises WrongSetting where settings do not fit each other.
+    or not earlier ones were answered. ``fits`` raises WrongSetting where settings do not fit each other. ``grace_s``
+    returns how long it waits for the last answers after a load of so many seconds. ``hands_over`` returns variables
+    that follow from the settings and the duration, e.g. ``7s``.
     """
 
     settings: Mapping[str, Number | Word]
     users: tuple[str, ...]
     rate_rps: Callable[[Numbers], float]
+    kind: Kind = "steady"
     open_loop: bool = False
     fits: Callable[[Numbers], None] = lambda _: None
+    grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
+    hands_over: Callable[[Settings, str], dict[str, str]] = lambda _settings, _duration: {}
 
     def check(self, name: str, values: Settings, generators: int, *, relative: bool = False) -> None:
         """Raise WrongSetting for the first setting that is unknown, out of bounds or missing, or more than k6 can do.
 
         ``generators`` k6 containers share the users and the rate. ``relative``: another load says the rate.
         """
-        needed = self._needed(values)
+        needed = self.declared(values)
         words = self._words()
         for setting, value in sorted(values.items(), key=lambda one: one[0] not in words):
             if setting not in needed:
@@ -109,6 +143,25 @@ class Bounds:
             most = max(rates, key=lambda one: numbers[one])
             raise WrongSetting(f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}", most)
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The settings, for an editor; those of a rate may be left out where the rate is relative."""
+        plain = {name: one.schema for name, one in self.settings.items()}
+        words = [(name, one.needs) for name, one in self.settings.items() if isinstance(one, Word)]
+        if not words:
+            return _closed(plain)
+        [(name, needs)] = words
+        kinds = [
+            _closed(plain | {name: {"const": word}} | {further: one.schema for further, one in numbers.items()})
+            for word, numbers in needs.items()
+        ]
+        return {"oneOf": kinds}
+
+    def handed_over(self, settings: Settings, duration: str) -> dict[str, str]:
+        """Return the variables that follow from settings which were checked and a duration, e.g. ``7s``."""
+        grace_s = self.grace_s(_numbers(settings), in_seconds(duration))
+        return {"GRACE_S": f"{grace_s:.10g}", **self.hands_over(settings, duration)}
+
     def users_at_once(self, values: Settings) -> float:
         """Return how many virtual users, or connections, there are at once."""
         numbers = _numbers(values)
@@ -117,14 +170,14 @@ class Bounds:
     def rate_at_most_rps(self, values: Settings, generators: int) -> float:
         """Return the most requests a second; where the rate is not known yet, as many as k6 can send."""
         numbers = _numbers(values)
-        known = self.rate_rps(numbers) if numbers.keys() >= self._needed(values).keys() - self._words() else inf
+        known = self.rate_rps(numbers) if numbers.keys() >= self.declared(values).keys() - self._words() else inf
         return min(known, RATE_MAX_RPS * generators)
 
     def _words(self) -> set[str]:
         return {name for name, one in self.settings.items() if isinstance(one, Word)}
 
-    def _needed(self, values: Settings) -> dict[str, Number | Word]:
-        """Return the settings that there are for these words."""
+    def declared(self, values: Settings) -> dict[str, Number | Word]:
+        """Return the settings that there are, by name; some depend on the words among the values."""
         needed = dict(self.settings)
         for name, one in self.settings.items():
             if isinstance(one, Word):
@@ -138,6 +191,61 @@ class Bounds:
 
 def _numbers(values: Settings) -> Numbers:
     return {name: value for name, value in values.items() if not isinstance(value, str)}
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    required = [name for name in properties if name not in RELATIVE]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def in_seconds(duration: str) -> int:
+    """Return a duration such as 90s or 5m in seconds."""
+    return int(duration[:-1]) * (60 if duration[-1] == "m" else 1)
+
+
+def as_variables(settings: Settings) -> dict[str, str]:
+    """Return settings as a script reads them: upper-case variables of its environment."""
+    return {name.upper(): str(value) for name, value in settings.items()}
+
+
+def request(settings: Settings) -> tuple[str, float]:
+    """Return what each request of such a load asks for, as a path, and how long that takes alone, in ms."""
+    if "cpu_ms" in settings:
+        asked = "&".join(f"{name}={settings[name]}" for name in ("rounds", "wait_ms", "cpu_ms", "cpu"))
+        return f"/work?{asked}", _work_ms(_numbers(settings))
+    path = "/call" if settings.get("does") == "call" else "/"
+    return f"{path}?delay={settings['delay_s']}", 1000 * float(settings["delay_s"])
+
+
+def asks(path: str, asked_ms: float) -> dict[str, str]:
+    """Return the variables that tell a script what to ask for."""
+    return {"ASKS": path, "ASKED_MS": f"{asked_ms:.10g}"}
+
+
+def _asks_unless_calibrated(settings: Settings, _duration: str) -> dict[str, str]:
+    """Return what to ask for; how to compute is found out for each trial (lab/trial/calibration.py)."""
+    return {} if "cpu_ms" in settings else asks(*request(settings))
+
+
+def _step_s(asked: Numbers, duration_s: float) -> float:
+    """Return how long a step of a climbing rate lasts: no longer than the load."""
+    return min(asked["step_s"], duration_s)
+
+
+def _visit_grace_s(asked: Numbers, duration_s: float) -> float:
+    return VISIT_REQUESTS * asked["timeout_steps"] * _step_s(asked, duration_s) + VISIT_SLACK_S
+
+
+def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
+    from analysis.metrics.visits import rates_per_s  # noqa: PLC0415  # DuckDB loads in the time of a whole set-up
+
+    asked = _numbers(settings)
+    step_s = _step_s(asked, in_seconds(duration))
+    return {
+        "RATES_PER_S": ",".join(map(str, rates_per_s(as_variables(settings), duration))),
+        "STEP_LASTS_S": f"{step_s:.10g}",
+        "TIMEOUT_S": f"{asked['timeout_steps'] * step_s:.10g}",
+    }
 
 
 def _each(users: float, takes_s: float) -> float:
@@ -171,7 +279,7 @@ _GIVES_UP = f"k6 gives a request up after {ANSWER_WITHIN_S} s"
 _ONE_HAS_FILES = "that one k6 container has files for; ask for fewer, or let several containers share them (generators)"
 _ONE_SENDS = "that one k6 container sends; ask for fewer, or let several containers share them (generators)"
 _MANY = Number(1, whole=True)
-"""How many are too many depends on how many k6 containers share them: see ``Bounds.check``."""
+"""How many are too many depends on how many k6 containers share them: see ``LoadScript.check``."""
 _DELAY_S = Number(0, ANSWER_WITHIN_S, _GIVES_UP)
 _PAUSE_S = Number(0, HOUR_S)
 _CONNECTIONS = Number(1, 500, "a client is one process with 1024 files", whole=True)
@@ -179,13 +287,13 @@ _WORK_MS = Number(0, ANSWER_WITHIN_S * 1000, _GIVES_UP)
 _WORK = {"rounds": Number(1, 60_000, _GIVES_UP, whole=True), "wait_ms": _WORK_MS, "cpu_ms": _WORK_MS}
 
 K6_SCRIPTS = {
-    "arrivals.js": Bounds(
+    "arrivals.js": LoadScript(
         {"rate_rps": _MANY, "users_max": _MANY, "delay_s": _DELAY_S},
         users=("users_max",),
         rate_rps=lambda asked: asked["rate_rps"],
         open_loop=True,
     ),
-    "burst.js": Bounds(
+    "burst.js": LoadScript(
         {
             "burst": _MANY,
             "every_s": Number(1, HOUR_S),
@@ -193,9 +301,11 @@ K6_SCRIPTS = {
         },
         users=("burst",),
         rate_rps=lambda asked: asked["burst"] / asked["every_s"],
+        kind="burst",
         fits=_work_ends,
+        hands_over=_asks_unless_calibrated,
     ),
-    "calls.js": Bounds(
+    "calls.js": LoadScript(
         {
             "call_rps": _MANY,
             "call_delay_s": _DELAY_S,
@@ -207,12 +317,13 @@ K6_SCRIPTS = {
         rate_rps=lambda asked: asked["call_rps"] + asked["quick_rps"],
         open_loop=True,
     ),
-    "crash.js": Bounds(
+    "crash.js": LoadScript(
         {"before": _MANY, "after": _MANY, "crash_after_s": Number(0.1, ANSWER_WITHIN_S), "delay_s": _DELAY_S},
         users=("before", "after"),
         rate_rps=lambda _: 0.0,  # it sends once
+        kind="crash",
     ),
-    "heavy-mix.js": Bounds(
+    "heavy-mix.js": LoadScript(
         {"light_vus": _MANY, "light_delay_max_s": _DELAY_S, "heavy_vus": _MANY, "heavy_delay_s": _DELAY_S},
         users=("light_vus", "heavy_vus"),
         rate_rps=lambda asked: (
@@ -220,13 +331,13 @@ K6_SCRIPTS = {
             + _each(asked["heavy_vus"], asked["heavy_delay_s"])
         ),
     ),
-    "rounds.js": Bounds(
+    "rounds.js": LoadScript(
         {"users": _MANY, **_WORK},
         users=("users",),
         rate_rps=lambda asked: _each(asked["users"], _work_ms(asked) / 1000),
         fits=_work_ends,
     ),
-    "users.js": Bounds(
+    "users.js": LoadScript(
         {"users": _MANY, "delay_min_s": _DELAY_S, "delay_max_s": _DELAY_S, "pause_s": _PAUSE_S},
         users=("users",),
         rate_rps=lambda asked: _each(
@@ -234,7 +345,7 @@ K6_SCRIPTS = {
         ),
         fits=_delays_are_in_order,
     ),
-    "visits.js": Bounds(
+    "visits.js": LoadScript(
         {
             "first_per_s": _MANY,
             "last_per_s": _MANY,
@@ -244,21 +355,26 @@ K6_SCRIPTS = {
         },
         users=("users_max",),
         rate_rps=lambda asked: VISIT_REQUESTS * max(asked["first_per_s"], asked["last_per_s"]),
+        kind="visits",
         open_loop=True,
         fits=_patience_ends,
+        grace_s=_visit_grace_s,
+        hands_over=_visit_steps,
     ),
 }
 """The scripts of k6/ by name."""
 
 CLIENT_SCRIPTS = {
-    "lingering.py": Bounds(
+    "lingering.py": LoadScript(
         {"connections": _CONNECTIONS, "linger_s": Number(0.1, HOUR_S), "pause_s": _PAUSE_S},
         users=("connections",),
+        grace_s=lambda _asked, _duration_s: CLIENT_GRACE_S,
         rate_rps=lambda asked: _each(asked["connections"], asked["linger_s"] + asked["pause_s"]),
     ),
-    "silent.py": Bounds(
+    "silent.py": LoadScript(
         {"connections": _CONNECTIONS, "silent_s": Number(0.1, HOUR_S)},
         users=("connections",),
+        grace_s=lambda _asked, _duration_s: CLIENT_GRACE_S,
         rate_rps=lambda asked: _each(asked["connections"], asked["silent_s"]),
     ),
 }

@@ -6,7 +6,8 @@ from math import ceil
 
 from lab import limits
 from lab.errors import WrongUse
-from lab.experiment.model import DATABASE, Experiment, Load, check_duration, in_seconds, unknown_variant
+from lab.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
+from lab.loads import in_seconds
 from lab.servers.base import Variant
 
 START_S = 12
@@ -18,7 +19,7 @@ TAIL_S = 15
 
 
 @dataclass(frozen=True)
-class Trial:
+class PlannedTrial:
     """One variant under one load, once. ``follows`` is the one whose capacity its rate is relative to, if it is."""
 
     variant_name: str
@@ -27,33 +28,34 @@ class Trial:
     load: Load
     duration: str
     number: int
-    follows: "Trial | None" = None
+    follows: "PlannedTrial | None" = None
 
     @property
     def needed_mib(self) -> dict[str, int]:
         """How much memory its containers may use together, in MiB, by their service; of several the sum."""
-        services = [self.variant.front] * (self.variant.balancer != "none")
-        services += [name for name, one in self._beside() if one]
         return {
             self.variant.service: self.variant.memory_mib * self.variant.replicas,
-            **{service: limits.fixed_mib(service) for service in services},
+            **{service: limits.fixed_mib(service) for service in self.services_beside},
             "k6": self.load.k6_mib(self.duration) * self.load.generators,
         }
 
-    def _beside(self) -> list[tuple[str, object]]:
-        return [("client", self.load.client), ("api", self.load.api), (DATABASE, self.load.database)]
+    @property
+    def services_beside(self) -> list[str]:
+        """The services that take part beside the server and k6: a balancer, a client, what is called, a database."""
+        beside = [("client", self.load.client), ("api", self.load.api), (DATABASE, self.load.database)]
+        return [self.variant.front] * (self.variant.balancer != "none") + [name for name, one in beside if one]
 
 
 @dataclass(frozen=True)
 class Plan:
     """All trials of a run, in batches that are measured side by side."""
 
-    batches: tuple[tuple[Trial, ...], ...]
+    batches: tuple[tuple[PlannedTrial, ...], ...]
     jobs: int
     seed: int
 
     @property
-    def trials(self) -> list[Trial]:
+    def trials(self) -> list[PlannedTrial]:
         """All trials in the order of measuring."""
         return [trial for batch in self.batches for trial in batch]
 
@@ -69,7 +71,7 @@ class Plan:
         )
 
 
-def plan(
+def lay_out(
     experiment: Experiment,
     *,
     variants: list[str] | None = None,
@@ -96,13 +98,13 @@ def plan(
     jobs = jobs if experiment.parallel else 1
     shuffle = random.Random(seed).shuffle  # noqa: S311  # an order, not a secret
     batches = []
-    made: dict[tuple[str, str, int], Trial] = {}
+    made: dict[tuple[str, str, int], PlannedTrial] = {}
     for number in range(1, trials + 1):
         for load_name, load in experiment.all_loads.items():
             order = list(dict.fromkeys(chosen))
             shuffle(order)
             ready = [
-                Trial(
+                PlannedTrial(
                     variant_name=name,
                     variant=experiment.variants[name],
                     load_name=load_name,
@@ -121,7 +123,7 @@ def plan(
     return Plan(tuple(batches), jobs, seed)
 
 
-def _batches(ready: list[Trial], jobs: int, room: limits.Room | None) -> list[tuple[Trial, ...]]:
+def _batches(ready: list[PlannedTrial], jobs: int, room: limits.Room | None) -> list[tuple[PlannedTrial, ...]]:
     """Share trials out over as few batches as there is room for. Raise WrongUse when one trial alone has no room.
 
     Batches of equal size disturb their trials equally.

@@ -14,12 +14,15 @@ from analysis.folder import BadRun, NoTemporaryRoom, read_run, write_record
 from analysis.manifest import seal
 from analysis.record import ClientRecord, LoadRecord, RelativeRate, Run, Source, TrialRecord, VariantRecord
 from analysis.result import Summary
-from lab import machine, provenance, runner
 from lab.errors import LabError, WrongUse
-from lab.experiment.model import DATABASE, Experiment
+from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
+from lab.machine import provenance
+from lab.machine.images import BASE_IMAGES, OwnImage, build_images, images_of
+from lab.machine.watch import Progress
 from lab.plan import Plan
-from lab.watch import Progress
+from lab.trial import batch, leftovers
+from lab.trial.stack import now
 from lab.whereabouts import here, without
 
 LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one for all users, never followed if it is a link
@@ -29,7 +32,7 @@ ROOM_NEEDED = 256 * 2**20
 Say = Callable[[str], None]
 
 
-def run(
+def run_plan(
     name: str,
     experiment: Experiment,
     plan: Plan,
@@ -47,13 +50,13 @@ def run(
     """
     with alone(say), writing(results):
         clean_up(results, say)
-        images = lab_images(plan)
-        machine.build_images(images, say)
-        record = _record(name, experiment, plan, full=full, command=command, images=sorted(images))
+        images = images_of(plan)
+        build_images(images, say)
+        record = _record(name, experiment, plan, full=full, command=command, images=images)
         folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
         try:
-            for done in runner.measure(plan, folder, progress):
+            for done in batch.measure(plan, folder, progress):
                 seal(folder)
                 for trial in done:
                     say(describe(trial))
@@ -64,7 +67,7 @@ def run(
             raise
         finally:
             with uninterrupted():
-                runner.remove_leftovers()  # what resisted its own trial's end
+                leftovers.remove_leftovers()  # what resisted its own trial's end
         progress("writing the report", 0, 2)
         with uninterrupted():
             summary = _close(folder, record.model_copy(update={"outcome": "completed"}))
@@ -165,7 +168,7 @@ def _read(descriptor: int) -> str:
 
 def clean_up(results: Path, say: Say) -> None:
     """Remove what killed runs left behind, and close their records; call it only while holding the lock."""
-    if projects := runner.remove_leftovers():
+    if projects := leftovers.remove_leftovers():
         say(f"Removed what a killed run left behind: {', '.join(projects)}.")
     for path in sorted(results.glob("*/*/run.json")):
         folder = path.parent
@@ -200,22 +203,6 @@ def _name_parts(folder: Path) -> None:
             temporary.unlink()
 
 
-def lab_images(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the lab's own images that a plan needs, each with the factors that Compose builds it with."""
-    images: dict[str, dict[str, str]] = {}
-    for trial in plan.trials:
-        if (balancer := trial.variant.balancer) != "none":
-            images[f"stampede/{balancer}:trixie"] = {"service": balancer}
-        images[trial.variant.image] = {"service": trial.variant.service, **trial.variant.environment()}
-        if trial.load.client:
-            images["stampede/client:trixie"] = {"service": "client"}
-        if trial.load.api:
-            images["stampede/api:trixie"] = {"service": "api"}
-        if trial.load.database:
-            images["stampede/mariadb:trixie"] = {"service": DATABASE}
-    return images
-
-
 def describe(trial: TrialRecord) -> str:
     """One line that says how a trial went; its reason follows when it failed."""
     name = f"{trial.variant} ({trial.load}, trial {trial.trial})"
@@ -235,9 +222,10 @@ def _new_folder(parent: Path) -> Path:
     raise LabError(f"{parent} already has a hundred runs of this second.", hint="Run the same command again.")
 
 
-def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, command: str, images: list[str]) -> Run:
+def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, command: str, images: list[OwnImage]) -> Run:
     asked = list(dict.fromkeys(trial.variant_name for trial in plan.trials))
     durations = {trial.load_name: trial.duration for trial in plan.trials}
+    packages = {image.name: image.packages for image in sorted(images, key=lambda one: one.name)}
     return Run(
         experiment=name,
         title=experiment.title,
@@ -261,6 +249,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
             LoadRecord(
                 name=load,
                 script=one.script,
+                kind=one.declared.kind,
                 generators=one.generators,
                 overloads=one.overloads,
                 relative=one.relative and RelativeRate.model_validate(one.relative.model_dump()),
@@ -285,8 +274,8 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         command=command,
         host=provenance.host(),
         git=provenance.git(),
-        images=provenance.images([*machine.BASE_IMAGES, *images]),
-        began=runner.now(),
+        images=provenance.images(BASE_IMAGES | packages),
+        began=now(),
     )
 
 
@@ -294,7 +283,7 @@ def _close(folder: Path, record: Run) -> Summary:
     """Close and seal the record, point ``latest`` to the run, and derive everything from what was measured."""
     from analysis.pipeline import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
 
-    write_record(folder / "run.json", record.model_copy(update={"ended": record.ended or runner.now()}))
+    write_record(folder / "run.json", record.model_copy(update={"ended": record.ended or now()}))
     seal(folder)
     link = folder.parent / f".latest.{os.getpid()}"
     link.unlink(missing_ok=True)

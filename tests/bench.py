@@ -26,7 +26,7 @@ from python_on_whales import Container, DockerClient
 
 from analysis.folder import read_trial, trial_folders
 from lab.limits import REQUEST_MIB, USER_MIB
-from lab.machine import K6
+from lab.machine.images import K6
 from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT
 

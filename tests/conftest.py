@@ -14,7 +14,7 @@ import pytest
 from python_on_whales import DockerClient
 
 from lab.paths import ROOT
-from lab.runner import OWNER_LABEL
+from lab.trial.containers import OWNER_LABEL
 
 PARTS = (
     "lab",

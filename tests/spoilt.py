@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from python_on_whales import Container, DockerClient
 
-from lab.runner import OWNER_LABEL
+from lab.trial.containers import OWNER_LABEL
 from tests.conftest import PATIENCE_S, Lab, finish, wait_for_line
 
 EXPERIMENT = """\

@@ -1,4 +1,4 @@
-"""lab/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
+"""lab/trial/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,11 +7,12 @@ from urllib.parse import parse_qsl
 import pytest
 from python_on_whales.exceptions import DockerException
 
-from lab.calibration import ALONE, calibrate
 from lab.experiment.file import load_experiment
-from lab.experiment.model import Durations, Load, computing
-from lab.plan import plan
-from lab.runner import Stack
+from lab.experiment.model import Durations, Load
+from lab.experiment.variations import computing
+from lab.plan import lay_out
+from lab.trial.calibration import ALONE, asks, calibrate
+from lab.trial.stack import Stack
 
 LOAD = Load(
     script="rounds.js",
@@ -51,6 +52,18 @@ def test_calls_are_made_shorter_by_what_they_take_too_long(late_us: float) -> No
     assert found.alone_ms == pytest.approx([100] * ALONE, abs=0.05)
 
 
+def test_what_was_found_out_is_what_the_script_asks_for() -> None:
+    """Its own settings are in the record; the path is computed in one place, for the calibration and for k6."""
+    work = "/work?rounds=5&wait_ms=10&cpu_ms=10&cpu="
+
+    held = asks(loaded("hold"), calibrate(loaded("hold"), Machine(60.0)))
+    burnt = asks(loaded("burn"), calibrate(loaded("burn"), Machine(60.0)))
+
+    assert held == {"ASKS": f"{work}hold&call_us=930", "ASKED_MS": "100"}
+    assert burnt == {"ASKS": f"{work}burn", "ASKED_MS": "100"}
+    assert "ASKS" not in loaded("hold").handed_over("15s")
+
+
 def test_burning_is_only_looked_at() -> None:
     machine = Machine(60.0)
 
@@ -81,7 +94,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
 ) -> None:
     """No container: how the balancer is asked is what fails."""
-    trial = next(one for one in plan(computing(load_experiment("gil-sharing"), "hold")).trials)
+    trial = next(one for one in lay_out(computing(load_experiment("gil-sharing"), "hold")).trials)
     stack = Stack(trial, tmp_path, 1)
     labels = {"com.docker.compose.service": "nginx"}
     monkeypatch.setattr(stack, "_containers", lambda: [SimpleNamespace(config=SimpleNamespace(labels=labels))])
@@ -89,7 +102,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     def ask(_front: object, _port: int, _path: str) -> float:
         raise error
 
-    monkeypatch.setattr("lab.runner._at_work_ms", ask)
+    monkeypatch.setattr("lab.trial.stack._at_work_ms", ask)
 
     stack.calibrate()
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from analysis.folder import trial_folder
-from lab.calibration import ALONE
 from lab.paths import ROOT
+from lab.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
 from tests.test_heavy_mix import values
 
@@ -164,8 +164,7 @@ def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(measure: Me
 
 def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(measure: MeasureSome, copied_lab: Lab) -> None:
     """On 23.0.0 users are cut off after the load, on 27.0.1 all are answered; failures are no doubt."""
-    copied_lab.edit("k6/lib/shapes.js", "LAST_ANSWER_WITHIN = '60s'", "LAST_ANSWER_WITHIN = '8s'")
-    copied_lab.edit("clients/lib/load.py", "LAST_ANSWER_WITHIN_S = 55.0", "LAST_ANSWER_WITHIN_S = 7.0")
+    copied_lab.edit("lab/loads.py", "\nGRACE_S = 60", "\nGRACE_S = 12")
     result = measure("connection-deadlock", "limit-23,limit-27", "4s", lab=copied_lab)
 
     assert result.measured("limit-23", "failures", "share", "silent") == 1

@@ -12,8 +12,8 @@ from analysis.folder import NoTemporaryRoom, read_run
 from analysis.pipeline import derive
 from analysis.verification import verify
 from lab import run as running
-from lab import runner
 from lab.errors import LabError
+from lab.trial import leftovers
 from tests.conftest import Lab
 from tests.spoilt import fill, needs_root, small_disk
 from tests.synthetic import Request, make_run
@@ -24,7 +24,7 @@ OTHER_PLACE = "Free some space, or choose another place: make experiment NAME=â€
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A place for results, on a machine where nothing is running."""
-    monkeypatch.setattr(runner, "remove_leftovers", list)
+    monkeypatch.setattr(leftovers, "remove_leftovers", list)
     return tmp_path / "results"
 
 

@@ -41,6 +41,7 @@ def start(client: str, results: Path, server: str, **changed: str | None) -> sub
         "LAB_SERVER": server,
         "CONNECTIONS": "2",
         "DURATION": "1s",
+        "GRACE_S": "55",
         "START_AFTER": "0s",
         "SILENT_S": "0.4",
         "LINGER_S": "0.4",
@@ -398,29 +399,26 @@ def test_points_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
 
 def not_set(name: str) -> str:
     """Return what is said of a setting that is missing."""
-    return f"{name} is not set; the experiment's load.client.settings must name it"
+    return f"{name} is not set; the .env file beside the script has an example"
 
 
 REFUSED: list[tuple[str, str, str | None, str]] = [
     ("silent", "SILENT_S", None, not_set("SILENT_S")),
     ("silent", "SILENT_S", "", not_set("SILENT_S")),
-    ("silent", "SILENT_S", "long", "SILENT_S=long is not a number >= 0.1"),
-    ("silent", "SILENT_S", "0", "SILENT_S=0 is not a number >= 0.1"),
-    ("silent", "SILENT_S", "nan", "SILENT_S=nan is not a number >= 0.1"),
-    ("silent", "SILENT_S", "inf", "SILENT_S=inf is not a number >= 0.1"),
+    ("silent", "SILENT_S", "long", "SILENT_S=long is not a number"),
+    ("silent", "SILENT_S", "nan", "SILENT_S=nan is not a number"),
+    ("silent", "SILENT_S", "inf", "SILENT_S=inf is not a number"),
     ("lingering", "LINGER_S", None, not_set("LINGER_S")),
-    ("lingering", "LINGER_S", "-1", "LINGER_S=-1 is not a number >= 0.1"),
+    ("lingering", "LINGER_S", "long", "LINGER_S=long is not a number"),
     ("lingering", "PAUSE_S", None, not_set("PAUSE_S")),
-    ("lingering", "PAUSE_S", "-1", "PAUSE_S=-1 is not a number >= 0"),
     *(
         (client, name, value, message)
         for client in CLIENTS
         for name, value, message in [
             ("CONNECTIONS", None, not_set("CONNECTIONS")),
-            ("CONNECTIONS", "x", "CONNECTIONS=x is not a number >= 1"),
-            ("CONNECTIONS", "0", "CONNECTIONS=0 is not a number >= 1"),
+            ("CONNECTIONS", "x", "CONNECTIONS=x is not a number"),
             ("CONNECTIONS", "1.5", "CONNECTIONS=1.5 is not a whole number"),
-            ("CONNECTIONS", "501", "CONNECTIONS=501 is more than 500"),
+            ("GRACE_S", None, not_set("GRACE_S")),
             ("DURATION", None, not_set("DURATION")),
             ("DURATION", "30", "DURATION=30 is not a duration like 30s or 1m30s"),
             ("DURATION", "s", "DURATION=s is not a duration like 30s or 1m30s"),

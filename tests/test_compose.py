@@ -8,7 +8,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -18,12 +18,12 @@ from analysis.metrics.visits import rates_per_s
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Api, Database, Durations, Load
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, ROOT, SERVERS
-from lab.runner import GENERATORS
+from lab.servers import KINDS
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
-from lab.servers.flup import Flup
-from lab.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
+from lab.servers.gunicorn import GunicornGthread, GunicornSync
 from lab.servers.uwsgi import Uwsgi
+from lab.trial.containers import GENERATORS
 from lab.whereabouts import LOCAL, placeless
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
@@ -55,7 +55,7 @@ def test_all_servers_get_the_same_box(tmp_path: Path) -> None:
     resolved = DockerClient(compose_files=[file]).compose.config(return_json=True)
     assert isinstance(resolved, dict)
 
-    assert set(servers) == {"gunicorn", "asgi", "uwsgi", "flup"}
+    assert set(servers) == {one.service for one in KINDS.values()}
     for name in servers:
         assert own(services[name]) == own(resolved["services"]["box"]), name
 
@@ -125,10 +125,10 @@ def test_variants_differ_in_what_their_file_says_and_in_nothing_else(tmp_path: P
     """Resolve every variant, undo what its file says against the plainest, and nothing is left."""
     variants = load_experiment("heavy-mix").variants
     profiles = "gunicorn", "nginx", "load"
-    plain = composed(tmp_path, variants["shared-socket"].environment(), *profiles)
+    plain = composed(tmp_path, variants["shared-socket"].factors(), *profiles)
 
     def difference(name: str) -> set[str]:
-        return set(differences(plain, composed(tmp_path, variants[name].environment(), *profiles)))
+        return set(differences(plain, composed(tmp_path, variants[name].factors(), *profiles)))
 
     server = "services.gunicorn"
     assert difference("shared-socket-23") == {f"{server}.image", f"{server}.build.args.RELEASE"}
@@ -168,14 +168,8 @@ def test_load_generators_have_more_weight_than_others_where_a_processor_is_short
 
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
-    variants = (
-        GunicornGthread(server="gunicorn-gthread", workers=1, threads=1),
-        GunicornAsgi(server="gunicorn-asgi", workers=1, app="fastapi-async"),
-        Asgi(server="uvicorn", workers=1, app="fastapi-async"),
-        Uwsgi(server="uwsgi", workers=1, threads=1),
-        Flup(server="flup-prefork", workers=9, threads=1),
-    )
-    set_by_variants = {name for one in variants for name in one.environment()}
+    variants = [one.model_validate({"server": kind, **one.example}) for kind, one in KINDS.items()]
+    set_by_variants = {name for one in variants for name in one.factors()}
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_K6_MEMORY",
               "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS"}  # fmt: skip
@@ -183,7 +177,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))
 
-    set_by_loads = {*Api().environment(), *Database().environment()}
+    set_by_loads = {*Api().factors(), *Database().factors()}
     assert named == set_by_variants | set_by_loads | runner | for_people
 
 
@@ -214,7 +208,7 @@ def test_a_database_is_there_with_its_profile_and_servers_wait_for_it(tmp_path: 
 def test_without_a_balancer_k6_asks_another_address_and_nothing_else_differs(tmp_path: Path, variant: Variant) -> None:
     def resolved(balancer: str) -> dict[str, Any]:
         one = variant.model_copy(update={"balancer": balancer})
-        return composed(tmp_path, one.environment(), one.service, "load")
+        return composed(tmp_path, one.factors(), one.service, "load")
 
     assert differences(resolved("nginx"), resolved("none")) == ["services.k6.environment.LAB_URL"]
 
@@ -224,50 +218,41 @@ EVERY_SERVER: dict[str, Any] = {
     "max_conns": 5, "queue_timeout_s": 6, "cpus": 2, "cpuset": "0", "memory_mib": 2048, "somaxconn": 16,
 }  # fmt: skip
 
-GREEN = {"release": "23.0.0", "reuse_port": True, "app": "flask"}
 
-
-@pytest.mark.parametrize(
-    ("plain", "own"),
-    [
-        (GunicornGthread(server="gunicorn-gthread", workers=2, threads=2),
-         {"release": "23.0.0", "worker_class": "acceptors.BusyAccept", "worker_connections": 5, "keepalive_s": 6,
-          "reuse_port": True, "app": "flask"}),
-        (GunicornGreen(server="gunicorn-gevent", workers=2), GREEN | {"server": "gunicorn-tornado"}),
-        (GunicornGreen(server="gunicorn-tornado", workers=2), GREEN | {"server": "gunicorn-eventlet"}),
-        (GunicornAsgi(server="gunicorn-asgi", workers=2, app="fastapi-sync", threads=2),
-         {"server": "gunicorn-uvicorn", "release": "23.0.0", "reuse_port": True, "app": "fastapi-typed",
-          "loop": "uvloop"}),
-        (Asgi(server="uvicorn", workers=2, app="fastapi-async"),
-         {"server": "granian", "app": "fastapi-sync", "loop": "uvloop"}),
-        (Uwsgi(server="uwsgi", workers=2, threads=2),
-         {"release": "2.0.30", "protocol": "fastcgi", "thunder_lock": True, "map_socket": True, "app": "django"}),
-        (Flup(server="flup-prefork", workers=9, threads=1),
-         {"server": "flup-threaded", "min_spare": 3, "max_spare": 4, "quick_exit": True, "app": "wsgi"}),
-    ],
-    ids=["gunicorn-gthread", "gunicorn-gevent", "gunicorn-tornado", "gunicorn-asgi", "uvicorn", "uwsgi", "flup"],
-)  # fmt: skip
-def test_every_setting_of_a_variant_reaches_the_containers(plain: Variant, own: dict[str, Any]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_setting_of_a_variant_reaches_the_containers(kind: str) -> None:
     """Changing any setting changes the factors: none is read and then forgotten."""
-    other = EVERY_SERVER | own
+    plain = KINDS[kind].model_validate({"server": kind, **KINDS[kind].example})
+    fields = KINDS[kind].model_fields
+    other = {
+        name: another(fields[name].annotation, getattr(plain, name)) for name in fields.keys() - EVERY_SERVER.keys()
+    }
 
-    assert other.keys() | {"server"} == type(plain).model_fields.keys()
-    for setting, value in other.items():
+    assert EVERY_SERVER.keys() <= fields.keys()
+    for setting, value in (EVERY_SERVER | other).items():
         changed = plain.model_copy(update={setting: value})
-        assert changed.environment() != plain.environment(), setting
+        assert changed.factors() != plain.factors() or value == getattr(plain, setting), setting
+    assert {name for name in other if other[name] == getattr(plain, name)} <= {"server"}
+
+
+def another(annotation: Any, value: Any) -> Any:
+    """Return another value of a setting; the same where there is no other."""
+    if words := get_args(annotation):
+        return next((word for word in words if word != value), value)
+    return not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else "23.0.0"
 
 
 def test_the_balancer_is_told_every_port_that_a_process_has_of_its_own() -> None:
     mapped = Uwsgi(server="uwsgi", workers=3, threads=1, map_socket=True)
 
-    assert mapped.environment()["LAB_UPSTREAM"] == "app:8000 app:8001 app:8002"
+    assert mapped.factors()["LAB_UPSTREAM"] == "app:8000 app:8001 app:8002"
     shared = mapped.model_copy(update={"map_socket": False})
-    assert shared.environment()["LAB_UPSTREAM"] == "app:8000"
+    assert shared.factors()["LAB_UPSTREAM"] == "app:8000"
 
 
 def test_a_sync_worker_differs_in_its_class_alone() -> None:
-    threads = GunicornGthread(server="gunicorn-gthread", workers=2, threads=1).environment()
-    sync = GunicornSync(server="gunicorn-sync", workers=2).environment()
+    threads = GunicornGthread(server="gunicorn-gthread", workers=2, threads=1).factors()
+    sync = GunicornSync(server="gunicorn-sync", workers=2).factors()
 
     assert sync == {name: threads[name] for name in sync} | {"LAB_WORKER_CLASS": "sync"}
     assert threads.keys() - sync.keys() == {"LAB_WORKER_CONNECTIONS", "LAB_KEEPALIVE_S"}
@@ -278,7 +263,7 @@ def test_the_load_by_hand_is_the_experiments_load() -> None:
     by_hand = dict(line.split("=") for line in (K6 / "heavy-mix.env").read_text().splitlines() if "=" in line)
 
     assert by_hand == load_experiment("heavy-mix").all_loads["heavy-mix"].environment() | {
-        "DURATION": "30s", "START_AT_MS": "0",
+        "DURATION": "30s", "GRACE_S": "60", "START_AT_MS": "0",
     }  # fmt: skip
 
 
@@ -353,25 +338,17 @@ def test_every_script_is_accepted_by_k6_and_refuses_to_start_without_its_setting
     for name in [*names, "LAB_URL"]:
         done = inspect(script, {key: value for key, value in complete.items() if key != name})
         assert done.returncode != 0
-        assert f"{name} is not set; the experiment's load.settings must name it" in done.stderr
+        assert f"{name} is not set; the .env file beside the script has an example" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("script", "setting", "value", "message"),
     [
-        ("rounds.js", "CPU", "brun", "CPU=brun is not one of hold, burn"),
-        ("burst.js", "DOES", "sleep", "DOES=sleep is not one of wait, compute, call"),
-        ("burst.js", "DOES", "compute", "ROUNDS is not set; the experiment's load.settings must name it"),
-        ("burst.js", "BURST", "0", "BURST=0 is not a number >= 1"),
-        ("burst.js", "EVERY_S", "0.5", "EVERY_S=0.5 is not a number >= 1"),
-        ("crash.js", "CRASH_AFTER_S", "0", "CRASH_AFTER_S=0 is not a number >= 0.1"),
-        ("burst.js", "START_AT_MS", "soon", "START_AT_MS=soon is not a number >= 0"),
-        ("visits.js", "START_AT_MS", "-1", "START_AT_MS=-1 is not a number >= 0"),
-        ("visits.js", "FIRST_PER_S", "0", "FIRST_PER_S=0 is not a number >= 1"),
-        ("visits.js", "LAST_PER_S", "many", "LAST_PER_S=many is not a number >= 1"),
-        ("visits.js", "STEP_S", "0.5", "STEP_S=0.5 is not a number >= 1"),
-        ("visits.js", "TIMEOUT_STEPS", "0", "TIMEOUT_STEPS=0 is not a number >= 0.1"),
-        ("visits.js", "USERS_MAX", "0", "USERS_MAX=0 is not a number >= 1"),
+        ("burst.js", "START_AT_MS", "soon", "START_AT_MS=soon is not a number"),
+        ("burst.js", "ASKED_MS", " ", "ASKED_MS=  is not a number"),
+        ("visits.js", "RATES_PER_S", "8,many", "RATES_PER_S=8,many is not a number"),
+        ("visits.js", "RATES_PER_S", "8,", "RATES_PER_S=8, is not a number"),
+        ("visits.js", "GRACE_S", "Infinity", "GRACE_S=Infinity is not a number"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(script: str, setting: str, value: str, message: str) -> None:
@@ -386,7 +363,14 @@ def test_a_setting_that_makes_no_sense_is_refused(script: str, setting: str, val
 
 @pytest.mark.parametrize(("duration", "every_s", "bursts"), [("20s", 10, 2), ("1m", 25, 2), ("5s", 10, 1)])
 def test_a_burst_comes_as_often_as_it_fits_and_at_least_once(duration: str, every_s: int, bursts: int) -> None:
-    given = {"BURST": "40", "EVERY_S": str(every_s), "DOES": "wait", "DELAY_S": "1", "DURATION": duration}
+    given = {
+        "BURST": "40",
+        "EVERY_S": str(every_s),
+        "ASKS": "/",
+        "ASKED_MS": "0",
+        "DURATION": duration,
+        "GRACE_S": "60",
+    }
 
     done = inspect("burst.js", given | {"LAB_URL": "http://app:8000", "START_AT_MS": "0"})
 
@@ -432,9 +416,11 @@ def test_the_rate_of_visits_jumps_from_step_to_step(
     given: dict[str, str], duration: str, stages: list[tuple[str, int]]
 ) -> None:
     """A step that the duration has no room for is left out, but for the first. The analysis knows the same rates."""
-    settings = given | {"TIMEOUT_STEPS": "1", "USERS_MAX": "9", "DURATION": duration, "START_AT_MS": "0"}
+    settings = {name.lower(): int(value) for name, value in given.items()} | {"timeout_steps": 1, "users_max": 9}
+    load = Load(script="visits.js", duration=Durations(short=duration, full=duration), settings=settings)
+    surrounding = {"DURATION": duration, "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
 
-    done = inspect("visits.js", settings | {"LAB_URL": "http://balancer:8080"})
+    done = inspect("visits.js", load.environment() | load.handed_over(duration) | surrounding)
 
     [scenario] = json.loads(done.stdout)["scenarios"].values()
     assert (scenario["executor"], scenario["exec"]) == ("ramping-arrival-rate", "visitor")
@@ -475,26 +461,30 @@ def test_there_are_no_more_visitors_than_visits_and_their_last_answer_is_waited_
 ) -> None:
     """The runner waits as long as k6 does."""
     load = Load(
-        script="visits.js", loop="open", database=Database(), duration=Durations(short=duration, full=duration),
+        script="visits.js", database=Database(), duration=Durations(short=duration, full=duration),
         settings={name.lower(): value for name, value in given.items()},
     )  # fmt: skip
     surrounding = {"DURATION": duration, "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
 
-    done = inspect("visits.js", load.environment() | surrounding)
+    done = inspect("visits.js", load.environment() | load.handed_over(duration) | surrounding)
 
     [scenario] = json.loads(done.stdout)["scenarios"].values()
     assert (scenario["preAllocatedVUs"], scenario["gracefulStop"]) == (users, within)
-    assert load.last_answer_within_s(duration) == within_s
+    assert load.grace_s(duration) == within_s
 
 
 def test_other_loads_have_a_minute_for_their_last_answer() -> None:
     [load] = load_experiment("heavy-mix").all_loads.values()
-    settings = load.environment() | {"DURATION": "9s", "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
+    settings = (
+        load.environment()
+        | load.handed_over("9s")
+        | {"DURATION": "9s", "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
+    )
 
     done = inspect("heavy-mix.js", settings)
 
     assert {one["gracefulStop"] for one in json.loads(done.stdout)["scenarios"].values()} == {"1m0s"}
-    assert load.last_answer_within_s("9s") == 60
+    assert load.grace_s("9s") == 60
 
 
 @pytest.mark.parametrize(
@@ -532,7 +522,7 @@ def test_a_visit_that_the_page_does_not_understand_is_an_error_of_the_script(
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        given = {"FIRST_PER_S": 2, "LAST_PER_S": 2, "STEP_S": 1, "TIMEOUT_STEPS": 1, "USERS_MAX": 2, "START_AT_MS": 0}
+        given = {"RATES_PER_S": 2, "STEP_LASTS_S": 1, "TIMEOUT_S": 1, "USERS_MAX": 2, "GRACE_S": 8, "START_AT_MS": 0}
         flags = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
         done = subprocess.run(
             ["docker", "run", "--rm", "--network", "host", "--volume", f"{K6}:/k6:ro", "grafana/k6:1.8.1", "run",
@@ -577,7 +567,7 @@ def test_every_client_has_its_settings_by_hand_and_refuses_to_start_without_one(
     assert (start(complete).returncode, start(complete).stderr) == (0, "")
     for name in given:
         done = start({key: value for key, value in complete.items() if key != name})
-        message = f"{name} is not set; the experiment's load.client.settings must name it\n"
+        message = f"{name} is not set; the .env file beside the script has an example\n"
         assert (done.returncode, done.stderr) == (2, message)
 
 

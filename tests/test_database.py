@@ -9,7 +9,7 @@ import pytest
 from python_on_whales import Container, DockerClient
 
 from analysis.folder import read_trial, trial_folder
-from lab.runner import OWNER_LABEL
+from lab.trial.containers import OWNER_LABEL
 from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
 
 pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]

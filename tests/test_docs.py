@@ -233,7 +233,7 @@ def test_the_commands_by_hand_start_django_with_its_database(
     environment, _ = by_hand
     section = BY_HAND[BY_HAND.index("## Django") :]
     export, up, curl, load = (line.strip() for line in section.splitlines() if line.startswith("    "))
-    short = load.replace(" k6", " -T -e DURATION=2s -e STEP_S=2 k6")
+    short = load.replace(" k6", " -T -e DURATION=2s -e RATES_PER_S=5 -e STEP_LASTS_S=2 k6")
     patient = curl.replace("curl", "curl --silent --fail --retry 20 --retry-all-errors --retry-delay 1")
     script = f"set -e; {export}; {up}; {patient.replace(':8080', ':18080')}; {short}"
 

@@ -190,7 +190,7 @@ def test_another_accept_model_than_the_variants(copied_lab: Lab, asked: str, ins
 def test_a_clock_that_is_set(copied_lab: Lab) -> None:
     """No test may set the clock of somebody's machine: the lab's own reading of it jumps instead."""
     write_experiment(copied_lab, duration="2s")
-    copied_lab.edit("lab/watch.py", "round(time.time() -", "round(3.5 + time.time() -")
+    copied_lab.edit("lab/machine/watch.py", "round(time.time() -", "round(3.5 + time.time() -")
 
     verdict, reasons = measure(copied_lab)
 

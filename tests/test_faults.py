@@ -176,7 +176,7 @@ def test_a_disk_that_fails_at_any_stage(spoilt: Lab, tmp_path: Path, stage: str,
 def test_a_trial_whose_record_finds_no_room_keeps_its_raw_points(spoilt: Lab) -> None:
     full = 'raise OSError(28, "No space left on device")'
     spoilt.edit(
-        "lab/runner.py", 'write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))', full
+        "lab/trial/stack.py", 'write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))', full
     )
 
     done = spoilt.run("run", "spoilt", "--duration", "2s")

@@ -134,7 +134,7 @@ def test_a_database_that_outgrows_its_limit(copied_lab: Lab) -> None:
 
 def test_a_machine_that_runs_short_of_memory_ends_the_load(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2m")
-    copied_lab.edit("lab/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 1, 2**60")
+    copied_lab.edit("lab/machine/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 1, 2**60")
 
     reason = ended_by_its_limit(copied_lab)
 
@@ -210,8 +210,8 @@ def little_memory() -> Iterator[None]:
 @pytest.mark.soak
 def test_an_interrupt_and_a_clean_up_work_while_memory_is_short(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2m")
-    copied_lab.edit("lab/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 0, 0")
-    copied_lab.edit("lab/watch.py", "LITTLE_MEMORY = 0.1, 2 * 2**30", "LITTLE_MEMORY = 0, 0")
+    copied_lab.edit("lab/machine/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 0, 0")
+    copied_lab.edit("lab/machine/watch.py", "LITTLE_MEMORY = 0.1, 2 * 2**30", "LITTLE_MEMORY = 0, 0")
     for how, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         process = copied_lab.start("run", "spoilt")
         wait_for_line(process, "load ")

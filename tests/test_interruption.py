@@ -13,14 +13,16 @@ from typing import Any, cast
 import pytest
 from python_on_whales import DockerClient
 
-from lab import cli, interruption, runner
+from lab import cli, interruption
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt, uninterrupted
+from lab.machine.watch import Progress, Quiet
 from lab.paths import ROOT
-from lab.plan import Trial
-from lab.runner import Stack, _load, _measure_batch, _together
+from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
-from lab.watch import Progress, Quiet
+from lab.trial import batch
+from lab.trial.batch import _load, _measure_batch, _together
+from lab.trial.stack import Stack
 from tests.synthetic import Request, make_run
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -98,15 +100,15 @@ def test_under_nohup_neither_a_terminal_nor_a_parent_stops_the_lab(hang_ups: str
 
 TALKING = """
 import os, signal, sys
-from lab import cli
+from lab.terminal import say, showing_progress
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-with cli._progress() as progress:
+with showing_progress() as progress:
     progress("load", 1, 2)
     os.write(1, b"shown\\n")  # print would go to the terminal
     sys.stdin.read()
     progress("load", 2, 2)
-    cli._say("What was measured is kept.")
-cli._say("Interrupted.")
+    say("What was measured is kept.")
+say("Interrupted.")
 print("cleaned up", flush=True)
 """
 
@@ -154,7 +156,7 @@ def test_an_interrupt_ends_a_step_early_where_there_is_a_way_to(monkeypatch: pyt
     def stop(stack: Stack) -> None:
         ended[str(stack)].set()
 
-    monkeypatch.setattr(runner, "wait", interrupted_wait)
+    monkeypatch.setattr(batch, "wait", interrupted_wait)
     with pytest.raises(KeyboardInterrupt):
         together(step, stop)
 
@@ -255,22 +257,22 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(Stack, step.__name__, step)
     monkeypatch.setattr(Stack, "look_before", lambda _: taken.append("look before"))
     monkeypatch.setattr(Stack, "collect", lambda _: taken.append("collect"))
-    monkeypatch.setattr(runner, "settle", lambda _: Quiet(waited_s=0, busy=0))
-    monkeypatch.setattr(runner, "_load", lambda *_: taken.append("load"))
-    monkeypatch.setattr(runner, "_is_worth_keeping", lambda _: True)
+    monkeypatch.setattr(batch, "settle", lambda _: Quiet(waited_s=0, busy=0))
+    monkeypatch.setattr(batch, "_load", lambda *_: taken.append("load"))
+    monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
     return taken
 
 
-def batch(folder: Path) -> None:
+def measure(folder: Path) -> None:
     """Measure a batch of one trial."""
     users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
     load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
-    trial = Trial("some", GunicornSync(server="gunicorn-sync", workers=2), "users", load, "1s", 1)
+    trial = PlannedTrial("some", GunicornSync(server="gunicorn-sync", workers=2), "users", load, "1s", 1)
     _measure_batch((trial,), folder, lambda *_: None)
 
 
 def test_a_batch_is_measured_and_cleaned_up(tmp_path: Path, steps: list[str]) -> None:
-    batch(tmp_path)
+    measure(tmp_path)
 
     assert steps == ["up", "look before", "load", "collect", "down", "saved, measured: "]
 
@@ -285,12 +287,12 @@ def test_an_interrupt_while_the_machine_settles_lets_no_load_begin(
         return Quiet(waited_s=0, busy=0)
 
     started: list[float] = []
-    monkeypatch.setattr(runner, "settle", interrupted)
-    monkeypatch.setattr(runner, "_load", _load)
+    monkeypatch.setattr(batch, "settle", interrupted)
+    monkeypatch.setattr(batch, "_load", _load)
     monkeypatch.setattr(Stack, "start_load", lambda _, at: started.append(at))
 
     with pytest.raises(KeyboardInterrupt):
-        batch(tmp_path)
+        measure(tmp_path)
 
     assert started == []
     assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
@@ -305,10 +307,10 @@ def test_an_interrupt_while_a_busy_machine_settles_is_heeded_at_once(
         steps.append("settled")
         return Quiet(waited_s=10, busy=1)
 
-    monkeypatch.setattr(runner, "settle", interrupted)
+    monkeypatch.setattr(batch, "settle", interrupted)
 
     with pytest.raises(KeyboardInterrupt):
-        batch(tmp_path)
+        measure(tmp_path)
 
     assert steps == ["up", "look before", "collect", "down", "saved, interrupted: interrupted"]
 
@@ -323,7 +325,7 @@ def test_an_interrupt_that_ends_the_engines_clients_is_no_failure_of_the_engine(
     monkeypatch.setattr(Stack, "collect", ended)
 
     with pytest.raises(KeyboardInterrupt):
-        batch(tmp_path)
+        measure(tmp_path)
 
     assert steps == ["up", "look before", "load", "down", "saved, interrupted: interrupted"]
 
@@ -337,7 +339,7 @@ def test_what_cannot_be_collected_is_saved_all_the_same(
     monkeypatch.setattr(Stack, "collect", broken)
 
     with pytest.raises(ValueError, match="unexpected"):
-        batch(tmp_path)
+        measure(tmp_path)
 
     assert steps == ["up", "look before", "load", "down", "saved, measured: "]
 

@@ -24,16 +24,17 @@ import psutil
 import pytest
 
 from lab.paths import COMPOSE_FILE, ROOT
+from lab.servers import KINDS
 from tests.conftest import lab_objects
 
 pytestmark = pytest.mark.containers
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="watching packets needs root")
 
-SERVERS = ("gunicorn", "asgi", "uwsgi", "flup")
+SERVERS = tuple(dict.fromkeys(one.service for one in KINDS.values()))
 INSIDE = (*SERVERS, "api", "mariadb", "nginx", "k6")
 ALL = (*INSIDE, "door")
-FURTHER = ("asgi", "uwsgi", "flup", "api", "mariadb", "open")
+FURTHER = (*SERVERS[1:], "api", "mariadb", "open")
 PROFILES = tuple(word for one in ("gunicorn", *FURTHER, "load") for word in ("--profile", one))
 OUTSIDE = "198.51.100.1"
 """An address of TEST-NET-2 (RFC 5737), which nobody has."""

@@ -14,7 +14,7 @@ from lab.experiment.file import load_experiment, names, read_experiment
 from lab.limits import Room
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
-from lab.plan import plan
+from lab.plan import lay_out
 
 TIMES = 10**6
 THIS_MACHINE = Room(total_mib=24_000, available_mib=23_000)
@@ -66,7 +66,7 @@ def refusal(path: Path) -> str:
     """Return why a file is refused, in full length too; empty when it is not."""
     try:
         for full in (False, True):
-            plan(read_experiment(path), room=THIS_MACHINE, jobs=8, full=full)
+            lay_out(read_experiment(path), room=THIS_MACHINE, jobs=8, full=full)
     except WrongUse as error:
         return error.message
     return ""
@@ -77,12 +77,12 @@ def test_every_experiment_fits_into_a_small_machine(name: str) -> None:
     """With 8 GiB, of which a quarter is in use; in full length with 7 GiB available."""
     experiment = load_experiment(name)
     for full, available_mib in ((False, 6144), (True, 7168)):
-        assert plan(experiment, room=Room(total_mib=8192, available_mib=available_mib), jobs=8, full=full).trials
+        assert lay_out(experiment, room=Room(total_mib=8192, available_mib=available_mib), jobs=8, full=full).trials
 
 
 def test_a_newcomers_first_experiment_fits_beside_a_browser() -> None:
     """With 8 GiB, of which 3 are available."""
-    assert plan(load_experiment("heavy-mix"), room=Room(total_mib=8192, available_mib=3072), jobs=8).trials
+    assert lay_out(load_experiment("heavy-mix"), room=Room(total_mib=8192, available_mib=3072), jobs=8).trials
 
 
 def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
@@ -98,17 +98,19 @@ def test_every_script_can_be_asked_for_something() -> None:
     ("folder", "script"), [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLIENT_SCRIPTS]
 )
 def test_what_a_script_does_when_it_is_started_by_hand_is_allowed(folder: Path, script: str) -> None:
-    """The .env file beside it says; and of what it says nothing is unknown."""
+    """The .env file beside it says what the lab would hand over; and of what it says nothing is unknown."""
     lines = (folder / script).with_suffix(".env").read_text(encoding="utf-8").splitlines()
-    said = dict(line.lower().split("=") for line in lines if not line.startswith("#"))
-    of_the_lab = {"duration", "start_at_ms", "start_after", "cpu", "call_us"}
-    values: dict[str, int | float | str] = {
-        name: float(value) if value.replace(".", "").isdecimal() else value
-        for name, value in said.items()
-        if name not in of_the_lab
-    }
+    said = dict(line.lower().split("=", 1) for line in lines if not line.startswith("#"))
+    handed_over = {"duration", "start_at_ms", "start_after", "grace_s"} | {
+        "burst.js": {"asks", "asked_ms"},
+        "rounds.js": {"asks", "asked_ms"},
+        "visits.js": {"rates_per_s", "step_lasts_s", "timeout_s"},
+    }.get(script, set())
+    settings = (K6_SCRIPTS | CLIENT_SCRIPTS)[script].settings
 
-    (K6_SCRIPTS | CLIENT_SCRIPTS)[script].check(script, values, generators=1)
+    assert said.keys() - settings.keys() == handed_over - {"start_after" if folder == K6 else "start_at_ms"}
+    for name in said.keys() & settings.keys():
+        assert settings[name].problem(float(said[name])) is None
 
 
 GOOD = """\
@@ -182,7 +184,7 @@ SHARED = "ask for fewer, or let several containers share them (generators)"
          "mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a "
          "container may have"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 60"),
-         "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
+         "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 1h"),
          "mine.yaml:5: load.duration.short: '1h' is neither whole seconds nor minutes, such as 90s or 5m"),
         ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m"),
@@ -234,7 +236,7 @@ def test_k6_may_use_what_its_users_and_requests_need() -> None:
 
 def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
     with pytest.raises(WrongUse) as caught:
-        plan(load_experiment("heavy-mix"), variants=["least-conn"], room=Room(total_mib=3000, available_mib=2000))
+        lay_out(load_experiment("heavy-mix"), variants=["least-conn"], room=Room(total_mib=3000, available_mib=2000))
 
     assert caught.value.message == (
         "least-conn under heavy-mix does not fit into this machine: its containers' limits of memory add up to 1,413 "
@@ -252,7 +254,7 @@ def test_fewer_variants_run_side_by_side_where_more_do_not_fit() -> None:
 
     def sizes(available_mib: int) -> list[int]:
         room = Room(total_mib=available_mib, available_mib=available_mib)
-        return [len(batch) for batch in plan(experiment, jobs=8, room=room).batches]
+        return [len(batch) for batch in lay_out(experiment, jobs=8, room=room).batches]
 
     assert sizes(24_000) == [8]
     assert sizes(5_500) == [4, 4]
@@ -266,3 +268,37 @@ def test_every_container_has_a_limit_of_memory_and_no_swap() -> None:
     assert {service["oom_score_adj"] for service in services.values()} == {500}
     assert [limits.fixed_mib(name) for name in ("nginx", "haproxy", "client", "api", "mariadb")] == [256] * 4 + [768]
     assert limits.pids_limit() == 2048
+
+
+def test_a_burst_that_does_not_compute_knows_what_it_asks_for_before_it_starts() -> None:
+    burst = K6_SCRIPTS["burst.js"]
+    settings = {"burst": 10, "every_s": 2, "delay_s": 0.07}
+
+    assert burst.handed_over(settings | {"does": "wait"}, "9s") == {
+        "GRACE_S": "60", "ASKS": "/?delay=0.07", "ASKED_MS": "70",
+    }  # fmt: skip
+    assert burst.handed_over(settings | {"does": "call"}, "9s")["ASKS"] == "/call?delay=0.07"
+
+
+def test_the_loop_of_a_load_follows_from_its_script(tmp_path: Path) -> None:
+    """A file from before that still says the loop is told which line to delete."""
+    assert {name for name, script in K6_SCRIPTS.items() if script.open_loop} == {"arrivals.js", "calls.js", "visits.js"}
+    assert load_experiment("stalled-api").all_loads["calls"].loop == "open"
+    assert load_experiment("heavy-mix").all_loads["heavy-mix"].loop == "closed"
+    text = (
+        GOOD.replace("SCRIPT", "arrivals.js")
+        .replace("SETTINGS", RATE)
+        .replace("  duration", "  loop: open\n  duration")
+    )
+    (tmp_path / "mine.yaml").write_text(text)
+
+    with pytest.raises(WrongUse) as caught:
+        read_experiment(tmp_path / "mine.yaml")
+
+    assert caught.value.message == "mine.yaml:5: load.loop: loop follows from the script; delete this line"
+
+
+def test_every_script_is_of_one_kind() -> None:
+    kinds = {name: script.kind for name, script in K6_SCRIPTS.items() if script.kind != "steady"}
+
+    assert kinds == {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}

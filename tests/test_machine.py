@@ -14,9 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import machine, provenance
 from lab.errors import LabError
 from lab.limits import Room
+from lab.machine import doctor, images, provenance
+from lab.machine.engine import room
 from lab.paths import TOOLS
 
 HEALTHY = """
@@ -69,7 +70,7 @@ def test_without_an_engine_and_rights_the_exact_commands_are_named(
     not_root(monkeypatch)
 
     with pytest.raises(LabError) as caught:
-        machine.ready(said.append)
+        doctor.make_ready(said.append)
 
     assert path.exists()
     assert caught.value.message == "This machine has no container engine with Compose v2 and buildx."
@@ -88,19 +89,19 @@ def test_an_old_compose_counts_as_missing(path: Path, said: list[str], monkeypat
     put(path, "docker", 'case "$1" in compose) echo 1.29.2 ;; *) echo 28.0 ;; esac')
 
     with pytest.raises(LabError, match="no container engine with Compose v2"):
-        machine.ready(said.append)
+        doctor.make_ready(said.append)
 
 
 def test_an_engine_that_may_not_be_started_is_explained(
     path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     not_root(monkeypatch)
-    monkeypatch.setattr("lab.machine.platform.system", lambda: "Linux")
+    monkeypatch.setattr("lab.machine.engine.platform.system", lambda: "Linux")
     put(path, "dockerd", "")
     put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
 
     with pytest.raises(LabError) as caught:
-        machine.ready(said.append)
+        doctor.make_ready(said.append)
 
     assert caught.value.message == "The container engine does not answer."
     assert caught.value.hint == (
@@ -116,7 +117,7 @@ def test_an_engine_that_is_installed_where_only_root_looks_is_not_called_missing
     put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
 
     with pytest.raises(LabError, match="The container engine does not answer"):
-        machine.ready(said.append)
+        doctor.make_ready(said.append)
 
 
 def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(
@@ -127,7 +128,7 @@ def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(
     put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
 
     with pytest.raises(LabError, match="The container engine does not answer"):
-        machine.ready(said.append)
+        doctor.make_ready(said.append)
 
 
 def test_what_can_be_pulled_is_pulled_by_its_digest_and_not_built(path: Path, said: list[str], tmp_path: Path) -> None:
@@ -137,11 +138,11 @@ def test_what_can_be_pulled_is_pulled_by_its_digest_and_not_built(path: Path, sa
     inspect = f"if [ -e {pulled} ]; then echo '{there}'; else {NO_IMAGE}; fi"
     log = put(path, "docker", HEALTHY.format(inspect=inspect, pull=f"touch {pulled}", folder=tmp_path))
 
-    machine.ready(said.append)
+    doctor.make_ready(said.append)
 
     assert [line for line in log.read_text().splitlines() if line.startswith(("image pull", "image tag"))] == [
-        f"image pull --quiet {machine.PINNED['debian:trixie-slim']}",
-        f"image tag {machine.PINNED['debian:trixie-slim']} debian:trixie-slim",
+        f"image pull --quiet {images.PINNED['debian:trixie-slim']}",
+        f"image tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim",
     ]
     assert said[0] == "Pulling debian:trixie-slim …"
     assert said[1].startswith("debian:trixie-slim is there after ")
@@ -156,7 +157,7 @@ def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
     put(path, "docker", HEALTHY.format(inspect=NO_IMAGE, pull=pull, folder=tmp_path))
 
     with pytest.raises(LabError) as caught:
-        machine.ready(said.append)
+        doctor.make_ready(said.append)
 
     assert said == [
         "Pulling debian:trixie-slim …",
@@ -164,19 +165,19 @@ def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
     ]
     assert caught.value.message == "The image debian:trixie-slim can neither be pulled nor built here."
     assert caught.value.hint == (
-        f"Where a registry is reached: docker pull {machine.PINNED['debian:trixie-slim']} && "
-        f"docker tag {machine.PINNED['debian:trixie-slim']} debian:trixie-slim && "
+        f"Where a registry is reached: docker pull {images.PINNED['debian:trixie-slim']} && "
+        f"docker tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim && "
         "docker save debian:trixie-slim --output image.tar\nHere: docker load --input image.tar"
     )
 
 
 def test_every_base_image_is_pinned_by_a_digest() -> None:
-    assert tuple(machine.PINNED) == machine.BASE_IMAGES
-    for name, pinned in machine.PINNED.items():
+    assert list(images.PINNED) == list(images.BASE_IMAGES)
+    for name, pinned in images.PINNED.items():
         assert re.fullmatch(re.escape(name) + "@sha256:[0-9a-f]{64}", pinned)
 
 
-PIN = machine.PINNED["debian:trixie-slim"].split("@")[1]
+PIN = images.PINNED["debian:trixie-slim"].split("@")[1]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +202,8 @@ def test_where_a_base_image_came_from_is_told_and_recorded(
     put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    details = {finding.what: finding.detail for finding in machine.findings()}
-    [image, ours] = provenance.images(["debian:trixie-slim", "stampede/nginx:trixie"])
+    details = {finding.what: finding.detail for finding in doctor.findings()}
+    [image, ours] = provenance.images({"debian:trixie-slim": (), "stampede/nginx:trixie": ()})
 
     assert details["debian:trixie-slim"] == origin
     assert image.digests == recorded
@@ -269,14 +270,14 @@ def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monk
 
 @pytest.mark.containers
 def test_a_ready_machine_is_left_alone_and_nothing_is_said(said: list[str]) -> None:
-    machine.ready(said.append)
+    doctor.make_ready(said.append)
 
     assert said == []
 
 
 @pytest.mark.containers
 def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
-    found = machine.findings()
+    found = doctor.findings()
 
     assert [finding.what for finding in found] == [
         "Python >= 3.11", "docker", "container engine", "Compose v2", "buildx", "debian:trixie-slim",
@@ -287,7 +288,7 @@ def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
     assert path.exists()
-    python, docker = machine.findings()
+    python, docker = doctor.findings()
 
     assert python.there
     assert not docker.there
@@ -304,7 +305,7 @@ def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[st
     engine_says(path, "false", "0")
 
     with pytest.raises(LabError) as caught:
-        machine.ready(said.append)
+        doctor.make_ready(said.append)
 
     assert caught.value.message == (
         "The container engine cannot limit the memory of containers, so that a load could take all of it."
@@ -317,11 +318,11 @@ def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[st
 def test_of_an_engine_with_a_machine_of_its_own_all_memory_is_taken_for_available(path: Path) -> None:
     engine_says(path, "true", str(3 * 2**30))
 
-    assert machine.room() == Room(total_mib=3072, available_mib=3072)
+    assert room() == Room(total_mib=3072, available_mib=3072)
 
 
 def test_without_an_engine_the_room_is_that_of_this_machine(path: Path) -> None:  # noqa: ARG001  # nothing is on it
     total_mib = psutil.virtual_memory().total // 2**20
 
-    assert machine.room().total_mib == total_mib
-    assert 0 < machine.room().available_mib <= total_mib
+    assert room().total_mib == total_mib
+    assert 0 < room().available_mib <= total_mib

@@ -16,11 +16,11 @@ from analysis.pipeline import derive
 from analysis.quantities import Claim, Quantity
 from analysis.record import Run, TrialRecord
 from analysis.verification import verify
-from lab import machine, runner
-from lab import plan as planning
 from lab import run as running
 from lab.experiment.file import load_experiment
-from lab.watch import Progress
+from lab.machine.watch import Progress
+from lab.plan import Plan, lay_out
+from lab.trial import batch, leftovers
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
@@ -413,21 +413,21 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     """A killed run keeps the hashes of its finished trials: what is changed before it is closed does not pass."""
     seen: list[set[str]] = []
 
-    def measure(_plan: planning.Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
+    def measure(_plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
         for number in (1, 2):
             yield [read_trial(make_trial(folder, "one", number, HUNDRED))]
             seen.append(set(read_manifest(folder)))
             flip(folder / "one" / "mix" / str(number) / "points.json.gz")
 
-    monkeypatch.setattr(runner, "measure", measure)
-    monkeypatch.setattr(runner, "remove_leftovers", list)
-    monkeypatch.setattr(machine, "build_images", lambda *_: None)
+    monkeypatch.setattr(batch, "measure", measure)
+    monkeypatch.setattr(leftovers, "remove_leftovers", list)
+    monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "_record", lambda *_, **__: record_of(run))
     said: list[str] = []
 
-    folder, summary = running.run(
-        "made-up", load_experiment("heavy-mix"), planning.plan(load_experiment("heavy-mix")),
+    folder, summary = running.run_plan(
+        "made-up", load_experiment("heavy-mix"), lay_out(load_experiment("heavy-mix")),
         results=tmp_path / "results", full=False, command="", say=said.append, progress=lambda *_: None,
     )  # fmt: skip
 

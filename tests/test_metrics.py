@@ -13,7 +13,7 @@ from analysis.pipeline import derive_summary
 from analysis.quantities import Measure, Published
 from analysis.record import Image, LoadRecord, VariantRecord
 from analysis.show.words import of_requests, whole
-from lab.experiment.file import schema
+from lab.experiment.file import editor_schema
 from lab.paths import ROOT
 from tests.synthetic import Request, make_run, visit
 
@@ -46,7 +46,7 @@ def test_units_and_statistics_follow_from_the_declarations() -> None:
 
 
 def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
-    measure = json.loads(schema())["$defs"]["Measure"]["properties"]
+    measure = json.loads(editor_schema())["$defs"]["Measure"]["properties"]
 
     assert measure["metric"]["enum"] == list(METRICS)
     assert set(measure["stat"]["enum"]) == {stat for stats in STATISTICS.values() for stat in stats}

@@ -6,16 +6,17 @@ from hypothesis import strategies as st
 
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
-from lab.experiment.model import Experiment, against_itself
-from lab.plan import plan
-from lab.run import lab_images
+from lab.experiment.model import Experiment
+from lab.experiment.variations import against_itself
+from lab.machine.images import images_of
+from lab.plan import lay_out
 
 HEAVY_MIX = load_experiment("heavy-mix")
 ALONE = Experiment.model_validate(HEAVY_MIX.model_dump(exclude_unset=True) | {"parallel": False})
 
 
 def test_every_variant_is_measured_once_side_by_side() -> None:
-    planned = plan(HEAVY_MIX, jobs=8)
+    planned = lay_out(HEAVY_MIX, jobs=8)
 
     assert len(planned.batches) == 1
     assert sorted(HEAVY_MIX.variants) == sorted(trial.variant_name for trial in planned.trials)
@@ -24,45 +25,45 @@ def test_every_variant_is_measured_once_side_by_side() -> None:
 
 @given(jobs=st.integers(1, 12), trials=st.integers(1, 4), seed=st.integers())
 def test_no_batch_is_larger_than_asked_and_no_trial_is_lost(jobs: int, trials: int, seed: int) -> None:
-    planned = plan(HEAVY_MIX, jobs=jobs, trials=trials, seed=seed)
+    planned = lay_out(HEAVY_MIX, jobs=jobs, trials=trials, seed=seed)
 
     assert all(len(batch) <= jobs for batch in planned.batches)
     measured = [(trial.variant_name, trial.number) for trial in planned.trials]
     assert sorted(measured) == sorted((name, n) for name in HEAVY_MIX.variants for n in range(1, trials + 1))
-    assert planned == plan(HEAVY_MIX, jobs=jobs, trials=trials, seed=seed)
+    assert planned == lay_out(HEAVY_MIX, jobs=jobs, trials=trials, seed=seed)
 
 
 def test_batches_of_one_round_are_about_as_large_as_each_other() -> None:
     """Eight variants, five side by side at most: four and four, so that both batches are equally disturbed."""
-    assert [len(batch) for batch in plan(HEAVY_MIX, jobs=5).batches] == [4, 4]
+    assert [len(batch) for batch in lay_out(HEAVY_MIX, jobs=5).batches] == [4, 4]
 
 
 def test_repeats_interleave_the_variants() -> None:
     """All variants are measured once before any is measured again."""
-    numbers = [trial.number for trial in plan(HEAVY_MIX, jobs=1, trials=3).trials]
+    numbers = [trial.number for trial in lay_out(HEAVY_MIX, jobs=1, trials=3).trials]
 
     assert numbers == [1] * 8 + [2] * 8 + [3] * 8
 
 
 def test_another_seed_is_another_order() -> None:
-    orders = {tuple(trial.variant_name for trial in plan(HEAVY_MIX, seed=seed).trials) for seed in range(5)}
+    orders = {tuple(trial.variant_name for trial in lay_out(HEAVY_MIX, seed=seed).trials) for seed in range(5)}
 
     assert len(orders) > 1
 
 
 def test_an_experiment_that_computes_is_measured_one_by_one() -> None:
-    assert {1} == {len(batch) for batch in plan(ALONE, jobs=8).batches}
+    assert {1} == {len(batch) for batch in lay_out(ALONE, jobs=8).batches}
 
 
 def test_what_was_asked_for_is_planned() -> None:
-    full = plan(HEAVY_MIX, variants=["one-process"], full=True)
+    full = lay_out(HEAVY_MIX, variants=["one-process"], full=True)
     assert [(trial.variant_name, trial.duration) for trial in full.trials] == [("one-process", "5m")]
-    assert [trial.duration for trial in plan(HEAVY_MIX, variants=["one-process"], duration="7s").trials] == ["7s"]
+    assert [trial.duration for trial in lay_out(HEAVY_MIX, variants=["one-process"], duration="7s").trials] == ["7s"]
 
 
 def test_an_unknown_variant_lists_the_known_ones_nearest_first() -> None:
     with pytest.raises(WrongUse) as caught:
-        plan(HEAVY_MIX, variants=["one-proces"])
+        lay_out(HEAVY_MIX, variants=["one-proces"])
 
     assert caught.value.message == "There is no variant 'one-proces'."
     assert caught.value.hint.startswith("VARIANTS=…, any of one-process, busy-accept,")
@@ -71,20 +72,20 @@ def test_an_unknown_variant_lists_the_known_ones_nearest_first() -> None:
 @pytest.mark.parametrize("duration", ["5", "0s", "5h", "-1s", "1.5m", "s"])
 def test_a_duration_that_is_none_is_refused(duration: str) -> None:
     with pytest.raises(WrongUse) as caught:
-        plan(HEAVY_MIX, duration=duration)
+        lay_out(HEAVY_MIX, duration=duration)
 
     assert caught.value.message == f"The duration {duration!r} is neither whole seconds nor minutes, such as 90s or 5m."
 
 
 def test_the_expected_duration_counts_batches_not_trials() -> None:
-    assert plan(HEAVY_MIX, jobs=8).expected_s == plan(HEAVY_MIX, jobs=1).expected_s / 8
+    assert lay_out(HEAVY_MIX, jobs=8).expected_s == lay_out(HEAVY_MIX, jobs=1).expected_s / 8
 
 
 def test_a_load_may_be_for_some_variants_only() -> None:
     """One and two connections are for the two single processes; the other variants have the other loads."""
     experiment = load_experiment("gil-sharing")
 
-    planned = plan(experiment, variants=["1x4", "4x4"])
+    planned = lay_out(experiment, variants=["1x4", "4x4"])
 
     measured = sorted((trial.variant_name, trial.load_name.removesuffix("-connections")) for trial in planned.trials)
     assert measured == [
@@ -92,7 +93,7 @@ def test_a_load_may_be_for_some_variants_only() -> None:
     ]  # fmt: skip
     itself = against_itself(experiment, "4x4")
     assert list(itself.all_loads) == ["four-connections", "eight-connections"]
-    assert {trial.variant_name for trial in plan(itself).trials} == {"a", "b"}
+    assert {trial.variant_name for trial in lay_out(itself).trials} == {"a", "b"}
 
 
 DJANGO = load_experiment("django-fastcgi")
@@ -100,7 +101,7 @@ DJANGO = load_experiment("django-fastcgi")
 
 def test_a_relative_rate_follows_from_the_capacity_of_the_same_round() -> None:
     """Whatever the order of the variants: their capacities are measured before any overload of the round."""
-    planned = plan(DJANGO, trials=2, seed=3)
+    planned = lay_out(DJANGO, trials=2, seed=3)
 
     for trial in planned.trials:
         if trial.load_name == "capacity":
@@ -115,13 +116,13 @@ def test_a_relative_rate_follows_from_the_capacity_of_the_same_round() -> None:
 
 def test_a_rate_that_follows_from_a_variant_that_is_not_chosen_is_refused() -> None:
     with pytest.raises(WrongUse) as caught:
-        plan(DJANGO, variants=["uwsgi-5", "uvicorn-5"])
+        lay_out(DJANGO, variants=["uwsgi-5", "uvicorn-5"])
 
     assert caught.value.message == (
         "The rate of load overload follows from what gunicorn-5 can do, which is not measured."
     )
     assert caught.value.hint == "VARIANTS=gunicorn-5,uwsgi-5,uvicorn-5"
-    assert {trial.variant_name for trial in plan(DJANGO, variants=["gunicorn-5", "uwsgi-5"]).trials} == {
+    assert {trial.variant_name for trial in lay_out(DJANGO, variants=["gunicorn-5", "uwsgi-5"]).trials} == {
         "gunicorn-5", "uwsgi-5",
     }  # fmt: skip
 
@@ -130,13 +131,13 @@ def test_a_variant_that_the_relative_load_is_not_for_needs_no_capacity() -> None
     loads = DJANGO.loads | {"overload": DJANGO.loads["overload"].model_copy(update={"variants": ["gunicorn-5"]})}
     experiment = DJANGO.model_copy(update={"loads": loads})
 
-    assert [trial.load_name for trial in plan(experiment, variants=["uwsgi-5"]).trials] == ["capacity"]
+    assert [trial.load_name for trial in lay_out(experiment, variants=["uwsgi-5"]).trials] == ["capacity"]
 
 
 def test_a_variant_against_itself_is_overloaded_relative_to_its_own_capacity() -> None:
     itself = against_itself(DJANGO, "uwsgi-5")
 
-    follows = [trial.follows for trial in plan(itself, trials=2).trials if trial.load_name == "overload"]
+    follows = [trial.follows for trial in lay_out(itself, trials=2).trials if trial.load_name == "overload"]
 
     assert [(one.variant_name, one.load_name, one.number) for one in follows if one] == [
         ("a", "capacity", 1), ("a", "capacity", 1), ("a", "capacity", 2), ("a", "capacity", 2),
@@ -153,9 +154,9 @@ def test_a_variant_against_itself_has_no_load_whose_capacity_it_never_shows() ->
 
 
 def test_a_plan_with_a_database_needs_its_image() -> None:
-    images = lab_images(plan(DJANGO, variants=["gunicorn-5", "fastcgi-prefork"]))
+    images = images_of(lay_out(DJANGO, variants=["gunicorn-5", "fastcgi-prefork"]))
 
-    assert {image: one["service"] for image, one in images.items()} == {
+    assert {one.name: one.service for one in images} == {
         "stampede/nginx:trixie": "nginx", "stampede/gunicorn:27.0.1": "gunicorn", "stampede/flup:1.1.1": "flup",
         "stampede/mariadb:trixie": "mariadb",
     }  # fmt: skip
@@ -180,12 +181,12 @@ def test_a_plan_needs_the_images_of_its_servers_and_of_a_balancer_only_where_the
         }
     )  # fmt: skip
 
-    directly = lab_images(plan(experiment, variants=["directly"]))
-    assert {image: one["service"] for image, one in directly.items()} == {
+    directly = images_of(lay_out(experiment, variants=["directly"]))
+    assert {one.name: one.service for one in directly} == {
         "stampede/asgi:trixie": "asgi", "stampede/api:trixie": "api",
     }  # fmt: skip
-    behind = lab_images(plan(experiment, variants=["behind"]))
-    assert {image: one["service"] for image, one in behind.items()} == {
+    behind = images_of(lay_out(experiment, variants=["behind"]))
+    assert {one.name: one.service for one in behind} == {
         "stampede/haproxy:trixie": "haproxy", "stampede/gunicorn:25.3.0": "gunicorn",
     }  # fmt: skip
-    assert behind["stampede/gunicorn:25.3.0"]["LAB_RELEASE"] == "25.3.0"
+    assert [one.factors["LAB_RELEASE"] for one in behind if one.service == "gunicorn"] == ["25.3.0"]

@@ -1,4 +1,4 @@
-"""lab.runner: what is started for a trial, without starting it."""
+"""lab.trial: what is started for a trial, without starting it."""
 
 import os
 from pathlib import Path
@@ -11,13 +11,15 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.folder import read_trial
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
-from lab.machine import ca_bundle, last_line
+from lab.machine.engine import ca_bundle, last_line
 from lab.paths import ROOT
-from lab.plan import Trial
-from lab.runner import NoRate, Stack, _shared_out, owner
+from lab.plan import PlannedTrial
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
+from lab.trial.compose import shared_out
+from lab.trial.containers import owner
+from lab.trial.stack import NoRate, Stack
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
 
@@ -57,7 +59,7 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
     monkeypatch.setattr(Stack, "_containers", lambda _: [])
     burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
-    stack = Stack(Trial("some", variant, "burst", load, "1s", 1), tmp_path, side_by_side=1)
+    stack = Stack(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, side_by_side=1)
 
     stack.up()
 
@@ -67,22 +69,22 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
 
 DURATIONS = Durations(short="7s", full="1m")
 CLIMB = Load(
-    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(),
+    script="visits.js", duration=DURATIONS, overloads=True, database=Database(),
     settings={"first_per_s": 100, "last_per_s": 400, "step_s": 2, "timeout_steps": 1, "users_max": 9},
 )  # fmt: skip
 OVERLOAD = Load(
-    script="visits.js", duration=DURATIONS, loop="open", overloads=True, database=Database(max_connections=19),
+    script="visits.js", duration=DURATIONS, overloads=True, database=Database(max_connections=19),
     generators=2, relative=Relative(times=1.5, of="one", under="mix"),
     settings={"step_s": 7, "timeout_steps": 1, "users_max": 9},
 )  # fmt: skip
-FOLLOWED = Trial("one", DJANGO, "mix", CLIMB, "7s", 2)
+FOLLOWED = PlannedTrial("one", DJANGO, "mix", CLIMB, "7s", 2)
 RUN = "results/django-fastcgi/20260102T030405Z"
 
 
 def overload(folder: Path) -> Stack:
     """Return the stack of a trial in a run's folder whose rate follows from the second trial of one under mix."""
     (folder / RUN).mkdir(parents=True, exist_ok=True)
-    return Stack(Trial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, side_by_side=1)
+    return Stack(PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, side_by_side=1)
 
 
 RESOLVED: dict[str, Any] = {
@@ -112,7 +114,7 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What Compose is told, what the load reads, and the services that come of it."""
-    monkeypatch.setattr("lab.runner.DockerClient", Docker)
+    monkeypatch.setattr("lab.trial.compose.DockerClient", Docker)
     monkeypatch.setattr(Docker, "given", ())
     stack = overload(tmp_path)
     stack.part.mkdir(parents=True)
@@ -130,6 +132,7 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     assert factors["LAB_APP"] == "'django_app:app'"
     assert set((stack.part / "load.env").read_text().splitlines()) == {
         "STEP_S='7'", "TIMEOUT_STEPS='1'", "USERS_MAX='9'", "FIRST_PER_S='76'", "LAST_PER_S='76'", "DURATION='7s'",
+        "RATES_PER_S='76'", "STEP_LASTS_S='7'", "TIMEOUT_S='7'", "GRACE_S='26'",
     }  # fmt: skip
     services = yaml.safe_load((stack.part / "compose.yml").read_text())["services"]
     assert set(services) == {"gunicorn", "mariadb", "nginx", "k6", "k6-2"}
@@ -142,7 +145,7 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
     """Compose reads the true values from a file that is gone as soon as nothing has to be started any more."""
     mounts = [{"source": f"{ROOT}/k6", "target": "/k6"}, {"source": "", "target": "/results"}]
     box = {"user": f"{os.getuid()}:{os.getgid()}", "labels": {"stampede.owner": owner()}, "volumes": mounts}
-    monkeypatch.setattr("lab.runner.DockerClient", Docker)
+    monkeypatch.setattr("lab.trial.compose.DockerClient", Docker)
     monkeypatch.setitem(RESOLVED["services"], "k6", RESOLVED["services"]["k6"] | box)
     stack = overload(tmp_path)
     mounts[1]["source"] = str(stack.part)
@@ -180,12 +183,12 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
 
 
 def test_one_generator_sends_everything() -> None:
-    assert _shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}
+    assert shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}
 
 
 def test_several_generators_share_the_load_without_a_gap_or_an_overlap() -> None:
     """What they write differs in its names; k6 itself knows which users and iterations a segment has."""
-    shared = _shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 4)
+    shared = shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 4)
 
     sequence = ["--execution-segment-sequence", "0,1/4,2/4,3/4,1"]
     assert shared == {
@@ -260,7 +263,8 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, requests: list[Request], changed: dict[str, Any], message: str
 ) -> None:
     """Nothing is started for it."""
-    monkeypatch.delattr("lab.runner.DockerClient")
+    monkeypatch.delattr("lab.trial.compose.DockerClient")
+    monkeypatch.delattr("lab.trial.stack.DockerClient")
     make_trial(tmp_path / RUN, "one", 2, requests, **changed)
     stack = overload(tmp_path)
 
@@ -274,7 +278,8 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
-    monkeypatch.delattr("lab.runner.DockerClient")
+    monkeypatch.delattr("lab.trial.compose.DockerClient")
+    monkeypatch.delattr("lab.trial.stack.DockerClient")
     monkeypatch.setattr("lab.loads.RATE_MAX_RPS", 400)
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
     stack = overload(tmp_path)
@@ -298,7 +303,7 @@ def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tm
     assert str(caught.value) == f"{relative}, of which there is no record"
     make_trial(tmp_path / RUN, "one", 2, climbing(0))
     with pytest.raises(NoRate) as caught:
-        stack._rate_after(Trial("one", DJANGO, "mix", CLIMB, "2s", 2))
+        stack._rate_after(PlannedTrial("one", DJANGO, "mix", CLIMB, "2s", 2))
     assert str(caught.value) == f"{start}the rate of visits does not climb"
     (folder / "points.json.gz").unlink()
     with pytest.raises(NoRate) as caught:

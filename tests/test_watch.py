@@ -1,12 +1,12 @@
-"""lab.watch: when a machine is short of memory; the readings are written by hand, for no machine is short on demand."""
+"""lab.machine.watch: when a machine is short of memory; the readings are by hand, for no machine is short on demand."""
 
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from lab import watch
-from lab.watch import Memory
+from lab.machine import watch
+from lab.machine.watch import Memory
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, left: float, waited: float | None) -> str | None:
@@ -16,7 +16,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, left: float, waited: float | None) -
     stalled_us = iter([None, None] if waited is None else [5_000_000, 5_000_000 + waited * 1e6])
     monkeypatch.setattr(watch, "_pressure_us", lambda _: next(stalled_us))
     times_s = iter([100.0, 101.0])
-    monkeypatch.setattr("lab.watch.time.monotonic", lambda: next(times_s))
+    monkeypatch.setattr("lab.machine.watch.time.monotonic", lambda: next(times_s))
     return Memory().shortage()
 
 

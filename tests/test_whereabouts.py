@@ -13,13 +13,14 @@ from analysis.folder import read_run
 from analysis.manifest import MANIFEST, read_manifest, seal, sha256
 from analysis.pipeline import derive
 from analysis.record import TrialRecord
-from lab import machine, runner, whereabouts
 from lab import run as running
+from lab import whereabouts
 from lab.errors import LabError
 from lab.experiment.file import load_experiment
+from lab.machine.watch import Progress
 from lab.paths import COMPOSE_FILE
-from lab.plan import Plan, plan
-from lab.watch import Progress
+from lab.plan import Plan, lay_out
+from lab.trial import batch, leftovers
 from lab.whereabouts import LOCAL, here, without
 from tests.archives import telling, unpack
 from tests.conftest import Lab, on_host
@@ -302,16 +303,16 @@ def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.M
         raise LabError(problem)
 
     record = read_run(make_run(tmp_path / "record", {"one": HUNDRED}, outcome="running", ended=None))
-    monkeypatch.setattr(runner, "measure", measure)
-    monkeypatch.setattr(runner, "remove_leftovers", list)
-    monkeypatch.setattr(machine, "build_images", lambda *_: None)
+    monkeypatch.setattr(batch, "measure", measure)
+    monkeypatch.setattr(leftovers, "remove_leftovers", list)
+    monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "_record", lambda *_, **__: record)
     experiment = load_experiment("heavy-mix")
 
     with pytest.raises(LabError) as caught:
-        running.run(
-            "made-up", experiment, plan(experiment), results=results, full=False, command="",
+        running.run_plan(
+            "made-up", experiment, lay_out(experiment), results=results, full=False, command="",
             say=lambda _: None, progress=lambda *_: None,
         )  # fmt: skip
 

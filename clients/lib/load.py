@@ -11,10 +11,6 @@ from lib.connection import Connection
 from lib.points import Points
 
 POINTS = Path("/results/points-client.json.gz")
-CONNECTIONS_MAX = 500
-"""Well within the 1024 files that a process may open."""
-LAST_ANSWER_WITHIN_S = 55.0
-"""What is in flight when the duration ends is answered, not cut off; k6 waits a minute."""
 FAILED, INTERRUPTED = 1, 130
 RETRY_AFTER_S = 1.0
 
@@ -50,16 +46,18 @@ def run(request: str, turn: Turn, pause_s: float = 0) -> int:
     """Check the settings that all clients share, load the server and return the exit code.
 
     Points of class ``request`` go to /results, or to the file that the command line names. The load begins START_AFTER
-    after now. SIGTERM and SIGINT cut off what is in flight; the points are complete then too.
+    after now, and what is in flight at its end is cut off GRACE_S later. SIGTERM and SIGINT cut it off, too; the points
+    are complete in every case.
     """
-    connections = settings.count("CONNECTIONS", CONNECTIONS_MAX)
+    connections = settings.count("CONNECTIONS")
     address = settings.address("LAB_SERVER")
     lasts_s = settings.duration_s("DURATION")
+    grace_s = settings.number("GRACE_S")
     start_after_s = settings.duration_s("START_AFTER")
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else POINTS
     try:
         with Points(path, request) as points:
-            return asyncio.run(_load(points, address, connections, start_after_s, lasts_s, turn, pause_s))
+            return asyncio.run(_load(points, address, connections, start_after_s, lasts_s, grace_s, turn, pause_s))
     except* OSError as errors:
         print(f"{path} cannot be written: {_first(errors)}", file=sys.stderr)
     return FAILED
@@ -71,6 +69,7 @@ async def _load(
     connections: int,
     start_after_s: float,
     lasts_s: float,
+    grace_s: float,
     turn: Turn,
     pause_s: float,
 ) -> int:
@@ -80,11 +79,11 @@ async def _load(
     load = Load(address, points, ends)
     try:
         await asyncio.sleep(start_after_s)
-        async with asyncio.timeout_at(ends + LAST_ANSWER_WITHIN_S), asyncio.TaskGroup() as group:
+        async with asyncio.timeout_at(ends + grace_s), asyncio.TaskGroup() as group:
             for number in range(1, connections + 1):
                 group.create_task(_again_and_again(load, number, turn, pause_s))
     except TimeoutError:
-        print(f"requests had no answer {LAST_ANSWER_WITHIN_S:g} s after the load and were cut off", file=sys.stderr)
+        print(f"requests had no answer {grace_s:g} s after the load and were cut off", file=sys.stderr)
     except asyncio.CancelledError:
         return INTERRUPTED
     return 0

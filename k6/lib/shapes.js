@@ -2,11 +2,7 @@
 
 import { sleep } from 'k6';
 import execution from 'k6/execution';
-import { DURATION, START_AFTER, START_AT_MS } from './settings.js';
-
-// Longer than any wait that a trial should show: what is in flight when the duration ends is answered, not cut off.
-const LAST_ANSWER_WITHIN = '60s';
-const SLACK_S = 5;
+import { DURATION, GRACE, START_AFTER, START_AT_MS } from './settings.js';
 
 // Closed loop: `vus` virtual users, each sending its next request when the last one was answered.
 export function closedLoop(exec, vus) {
@@ -16,7 +12,7 @@ export function closedLoop(exec, vus) {
     vus,
     duration: DURATION,
     startTime: START_AFTER,
-    gracefulStop: LAST_ANSWER_WITHIN,
+    gracefulStop: GRACE,
   };
 }
 
@@ -31,36 +27,26 @@ export function openLoop(exec, rateRps, usersMax) {
     preAllocatedVUs: usersMax,
     duration: DURATION,
     startTime: START_AFTER,
-    gracefulStop: LAST_ANSWER_WITHIN,
+    gracefulStop: GRACE,
   };
 }
 
-// How long a step of `stepS` seconds lasts: no longer than the load.
-export function stepLengthS(stepS) {
-  return Math.min(stepS, durationS());
-}
-
-// Open loop in steps of `stepS` seconds: the rate climbs from `firstPerS` to `lastPerS` a second, by the same factor each
-// time. What does not fit into the duration is left out, but for the first step. One of them lasts `lastsS` at the longest.
-export function openSteps(exec, firstPerS, lastPerS, stepS, usersMax, lastsS) {
-  const count = Math.max(1, Math.floor(durationS() / stepS));
-  const rates = Array.from({ length: count }, (_, step) =>
-    Math.floor(firstPerS * (lastPerS / firstPerS) ** (count > 1 ? step / (count - 1) : 0) + 0.5),
-  );
-  const due = rates.reduce((sum, rate) => sum + rate * stepLengthS(stepS), 0);
+// Open loop in steps of `lastsS` seconds, each with its rate a second.
+export function openSteps(exec, ratesPerS, lastsS, usersMax) {
+  const due = ratesPerS.reduce((sum, rate) => sum + rate * lastsS, 0);
   return {
     executor: 'ramping-arrival-rate',
     exec,
-    startRate: rates[0],
+    startRate: ratesPerS[0],
     timeUnit: '1s',
     // A stage without a length is a jump.
-    stages: rates.flatMap((rate) => [
+    stages: ratesPerS.flatMap((rate) => [
       { target: rate, duration: '0s' },
-      { target: rate, duration: `${stepLengthS(stepS)}s` },
+      { target: rate, duration: `${lastsS}s` },
     ]),
     preAllocatedVUs: Math.min(usersMax, Math.ceil(due)), // each takes time to make, before and after the start
     startTime: START_AFTER,
-    gracefulStop: `${lastsS + SLACK_S}s`,
+    gracefulStop: GRACE,
   };
 }
 
@@ -74,7 +60,7 @@ export function atOnce(exec, vus, everyS = 0) {
     iterations: everyS > 0 ? Math.max(1, Math.floor(durationS() / everyS)) : 1,
     maxDuration: `${durationS() + ALL_ARE_THERE_S}s`,
     startTime: START_AFTER,
-    gracefulStop: LAST_ANSWER_WITHIN,
+    gracefulStop: GRACE,
   };
 }
 

@@ -1,19 +1,17 @@
 """An experiment: a question with its variants, loads, claims and published figures, and their cross-checks."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-import psutil
-from pydantic import AfterValidator, Field, StrictInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
 
 from analysis.model import Model, Name
 from analysis.quantities import Claim, Curve, Published, Quantity
-from analysis.record import OTHERS_CORES
 from lab import limits
 from lab.errors import WrongUse, nearest_first
-from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, VISIT_REQUESTS, Bounds, WrongSetting
+from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, LoadScript, WrongSetting, as_variables, in_seconds
 from lab.paths import CLIENTS, K6
 from lab.servers import Server
 
@@ -34,14 +32,13 @@ Duration = Annotated[
     AfterValidator(_short_enough),
     Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
 ]
-SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+SETTING_NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
+SettingName = Annotated[str, Field(pattern=SETTING_NAME_PATTERN)]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
-SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
+SETTING_TEXT_PATTERN = r"^[^'\\\x00-\x1f\x7f]*$"
+SettingText = Annotated[str, Field(pattern=SETTING_TEXT_PATTERN)]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
-SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu", "call_us"}
-LAST_ANSWER_WITHIN_S = 60
-SLACK_S = 5
-"""As in k6/lib/shapes.js."""
+SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu"}
 
 
 class Durations(Model):
@@ -60,13 +57,37 @@ class Source(Model):
     unknown: list[str] = Field([])
 
 
+def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any]], None]:
+    """Return what tells an editor which settings each script has; whose rate is relative, says no rate."""
+
+    def tell(schema: dict[str, Any]) -> None:
+        schema["properties"]["script"]["enum"] = list(scripts)
+        schema["required"].append("settings")
+        schema["allOf"] = [
+            {
+                "if": {"properties": {"script": {"const": name}}},
+                "then": {"properties": {"settings": declared.schema}},
+            }
+            for name, declared in scripts.items()
+        ] + [
+            {
+                "if": {"properties": {"script": {"const": name}}, "not": {"required": ["relative"]}},
+                "then": {"properties": {"settings": {"required": sorted(RELATIVE)}}},
+            }
+            for name, declared in scripts.items()
+            if declared.settings.keys() >= RELATIVE
+        ]
+
+    return tell
+
+
 class Script(Model):
     """A program that asks, and its settings, which reach it as upper-case environment variables."""
 
     script: str
     settings: dict[SettingName, SettingNumber | SettingText] = Field({})
 
-    programs: ClassVar[tuple[Path, Mapping[str, Bounds]]]
+    programs: ClassVar[tuple[Path, Mapping[str, LoadScript]]]
     """The folder that holds them, and what each of them can be asked for."""
 
     @model_validator(mode="after")
@@ -82,17 +103,28 @@ class Script(Model):
         self._check(known[self.script])
         return self
 
-    def _check(self, bounds: Bounds) -> None:
+    def _check(self, declared: LoadScript) -> None:
         """Raise WrongSetting where the script cannot be asked for this."""
-        bounds.check(self.script, self.settings, generators=1)
+        declared.check(self.script, self.settings, generators=1)
 
     def environment(self) -> dict[str, str]:
-        """Return the settings as the script reads them."""
-        return {name.upper(): str(value) for name, value in self.settings.items()}
+        """Return what was asked for as the script reads it; a run's record keeps it."""
+        return as_variables(self.settings)
+
+    def handed_over(self, duration: str) -> dict[str, str]:
+        """Return what else the script reads, which follows from the settings and the duration."""
+        return self.declared.handed_over(self.settings, duration)
+
+    @property
+    def declared(self) -> LoadScript:
+        """What the script was declared to be in lab/loads.py."""
+        return self.programs[1][self.script]
 
 
 class Client(Script):
     """A client that misbehaves as k6 cannot, and asks the server past the balancer."""
+
+    model_config = ConfigDict(json_schema_extra=_with_settings(CLIENT_SCRIPTS))
 
     programs = (CLIENTS, CLIENT_SCRIPTS)
 
@@ -112,7 +144,7 @@ class Api(Model):
             raise ValueError(f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends")
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {f"LAB_API_{name.upper()}": _as_factor(value) for name, value in self.model_dump().items()}
 
@@ -122,7 +154,7 @@ class Database(Model):
 
     max_connections: int = Field(151, ge=10, le=1000, description="More than so many at once it refuses.")
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return {"LAB_DATABASE": DATABASE, "LAB_DATABASE_CONNECTIONS": str(self.max_connections)}
 
@@ -153,7 +185,8 @@ class Load(Script):
     Requests compute where there is a setting ``cpu_ms``: ``rounds`` times, after waiting for ``wait_ms`` each time.
     """
 
-    loop: Literal["closed", "open"] = Field("closed", description="Whether a user waits for an answer before the next.")
+    model_config = ConfigDict(json_schema_extra=_with_settings(K6_SCRIPTS))
+
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="k6 containers that share it.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
@@ -167,11 +200,11 @@ class Load(Script):
 
     programs = (K6, K6_SCRIPTS)
 
-    def _check(self, bounds: Bounds) -> None:
+    def _check(self, declared: LoadScript) -> None:
         """Raise WrongSetting where the script cannot be asked for this, or the rate is said twice."""
         if self.relative and (twice := RELATIVE & self.settings.keys()):
             raise WrongSetting("relative says the rate; leave one of them out", min(twice))
-        bounds.check(self.script, self.settings, self.generators, relative=self.relative is not None)
+        declared.check(self.script, self.settings, self.generators, relative=self.relative is not None)
 
     def k6_mib(self, duration: str) -> int:
         """Return how much memory each of its k6 containers may use when it lasts so long, in MiB."""
@@ -189,15 +222,17 @@ class Load(Script):
             return self
         rate = max(1, round(visits_per_s))
         settings = self.settings | {"first_per_s": rate, "last_per_s": rate}
-        K6_SCRIPTS[self.script].check(self.script, settings, self.generators)
+        self.declared.check(self.script, settings, self.generators)
         return self.model_copy(update={"settings": settings})
 
-    def last_answer_within_s(self, duration: str) -> float:
-        """Return how long k6 waits for what is under way when the load has ended, as in k6/lib/shapes.js."""
-        if self.script != "visits.js":
-            return LAST_ANSWER_WITHIN_S
-        step_s, timeout_steps = (float(self.settings[name]) for name in ("step_s", "timeout_steps"))
-        return VISIT_REQUESTS * timeout_steps * min(step_s, in_seconds(duration)) + SLACK_S
+    def grace_s(self, duration: str) -> float:
+        """Return how long k6 waits for the last answers after a load of this duration."""
+        return float(self.handed_over(duration)["GRACE_S"])
+
+    @property
+    def loop(self) -> Literal["closed", "open"]:
+        """Whether a user waits for an answer before the next request (closed)."""
+        return "open" if self.declared.open_loop else "closed"
 
     @property
     def computes(self) -> bool:
@@ -308,73 +343,11 @@ class Experiment(Model):
         return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
 
 
-def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
-    """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
-
-    Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
-    OTHERS_CORES for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse
-    for another word, and for any word where nothing computes.
-    """
-    if cpu not in ("", *get_args(Cpu)):
-        raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
-    if not any(load.computes for load in experiment.all_loads.values()):
-        if cpu:
-            raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
-        return experiment
-    chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
-    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
-    kind = cpu or ("burn" if enough else "hold")
-
-    def told(load: Load) -> Load:
-        return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load
-
-    return experiment.model_copy(
-        update={
-            "load": experiment.load and told(experiment.load),
-            "loads": {name: told(load) for name, load in experiment.loads.items()},
-            "parallel": experiment.parallel and kind == "hold",
-        }
-    )
-
-
-def against_itself(experiment: Experiment, variant: str) -> Experiment:
-    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none.
-
-    A rate that is relative to a capacity follows from that of a.
-    """
-    if variant not in experiment.variants:
-        raise unknown_variant(variant, experiment)
-    one = experiment.variants[variant]
-    loads: dict[str, Load] = {}
-    for name, load in experiment.all_loads.items():
-        relative = load.relative and load.relative.model_copy(update={"of": "a"})
-        if load.is_for(variant) and (relative is None or relative.under in loads):
-            loads[name] = load.model_copy(update={"variants": [], "relative": relative})
-    return experiment.model_copy(
-        update={
-            "load": None,
-            "loads": loads,
-            "title": f"{variant} against itself",
-            "question": "Which difference is more than chance on this machine?",
-            "source": None,
-            "variants": {"a": one, "b": one},
-            "published": [],
-            "claims": [],
-            "curve": None,
-        }
-    )
-
-
 def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
     """Return the error that lists the variants there are."""
     return WrongUse(
         f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {nearest_first(name, list(experiment.variants))}"
     )
-
-
-def in_seconds(duration: str) -> int:
-    """Return a duration such as 90s or 5m in seconds."""
-    return int(duration[:-1]) * (60 if duration[-1] == "m" else 1)
 
 
 def check_duration(duration: str) -> None:

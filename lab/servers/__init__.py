@@ -1,16 +1,30 @@
-"""The servers that can be measured: each is a class here, and a stage, a service and a folder of servers/ there."""
+"""The servers that can be measured: each is a class in SERVERS, a folder and a stage of servers/, and a service.
 
-from typing import Annotated
+The union of an experiment file's variants, the editor's schema, the messages and the tests follow from SERVERS.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Union, get_args
 
 from pydantic import Field
 
 from lab.servers.asgi import Asgi
+from lab.servers.base import Variant
 from lab.servers.flup import Flup
 from lab.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
 from lab.servers.uwsgi import Uwsgi
 
-Server = Annotated[
-    GunicornGthread | GunicornSync | GunicornGreen | GunicornAsgi | Asgi | Uwsgi | Flup,
-    Field(discriminator="server"),
-]
+SERVERS: tuple[type[Variant], ...] = (
+    GunicornGthread, GunicornSync, GunicornGreen, GunicornAsgi, Asgi, Uwsgi, Flup,
+)  # fmt: skip
+"""What an experiment file can name, in the order of the documentation."""
+
+KINDS: dict[str, type[Variant]] = {
+    kind: server for server in SERVERS for kind in get_args(server.model_fields["server"].annotation)
+}
+"""The class of each word that the key ``server`` of a variant can be."""
+
+if TYPE_CHECKING:
+    Server = Variant
+else:
+    Server = Annotated[Union[SERVERS], Field(discriminator="server")]  # noqa: UP007  # X | Y takes no tuple
 """A variant of an experiment file, told apart by its key ``server``."""

@@ -1,7 +1,7 @@
 """Applications on an event loop, and the servers that are made for them."""
 
 from abc import ABC
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,9 +32,9 @@ class AsgiApplication(Variant, ABC):
             raise ValueError(f"app: {self.app} runs in threads; say how many each process has (FastAPI's own: 40)")
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_APP": _ASGI[self.app], "LAB_LOOP": self.loop}
+        return super().factors() | {"LAB_APP": _ASGI[self.app], "LAB_LOOP": self.loop}
 
 
 class Asgi(AsgiApplication):
@@ -46,17 +46,14 @@ class Asgi(AsgiApplication):
     )
 
     service: ClassVar[str] = "asgi"
-
-    @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return "stampede/asgi:trixie"
+    packages: ClassVar[tuple[str, ...]] = ("python/uvicorn", "python/granian", "python/hypercorn")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
         """Each of granian's workers has a listening socket of its own."""
         return "per-worker" if self.server == "granian" else "shared"
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_SERVER": self.server}
+        return super().factors() | {"LAB_SERVER": self.server}

@@ -1,7 +1,7 @@
 """What every server has in common: its box, and the balancer before it."""
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,7 +11,9 @@ from lab import limits
 from lab.errors import nearest_first
 from lab.paths import SERVERS
 
-Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
+CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
+Release = Annotated[str, Field(pattern=RELEASE_PATTERN)]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
@@ -58,9 +60,18 @@ class Variant(Model, ABC):
     cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
     memory_mib: int = Field(256, ge=64, description="Memory that each container may use.")
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
-    cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
+    cpuset: str = Field("", pattern=CPUSET_PATTERN, description="Cores that it may run on, e.g. 0 or 0-1.")
+
+    if TYPE_CHECKING:
+        server: str
+        app: str
 
     service: ClassVar[str]
+    """The service of docker-compose.yml that serves this variant, from the image that is named there."""
+    packages: ClassVar[tuple[str, ...]]
+    """What the image is for, by the names that Image.packages has; a run records their versions."""
+    example: ClassVar[dict[str, Any]]
+    """The least that a file says of such a variant beside ``server``."""
 
     @model_validator(mode="after")
     def _engine_and_balancer_can(self) -> Self:
@@ -74,7 +85,7 @@ class Variant(Model, ABC):
 
     @model_validator(mode="after")
     def _workers_fit(self) -> Self:
-        module = self.environment()["LAB_APP"].partition(":")[0]
+        module = self.factors()["LAB_APP"].partition(":")[0]
         if problem := limits.workers_problem(module, self.workers, self.threads or 1, self.memory_mib):
             raise ValueError(problem)
         return self
@@ -91,11 +102,6 @@ class Variant(Model, ABC):
 
     @property
     @abstractmethod
-    def image(self) -> str:
-        """The image that serves this variant."""
-
-    @property
-    @abstractmethod
     def accept(self) -> Literal["shared", "per-worker"]:
         """Whether the workers of one container share a listening socket or have one each."""
 
@@ -109,7 +115,7 @@ class Variant(Model, ABC):
         """Where each container listens: one port for each that the balancer chooses among."""
         return APP_PORTS[:1]
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         kept = self.upstream_keepalive
         return {

@@ -1,6 +1,6 @@
 """flup, which Django's runfcgi was."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,8 @@ class Flup(Variant):
     upstream_keepalive: Literal[0] = 0
 
     service: ClassVar[str] = "flup"
+    packages: ClassVar[tuple[str, ...]] = ("python/flup6",)
+    example: ClassVar[dict[str, Any]] = {"workers": 50, "threads": 1}
 
     @model_validator(mode="after")
     def _has_processes_or_threads(self) -> Self:
@@ -42,11 +44,6 @@ class Flup(Variant):
         return self
 
     @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return "stampede/flup:1.1.1"
-
-    @property
     def accept(self) -> Literal["shared", "per-worker"]:
         """All processes wait at one listening socket."""
         return "shared"
@@ -56,9 +53,9 @@ class Flup(Variant):
         """Its processes come and go."""
         return self.server == "flup-prefork"
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {
+        return super().factors() | {
             "LAB_SERVER": self.server,
             "LAB_APP": WSGI[self.app],
             "LAB_PROTOCOL": "fastcgi",

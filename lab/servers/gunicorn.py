@@ -1,7 +1,7 @@
 """gunicorn with each of its workers."""
 
 from abc import ABC
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,7 @@ class Gunicorn(Variant, ABC):
     reuse_port: bool = Field(False, description="One listening socket for each worker.")
 
     service: ClassVar[str] = "gunicorn"
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
 
     @model_validator(mode="after")
     def _release_is_locked(self) -> Self:
@@ -27,18 +28,13 @@ class Gunicorn(Variant, ABC):
         return self
 
     @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return f"stampede/gunicorn:{self.release}"
-
-    @property
     def accept(self) -> Literal["shared", "per-worker"]:
         """reuse_port gives every worker a listening socket of its own."""
         return "per-worker" if self.reuse_port else "shared"
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
+        return super().factors() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
 
 
 class GunicornWsgi(Gunicorn, ABC):
@@ -52,9 +48,9 @@ class GunicornWsgi(Gunicorn, ABC):
             check_lock_file("gunicorn", self.release, self.app)
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_APP": WSGI[self.app]}
+        return super().factors() | {"LAB_APP": WSGI[self.app]}
 
 
 class GunicornGthread(GunicornWsgi):
@@ -74,9 +70,11 @@ class GunicornGthread(GunicornWsgi):
         0, ge=0, le=3600, description="How long an idle connection stays open; 0: one request each."
     )
 
-    def environment(self) -> dict[str, str]:
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
+
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {
+        return super().factors() | {
             "LAB_WORKER_CLASS": self.worker_class,
             "LAB_WORKER_CONNECTIONS": str(self.worker_connections),
             "LAB_KEEPALIVE_S": str(self.keepalive_s),
@@ -90,9 +88,11 @@ class GunicornSync(GunicornWsgi):
     worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
     threads: Literal[1] = 1
 
-    def environment(self) -> dict[str, str]:
+    example: ClassVar[dict[str, Any]] = {"workers": 4}
+
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {"LAB_WORKER_CLASS": self.worker_class}
+        return super().factors() | {"LAB_WORKER_CLASS": self.worker_class}
 
 
 class GunicornGreen(GunicornWsgi):
@@ -100,6 +100,8 @@ class GunicornGreen(GunicornWsgi):
 
     server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
     threads: None = None
+
+    example: ClassVar[dict[str, Any]] = {"workers": 4}
 
     @model_validator(mode="after")
     def _release_has_the_loop(self) -> Self:
@@ -110,10 +112,10 @@ class GunicornGreen(GunicornWsgi):
     def _loop(self) -> str:
         return self.server.removeprefix("gunicorn-")
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         worker_class = "event_loops.CountedTornado" if self._loop == "tornado" else self._loop
-        return super().environment() | {"LAB_WORKER_CLASS": worker_class}
+        return super().factors() | {"LAB_WORKER_CLASS": worker_class}
 
 
 class GunicornAsgi(AsgiApplication, Gunicorn):
@@ -121,12 +123,15 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
 
     server: Literal["gunicorn-asgi", "gunicorn-uvicorn"]
 
+    packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
+
     @model_validator(mode="after")
     def _release_has_fastapi(self) -> Self:
         check_lock_file("gunicorn", self.release, "fastapi")
         return self
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         classes = {"gunicorn-asgi": "asgi", "gunicorn-uvicorn": "event_loops.Uvicorn"}
-        return super().environment() | {"LAB_WORKER_CLASS": classes[self.server]}
+        return super().factors() | {"LAB_WORKER_CLASS": classes[self.server]}

@@ -1,6 +1,6 @@
 """uWSGI."""
 
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,8 @@ class Uwsgi(Variant):
     upstream_keepalive: Literal[0] = 0
 
     service: ClassVar[str] = "uwsgi"
+    packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
+    example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")
     def _balancer_speaks_it(self) -> Self:
@@ -34,11 +36,6 @@ class Uwsgi(Variant):
         return self
 
     @property
-    def image(self) -> str:
-        """The image that serves this variant."""
-        return f"stampede/uwsgi:{self.release}"
-
-    @property
     def accept(self) -> Literal["shared", "per-worker"]:
         """map_socket gives every process a listening socket of its own."""
         return "per-worker" if self.map_socket else "shared"
@@ -48,9 +45,9 @@ class Uwsgi(Variant):
         """Where each container listens: one port, or one for each process."""
         return APP_PORTS[: self.workers if self.map_socket else 1]
 
-    def environment(self) -> dict[str, str]:
+    def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().environment() | {
+        return super().factors() | {
             "LAB_RELEASE": self.release,
             "LAB_APP": WSGI[self.app],
             "LAB_PROTOCOL": self.protocol,

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,8 @@ from python_on_whales import DockerClient
 from analysis.folder import write_whole
 from analysis.record import Git, Host, Image
 from lab.interruption import uninterrupted
-from lab.machine import BASE_IMAGES, STAND_IN, digests, engine_version, label, output, plugin_version
+from lab.machine.engine import engine_version, output, plugin_version
+from lab.machine.images import BASE_IMAGES, STAND_IN, digests, label
 from lab.paths import ROOT
 
 # Debian's packages or Alpine's, Python's in the virtual environment, and k6: a line each, name and version.
@@ -52,9 +54,12 @@ def git() -> Git | None:
     return Git(commit=commit, dirty=bool(output(["git", "-C", str(ROOT), "status", "--porcelain"])))
 
 
-def images(names: list[str]) -> list[Image]:
-    """Return the identities of images, what stand-ins were built from, and the packages in each."""
-    ids = [DockerClient().image.inspect(name).id for name in names]
+def images(named: Mapping[str, Sequence[str]]) -> list[Image]:
+    """Return the identities of images, what stand-ins were built from, and the packages in each.
+
+    ``named`` has the packages that each image is for, of which the record says the versions apart.
+    """
+    ids = [DockerClient().image.inspect(name).id for name in named]
     with uninterrupted(), ThreadPoolExecutor() as pool:
         packages = list(pool.map(packages_of, ids))
     return [
@@ -64,8 +69,9 @@ def images(names: list[str]) -> list[Image]:
             stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
             digests=digests(name) if name in BASE_IMAGES else [],
             packages=inside,
+            programs={one.removeprefix("python/"): inside[one] for one in for_what if one in inside},
         )
-        for name, identity, inside in zip(names, ids, packages, strict=True)
+        for (name, for_what), identity, inside in zip(named.items(), ids, packages, strict=True)
     ]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from statistics import median
 
 from analysis.record import Calibration
+from lab import loads
 from lab.experiment.model import Load
 
 ALONE = 5
@@ -23,9 +24,7 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
     Burning is timed by the processor's own clock and needs nothing found out. Holding the interpreter lock is one call
     for each millisecond: by what a request takes too long, its calls are made shorter. Raise what ``ask`` raises.
     """
-    rounds, wait_ms, cpu_ms = (float(load.settings[name]) for name in ("rounds", "wait_ms", "cpu_ms"))
-    asked_ms = rounds * (wait_ms + cpu_ms)
-    path = f"/work?rounds={rounds:g}&wait_ms={wait_ms:g}&cpu_ms={cpu_ms:g}&cpu={load.settings['cpu']}"
+    path, asked_ms = loads.request(load.settings)
     count = ALONE if asked_ms < LONG_MS else 2
     if asked_ms < LONG_MS:
         ask(path)  # the first one pays for what is loaded late
@@ -33,9 +32,19 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
         return Calibration(cpu="burn", call_us=None, asked_ms=asked_ms, alone_ms=[ask(path) for _ in range(count)])
 
     def alone(call_us: float) -> list[float]:
-        return [ask(f"{path}&call_us={call_us:g}") for _ in range(count)]
+        return [ask(_held(path, call_us)) for _ in range(count)]
 
-    calls = rounds * round(cpu_ms)
+    calls = float(load.settings["rounds"]) * round(float(load.settings["cpu_ms"]))
     excess_us = 1000 * (median(alone(FIRST_CALL_US)) - asked_ms) / calls if calls else 0.0
     call_us = float(round(min(max(FIRST_CALL_US - excess_us, CALL_US[0]), CALL_US[1])))
     return Calibration(cpu="hold", call_us=call_us, asked_ms=asked_ms, alone_ms=alone(call_us))
+
+
+def asks(load: Load, found: Calibration) -> dict[str, str]:
+    """Return the variables that tell the script what to ask for, now that it is known how requests compute."""
+    path, asked_ms = loads.request(load.settings)
+    return loads.asks(path if found.call_us is None else _held(path, found.call_us), asked_ms)
+
+
+def _held(path: str, call_us: float) -> str:
+    return f"{path}&call_us={call_us:g}"

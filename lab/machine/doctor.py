@@ -1,0 +1,66 @@
+"""What the lab needs of a machine: looked at without changing anything, or made ready.
+
+Each step looks first, is silent when there is nothing to do, and says what it does when there is.
+"""
+
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+
+from python_on_whales import DockerClient
+
+from lab.machine.engine import (
+    INSTALL_BY_HAND,
+    Say,
+    check_that_memory_is_limited,
+    engine_version,
+    how_to_start,
+    is_v2,
+    make_engine_ready,
+    plugin_version,
+)
+from lab.machine.images import BASE_IMAGES, make_base_images_ready, origin
+from lab.paths import ROOT
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing the lab needs: whether it is there, which one, and what to do when it is not."""
+
+    what: str
+    there: bool
+    detail: str
+    remedy: str = ""
+
+
+def make_ready(say: Say) -> None:
+    """Make the engine and the base images ready. Raise LabError with the commands to run where that is not allowed."""
+    make_engine_ready(say)
+    check_that_memory_is_limited()
+    make_base_images_ready(say)
+
+
+def findings() -> list[Finding]:
+    """Look at everything the lab needs, without changing anything."""
+    client = DockerClient()
+    found = [
+        Finding("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),
+        Finding("docker", shutil.which("docker") is not None, shutil.which("docker") or "not installed",
+                INSTALL_BY_HAND),
+    ]  # fmt: skip
+    if not found[-1].there:
+        return found
+    engine = engine_version()
+    found.append(Finding("container engine", bool(engine), engine or "does not answer", how_to_start()))
+    compose = plugin_version("compose")
+    found.append(Finding("Compose v2", is_v2(compose), compose or "not installed", INSTALL_BY_HAND))
+    found.append(Finding("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
+                         INSTALL_BY_HAND))  # fmt: skip
+    if engine:
+        for name in BASE_IMAGES:
+            there = client.image.exists(name)
+            found.append(Finding(name, there, origin(name) if there else "not there yet", "make setup"))
+    free = shutil.disk_usage(ROOT).free / 2**30
+    found.append(Finding("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
+    return found

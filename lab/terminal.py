@@ -1,0 +1,108 @@
+"""What the command line says, and to whom: data to standard output, talk and progress to standard error."""
+
+import sys
+from collections.abc import Iterator, Sized
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, cast
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from lab.errors import LabError
+from lab.interruption import was_left
+
+if TYPE_CHECKING:
+    from lab.machine.watch import Progress
+    from lab.plan import Plan
+
+
+class Unheard:
+    """The stream of errors, which a closed terminal must not turn into an error of its own.
+
+    While rich shows a status it puts a proxy in the place of ``sys.stderr``, and looks behind the proxy for the file.
+    """
+
+    def write(self, text: str) -> int:
+        """Write a text if somebody can read it."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Let it be read, if somebody can."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    @property
+    def rich_proxied_file(self) -> "Unheard":
+        """What rich writes to."""
+        return self
+
+    @property
+    def _stream(self) -> IO[str]:
+        return cast("IO[str]", getattr(sys.stderr, "rich_proxied_file", sys.stderr))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+
+out = Console(highlight=False)
+talk = Console(file=cast("IO[str]", Unheard()), highlight=False)
+
+
+def tell(error: LabError) -> None:
+    """Say what went wrong, and the way out."""
+    talk.print(f"[red]error:[/] {escape(error.message)}", soft_wrap=True)
+    if error.hint:
+        talk.print(f"\n[cyan]hint:[/] {escape(error.hint)}", soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """Say a text that is no data."""
+    talk.print(text, markup=False, soft_wrap=True)
+
+
+def print_plan(console: Console, name: str, planned: "Plan") -> None:
+    """Print which trials are measured, in which order, and about how long it takes."""
+    minutes, rest = divmod(planned.expected_s, 60)
+    time = f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+    size = f"{count(planned.trials, 'trial')} in {count(planned.batches, 'batch', 'batches')}"
+    console.print(f"{escape(name)}: {size}, about {time}.", soft_wrap=True)
+    for number, batch in enumerate(planned.batches, start=1):
+        names = ", ".join(trial.variant_name for trial in batch)
+        console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
+
+
+def count(things: Sized, one: str, many: str = "") -> str:
+    """Return how many things there are, e.g. ``2 trials``."""
+    return f"{len(things)} {one if len(things) == 1 else many or one + 's'}"
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Say that an interrupt was heeded, once everything is cleaned up."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if was_left():
+            say("The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.")
+        say("Interrupted. Nothing is left running; what was measured is kept.")
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def showing_progress() -> "Iterator[Progress]":
+    """Yield a Progress: a live line on a terminal, one plain line per step elsewhere."""
+    if talk.is_terminal:
+        with talk.status("") as status:
+            yield lambda what, spent, of: status.update(f"{what}: {spent:.0f} s of about {of:.0f} s")
+        return
+    said: list[str] = []
+
+    def once(what: str, _spent: float, of: float) -> None:
+        if said[-1:] != [what]:
+            said.append(what)
+            say(f"{what} (about {of:.0f} s) …")
+
+    yield once

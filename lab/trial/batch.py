@@ -1,0 +1,253 @@
+"""Trials side by side, each in a Compose project and network of its own.
+
+No load starts before every stack of the batch is up and the machine is quiet; no stack is torn down before all loads
+have ended. Whatever happens, the containers are gone afterwards and what was measured lies in the run's folder.
+"""
+
+import json
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from analysis.record import TrialRecord
+from lab.interruption import uninterrupted
+from lab.loads import in_seconds
+from lab.machine.watch import Memory, Progress, Quiet, Usage, Watch, settle
+from lab.plan import TAIL_S, Plan, PlannedTrial
+from lab.trial.compose import START_UP_S
+from lab.trial.containers import OWNER_LABEL, PROJECT, owner
+from lab.trial.stack import Stack
+
+FURTHER_START_UP_S = 0.25
+"""What each further load generator of a trial needs to start up, beside START_UP_S for the first."""
+K6_SLACK_S = 60
+LOOK_AGAIN_S = 1
+LOOK_EVERY_S = 0.5
+
+
+def measure(plan: Plan, run_folder: Path, progress: Progress) -> Iterator[list[TrialRecord]]:
+    """Measure all trials of a plan, and yield the records of each batch once its folders are complete.
+
+    On KeyboardInterrupt the batch under way is stopped, what it measured is kept as interrupted, and the interrupt
+    goes on to the caller. A trial that fails is a record that failed.
+    """
+    for batch in plan.batches:
+        yield _measure_batch(batch, run_folder, progress)
+
+
+def _measure_batch(batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress) -> list[TrialRecord]:
+    with uninterrupted() as asked:  # heeded between two steps, and while the load is waited for
+        stacks = [Stack(trial, run_folder, len(batch), asked) for trial in batch]
+        with _watching(stacks):
+            return _measure_stacks(stacks, progress, asked)
+
+
+def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -> list[TrialRecord]:
+    quiet: Quiet | None = None
+    usage: Usage | None = None
+
+    def settled() -> Quiet:
+        return settle(partial(_heeding, progress, asked))
+
+    def ready() -> list[Stack]:
+        return [stack for stack in stacks if stack.outcome == "measured"]
+
+    try:
+        starting = partial(progress, "starting the servers")
+        _together(Stack.up, stacks, starting, expected_s=3 + len(stacks), asked=asked)
+        if computing := [stack for stack in ready() if stack.trial.load.computes]:
+            quiet = settled()
+            for stack in computing:  # one after the other: alone is alone
+                _together(Stack.calibrate, [stack], partial(progress, "calibrating"), expected_s=2, asked=asked)
+        if ready():
+            _together(Stack.look_before, ready(), partial(progress, "observing the servers"), expected_s=1, asked=asked)
+            quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)
+            if loaded := ready():
+                usage = _load(loaded, progress, asked)
+    except KeyboardInterrupt:
+        _interrupt(stack for stack in stacks if not stack.failed_by_itself)
+        raise
+    finally:
+        stopping = partial(progress, "stopping the servers")
+        measured = ready()
+        try:
+            _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, expected_s=1)
+        finally:
+            try:
+                _together(Stack.down, stacks, stopping, expected_s=2)
+            finally:
+                if asked:  # a terminal's Ctrl-C reaches the engine's clients, too: their failure is the interrupt
+                    _interrupt(stack for stack in measured if stack.outcome == "failed")
+                records = _save(stacks, quiet, usage)
+    return records
+
+
+def _interrupt(stacks: Iterable[Stack]) -> None:
+    for stack in stacks:
+        stack.interrupt()
+
+
+def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, expected_s: float) -> None:
+    if asked:
+        raise KeyboardInterrupt
+    progress(what, passed_s, expected_s)
+
+
+def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[TrialRecord]:
+    """Save every stack, whatever becomes of the others; the first that could not be saved is raised afterwards."""
+    records: list[TrialRecord] = []
+    problem: OSError | None = None
+    for stack in stacks:
+        if not stack.gone:
+            stack.fail(f"its containers could not be removed; make down removes {stack.project}")
+        try:
+            if _is_worth_keeping(stack):
+                records.append(stack.save(quiet, usage))
+        except OSError as error:
+            with suppress(OSError):  # renaming takes no room: the raw points stay, and are never counted
+                stack.part.rename(stack.part.with_name(f"unsaved-{stack.trial.number}"))
+            problem = problem or error
+    if problem:
+        raise problem
+    return records
+
+
+def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
+    """Start the load on all stacks at once, wait until the last has ended, and return how the machine was meanwhile."""
+    if asked:
+        raise KeyboardInterrupt
+    further = sum(stack.trial.load.generators - 1 for stack in stacks)
+    begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
+    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
+    started = [stack for stack in stacks if stack.outcome == "measured"]
+    for stack in stacks:
+        if stack not in started:  # of several load generators some may have started
+            stack.end_load()
+    if not started:
+        return Watch().read()
+    trials = [stack.trial for stack in stacks]
+    duration_s = max(in_seconds(trial.duration) for trial in trials)
+    deadline_s = K6_SLACK_S + max(in_seconds(one.duration) + one.load.grace_s(one.duration) for one in trials)
+
+    def stop_late_ones() -> None:
+        for stack in started:
+            if "load" not in stack.took_s:
+                stack.fail(f"the load did not end within {deadline_s:g} s")
+                stack.end_load()
+
+    late = threading.Timer(begins - time.time() + deadline_s, stop_late_ones)
+    late.start()
+    try:
+        with _ending_when_memory_is_short(started):
+            while not asked and (left_s := begins - time.time()) > 0:
+                time.sleep(min(left_s, LOOK_EVERY_S))
+            watch = Watch()
+            loading = partial(progress, "load")
+            _together(Stack.wait_for_load, started, loading, duration_s + TAIL_S, asked, stop=Stack.end_load)
+        return watch.read()
+    finally:
+        late.cancel()
+        for stack in started:
+            stack.loading = False
+
+
+@contextmanager
+def _watching(stacks: list[Stack]) -> Iterator[None]:
+    """End a stack's load as soon as one of its servers ends, or one of its containers has no memory left.
+
+    k6 would ask the dead for minutes, and a server whose workers are killed as they start is never healthy. Of each
+    stack the first such event counts.
+    """
+
+    def heed(lines: Iterable[str]) -> None:
+        with ThreadPoolExecutor(len(stacks)) as pool:  # while one stack ends, the events of others are read
+            for line in lines:
+                event = json.loads(line)
+                of = event["Actor"]["Attributes"]
+                for stack in stacks:
+                    if of.get(PROJECT) == stack.project and stack.outcome == "measured":
+                        pool.submit(stack.heed, event["Action"], event["Actor"]["ID"], of)
+
+    command = ["docker", "events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--filter", "event=oom",
+               "--filter", f"label={OWNER_LABEL}={owner()}", "--format", "{{json .}}"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as events:
+        assert events.stdout
+        heeding = threading.Thread(target=heed, args=(events.stdout,))
+        heeding.start()
+        try:
+            yield
+        finally:
+            events.terminate()
+            heeding.join()
+
+
+@contextmanager
+def _ending_when_memory_is_short(stacks: list[Stack]) -> Iterator[None]:
+    """End all loads as soon as the machine has hardly any memory left."""
+    over = threading.Event()
+
+    def look() -> None:
+        memory = Memory()
+        while not over.wait(LOOK_AGAIN_S):
+            if shortage := memory.shortage():
+                loading = [stack for stack in stacks if "load" not in stack.took_s]
+                for stack in loading:
+                    stack.fail(shortage)
+                with ThreadPoolExecutor(len(stacks)) as pool:
+                    list(pool.map(Stack.end_load, loading))
+                return
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
+def _together(
+    step: Callable[[Stack], None],
+    stacks: list[Stack],
+    progress: Callable[[float, float], None],
+    expected_s: float,
+    asked: Sequence[int] = (),
+    stop: Callable[[Stack], None] | None = None,
+) -> None:
+    """Do one step for all stacks at the same time, and return or raise only when none is at it any more.
+
+    Once signals are among ``asked`` a step does not begin, or ``stop``, if there is one, is called so that it ends
+    early; then KeyboardInterrupt is raised. An unexpected error of one stack is raised when all are through.
+    """
+    if asked and not stop:
+        raise KeyboardInterrupt
+    if not stacks:
+        return
+    began = time.monotonic()
+    with ThreadPoolExecutor(2 * len(stacks)) as pool:
+        waiting = futures = [pool.submit(step, stack) for stack in stacks]
+        while waiting:
+            waiting = list(wait(waiting, timeout=LOOK_EVERY_S).not_done)
+            progress(time.monotonic() - began, expected_s)
+            if asked and stop:
+                stopping = [pool.submit(stop, stack) for stack in stacks]
+                stop, waiting, futures = None, waiting + stopping, futures + stopping
+    errors = [error for future in futures if (error := future.exception())]
+    if asked:
+        raise KeyboardInterrupt from (errors[0] if errors else None)
+    if errors:
+        raise errors[0]
+
+
+def _is_worth_keeping(stack: Stack) -> bool:
+    """Whether a trial leaves a folder: an interrupted one that sent nothing does not."""
+    if stack.outcome == "interrupted" and not (stack.part / "points.json.gz").exists():
+        shutil.rmtree(stack.part, ignore_errors=True)
+        return False
+    return True

@@ -1,0 +1,129 @@
+"""What Compose gets for one trial: its factors, the settings of its load, and the file that Compose makes of them."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from python_on_whales import DockerClient
+
+from analysis.folder import write_whole
+from lab.experiment.model import Script
+from lab.machine.engine import ca_bundle
+from lab.machine.images import K6_RELEASE
+from lab.paths import COMPOSE_FILE, ROOT
+from lab.plan import PlannedTrial
+from lab.trial.containers import owner
+from lab.whereabouts import LOCAL_ENV, placeless
+
+START_UP_S = 0.5
+"""What one trial's load generators need to start up before the first sends. Those of trials side by side add up."""
+
+
+Services = dict[str, dict[str, Any]]
+"""The services of a Compose file as Compose resolves them."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A trial that was written down: what starts just that, and how much memory each service may use, in MiB."""
+
+    client: DockerClient
+    limits_mib: dict[str, int]
+
+
+def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, visits_per_s: float | None) -> Composed:
+    """Write down what Compose makes of a trial's factors into its folder ``part``, and return what starts just that.
+
+    ``visits_per_s`` is the rate of a load whose rate is relative. Raise DockerException when Compose refuses.
+    """
+    variant, load = trial.variant, trial.load
+    profiles = list(dict.fromkeys([variant.service, variant.front, "load", *trial.services_beside]))
+    factors = variant.factors() | {
+        "LAB_SCRIPT": load.script,
+        "LAB_K6_MEMORY": f"{load.k6_mib(trial.duration)}m",
+        "LAB_K6_RELEASE": K6_RELEASE,
+    }
+    local = {
+        "LAB_OWNER": owner(),
+        "LAB_LOAD_SETTINGS": str(part / "load.env"),
+        "LAB_RESULTS": str(part),
+        "LAB_USER": f"{os.getuid()}:{os.getgid()}",
+        "LAB_CA_BUNDLE": ca_bundle(),
+    }
+    if load.api:
+        factors |= load.api.factors()
+    if load.database:
+        factors |= load.database.factors()
+    if load.client:
+        factors |= {"LAB_CLIENT": load.client.script}
+        local |= {"LAB_CLIENT_SETTINGS": str(part / "client.env")}
+        start = {"START_AFTER": f"{START_UP_S * side_by_side:g}s"}
+        write_whole(part / "client.env", env_file(_variables(load.client, trial.duration) | start))
+    write_whole(part / "load.env", env_file(_variables(load.at(visits_per_s), trial.duration)))
+    write_whole(part / "factors.env", env_file(factors))
+    write_whole(part / LOCAL_ENV, env_file(local))
+    resolved = DockerClient(
+        compose_files=[COMPOSE_FILE],
+        compose_env_files=[part / "factors.env", part / LOCAL_ENV],
+        compose_project_name=project,
+        compose_profiles=profiles,
+    ).compose.config(return_json=True)
+    services = _complete(resolved["services"], load.generators)
+    write_whole(
+        part / "compose.yml", yaml.safe_dump(placeless({**resolved, "services": services}, local), sort_keys=False)
+    )
+    client = DockerClient(
+        compose_files=[part / "compose.yml"],
+        compose_env_files=[part / LOCAL_ENV],
+        compose_project_directory=ROOT,
+        compose_project_name=project,
+        compose_profiles=profiles,
+    )
+    limits_mib = {name: int(one["mem_limit"]) // 2**20 for name, one in services.items() if "mem_limit" in one}
+    return Composed(client, limits_mib)
+
+
+def _complete(services: Services, generators: int) -> Services:
+    """Return the services of a trial with all of its k6 containers, each depending on services of the trial alone.
+
+    By hand a service on which another depends may be missing or fail; in a trial it is there, and must not fail.
+    """
+    complete = {}
+    for name, service in services.items():
+        there = {other: one for other, one in service.get("depends_on", {}).items() if other in services}
+        complete[name] = service | {"depends_on": {other: one | {"required": True} for other, one in there.items()}}
+    return complete | shared_out(complete["k6"], generators)
+
+
+def k6_service(number: int) -> str:
+    """Return the service of one of several k6 containers, counted from 1."""
+    return "k6" if number == 1 else f"k6-{number}"
+
+
+def shared_out(k6: dict[str, Any], count: int) -> Services:
+    """Return the services of so many k6 containers, each of which sends its share; one sends all."""
+    if count == 1:
+        return {}
+    sequence = ",".join(["0", *(f"{number}/{count}" for number in range(1, count)), "1"])
+    ends = sequence.split(",")
+    suffix, *arguments = k6["command"]
+    return {
+        k6_service(number): k6 | {"command": [
+            suffix if number == 1 else f"-{number}",
+            "--execution-segment", f"{ends[number - 1]}:{ends[number]}", "--execution-segment-sequence", sequence,
+            *arguments,
+        ]}
+        for number in range(1, count + 1)
+    }  # fmt: skip
+
+
+def _variables(script: Script, duration: str) -> dict[str, str]:
+    """Return all that a script reads and Compose gets; k6/run adds what is known only later."""
+    return script.environment() | script.handed_over(duration) | {"DURATION": duration}
+
+
+def env_file(values: dict[str, str]) -> str:
+    """Return variables as Compose and a shell read them."""
+    return "".join(f"{name}='{value}'\n" for name, value in values.items())

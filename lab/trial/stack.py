@@ -1,0 +1,372 @@
+"""The containers of one trial, from their start to their removal, and what they leave in its folder."""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from python_on_whales import Container, DockerClient
+from python_on_whales.exceptions import DockerException
+
+from analysis.folder import BadRun, read_trial, trial_folder, write_record, write_whole
+from analysis.record import Calibration, Seconds, TrialRecord
+from lab.loads import K6_SCRIPTS, WrongSetting
+from lab.machine.engine import last_line
+from lab.machine.watch import Memory, Quiet, Usage
+from lab.plan import PlannedTrial
+from lab.trial import calibration
+from lab.trial.compose import compose, env_file, k6_service
+from lab.trial.containers import (
+    PROJECT,
+    SERVICE,
+    LabelFilter,
+    containers_of,
+    is_generator,
+    name_of,
+    output_of,
+    service_of,
+    tolerating_docker_errors,
+)
+from lab.whereabouts import LOCAL_ENV, here, without
+
+UP_WITHIN_S = 60
+K6_STOPS_WITHIN_S = 10
+DOWN_ATTEMPTS = 5
+
+
+class Stack:
+    """The containers of one trial, from their start to their removal."""
+
+    def __init__(self, trial: PlannedTrial, run_folder: Path, side_by_side: int, asked: Sequence[int] = ()) -> None:
+        """Take a planned trial, how many trials are measured side by side, and the signals that ask to stop."""
+        self.trial = trial
+        self.side_by_side = side_by_side
+        self.asked = asked
+        self.folder = trial_folder(run_folder, trial.variant_name, trial.load_name, trial.number)
+        self.part = self.folder.with_name(f".{trial.number}.part")
+        run_id = f"{run_folder.parent.name}-{run_folder.name}".lower()
+        self.project = f"stampede-{run_id}-{trial.variant_name}-{trial.load_name}-{trial.number}"
+        self.began = now()
+        self.outcome: Literal["measured", "interrupted", "failed"] = "measured"
+        self.reason: str | None = None
+        self.failed_by_itself = False
+        self.client: DockerClient | None = None
+        self.generators: list[Container] = []
+        self.k6_exit_code: int | None = None
+        self.calibration: Calibration | None = None
+        self.visits_per_s: float | None = None
+        self.settings: dict[str, str] = {}
+        self.limits_mib: dict[str, int] = {}
+        self.loading = False
+        self.took_s: dict[str, float] = {}
+        self.gone = False
+
+    def fail(self, reason: str) -> None:
+        """Note why this trial measures nothing; the first reason counts."""
+        if self.outcome == "measured":
+            self.outcome, self.reason = "failed", reason
+            self.failed_by_itself = not self.asked
+
+    def interrupt(self) -> None:
+        """Note that this trial was interrupted."""
+        self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
+
+    def heed(self, event: Literal["oom", "die"], container: str, labels: dict[str, str]) -> None:
+        """Heed what happens to a container, given its id and the labels with which the engine tells of it."""
+        service = labels[SERVICE]
+        if event == "oom":
+            self.out_of_memory(container, service)
+        elif self.loading and not is_generator(service):
+            self.fail(f"{service} ended during the load with exit code {labels['exitCode']}")
+            self.end_load()
+
+    def out_of_memory(self, container: str, service: str) -> None:
+        """Fail because a container has reached its limit of memory, and end what it takes part in at once.
+
+        Where the machine itself is short of memory, that is the reason: the lab's containers are the first to go.
+        """
+        self.fail(Memory().shortage() or self._limit_reached(service))
+        if self.loading:
+            self.end_load()
+        else:  # nobody waits any longer until a server is healthy, or answers
+            with tolerating_docker_errors():
+                DockerClient().container.kill(container)
+
+    def up(self) -> None:
+        """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
+        began = time.monotonic()
+        self.part.mkdir(parents=True)
+        try:
+            if follows := self.trial.follows:
+                self.visits_per_s = self._rate_after(follows)
+            self.client = self._client()
+            needed = [self.trial.variant.front, *(["api"] if self.trial.load.api else [])]
+            self.client.compose.up(needed, detach=True, wait=True, no_build=True, pull="never",
+                                   quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
+            asking = [k6_service(number) for number in range(1, self.trial.load.generators + 1)]
+            self.client.compose.create(asking + ["client"] * bool(self.trial.load.client),
+                                       no_build=True, pull="never")  # fmt: skip
+            self.generators = [one for one in self._containers() if is_generator(service_of(one))]
+        except NoRate as error:
+            self.fail(str(error))
+        except DockerException as error:
+            self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
+        finally:
+            (self.part / LOCAL_ENV).unlink(missing_ok=True)
+        self.took_s["up"] = time.monotonic() - began
+
+    def calibrate(self) -> None:
+        """Find out how requests compute for as long as the load says; k6/run hands it to the script."""
+        began = time.monotonic()
+        try:
+            variant = self.trial.variant
+            [front] = [one for one in self._containers() if service_of(one) == variant.front]
+            self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
+            write_whole(self.part / "calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
+        except DockerException as error:
+            self.fail(f"a request alone was not answered: {last_line(error)}")
+        except (ValueError, KeyError) as error:
+            self.fail(f"a request alone was not answered as agreed: {error}")
+        self.took_s["calibrate"] = time.monotonic() - began
+
+    def look_before(self) -> None:
+        """Keep what the containers are, and have counted so far, before the load."""
+        try:
+            self._observe("before")
+        except DockerException as error:
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
+
+    def start_load(self, at: float) -> None:
+        """Start the load generators; k6 begins to send ``at`` that time, in epoch seconds."""
+        self.loading = True
+        write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
+        for generator in self.generators:
+            if self.outcome != "measured":
+                return
+            try:
+                generator.start()
+            except DockerException as error:
+                self.fail(f"{service_of(generator)} did not start: {last_line(error)}")
+
+    def wait_for_load(self) -> None:
+        """Wait until the load generators have ended."""
+        assert self.client is not None
+        began = time.monotonic()
+        try:
+            for generator in self.generators:
+                exit_code = self.client.wait(generator)
+                if service_of(generator) != "client":
+                    self._k6_ended(exit_code)
+        except DockerException as error:
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
+        self.took_s["load"] = time.monotonic() - began
+
+    def end_load(self) -> None:
+        """Stop the load generators, which first write out what they have measured."""
+
+        def stop(generator: Container) -> None:
+            with tolerating_docker_errors():
+                generator.stop(time=K6_STOPS_WITHIN_S)
+
+        if self.generators:
+            with ThreadPoolExecutor(len(self.generators)) as pool:
+                list(pool.map(stop, self.generators))
+
+    def collect(self) -> None:
+        """Keep what the containers have counted, their logs and how the load generator ended."""
+        began = time.monotonic()
+        try:
+            for container in self._containers():
+                service = service_of(container)
+                (self.part / f"{name_of(container)}.log").write_bytes(output_of(container))
+                if container.state.oom_killed:
+                    self.fail(self._limit_reached(service))
+                if container.state.status != "exited":
+                    continue
+                exit_code = container.state.exit_code
+                if not is_generator(service):
+                    self.fail(f"{service} ended during the load with exit code {exit_code}")
+                elif service != "client":
+                    self._k6_ended(exit_code)
+                elif exit_code:
+                    self.fail(f"the client ended with exit code {exit_code}: {self._last_words('client')}")
+            if self.k6_exit_code is not None:
+                self._observe("after")
+        except DockerException as error:
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
+        except OSError as error:
+            self.fail(f"its logs could not be kept: {error.strerror or error}")
+        self.took_s["collect"] = time.monotonic() - began
+
+    def down(self) -> None:
+        """Remove this trial's containers and network, and no others; what resists is left to the next command."""
+        client = DockerClient()
+        mine: LabelFilter = [("label", f"{PROJECT}={self.project}")]
+        for _ in range(DOWN_ATTEMPTS):
+            with tolerating_docker_errors():
+                if containers := client.container.list(all=True, filters=mine):
+                    client.container.remove(containers, force=True, volumes=True)
+                for network in client.network.list(filters=mine):
+                    network.remove()
+                self.gone = True
+                return
+
+    def save(self, quiet: Quiet | None, usage: Usage | None) -> TrialRecord:
+        """Write trial.json and give the folder its name, and return the record, whose reason has the true paths."""
+        if self.k6_exit_code not in (None, 0, 99):
+            self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
+        if thrown := self._thrown():  # k6 itself goes on, and ends with 0
+            self.fail(f"the load script threw: {thrown}")
+        record = TrialRecord(
+            variant=self.trial.variant_name,
+            load=self.trial.load_name,
+            trial=self.trial.number,
+            outcome=self.outcome,
+            reason=self.reason,
+            k6_exit_code=self.k6_exit_code,
+            began=self.began,
+            ended=now(),
+            side_by_side=self.side_by_side,
+            busy_before=quiet and quiet.busy,
+            busy_during=usage and usage.busy,
+            steal_during=usage and usage.steal,
+            pressure_during=usage and usage.pressure,
+            clock_step_s=usage and usage.clock_step_s,
+            calibration=self.calibration,
+            visits_per_s=self.visits_per_s,
+            settings=dict(sorted(self.settings.items())),
+            seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
+        )
+        told = record.reason and without(record.reason, here(results=self.folder.parents[4]))
+        write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))
+        self.part.rename(self.folder)
+        return record
+
+    def _client(self) -> DockerClient:
+        composed = compose(self.trial, self.part, self.project, self.side_by_side, self.visits_per_s)
+        self.limits_mib = composed.limits_mib
+        return composed.client
+
+    def _observe(self, moment: Literal["before", "after"]) -> None:
+        """Ask every container but the load generators' what it is and has counted; see servers/observe.
+
+        One that does not answer leaves no observation, and the trial will be doubted for it.
+        """
+
+        def observe(container: Container) -> None:
+            if is_generator(service_of(container)) or container.state.status != "running":
+                return
+            with suppress(DockerException):
+                said = DockerClient().container.execute(container, ["observe"])
+                write_whole(self.part / f"{name_of(container)}.{moment}.txt", f"{said}\n")
+                self.settings[name_of(container)] = str(said).partition("==> settings <==\n")[2]
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(observe, self._containers()))
+
+    def _rate_after(self, follows: PlannedTrial) -> float:
+        """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
+        # DuckDB loads in the time of a whole set-up
+        from analysis.capacity import measured_capacity_per_s  # noqa: PLC0415
+        from analysis.read.rows import UnreadablePoints  # noqa: PLC0415
+
+        assert self.trial.load.relative
+        which = f"{follows.variant_name} under {follows.load_name}"
+        folder = trial_folder(self.folder.parents[2], follows.variant_name, follows.load_name, follows.number)
+        try:
+            if reason := read_trial(folder).reason:
+                raise NoRate(f"the rate is relative to {which}, which was not measured: {reason}")
+            capacity_per_s = measured_capacity_per_s(
+                folder, follows.variant_name, follows.load_name, follows.number,
+                follows.load.environment(), follows.duration,
+            )  # fmt: skip
+        except BadRun:
+            raise NoRate(f"the rate is relative to {which}, of which there is no record") from None
+        except (UnreadablePoints, ValueError) as error:
+            reason = str(error).replace(f"{folder}/", "")
+            raise NoRate(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
+        if not capacity_per_s:
+            raise NoRate(f"the rate is relative to {which}, where visits failed already in the first step")
+        rate_per_s = self.trial.load.relative.times * capacity_per_s
+        try:
+            self.trial.load.at(rate_per_s)
+        except WrongSetting as error:
+            raise NoRate(f"the rate is relative to {which}, and too high: {error}") from None
+        return rate_per_s
+
+    def _containers(self) -> list[Container]:
+        return containers_of(self.project)
+
+    def _why_not_healthy(self, error: DockerException) -> str:
+        """Return the last lines that the least healthy container wrote; else what Docker said."""
+        front = self.trial.variant.front  # which only waits for the servers, or is one
+        with tolerating_docker_errors():
+            for container in sorted(self._containers(), key=lambda one: service_of(one) == front):
+                health = container.state.health.status if container.state.health else None
+                if container.state.status == "created" or health == "healthy":
+                    continue
+                lines = output_of(container).decode(errors="replace").splitlines()
+                probes = container.state.health.log if container.state.health else None
+                if probes:
+                    lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")
+                if lines:
+                    return f"{service_of(container)} said:\n" + "\n".join(lines[-8:])
+        return last_line(error)
+
+    def _limit_reached(self, service: str) -> str:
+        """Say which container needed more memory than it may have, and what to change."""
+        load = self.trial.load
+        if service == self.trial.variant.service:
+            setting = "which the variant's memory_mib sets"
+        elif service.partition("-")[0] == "k6":
+            names = ", ".join(dict.fromkeys(K6_SCRIPTS[load.script].users))
+            setting = f"which lab/limits.py computes from {names}, the rate and the duration"
+        else:
+            setting = f"which mem_limit of {service} in docker-compose.yml sets"
+        return f"{service} needed more memory than its limit of {self.limits_mib.get(service, 0)} MiB, {setting}"
+
+    def _k6_ended(self, exit_code: int | None) -> None:
+        """Note how one k6 ended; of several the one that measured nothing tells, or whose threshold was crossed."""
+        codes = [0, 99, self.k6_exit_code, exit_code]
+        self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index, default=None)
+
+    def _said(self, service: str) -> list[str]:
+        logs = sorted(self.part.glob(f"{service}-*.log"))
+        return [line for log in logs for line in log.read_text(errors="replace").strip().splitlines()]
+
+    def _last_words(self, service: str) -> str:
+        lines = self._said(service)
+        errors = [line for line in lines if "level=error" in line]
+        return _message((errors or lines or ["it wrote nothing"])[-1])
+
+    def _thrown(self) -> str | None:
+        thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
+        return _message(thrown[0]) if thrown else None
+
+
+class NoRate(Exception):
+    """The rate of a load is relative to a capacity that nobody knows; the message says why."""
+
+
+def _at_work_ms(front: Container, port: int, path: str) -> float:
+    """Ask as k6 will, and return how long the server was at work."""
+    command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
+    answer = json.loads(str(DockerClient().container.execute(front, command)))
+    return 1000 * (float(answer["ended"]) - float(answer["began"]))
+
+
+def _message(line: str) -> str:
+    """Return the message of one line of k6's log, without the stack below it."""
+    found = re.search(r'msg="(.*?)(?:\\n|"(?: |$))', line)
+    return (found[1] if found else line)[:300]
+
+
+def now() -> str:
+    """Return the time in UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

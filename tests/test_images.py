@@ -1,0 +1,145 @@
+"""lab.machine: an image is built again when what it is made of has changed, and only then; its programs are kept."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis.record import Image
+from lab.experiment.file import load_experiment, names
+from lab.machine import images as of_lab
+from lab.machine import inputs, provenance
+from lab.machine.images import BESIDE_SERVERS, images_of
+from lab.machine.inputs import files_of, inputs_digest, stages_of
+from lab.paths import ROOT
+from lab.plan import lay_out
+from lab.servers import SERVERS
+from lab.services import services
+from tests.conftest import Lab
+
+BUILT = {name: service["build"] for name, service in services().items() if "build" in service}
+OF_SERVERS = {server.service for server in SERVERS}
+
+
+def digests() -> dict[str, str]:
+    """Return the digest of every image that the lab builds, by its service."""
+    return {service: inputs_digest(service, {}, "sha256:base") for service in BUILT}
+
+
+def changed_by(copied_lab: Lab, monkeypatch: pytest.MonkeyPatch, path: str) -> set[str]:
+    """Return the services whose images another byte in a file of a copy changes."""
+    monkeypatch.setattr(inputs, "ROOT", copied_lab.root)
+    before = digests()
+    with (copied_lab.root / path).open("a") as file:
+        file.write("# changed\n")
+    after = digests()
+    return {service for service in BUILT if before[service] != after[service]}
+
+
+@pytest.mark.parametrize(
+    ("path", "images"),
+    [
+        ("servers/app/wsgi.py", OF_SERVERS),
+        ("servers/gunicorn/acceptors.py", {"gunicorn"}),
+        ("servers/gunicorn/requirements/27.0.1.txt", {"gunicorn"}),
+        ("servers/gunicorn/requirements/23.0.0.txt", set()),  # of another image of the same service
+        ("servers/uwsgi/requirements/2.0.31.txt", {"uwsgi"}),  # its stage is another one
+        ("servers/flup/serve.py", {"flup"}),
+        ("servers/asgi/start", {"asgi"}),
+        ("servers/api/api.py", {"api"}),
+        ("servers/observe", BUILT.keys()),
+        ("servers/with-database", {*OF_SERVERS, "api", "client"}),
+        ("nginx/templates/http.conf", {"nginx"}),
+        ("haproxy/haproxy.cfg", {"haproxy"}),
+        ("mariadb/init.sql", {"mariadb"}),
+    ],
+)
+def test_a_changed_file_makes_new_images_of_what_copies_it_alone(
+    copied_lab: Lab, monkeypatch: pytest.MonkeyPatch, path: str, images: set[str]
+) -> None:
+    assert changed_by(copied_lab, monkeypatch, path) == images
+
+
+def test_a_changed_stage_makes_a_new_image_of_what_is_built_on_it_alone(
+    copied_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "ROOT", copied_lab.root)
+    before = digests()
+    copied_lab.edit("servers/Dockerfile", "FROM counted AS flup\n", "FROM counted AS flup\nENV X=1\n")
+    assert {name for name, digest in digests().items() if digest != before[name]} == {"flup"}
+    copied_lab.edit("servers/Dockerfile", "FROM base AS counted\n", "FROM base AS counted\nENV X=1\n")
+    assert {name for name, digest in digests().items() if digest != before[name]} == {"gunicorn", "asgi", "flup"}
+
+
+def test_another_base_or_release_makes_a_new_image() -> None:
+    assert inputs_digest("gunicorn", {}, "sha256:1") != inputs_digest("gunicorn", {}, "sha256:2")
+    assert inputs_digest("gunicorn", {"LAB_RELEASE": "23.0.0"}, "") != inputs_digest("gunicorn", {}, "")
+    assert inputs_digest("nginx", {"LAB_RELEASE": "23.0.0"}, "") == inputs_digest("nginx", {}, "")
+
+
+def test_every_file_that_a_dockerfile_copies_is_part_of_a_digest() -> None:
+    """Counted without the code under test: every word of every COPY but its options and its target."""
+    copied: set[Path] = set()
+    for dockerfile in {build["dockerfile"] for build in BUILT.values()}:
+        for line in (ROOT / dockerfile).read_text().replace("\\\n", " ").splitlines():
+            if line.startswith(("COPY", "ADD")):
+                words = [word for word in line.split()[1:-1] if not word.startswith("--")]
+                copied |= {path for word in words for path in ROOT.glob(re.sub(r"\$\{\w+\}", "*", word).rstrip("/"))}
+    files = {one for path in copied for one in ([path] if path.is_file() else path.rglob("*")) if one.is_file()}
+    files = {path for path in files if "__pycache__" not in path.parts}
+    releases = [path.stem for path in ROOT.glob("servers/*/requirements/*.txt")]
+    covered = {
+        path
+        for build in BUILT.values()
+        for release in releases
+        if not build.get("args") or (ROOT / f"servers/{build['target']}/requirements/{release}.txt").exists()
+        for path in files_of(stages_of(build["dockerfile"], build.get("target")), {"RELEASE": release})
+    }
+
+    assert len(files) > 40
+    assert covered == files
+
+
+def test_a_file_that_is_copied_and_does_not_exist_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match=r"servers/nowhere\.py is copied into an image, and does not exist"):
+        files_of(["FROM base AS one\nCOPY servers/nowhere.py ./\n"], {})
+
+
+def test_every_image_names_what_it_is_for() -> None:
+    """Whatever experiment is measured, and so does every service that is built."""
+    for name in names():
+        for image in images_of(lay_out(load_experiment(name))):
+            assert image.packages, image.name
+    assert OF_SERVERS | BESIDE_SERVERS.keys() == BUILT.keys()
+
+
+def test_a_record_says_the_versions_of_what_an_image_is_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The program docker is replaced: what it says of an image is as long as a real one's."""
+    described = '[{"Id": "sha256:1", "Config": {"Labels": {}}, "RepoDigests": []}]'
+    (tmp_path / "docker").write_text(
+        f"#!/bin/sh\ncase $1 in run) printf 'python3 3.13.5\\npython/uvicorn 0.54.0\\npython/flask 3.1\\n' ;; *) "
+        f"echo '{described}' ;; esac\n"
+    )
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    [image] = provenance.images({"stampede/asgi:trixie": ("python3", "python/uvicorn", "python/granian")})
+
+    assert image.programs == {"python3": "3.13.5", "uvicorn": "0.54.0"}
+    assert "python/flask" in image.packages
+
+
+def test_an_older_record_has_the_programs_that_were_chosen_then() -> None:
+    packages = {"python3": "3.13.5", "python/gunicorn": "27.0.1", "python/uvicorn": "0.54.0"}
+
+    old = Image.model_validate({"name": "one", "id": "1", "packages": packages})
+    new = Image.model_validate({"name": "one", "id": "1", "packages": packages, "programs": {"uvicorn": "0.54.0"}})
+
+    assert old.programs == {"python3": "3.13.5", "gunicorn": "27.0.1"}
+    assert new.programs == {"uvicorn": "0.54.0"}
+
+
+def test_every_base_image_is_recorded_with_what_it_is_for() -> None:
+    assert of_lab.BASE_IMAGES == {"debian:trixie-slim": (), "grafana/k6:1.8.1": ("k6",)}
