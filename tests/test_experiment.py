@@ -302,8 +302,8 @@ def with_variant(settings: str) -> str:
          ".reuse_port: unknown key; there are app, balance, balancer, cpus, cpuset, loop, max_conns, memory_mib, "
          "queue_timeout_s, replicas, server, somaxconn, threads, upstream_keepalive, workers"),
         ("server: granian, app: fastapi-async, release: 2.8.7",
-         ".release: unknown key; there are replicas, app, balance, balancer, cpus, cpuset, loop, max_conns, memory_mib, "
-         "queue_timeout_s, server, somaxconn, threads, upstream_keepalive, workers"),
+         ".release: unknown key; there are replicas, app, balance, balancer, cpus, cpuset, loop, max_conns, "
+         "memory_mib, queue_timeout_s, server, somaxconn, threads, upstream_keepalive, workers"),
     ],
 )  # fmt: skip
 def test_a_server_is_refused_what_it_lacks(tmp_path: Path, settings: str, message: str) -> None:
