@@ -16,9 +16,10 @@ from lab.errors import WrongUse
 from lab.experiment.file import editor_schema, load_experiment, names, read_experiment
 from lab.experiment.model import Api, Database, Experiment
 from lab.experiment.variations import computing
+from lab.loads import K6_SCRIPTS
 from lab.paths import EXPERIMENTS
 from lab.plan import lay_out
-from lab.servers import Server
+from lab.servers import KINDS, Server
 from lab.servers.base import Variant
 from lab.services import image_of
 
@@ -85,8 +86,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("workers: 4", "workers: many"),
          "mine.yaml:10: variants.shared-socket.workers: 'many' must be a whole number, at least 1, e.g. workers: 1"),
         (("heavy-mix.js", "heavy-mx.js"),
-         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, arrivals.js, burst.js, "
-         "calls.js, crash.js, rounds.js, users.js, visits.js"),
+         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, "
+         + ", ".join(sorted(K6_SCRIPTS.keys() - {"heavy-mix.js"}))),
         (("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
         (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),
@@ -95,15 +96,12 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("{variant: shared-socket, request: light, metric: overhead, stat: p99}",
           "{variant: shared, request: light, metric: overhead, stat: p99}"),
          "mine.yaml: claims.0: there is no variant shared; there are shared-socket, one-process"),
-        (("    server: gunicorn-gthread\n", ""), "mine.yaml:8: variants.shared-socket: missing key server; it must "
-                                                 "be one of flup-prefork, flup-threaded, granian, gunicorn-asgi, "
-                                                 "gunicorn-eventlet, gunicorn-gevent, gunicorn-gthread, "
-                                                 "gunicorn-sync, gunicorn-tornado, gunicorn-uvicorn, hypercorn, "
-                                                 "uvicorn, uwsgi"),
+        (("    server: gunicorn-gthread\n", ""),
+         f"mine.yaml:8: variants.shared-socket: missing key server; it must be one of {', '.join(sorted(KINDS))}"),
         (("server: gunicorn-gthread\n", "server: gunicorn-gtread\n"),
          "mine.yaml:8: variants.shared-socket: there is no server gunicorn-gtread; there are gunicorn-gthread, "
          "gunicorn-tornado, gunicorn-gevent, gunicorn-asgi, gunicorn-uvicorn, gunicorn-sync, gunicorn-eventlet, "
-         "flup-prefork, flup-threaded, granian, hypercorn, uvicorn, uwsgi"),
+         + ", ".join(sorted(kind for kind in KINDS if not kind.startswith("gunicorn")))),
         (("server: gunicorn-gthread\n", "server: gunicorn-sync\n"),
          "mine.yaml:11: variants.shared-socket.threads: 2 must be 1"),
         ((SETTINGS, SETTINGS + "  client: {script: sillent.py, settings: {connections: 2}}\n"),

@@ -174,7 +174,7 @@ def _example(schema: Schema, given: object = None) -> str:
     """Return how a file would say something that a schema allows; empty where the schema's words are enough."""
     if schema.get("pattern") in PATTERNS:
         return PATTERNS[schema["pattern"]][1]
-    if schema.get("title") in EXAMPLES:
+    if "properties" in schema and schema.get("title") in EXAMPLES:
         return EXAMPLES[str(schema["title"])]
     if "oneOf" in schema:
         word, server = next(iter(KINDS.items()))

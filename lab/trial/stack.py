@@ -61,7 +61,7 @@ class Stack:
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
         self.visits_per_s: float | None = None
-        self.settings: dict[str, str] = {}
+        self.settings_in_force: dict[str, str] = {}
         self.limits_mib: dict[str, int] = {}
         self.loading = False
         self.took_s: dict[str, float] = {}
@@ -240,7 +240,7 @@ class Stack:
             clock_step_s=usage and usage.clock_step_s,
             calibration=self.calibration,
             visits_per_s=self.visits_per_s,
-            settings=dict(sorted(self.settings.items())),
+            settings=dict(sorted(self.settings_in_force.items())),
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
         )
         told = record.reason and without(record.reason, here(results=self.folder.parents[4]))
@@ -265,7 +265,7 @@ class Stack:
             with suppress(DockerException):
                 said = DockerClient().container.execute(container, ["observe"])
                 write_whole(self.part / f"{name_of(container)}.{moment}.txt", f"{said}\n")
-                self.settings[name_of(container)] = str(said).partition("==> settings <==\n")[2]
+                self.settings_in_force[name_of(container)] = str(said).partition("==> settings <==\n")[2]
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(observe, self._containers()))
