@@ -35,7 +35,7 @@ RECOVERY = Metric(
     (
         Counted(
             {"avg": "ms", "max": "ms"},
-            "how long after the end of a stall a request still waited for a thread ([recovery](#recovery))",
+            "how long requests still waited for a thread after the end of a stall ([recovery](#recovery))",
         ),
     ),
     of_all=True,

@@ -21,7 +21,8 @@ BURST = Metric(
     (
         Counted(
             {"total": "ms"},
-            "from the first request of a [burst](bursts.md) sent to its last answer; the median over the bursts",
+            "the time from the first request of a [burst](bursts.md) to the burst's last answer; the median "
+            "over the bursts",
         ),
         Counted(
             {"largest_share": "share"},

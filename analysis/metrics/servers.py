@@ -22,7 +22,7 @@ ACCEPT_ATTEMPTS = Metric(
     (
         Counted(
             {"per_connection": "attempts"},
-            "the workers' attempts to accept, by their own count, divided by the connections that they accepted",
+            "the workers' attempts to accept, divided by the connections that they accepted; the workers count both",
         ),
     ),
     of_all=True,
@@ -42,8 +42,9 @@ PROCESSOR = Metric(
     (
         Counted(
             {"per_request": "ms"},
-            "the processor time of the servers' containers during the load, divided by the requests they served; "
-            "observing them before and after adds about 30 ms to the sum",
+            "the processor time of the servers' containers during the load, divided by the requests that "
+            "they served; observing the containers before and after the load adds about 30 ms to the "
+            "processor time",
         ),
     ),
     of_all=True,
@@ -63,8 +64,8 @@ QUEUED = Metric(
     (
         Counted(
             {"count": "requests"},
-            "requests that waited in the balancer's queue for a server, by the balancer's own count; only HAProxy has "
-            "such a queue here",
+            "requests that waited in the balancer's queue for a server, as the balancer counts them; only "
+            "HAProxy has such a queue here",
         ),
     ),
     of_all=True,

@@ -40,7 +40,7 @@ CONNECTIONS_BY_WORKER = Metric(
 )
 REQUESTS_BY_CONNECTION = Metric(
     "requests_by_connection",
-    (Counted({"avg": "requests", "max": "requests"}, "how many answered requests each connection brought"),),
+    (Counted({"avg": "requests", "max": "requests"}, "how many answered requests each connection carried"),),
 )
 
 _WORKERS = """

@@ -21,8 +21,8 @@ THROUGHPUT = Metric(
         ),
         Counted(
             {"of_ideal": "share"},
-            "1 − Σ overhead / Σ (time from a user's first request to its last answer): the share of its throughput "
-            "that a closed loop kept; 1 when nobody waits",
+            "the throughput of a [closed loop](#closed-and-open-loops), as a share of what it would be "
+            "without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
         ),
     ),
 )

@@ -41,7 +41,8 @@ VISIT = Metric(
     (
         Counted(
             TIMES,
-            "from the first request of a [visit](visits.md) sent to its last answer, of the visits that succeeded",
+            "the time from the first request of a [visit](visits.md) to the visit's last answer, for visits "
+            "that succeeded",
         ),
     ),
     of_all=True,
@@ -66,7 +67,7 @@ CAPACITY = Metric(
 )
 ROWS_WRITTEN = Metric(
     "rows_written",
-    (Counted({"count": "rows"}, "the rows in the database after the load; the database is empty before it"),),
+    (Counted({"count": "rows"}, "the rows in the database after the load; the database is empty before the load"),),
     of_all=True,
     sample=None,
 )
@@ -75,7 +76,7 @@ ROWS_UNREPORTED = Metric(
     (
         Counted(
             {"count": "rows"},
-            "rows of visits that were not told of success: their post failed, or was never answered",
+            "rows in the database although the visit's post failed, or was never answered",
         ),
     ),
     of_all=True,
@@ -86,7 +87,7 @@ DATABASE_CONNECTIONS = Metric(
     (
         Counted(
             {"max": "connections"},
-            "the most connections that the database had at a time since it started, by its own count",
+            "the highest number of simultaneous connections since the database started, as the database counts them",
         ),
     ),
     of_all=True,
