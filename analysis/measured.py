@@ -35,8 +35,8 @@ Cell = tuple[str, str, str | None]
 class Measured(NamedTuple):
     """The statistics of one cell in one trial, of which ``answered`` requests succeeded.
 
-    ``stats`` leaves out what the requests cannot carry. ``carried_by`` has what a metric was computed from, if that are
-    not the answered requests.
+    ``stats`` leaves out what the requests cannot carry. ``carried_by`` says how many visits or other things a metric
+    was computed from, if they are not the answered requests.
     """
 
     trial: int
@@ -63,16 +63,17 @@ def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> 
     """Ask every family what it finds in each trial, and return the statistics of every class of request."""
     cells: dict[Cell, list[Measured]] = {}
     for trial in trials:
-        found = {
-            request: Measured(trial.trial.trial, trial.requests.of_class(request).answered, {}, {})
-            for request in trial.requests.names
-        }
-        for family in FAMILIES:
-            for request, stats, carried_by in family.measure(database, trial):
-                found[request].stats.update(stats)
-                found[request].carried_by.update(carried_by)
-        for request, measured in found.items():
-            cells.setdefault((trial.trial.variant, trial.trial.load, request), []).append(measured)
+        found = [finding for family in FAMILIES for finding in family.measure(database, trial)]
+        variant, load, number = trial.key
+        for request in trial.requests.names:
+            mine = [finding for finding in found if finding.request == request]
+            measured = Measured(
+                trial=number,
+                answered=trial.requests.of_class(request).answered,
+                stats={key: value for finding in mine for key, value in finding.stats.items()},
+                carried_by={metric: n for finding in mine for metric, n in finding.carried_by.items()},
+            )
+            cells.setdefault((variant, load, request), []).append(measured)
     return cells
 
 
@@ -150,11 +151,8 @@ class Results:
         wanted = {quantity.stat for quantity in self._published() if percentile(quantity.stat)} | {*PRINTED}
         classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
         for load, request in sorted(classes):
-            most = {
-                cell[0]: max(one.answered for one in ones)
-                for cell, ones in self.cells.items()
-                if cell[1:] == (load, request)
-            }
+            cells = {cell[0]: ones for cell, ones in self.cells.items() if cell[1:] == (load, request)}
+            most = {variant: max(one.answered for one in ones) for variant, ones in cells.items()}
             missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
             for stat in sorted(missed, key=lambda stat: (rows_needed(stat), stat)):
                 if lacking := [variant for variant, n in most.items() if n < rows_needed(stat)]:

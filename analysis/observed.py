@@ -97,24 +97,24 @@ class Observed(NamedTuple):
     """One trial of a run with everything that its verdict and its metrics follow from, besides the rows themselves."""
 
     run: Run
-    trial: TrialRecord
+    record: TrialRecord
     requests: Requests
     evidence: Evidence
 
     @property
     def key(self) -> Key:
         """Its variant, its load and its number."""
-        return self.trial.variant, self.trial.load, self.trial.trial
+        return self.record.variant, self.record.load, self.record.trial
 
     @property
     def variant(self) -> VariantRecord:
         """What was measured."""
-        return self.run.variant(self.trial.variant)
+        return self.run.variant(self.record.variant)
 
     @property
     def load(self) -> LoadRecord:
         """How it was asked."""
-        return self.run.load(self.trial.load)
+        return self.run.load(self.record.load)
 
     @property
     def containers(self) -> tuple[Container, ...]:
@@ -141,15 +141,15 @@ def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
 
 def observe(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, evidence: Evidence) -> Observed:
     """Return what is known of a trial. Raise BadRun if run.json does not know its variant or its load."""
-    trial = read_trial(folder)
-    if trial.variant not in {one.name for one in run.variants} or trial.load not in {one.name for one in run.loads}:
-        raise BadRun(f"{folder}/trial.json is of {trial.variant} under {trial.load}, which run.json does not know")
-    return Observed(run, trial, _requests(database, trial, run.load(trial.load).burst), evidence)
+    record = read_trial(folder)
+    if record.variant not in {one.name for one in run.variants} or record.load not in {one.name for one in run.loads}:
+        raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
+    key = (record.variant, record.load, record.trial)
+    return Observed(run, record, _requests(database, key, run.load(record.load).burst), evidence)
 
 
-def _requests(database: duckdb.DuckDBPyConnection, trial: TrialRecord, burst: int | None) -> Requests:
+def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> Requests:
     """Return what the rows of a trial say as a whole; ``burst`` requests of it were sent at once."""
-    key = (trial.variant, trial.load, trial.trial)
     rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
 
     def rows(query: str) -> list[tuple[Any, ...]]:

@@ -45,7 +45,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
     run = read_run(run_folder)
     with opened(list(evidence)) as rows:
         observed = [observe(rows, run, folder, found) for folder, found in evidence.items()]
-        judged = [judge_trial(*trial) for trial in observed]
+        judged = [judge_trial(trial) for trial in observed]
         judged += judge_missing(run, judged)
         keys = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)

@@ -125,7 +125,7 @@ class StairsRow(Model):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
     ``low`` and ``high`` are the intervals of the medians over trials; None: one trial has none. They are shorter than
-    ``measured`` where a step is of one trial only, because requests failed in the others.
+    ``measured`` where a stair is of one trial only, because requests failed in the others.
     """
 
     variant: str

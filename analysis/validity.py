@@ -7,9 +7,9 @@ from typing import Literal
 from analysis.intervals import NOMINAL_FROM, coverage
 from analysis.metrics import FAMILIES
 from analysis.metrics.metric import Doubt
-from analysis.observed import Evidence, Observed, Requests
+from analysis.observed import Observed, Requests
 from analysis.read.observation import Reading
-from analysis.record import OTHERS_CORES, LoadRecord, Run, TrialRecord
+from analysis.record import OTHERS_CORES, Run
 from analysis.result import TrialValidity, Validity, Verdict
 
 FAILURES_ALLOWED = 0.01
@@ -26,49 +26,49 @@ ALONE_ALLOWED = 0.05
 _K6_MEASURED = {0, 99}  # 99: a threshold of the script was crossed, which is a finding
 
 
-def judge_trial(run: Run, trial: TrialRecord, requests: Requests, evidence: Evidence) -> TrialValidity:
-    """Judge one trial from its record, its requests, and what the containers said of themselves."""
-    observed = Observed(run, trial, requests, evidence)
-    doubts = [*_record(trial, requests, evidence), *_failures(run, trial, requests), *_machine(run, trial)]
-    if trial.outcome == "measured" and requests.sent:
-        doubts += _load(requests, observed.load, evidence)
+def judge_trial(trial: Observed) -> TrialValidity:
+    """Judge one trial from its record, its requests, what its containers said, and what each family doubts."""
+    doubts = [*_record(trial), *_failures(trial), *_machine(trial)]
+    if trial.record.outcome == "measured" and trial.requests.sent:
+        doubts += _load(trial)
         for family in FAMILIES:
-            doubts += family.doubts(observed)
-        doubts += _work(trial, requests)
-    if trial.k6_exit_code == 99:
+            doubts += family.doubts(trial)
+        doubts += _work(trial)
+    if trial.record.k6_exit_code == 99:
         doubts.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
     kinds = {kind for kind, _ in doubts}
     return TrialValidity(
-        variant=trial.variant,
-        load=trial.load,
-        trial=trial.trial,
+        variant=trial.record.variant,
+        load=trial.record.load,
+        trial=trial.record.trial,
         verdict="invalid" if "invalid" in kinds else "suspect" if "suspect" in kinds else "valid",
         reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in doubts if kind == wanted],
     )
 
 
-def _record(trial: TrialRecord, requests: Requests, evidence: Evidence) -> Iterator[Doubt]:
-    if trial.outcome != "measured":
-        yield "invalid", f"{trial.outcome}: {trial.reason}"
-    elif trial.k6_exit_code not in _K6_MEASURED:
-        yield "invalid", f"k6 ended with exit code {trial.k6_exit_code}"
-    elif evidence.problem is not None:
-        yield "invalid", evidence.problem
-    elif not requests.sent:
+def _record(trial: Observed) -> Iterator[Doubt]:
+    record = trial.record
+    if record.outcome != "measured":
+        yield "invalid", f"{record.outcome}: {record.reason}"
+    elif record.k6_exit_code not in _K6_MEASURED:
+        yield "invalid", f"k6 ended with exit code {record.k6_exit_code}"
+    elif trial.evidence.problem is not None:
+        yield "invalid", trial.evidence.problem
+    elif not trial.requests.sent:
         yield "invalid", "no request was sent"
 
 
-def _failures(run: Run, trial: TrialRecord, requests: Requests) -> Iterator[Doubt]:
-    """Judge each class by itself: few slow requests that all fail are not to vanish among many quick ones.
+def _failures(trial: Observed) -> Iterator[Doubt]:
+    """Judge each class by itself, so that a few slow requests that all fail do not vanish among many quick ones.
 
-    Where a claim says that they fail, a request kills its worker, or the load is more than can be answered, failures
-    are the finding, and no reason to doubt it.
+    Failures are a finding, and no reason to doubt the trial, if a claim says that the requests fail, if a request kills
+    its worker, or if the load is more than can be answered.
     """
-    load = run.load(trial.load)
-    kinds = "; ".join(requests.errors[:3]) or "no reason given"
-    for one in requests.classes:
-        claimed = any(claim.expects_failures_of(trial.variant, trial.load, one.request) for claim in run.claims)
-        expected = claimed or load.crashes or load.overloads
+    variant, load, _ = trial.key
+    kinds = "; ".join(trial.requests.errors[:3]) or "no reason given"
+    for one in trial.requests.classes:
+        claimed = any(claim.expects_failures_of(variant, load, one.request) for claim in trial.run.claims)
+        expected = claimed or trial.load.crashes or trial.load.overloads
         if one.failed == one.sent:
             yield "note" if expected else "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
         elif one.failed:
@@ -77,43 +77,46 @@ def _failures(run: Run, trial: TrialRecord, requests: Requests) -> Iterator[Doub
             yield "suspect" if seriously else "note", reason
 
 
-def _machine(run: Run, trial: TrialRecord) -> Iterator[Doubt]:
-    if trial.busy_before is not None and trial.busy_before > BUSY_BEFORE_ALLOWED:
-        yield "suspect", f"the machine was {trial.busy_before:.0%} busy before the load began"
-    if trial.busy_during is not None and trial.busy_during > BUSY_DURING_ALLOWED:
-        yield "suspect", f"the machine was {trial.busy_during:.0%} busy during the load"
-    if trial.steal_during is not None and trial.steal_during > STEAL_ALLOWED:
-        yield "suspect", f"other machines of this host took {trial.steal_during:.1%} of the processor time"
-    if run.sleeping and trial.pressure_during is not None and trial.pressure_during > PRESSURE_ALLOWED:
-        yield "suspect", f"something waited for a processor during {trial.pressure_during:.0%} of the load"
-    if trial.clock_step_s is not None and abs(trial.clock_step_s) > CLOCK_STEP_ALLOWED_S:
-        yield "invalid", f"the clock was set by {trial.clock_step_s:+.2f} s during the load"
+def _machine(trial: Observed) -> Iterator[Doubt]:
+    record = trial.record
+    if record.busy_before is not None and record.busy_before > BUSY_BEFORE_ALLOWED:
+        yield "suspect", f"the machine was {record.busy_before:.0%} busy before the load began"
+    if record.busy_during is not None and record.busy_during > BUSY_DURING_ALLOWED:
+        yield "suspect", f"the machine was {record.busy_during:.0%} busy during the load"
+    if record.steal_during is not None and record.steal_during > STEAL_ALLOWED:
+        yield "suspect", f"other machines of this host took {record.steal_during:.1%} of the processor time"
+    if trial.run.sleeping and record.pressure_during is not None and record.pressure_during > PRESSURE_ALLOWED:
+        yield "suspect", f"something waited for a processor during {record.pressure_during:.0%} of the load"
+    if record.clock_step_s is not None and abs(record.clock_step_s) > CLOCK_STEP_ALLOWED_S:
+        yield "invalid", f"the clock was set by {record.clock_step_s:+.2f} s during the load"
 
 
-def _work(trial: TrialRecord, requests: Requests) -> Iterator[Doubt]:
+def _work(trial: Observed) -> Iterator[Doubt]:
     """Did requests that compute do so for as long as they asked for: alone before the load, and no less during it?"""
-    if not trial.calibration:
+    calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
+    if not calibration:
         return
-    asked_ms, alone_ms = trial.calibration.asked_ms, median(trial.calibration.alone_ms)
+    asked_ms, alone_ms = calibration.asked_ms, median(calibration.alone_ms)
     if abs(alone_ms - asked_ms) > ALONE_ALLOWED * asked_ms:
         yield "suspect", f"a request alone was at work for {alone_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
-    if requests.quickest_ms is not None and requests.quickest_ms < (1 - ALONE_ALLOWED) * asked_ms:
-        quickest = f"{requests.quickest_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
+    if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * asked_ms:
+        quickest = f"{quickest_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
         yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
 
 
-def _load(requests: Requests, load: LoadRecord, evidence: Evidence) -> Iterator[Doubt]:
+def _load(trial: Observed) -> Iterator[Doubt]:
     """Was the load what was asked for, and did the load generators keep up?
 
-    Where a load is more than can be answered, k6 does not time the waits of the many that failed.
+    If a load is more than can be answered, k6 does not time the waits of the many requests that failed.
     """
+    requests, load, dropped = trial.requests, trial.load, trial.evidence.dropped
     if load.generators > 1 and requests.generators != load.generators:
         yield "invalid", f"the points of {requests.generators} of {load.generators} load generators are there"
-    if evidence.dropped:
-        share = evidence.dropped / (evidence.dropped + requests.sent)
+    if dropped:
+        share = dropped / (dropped + requests.sent)
         kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
-        yield kind, f"the load generator dropped {evidence.dropped} iterations, {share:.1%} of what it should have sent"
-    waited_s = max((_generator_wait(requests, readings) for readings in evidence.generators), default=0.0)
+        yield kind, f"the load generator dropped {dropped} iterations, {share:.1%} of what it should have sent"
+    waited_s = max((_generator_wait(requests, readings) for readings in trial.evidence.generators), default=0.0)
     if waited_s > GENERATOR_WAIT_ALLOWED_S:
         yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
     many_failed = requests.sent - requests.answered > FAILURES_ALLOWED * requests.sent

@@ -153,9 +153,9 @@ def recoveries_s(answered: Answered, stalls: Sequence[tuple[float, float]]) -> I
 def at_least(count: int, starts: Times, ends: Times) -> Segments:
     """Return when at least ``count`` of the intervals are open; each has its start, not its end."""
     times = np.concatenate([starts, np.maximum(starts, ends)])
-    steps = np.repeat([1, -1], len(starts))
+    changes = np.repeat([1, -1], len(starts))
     order = np.argsort(times, kind="stable")  # what starts when another ends leaves no gap
-    enough = np.cumsum(steps[order]) >= count
+    enough = np.cumsum(changes[order]) >= count
     turns = np.flatnonzero(np.diff(enough, prepend=False))
     segments = times[order][turns].reshape(-1, 2)
     return segments[segments[:, 1] > segments[:, 0]]

@@ -175,7 +175,7 @@ def _servers(trial: Observed) -> Iterator[Doubt]:
         if full := one.after.listen_overflows - one.before.listen_overflows:
             yield full_kind, f"the listen queue of {one.name} was full for {full} connections"
         throttled_s = one.after.throttled_s - one.before.throttled_s
-        lasted_s = trial.trial.seconds.load
+        lasted_s = trial.record.seconds.load
         if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
             reason = f"{one.name} was kept from computing by its limit for {throttled_s:.1f} s"
             yield full_kind if trial.run.sleeping else "note", reason

@@ -260,7 +260,7 @@ def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequenc
 def level_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> Iterator[LevelRow]:
     """Yield the levels of each trial that made visits, if it is known how many were due in a second."""
     for trial in trials:
-        settings, asked_per_s = trial.load.settings, trial.trial.visits_per_s
+        settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
         due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
         if due and count(database, trial.key).made:
             variant, load, number = trial.key
