@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Literal
 
-from lab.errors import nearest_first
+from lab.errors import Misplaced, nearest_first
 
 USERS_MAX = 16_000
 """Virtual users of one k6 container: each has a connection, and a container may have 16384 files open."""
@@ -36,12 +36,11 @@ Settings = Mapping[str, int | float | str]
 Numbers = Mapping[str, float]
 
 
-class WrongSetting(ValueError):
-    """A setting that is unknown, missing or out of bounds. ``place`` leads to it from what holds the settings."""
+class WrongSetting(Misplaced):
+    """A setting that is unknown, missing or out of bounds."""
 
     def __init__(self, message: str, *place: str) -> None:
-        super().__init__(message)
-        self.place = ("settings", *place)
+        super().__init__(message, "settings", *place)
 
 
 @dataclass(frozen=True)
