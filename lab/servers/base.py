@@ -71,7 +71,7 @@ class Variant(Model, ABC):
     packages: ClassVar[tuple[str, ...]]
     """What the image is for, by the names that Image.packages has; a run records their versions."""
     example: ClassVar[dict[str, Any]]
-    """The least that a file says of such a variant beside ``server``."""
+    """What a file could say of such a variant beside the first word that its key ``server`` can be."""
 
     @model_validator(mode="after")
     def _engine_and_balancer_can(self) -> Self:
