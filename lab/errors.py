@@ -1,9 +1,5 @@
 """What the lab tells a user who has to do something about it."""
 
-from analysis.nearest import nearest_first
-
-__all__ = ["LabError", "WrongUse", "nearest_first"]
-
 
 class LabError(Exception):
     """A problem that the user can mend: what happened with which value, and a way out."""
@@ -16,3 +12,11 @@ class LabError(Exception):
 
 class WrongUse(LabError):
     """The command, the experiment file or a name in it is wrong; nothing was measured."""
+
+
+class Misplaced(ValueError):
+    """Something wrong with a part of what is being checked. ``place`` leads to that part, key by key."""
+
+    def __init__(self, message: str, *place: str | int) -> None:
+        super().__init__(message)
+        self.place = place

@@ -7,9 +7,12 @@ settings is computed here and handed over in the environment, and a script that 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Literal
+from typing import Any
 
-from lab.errors import nearest_first
+from analysis.metrics.visits import rates_per_s
+from analysis.nearest import nearest_first
+from analysis.record import LoadKind
+from lab.errors import Misplaced
 
 USERS_MAX = 16_000
 """Virtual users of one k6 container: each has a connection, and a container may have 16384 files open."""
@@ -30,18 +33,15 @@ VISIT_SLACK_S = 5
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
 """The settings of a rate; a load whose rate is relative leaves them out."""
 
-Kind = Literal["steady", "burst", "crash", "visits"]
-"""How requests come: on and on; many at the same moment; so, and one kills its worker; as visits of up to three."""
 Settings = Mapping[str, int | float | str]
 Numbers = Mapping[str, float]
 
 
-class WrongSetting(ValueError):
-    """A setting that is unknown, missing or out of bounds. ``place`` leads to it from what holds the settings."""
+class WrongSetting(Misplaced):
+    """A setting that is unknown, missing or out of bounds."""
 
     def __init__(self, message: str, *place: str) -> None:
-        super().__init__(message)
-        self.place = ("settings", *place)
+        super().__init__(message, "settings", *place)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class LoadScript:
     settings: Mapping[str, Number | Word]
     users: tuple[str, ...]
     rate_rps: Callable[[Numbers], float]
-    kind: Kind = "steady"
+    kind: LoadKind = "steady"
     open_loop: bool = False
     fits: Callable[[Numbers], None] = lambda _: None
     grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
@@ -237,7 +237,6 @@ def _visit_grace_s(asked: Numbers, duration_s: float) -> float:
 
 
 def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
-    from analysis.metrics.visits import rates_per_s  # noqa: PLC0415  # DuckDB loads in the time of a whole set-up
 
     asked = _numbers(settings)
     step_s = _step_s(asked, in_seconds(duration))

@@ -508,7 +508,7 @@ def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(measure
         "title": "Every guest book",
         "question": "Do they write the same?",
         "load": {
-            "script": "visits.js", "loop": "open", "generators": 2, "database": {},
+            "script": "visits.js", "generators": 2, "database": {},
             "duration": {"short": "3s", "full": "3s"},
             "settings": {"first_per_s": 2, "last_per_s": 4, "step_s": 1, "timeout_steps": 10, "users_max": 40},
         },

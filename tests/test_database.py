@@ -19,7 +19,6 @@ title: A guest book
 question: What becomes of the visits?
 load:
   script: visits.js
-  loop: open
   generators: {generators}
   database: {database}
   duration: {{short: 4s, full: 1m}}

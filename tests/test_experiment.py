@@ -86,7 +86,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("workers: 4", "workers: many"),
          "mine.yaml:10: variants.shared-socket.workers: 'many' must be a whole number, at least 1, e.g. workers: 1"),
         (("heavy-mix.js", "heavy-mx.js"),
-         "mine.yaml:3: load: k6/heavy-mx.js does not exist; there are heavy-mix.js, "
+         "mine.yaml:4: load.script: k6/heavy-mx.js does not exist; there are heavy-mix.js, "
          + ", ".join(sorted(K6_SCRIPTS.keys() - {"heavy-mix.js"}))),
         (("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
@@ -95,7 +95,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "26.2.0, 24.1.1, 25.3.0"),
         (("{variant: shared-socket, request: light, metric: overhead, stat: p99}",
           "{variant: shared, request: light, metric: overhead, stat: p99}"),
-         "mine.yaml: claims.0: there is no variant shared; there are shared-socket, one-process"),
+         "mine.yaml:17: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process"),
         (("    server: gunicorn-gthread\n", ""),
          f"mine.yaml:8: variants.shared-socket: missing key server; it must be one of {', '.join(sorted(KINDS))}"),
         (("server: gunicorn-gthread\n", "server: gunicorn-gtread\n"),
@@ -105,14 +105,14 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("server: gunicorn-gthread\n", "server: gunicorn-sync\n"),
          "mine.yaml:11: variants.shared-socket.threads: 2 must be 1"),
         ((SETTINGS, SETTINGS + "  client: {script: sillent.py, settings: {connections: 2}}\n"),
-         "mine.yaml:7: load.client: clients/sillent.py does not exist; there are silent.py, lingering.py"),
+         "mine.yaml:7: load.client.script: clients/sillent.py does not exist; there are silent.py, lingering.py"),
         ((SETTINGS, SETTINGS + "  client: {script: silent.py, settings: {lab_server: 2}}\n"),
          "mine.yaml:7: load.client.settings.lab_server: the lab itself sets this; leave it out"),
         (("    threads: 2\n", "    threads: 2\n    balancer: apache\n"),
          "mine.yaml:12: variants.shared-socket.balancer: 'apache' must be one of haproxy, nginx, none"),
         (("claims:\n", "curve: {over: thread, values: [{metric: memory, stat: total}]}\nclaims:\n"),
-         "mine.yaml: curve: shared-socket has no setting thread; it has threads, app, balance, balancer, cpus, "
-         "cpuset, keepalive_s, max_conns, memory_mib, queue_timeout_s, release, replicas, reuse_port, server, "
+         "mine.yaml:15: curve.over: shared-socket has no setting thread; it has threads, app, balance, balancer, "
+         "cpus, cpuset, keepalive_s, max_conns, memory_mib, queue_timeout_s, release, replicas, reuse_port, server, "
          "somaxconn, upstream_keepalive, worker_class, worker_connections, workers"),
         (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
          "mine.yaml:15: curve.values.0: metric memory has no stat p99; it has total"),
@@ -187,13 +187,13 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         ((SETTINGS, SETTINGS + "  api: {one_device: sometimes}\n"),
          "mine.yaml:7: load.api.one_device: 'sometimes' must be true or false"),
         ((SETTINGS, SETTINGS + "  variants: [one-proces]\n"),
-         "mine.yaml: published.0: shared-socket is not measured under load heavy-mix"),
+         "mine.yaml:15: published.0: shared-socket is not measured under load heavy-mix"),
         ((SETTINGS, SETTINGS + "  variants: [shared-socket, one-proces]\n"),
-         "mine.yaml: load heavy-mix: there is no variant one-proces; there are one-process, shared-socket"),
+         "mine.yaml:7: load.variants: there is no variant one-proces; there are one-process, shared-socket"),
         ((SETTINGS, SETTINGS + "  variants: [shared-socket]\n"),
-         "mine.yaml: one-process is measured under no load"),
+         "mine.yaml:13: variants.one-process: it is measured under no load"),
         ((SETTINGS, SETTINGS + "  database: {}\n"),
-         "mine.yaml: load heavy-mix: shared-socket has no use for a database; only app: django has"),
+         "mine.yaml:7: load.database: shared-socket has no use for a database; only app: django has"),
         ((SETTINGS, SETTINGS + "  database: {max_connections: 9}\n"),
          "mine.yaml:7: load.database.max_connections: 9 must be a whole number from 10 to 1,000, e.g. "
          "max_connections: 151"),
@@ -207,7 +207,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         ((SETTINGS, SETTINGS + "  overloads: perhaps\n"),
          "mine.yaml:7: load.overloads: 'perhaps' must be true or false"),
         ((SETTINGS, SETTINGS + "  relative: {times: 2, of: shared-socket, under: heavy-mix}\n"),
-         "mine.yaml: load: relative: there is no other load whose capacity it could follow"),
+         "mine.yaml:7: load.relative: there is no other load whose capacity it could follow"),
         (("    threads: 2\n", "    threads: 2\n    memory_mib: 63\n"),
          "mine.yaml:12: variants.shared-socket.memory_mib: 63 must be a whole number, at least 64, e.g. memory_mib: "
          "256"),
@@ -335,17 +335,17 @@ variants:
         (("step_s: 10", "step_s: 10, last_per_s: 8"),
          "mine.yaml:5: loads.overload.settings.last_per_s: relative says the rate; leave one of them out"),
         (("under: capacity", "under: capacty"),
-         "mine.yaml: load overload: relative.under: there is no load capacty before it; there are capacity"),
+         "mine.yaml:5: loads.overload.relative.under: there is no load capacty before it; there are capacity"),
         (("under: capacity", "under: overload"),
-         "mine.yaml: load overload: relative.under: there is no load overload before it; there are capacity"),
+         "mine.yaml:5: loads.overload.relative.under: there is no load overload before it; there are capacity"),
         (("  capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {" + CLIMBS + "}}\n", ""),
-         "mine.yaml: load overload: relative.under: there is no load capacity before it; it is the first"),
+         "mine.yaml:4: loads.overload.relative.under: there is no load capacity before it; it is the first"),
         (("first_per_s: 8", "first_per_s: 80"),
-         "mine.yaml: load overload: relative.under: the rate of capacity does not climb"),
+         "mine.yaml:5: loads.overload.relative.under: the rate of capacity does not climb"),
         (("of: one", "of: ones"),
-         "mine.yaml: load overload: relative.of: there is no variant ones; there are one, other"),
+         "mine.yaml:5: loads.overload.relative.of: there is no variant ones; there are one, other"),
         ((CLIMBS + "}", CLIMBS + "}, variants: [other]"),
-         "mine.yaml: load overload: relative.of: one is not measured under load capacity"),
+         "mine.yaml:5: loads.overload.relative.of: one is not measured under load capacity"),
         (("times: 2", "times: 0"),
          "mine.yaml:5: loads.overload.relative.times: 0 must be a number above 0, up to 100, e.g. times: 1"),
         (("times: 2", "times: 101"),
@@ -365,7 +365,7 @@ def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
         "app: django, workers: 2", "workers: 2"
     )
 
-    message = "mine.yaml: load overload: other has no use for a database; only app: django has"
+    message = "mine.yaml:5: loads.overload.database: other has no use for a database; only app: django has"
     assert refused(tmp_path, text) == message
     (tmp_path / "good.yaml").write_text(text.replace("database: {}", "database: {}, variants: [one]"))
     assert read_experiment(tmp_path / "good.yaml").loads["overload"].database == Database(max_connections=151)
@@ -379,7 +379,7 @@ def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:
 
     assert read_experiment(tmp_path / "good.yaml").variants["other"].factors()["LAB_APP"] == "django_app:app"
     assert refused(tmp_path, text.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative")) == (
-        "mine.yaml: load overload: other: Django asks no database on the event loop of tornado"
+        "mine.yaml:5: loads.overload.database: other: Django asks no database on the event loop of tornado"
     )
 
 

@@ -123,7 +123,7 @@ VISITS = "{first_per_s: 4, last_per_s: 4, step_s: 4, timeout_steps: 1, users_max
 
 def test_a_database_that_outgrows_its_limit(copied_lab: Lab) -> None:
     write_experiment(copied_lab, "{server: gunicorn-sync, app: django, workers: 2}", "visits.js", VISITS, duration="2m")
-    copied_lab.edit("experiments/spoilt.yaml", "parallel:", "  loop: open\n  database: {}\nparallel:")
+    copied_lab.edit("experiments/spoilt.yaml", "parallel:", "  database: {}\nparallel:")
     copied_lab.edit("docker-compose.yml", "768m", "96m")
 
     assert ended_by_its_limit(copied_lab) == (

@@ -25,7 +25,6 @@ variants:
 CROWD = """script: users.js
   settings: {users: 2000, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 8}"""
 FLOOD = """script: arrivals.js
-  loop: open
   settings: {rate_rps: 10000, users_max: 400, delay_s: 0}"""
 STEADY = FLOOD.replace("10000", "800")
 GAVE_OUT = (

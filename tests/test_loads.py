@@ -213,7 +213,9 @@ def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
     with pytest.raises(WrongUse) as caught:
         read_experiment(tmp_path / "mine.yaml")
 
-    assert caught.value.message.startswith("mine.yaml:3: load: k6/users.js has no entry in lab/loads.py; there are ")
+    assert caught.value.message.startswith(
+        "mine.yaml:4: load.script: k6/users.js has no entry in lab/loads.py; there are "
+    )
 
 
 def test_several_load_generators_share_users_and_rate(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -18,6 +18,8 @@ from lab.experiment.messages import explain
 from lab.experiment.model import Experiment
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import EXPERIMENTS
+from lab.servers import SERVERS
+from lab.servers.base import Variant
 
 OF_PYDANTIC = re.compile(
     r"Input should|should match pattern|valid (dictionary|string|integer|number|boolean|list)|Field required|pydantic"
@@ -273,3 +275,10 @@ def test_an_editor_knows_every_script_and_the_clients_beside() -> None:
 
     assert definitions["Load"]["properties"]["script"]["enum"] == list(K6_SCRIPTS)
     assert definitions["Client"]["properties"]["script"]["enum"] == list(CLIENT_SCRIPTS)
+
+
+@pytest.mark.parametrize("server", SERVERS, ids=lambda server: server.__name__)
+def test_the_example_of_every_server_is_a_variant(server: type[Variant]) -> None:
+    words = get_args(server.model_fields["server"].annotation)
+
+    assert server.model_validate({"server": words[0], **server.example}).service

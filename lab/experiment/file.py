@@ -10,7 +10,8 @@ import yaml
 from pydantic import ValidationError
 
 from analysis.model import NAME_PATTERN
-from lab.errors import WrongUse, nearest_first
+from analysis.nearest import nearest_first
+from lab.errors import WrongUse
 from lab.experiment.messages import explain
 from lab.experiment.model import Experiment
 from lab.paths import EXPERIMENTS

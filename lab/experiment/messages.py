@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from analysis.model import NAME_PATTERN
-from lab.errors import nearest_first
+from analysis.nearest import nearest_first
 from lab.experiment.model import (
     DURATION_PATTERN,
     SETTING_NAME_PATTERN,

@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
 
 from analysis.model import Model, Name
+from analysis.nearest import nearest_first
 from analysis.quantities import Claim, Curve, Published, Quantity
 from lab import limits
-from lab.errors import WrongUse, nearest_first
+from lab.errors import Misplaced, WrongUse
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, LoadScript, WrongSetting, as_variables, in_seconds
 from lab.paths import CLIENTS, K6
 from lab.servers import Server
@@ -97,7 +98,7 @@ class Script(Model):
             there = nearest_first(self.script, list(known))
             exists = self.script in {path.name for path in folder.iterdir()}
             problem = "has no entry in lab/loads.py" if exists else "does not exist"
-            raise ValueError(f"{folder.name}/{self.script} {problem}; there are {there}")
+            raise Misplaced(f"{folder.name}/{self.script} {problem}; there are {there}", "script")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise WrongSetting("the lab itself sets this; leave it out", min(taken))
         self._check(known[self.script])
@@ -264,13 +265,13 @@ class Experiment(Model):
             for name, variant in self.variants.items():
                 if self.curve.over not in type(variant).model_fields:
                     known = nearest_first(self.curve.over, list(type(variant).model_fields))
-                    raise ValueError(f"curve: {name} has no setting {self.curve.over}; it has {known}")
+                    raise Misplaced(f"{name} has no setting {self.curve.over}; it has {known}", "curve", "over")
         return self
 
     @model_validator(mode="after")
     def _capacities_show(self) -> Self:
         if self.load and self.load.relative:
-            raise ValueError("load: relative: there is no other load whose capacity it could follow")
+            raise Misplaced("there is no other load whose capacity it could follow", "load", "relative")
         earlier: dict[str, Load] = {}
         for name, load in self.loads.items():
             if load.relative:
@@ -279,39 +280,42 @@ class Experiment(Model):
         return self
 
     def _check_relative(self, name: str, relative: Relative, earlier: dict[str, Load]) -> None:
+        place = ("loads", name, "relative")
         if relative.under not in earlier:
             there = f"there are {nearest_first(relative.under, list(earlier))}" if earlier else "it is the first"
-            raise ValueError(f"load {name}: relative.under: there is no load {relative.under} before it; {there}")
+            raise Misplaced(f"there is no load {relative.under} before it; {there}", *place, "under")
         if not earlier[relative.under].climbs:
-            raise ValueError(f"load {name}: relative.under: the rate of {relative.under} does not climb")
+            raise Misplaced(f"the rate of {relative.under} does not climb", *place, "under")
         if relative.of not in self.variants:
             known = nearest_first(relative.of, list(self.variants))
-            raise ValueError(f"load {name}: relative.of: there is no variant {relative.of}; there are {known}")
+            raise Misplaced(f"there is no variant {relative.of}; there are {known}", *place, "of")
         if not earlier[relative.under].is_for(relative.of):
-            raise ValueError(f"load {name}: relative.of: {relative.of} is not measured under load {relative.under}")
+            raise Misplaced(f"{relative.of} is not measured under load {relative.under}", *place, "of")
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         if bool(self.load) == bool(self.loads):
             raise ValueError("give either load or loads")
         loads = list(self.all_loads)
-        for where, one in self._references():
+        for place, one in self._references():
             if one.variant not in self.variants:
                 known = nearest_first(one.variant, list(self.variants))
-                raise ValueError(f"{where}: there is no variant {one.variant}; there are {known}")
+                raise Misplaced(f"there is no variant {one.variant}; there are {known}", *place, "variant")
             if one.load is None and len(loads) > 1:
-                raise ValueError(f"{where}: say which load; there are {', '.join(loads)}")
+                raise Misplaced(f"say which load; there are {', '.join(loads)}", *place)
             if one.load is not None and one.load not in loads:
-                raise ValueError(f"{where}: there is no load {one.load}; there are {nearest_first(one.load, loads)}")
+                raise Misplaced(
+                    f"there is no load {one.load}; there are {nearest_first(one.load, loads)}", *place, "load"
+                )
             if not self.all_loads[one.load or loads[0]].is_for(one.variant):
-                raise ValueError(f"{where}: {one.variant} is not measured under load {one.load or loads[0]}")
+                raise Misplaced(f"{one.variant} is not measured under load {one.load or loads[0]}", *place)
         for name, load in self.all_loads.items():
             if unknown := [one for one in load.variants if one not in self.variants]:
                 known = nearest_first(unknown[0], list(self.variants))
-                raise ValueError(f"load {name}: there is no variant {unknown[0]}; there are {known}")
+                raise Misplaced(f"there is no variant {unknown[0]}; there are {known}", *self._place(name), "variants")
         for variant in self.variants:
             if not any(load.is_for(variant) for load in self.all_loads.values()):
-                raise ValueError(f"{variant} is measured under no load")
+                raise Misplaced("it is measured under no load", "variants", variant)
         return self
 
     @model_validator(mode="after")
@@ -321,9 +325,11 @@ class Experiment(Model):
                 if not (load.database and load.is_for(variant)):
                     continue
                 if one.app != "django":
-                    raise ValueError(f"load {name}: {variant} has no use for a database; only app: django has")
+                    problem = f"{variant} has no use for a database; only app: django has"
+                    raise Misplaced(problem, *self._place(name), "database")
                 if one.server == "gunicorn-tornado":
-                    raise ValueError(f"load {name}: {variant}: Django asks no database on the event loop of tornado")
+                    problem = f"{variant}: Django asks no database on the event loop of tornado"
+                    raise Misplaced(problem, *self._place(name), "database")
         return self
 
     @property
@@ -336,11 +342,20 @@ class Experiment(Model):
         """Whether requests that compute hold the interpreter lock without using a core."""
         return any(load.settings.get("cpu") == "hold" for load in self.all_loads.values())
 
-    def _references(self) -> list[tuple[str, Quantity | Published]]:
+    def _place(self, load: str) -> tuple[str, ...]:
+        """Return where the file describes a load."""
+        return ("load",) if self.load else ("loads", load)
+
+    def _references(self) -> list[tuple[tuple[str | int, ...], Quantity | Published]]:
+        """Return what names a variant and a load, and where."""
+        published = [(("published", number), one) for number, one in enumerate(self.published)]
         claims = [
-            (f"claims.{number}", quantity) for number, claim in enumerate(self.claims) for quantity in claim.quantities
+            (("claims", number, key), quantity)
+            for number, claim in enumerate(self.claims)
+            for key, quantity in (("value", claim.value), ("relative_to", claim.relative_to))
+            if quantity
         ]
-        return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
+        return [*published, *claims]
 
 
 def unknown_variant(name: str, experiment: Experiment) -> WrongUse:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from analysis.model import Model
+from analysis.nearest import nearest_first
 from analysis.read.observation import APP_PORTS
 from lab import limits
-from lab.errors import nearest_first
 from lab.paths import SERVERS
 
 RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
@@ -71,7 +71,7 @@ class Variant(Model, ABC):
     packages: ClassVar[tuple[str, ...]]
     """What the image is for, by the names that Image.packages has; a run records their versions."""
     example: ClassVar[dict[str, Any]]
-    """The least that a file says of such a variant beside ``server``."""
+    """What a file could say of such a variant beside the first word that its key ``server`` can be."""
 
     @model_validator(mode="after")
     def _engine_and_balancer_can(self) -> Self:
