@@ -3,7 +3,7 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment aa list plan report verify export notebook setup doctor down schema test check soak bench lock
+.PHONY: help experiment aa list plan report verify export notebook setup doctor down schema check quick test soak bench lock
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -46,8 +46,11 @@ schema: .venv/core  ## the JSON schema of experiment files, for editors
 check: .venv/core .venv/tests  ## lint and types
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
 
-test: check setup .venv/browser  ## all tests, on real containers
-	@.venv/bin/python -m pytest
+quick: .venv/core .venv/tests  ## the tests that need no container, side by side: under two minutes
+	@.venv/bin/python -m pytest -m "not containers" -n 3 --dist loadfile --no-loadscope-reorder
+
+test: check quick setup .venv/browser  ## lint, types and all tests but the long ones, on real containers
+	@.venv/bin/python -m pytest -m containers
 
 soak: setup .venv/tests  ## the long fault and load cases, on real containers
 	@.venv/bin/python -m pytest --soak

@@ -1,5 +1,6 @@
 """What the tests share: the command line as a user runs it, and copies of the lab that may be broken on purpose."""
 
+import io
 import os
 import shutil
 import signal
@@ -7,12 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from python_on_whales import DockerClient
+from rich.console import Console
 
+from lab import cli
 from lab.paths import ROOT
 from lab.trial.containers import OWNER_LABEL
 
@@ -58,15 +63,35 @@ class Lab:
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command and return the process; what it says can be read from it."""
-        environment = os.environ | {"PYTHONPATH": str(self.root), "COLUMNS": "80", "NO_COLOR": "1"}
-        environment |= {"RESULTS": str(self.results)} | self.environment
+        environment = {"PYTHONPATH": str(self.root)} | self._told()
         process = subprocess.Popen(
             [*self.before, sys.executable, "-m", "lab", *arguments],
-            cwd=self.root, env=environment, text=True, stdin=subprocess.DEVNULL,
+            cwd=self.root, env=os.environ | environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         self.started.append(process)
         return process
+
+    def call(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end within this process, which takes a tenth of the time; a copy cannot be called."""
+        assert self.root == ROOT
+        assert not self.before
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            patch.dict(os.environ, self._told()),
+            patch.object(sys, "argv", ["lab", *arguments]),
+            patch.object(cli, "heed_signals"),
+            patch.object(cli, "out", Console(width=80, highlight=False)),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            cli.main()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
+
+    def _told(self) -> dict[str, str]:
+        return {"COLUMNS": "80", "NO_COLOR": "1", "RESULTS": str(self.results)} | self.environment
 
     def end(self) -> None:
         """Interrupt what a failed test left running, so that it spoils no other."""
@@ -76,7 +101,11 @@ class Lab:
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
-        return subprocess.CompletedProcess(arguments, *finish(self.start(*arguments)))
+        return self.run_for(PATIENCE_S, *arguments)
+
+    def run_for(self, seconds: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command to its end, which must come within some seconds."""
+        return subprocess.CompletedProcess(arguments, *finish(self.start(*arguments), patience_s=seconds))
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Change one file of this copy."""
@@ -108,6 +137,13 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
     one = copy_lab(tmp_path)
     yield one
     one.end()
+
+
+@pytest.fixture(scope="module")
+def without_pictures() -> Iterator[None]:
+    """Leave the pictures out of reports: drawing them takes longer than all the rest."""
+    with patch("analysis.show.report._figures", lambda *_: []):
+        yield
 
 
 def copy_lab(folder: Path) -> Lab:
@@ -167,12 +203,14 @@ def wait_for_line(process: "subprocess.Popen[str]", start: str) -> list[str]:
     pytest.fail(f"no line began with {start!r}:\n{''.join(lines)}")
 
 
-def finish(process: "subprocess.Popen[str]", with_signal: signal.Signals | None = None) -> "tuple[int, str, str]":
+def finish(
+    process: "subprocess.Popen[str]", with_signal: signal.Signals | None = None, patience_s: int = PATIENCE_S
+) -> "tuple[int, str, str]":
     """Signal a process if asked to, wait for its end, and return its exit code and the rest of what it said."""
     if with_signal:
         process.send_signal(with_signal)
     try:
-        out, err = process.communicate(timeout=PATIENCE_S)
+        out, err = process.communicate(timeout=patience_s)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         try:
@@ -180,5 +218,5 @@ def finish(process: "subprocess.Popen[str]", with_signal: signal.Signals | None 
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-        pytest.fail(f"{process.args!r} took more than {PATIENCE_S} s:\n{out}\n{err}")
+        pytest.fail(f"{process.args!r} took more than {patience_s} s:\n{out}\n{err}")
     return process.returncode, out, err

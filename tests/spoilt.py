@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from python_on_whales import Container, DockerClient
@@ -35,6 +36,35 @@ def write_experiment(
     """Write experiments/spoilt.yaml into a copy of the lab."""
     text = EXPERIMENT.format(script=script, settings=settings, variant=variant, duration=duration)
     (lab.root / "experiments" / "spoilt.yaml").write_text(text)
+
+
+def tell_which(lab: Lab, **factors: str) -> None:
+    """Tell each load script of a copy which variant it asks, as WHICH, so that each variant may have its own fault.
+
+    ``factors`` are expressions of a variant's ``name``, for a Compose file that has such variables.
+    """
+    settings = "env_file(_variables(load.at(visits_per_s), trial.duration)"
+    lab.edit("lab/trial/compose.py", settings, f'{settings} | {{"WHICH": name}}')
+    lab.edit("lab/trial/compose.py", "    if load.api:\n", "".join(
+        f"    factors |= {{{factor!r}: {value}}}\n" for factor, value in factors.items()
+    ) + "    if load.api:\n")  # fmt: skip
+    lab.edit("lab/trial/compose.py", "    variant, load = trial.variant, trial.load\n",
+             "    variant, load = trial.variant, trial.load\n    name = trial.variant_name\n")  # fmt: skip
+
+
+def trials(lab: Lab, name: str = "spoilt") -> dict[str, dict[str, Any]]:
+    """Return what the last run says of its trials, by variant, or by load where the variant is ``plain``."""
+    found = json.loads((lab.latest(name) / "summary.json").read_text())["trials"]
+    return {one["load"] if one["variant"] == "plain" else one["variant"]: one for one in found}
+
+
+def container_of(variant: str, service: str) -> Container | None:
+    """Return the container of a service of a variant that is measured, if it is there."""
+    for one in DockerClient().container.list(filters=[("label", OWNER_LABEL)]):
+        labels = one.config.labels or {}
+        if labels["com.docker.compose.service"] == service and f"-{variant}-" in labels["com.docker.compose.project"]:
+            return one
+    return None
 
 
 def judged(lab: Lab) -> tuple[str, list[str]]:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from analysis.folder import read_run
 from analysis.metrics.bursts import in_order, ordinal
-from analysis.pipeline import derive
+from analysis.pipeline import derive, derive_summary
 from analysis.quantities import Claim, Published, Quantity
 from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Summary, WaveRow
@@ -55,7 +55,7 @@ def summary(folder: Path, *trials: list[Request], size: int = 4, workers: int = 
     make_run(folder, {"one": trials[0]}, **record)
     for number, requests in enumerate(trials, start=1):
         make_trial(folder, "one", number, requests, workers=workers)
-    return derive(folder)
+    return derive_summary(folder)
 
 
 def published(*steps: float, within: float = 0.1, divided_by: float = 1) -> Published:
@@ -135,7 +135,7 @@ def test_a_client_beside_the_load_is_no_part_of_a_burst(tmp_path: Path) -> None:
         [Request(request="silent", sent_s=0.002, answered=False)],
     )
 
-    found = derive(tmp_path)
+    found = derive_summary(tmp_path)
 
     assert found.trials[0].reasons == ["all 1 silent requests failed (no answer before the end of the run)"]
 
@@ -264,7 +264,7 @@ def test_published_steps_of_an_invalid_trial_are_invalid(tmp_path: Path) -> None
     make_run(tmp_path, {"one": one_by_one()}, loads=[load(4)], variants=[variant()], published=[published(1, 2, 3, 4)])
     make_trial(tmp_path, "one", 1, one_by_one(), workers=1, outcome="failed", reason="nginx said: no")
 
-    found = derive(tmp_path)
+    found = derive_summary(tmp_path)
 
     assert [(one.verdict, one.reason) for one in found.published] == [("invalid", "one: failed: nginx said: no")]
     assert [(one.published, one.measured) for one in found.steps] == [([1, 2, 3, 4], [])]
@@ -326,7 +326,7 @@ def test_a_long_staircase_is_broken_between_two_steps(tmp_path: Path) -> None:
     name = "a-variant-of-thirty-characters"
     make_run(tmp_path, {name: one_by_one(12)}, loads=[load(12)], variants=[variant(name)])
 
-    lines = printed(tmp_path, derive(tmp_path))
+    lines = printed(tmp_path, derive_summary(tmp_path))
 
     start = lines.index("Seconds in order of completion")
     seconds = " ".join(lines[start + 2 : start + 4]).split()
@@ -334,7 +334,8 @@ def test_a_long_staircase_is_broken_between_two_steps(tmp_path: Path) -> None:
 
 
 def test_a_burst_of_more_than_twelve_has_no_table_of_steps(tmp_path: Path) -> None:
-    found = summary(tmp_path, one_by_one(13), size=13)
+    summary(tmp_path, one_by_one(13), size=13)
+    found = derive(tmp_path)
 
     assert len(found.steps[0].measured) == 13
     assert "Seconds in order of completion" not in printed(tmp_path, found)

@@ -1,191 +1,213 @@
 """Visits to a guest book on real containers: what goes wrong with its database is said, and no row is miscounted."""
 
 import json
-import subprocess
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from python_on_whales import Container, DockerClient
+from python_on_whales import Container
+from python_on_whales.exceptions import DockerException
 
 from analysis.folder import read_trial, trial_folder
-from lab.trial.containers import OWNER_LABEL
-from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
+from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects
+from tests.spoilt import container_of, tell_which, trials
 
-pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
+pytestmark = pytest.mark.containers
 
 EXPERIMENT = """\
-title: A guest book
+title: Guest books that are all spoilt but one
 question: What becomes of the visits?
-load:
-  script: visits.js
-  generators: {generators}
-  database: {database}
-  duration: {{short: 4s, full: 1m}}
-  settings: {{first_per_s: {per_s}, last_per_s: {per_s}, step_s: 4, timeout_steps: 1, users_max: 300}}
+loads:
+  visits:
+    script: visits.js
+    database: {}
+    duration: {short: 6s, full: 1m}
+    settings: {first_per_s: 6, last_per_s: 6, step_s: 6, timeout_steps: 0.5, users_max: 300}
+    variants: [wrong-rows, changed-page, no-database, killed, stopped, not-migrated, not-applied]
+  generators:
+    script: visits.js
+    database: {}
+    generators: 3
+    duration: {short: 4s, full: 1m}
+    settings: {first_per_s: 6, last_per_s: 6, step_s: 4, timeout_steps: 1, users_max: 300}
+    variants: [plain]
+  crowd:
+    script: visits.js
+    database: {max_connections: 10}
+    duration: {short: 4s, full: 1m}
+    settings: {first_per_s: 80, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 300}
+    variants: [plain]
+parallel: true
 variants:
-  some: {{server: gunicorn-gthread, app: django, workers: 2, threads: 16}}
+  plain:        {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
+  wrong-rows:   {server: gunicorn-gthread, app: django, workers: 2, threads: 3}
+  changed-page: {server: gunicorn-gthread, app: django, workers: 2, threads: 4}
+  no-database:  {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
+  killed:       {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
+  stopped:      {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
+  not-migrated: {server: gunicorn-gthread, app: django, workers: 2, threads: 5}
+  not-applied:  {server: gunicorn-gthread, app: django, workers: 2, threads: 6}
 """
+TOLD = 'os.environ["LAB_THREADS"]'
+ROWS = ["mariadb", "--defaults-file=/srv/mariadb.cnf", "--skip-column-names", "--execute",
+        "SELECT count(*) FROM guestbook.guestbook_entry"]  # fmt: skip
 
 
-@pytest.fixture
-def guestbook(copied_lab: Lab) -> Lab:
-    """A copy of the lab with an experiment of a few visits."""
-    return write(copied_lab)
+def spoil(lab: Lab) -> None:
+    """Make a copy of the lab spoil the variants, each in its own way."""
+    (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
+    tell_which(
+        lab,
+        LAB_MARIADB="'exec mariadbd --no-defaults --datadir=/nowhere' if name == 'no-database' else 'exec start'",
+        LAB_RETRIES="'30' if name == 'not-applied' else '300'",
+    )
+    threads = "    pids_limit: 2048  # it has a thread for each connection\n"
+    lab.edit("docker-compose.yml", threads, threads + '    command: [sh, -c, "${LAB_MARIADB:-exec start}"]\n')
+    lab.edit("docker-compose.yml", "retries: 300", "retries: ${LAB_RETRIES:-300}")
+    views, models = "servers/app/guestbook/views.py", "servers/app/guestbook/models.py"
+    lab.edit(views, "import workload\n", "import os\n\nimport workload\n")
+    lab.edit(
+        views,
+        "        form.save()\n",
+        f'        wrong = {{"3": 0, "5": 2}} if {TOLD} == "3" else {{}}\n'
+        '        for _ in range(wrong.get(request.POST["visit"], 1)):\n'
+        '            Entry.objects.create(visit=request.POST["visit"])\n',
+    )
+    rendered = 'return render(request, "guestbook/entries.html", {"form": form, "newest": newest})\n'
+    lab.edit(
+        views,
+        rendered,
+        rendered.replace("return", "page =") + f'    if {TOLD} == "4":\n'
+        '        page.content = page.content.replace(b"csrfmiddlewaretoken", b"mislaid")\n    return page\n',
+    )
+    lab.edit(models, "from django.db", "import os\n\nfrom django.db")
+    place = 'place = models.CharField(max_length=40, default="")'
+    lab.edit(models, "    written =", f'    if {TOLD} == "5":\n        {place}\n    written =')
+    lab.edit("servers/with-database", "python migrate.py", '[ "$LAB_THREADS" = 6 ] || python migrate.py')
 
 
-def write(lab: Lab, database: str = "{}", generators: int = 1, per_s: int = 6) -> Lab:
-    """Write the experiment."""
-    text = EXPERIMENT.format(database=database, generators=generators, per_s=per_s)
-    (lab.root / "experiments" / "guestbook.yaml").write_text(text)
-    return lab
+@pytest.fixture(scope="module")
+def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """All variants under their loads; of two the database is killed, or stands still, in the middle of the load."""
+    assert lab_objects() == []
+    lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
+    spoil(lab)
+    with ThreadPoolExecutor(2) as pool:
+        process = lab.start("run", "spoilt", "--jobs", "4")
+        killed = pool.submit(lambda: with_rows("killed").kill())
+        stopped = pool.submit(stop_database)
+        try:
+            code, _, said = finish(process, patience_s=2 * PATIENCE_S)
+        finally:
+            with suppress(DockerException):
+                stopped.result().unpause()  # or nobody could remove it
+    killed.result()
+    assert code == 1, said
+    yield lab
+    assert lab_objects() == []
 
 
-def summary(lab: Lab) -> dict[str, Any]:
-    """Return what came of the last run."""
-    return dict(json.loads((lab.latest("guestbook") / "summary.json").read_text()))
+def stop_database() -> Container:
+    """Let the database of a variant stand still, and return it."""
+    database = with_rows("stopped")
+    database.pause()
+    return database
 
 
-def reasons(lab: Lab) -> list[str]:
-    """Return why the only trial is doubted."""
-    [trial] = summary(lab)["trials"]
-    return list(trial["reasons"])
+def with_rows(variant: str) -> Container:
+    """Return the database of a variant once rows are being written."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        database = container_of(variant, "mariadb")
+        with suppress(DockerException, ValueError):  # it is being started
+            if database and int(str(database.execute(ROWS))) >= 3:
+                return database
+        time.sleep(0.1)
+    pytest.fail(f"nobody wrote into the guest book of {variant} within {PATIENCE_S} s")
 
 
-def why_failed(lab: Lab) -> str:
-    """Return why the only trial failed."""
-    record = read_trial(trial_folder(lab.latest("guestbook"), "some", "visits", 1))
+def reasons(lab: Lab, which: str) -> list[str]:
+    """Return why a trial is doubted."""
+    return list(trials(lab)[which]["reasons"])
+
+
+def why_failed(lab: Lab, variant: str) -> str:
+    """Return why a trial failed."""
+    record = read_trial(trial_folder(lab.latest("spoilt"), variant, "visits", 1))
     assert record.outcome == "failed"
     return record.reason or ""
 
 
-def of_all(lab: Lab, metric: str, stat: str) -> float | None:
-    """Return one number of all requests."""
-    values = [row["measured"] for row in summary(lab)["rows"] if (row["metric"], row["stat"]) == (metric, stat)]
-    return values[0] if values else None
+def of_load(lab: Lab, load: str, table: str) -> list[dict[str, Any]]:
+    """Return what the summary says in a table of the variant plain under a load."""
+    rows = json.loads((lab.latest("spoilt") / "summary.json").read_text())[table]
+    return [row for row in rows if (row["variant"], row["load"]) == ("plain", load)]
 
 
-def database_under_load(lab: Lab) -> "tuple[subprocess.Popen[str], Container]":
-    """Start a run, and return its process and the database once rows are being written."""
-    process = lab.start("run", "guestbook")
-    wait_for_line(process, "load ")
-    mine = DockerClient().container.list(filters=[("label", OWNER_LABEL)])
-    [database] = [one for one in mine if (one.config.labels or {})["com.docker.compose.service"] == "mariadb"]
-    count = ["mariadb", "--defaults-file=/srv/mariadb.cnf", "--skip-column-names", "--execute",
-             "SELECT count(*) FROM guestbook.guestbook_entry"]  # fmt: skip
-    deadline = time.monotonic() + PATIENCE_S
-    while int(str(DockerClient().container.execute(database, count))) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return process, database
-
-
-def test_every_visit_writes_one_row_whoever_of_three_generators_made_it(guestbook: Lab) -> None:
+def test_every_visit_writes_one_row_whoever_of_three_generators_made_it(spoilt: Lab) -> None:
     """Nothing is lost or written twice, the shares of the generators add up, and they begin at the same moment."""
-    write(guestbook, generators=3)
+    told = {(row["metric"], row["stat"]): row["measured"] for row in of_load(spoilt, "generators", "rows")}
 
-    assert guestbook.run("run", "guestbook").returncode == 0
-
-    assert 22 <= (of_all(guestbook, "rows_written", "count") or 0) <= 25
-    assert of_all(guestbook, "visits_failed", "count") == 0
-    assert of_all(guestbook, "rows_unreported", "count") == 0
-    folder = trial_folder(guestbook.latest("guestbook"), "some", "visits", 1)
+    assert 22 <= told["rows_written", "count"] <= 25
+    assert told["visits_failed", "count"] == 0
+    assert told["rows_unreported", "count"] == 0
+    folder = trial_folder(spoilt.latest("spoilt"), "plain", "generators", 1)
     assert {path.name for path in folder.glob("points*")} == {
         "points.json.gz", "points-2.json.gz", "points-3.json.gz",
     }  # fmt: skip
     assert len(list(folder.glob("k6-processor*.txt"))) == 3
-    assert lab_objects() == []
 
 
-def test_a_row_that_is_lost_and_one_that_is_doubled_make_the_trial_invalid(guestbook: Lab) -> None:
-    guestbook.edit(
-        "servers/app/guestbook/views.py",
-        "        form.save()\n",
-        '        for _ in range({"3": 0, "5": 2}.get(request.POST["visit"], 1)):\n'
-        '            Entry.objects.create(visit=request.POST["visit"])\n',
-    )
-
-    assert guestbook.run("run", "guestbook").returncode == 1
-
-    assert "1 row is lost: visit 3" in reasons(guestbook)
-    assert "1 row is doubled: visit 5" in reasons(guestbook)
+def test_a_row_that_is_lost_and_one_that_is_doubled_make_the_trial_invalid(spoilt: Lab) -> None:
+    assert trials(spoilt)["wrong-rows"]["verdict"] == "invalid"
+    assert "1 row is lost: visit 3" in reasons(spoilt, "wrong-rows")
+    assert "1 row is doubled: visit 5" in reasons(spoilt, "wrong-rows")
 
 
-def test_a_page_that_was_changed_is_no_visit_that_fails(guestbook: Lab) -> None:
+def test_a_page_that_was_changed_is_no_visit_that_fails(spoilt: Lab) -> None:
     """An overload makes visits fail; what never works is a mistake of whoever changed it."""
-    guestbook.edit("servers/app/guestbook/templates/guestbook/entries.html", "{% csrf_token %}", "")
+    why = why_failed(spoilt, "changed-page")
 
-    assert guestbook.run("run", "guestbook").returncode == 1
-
-    assert why_failed(guestbook) == "the load script threw: Error: the page has no form: <!doctype html>"
+    assert why == "the load script threw: Error: the page has no form: <!doctype html>"
 
 
-def test_a_database_that_does_not_start_is_what_the_report_says(guestbook: Lab) -> None:
-    guestbook.edit(
-        "docker-compose.yml",
-        "    pids_limit: 2048  # it has a thread for each connection\n",
-        "    pids_limit: 2048\n    command: [mariadbd, --no-defaults, --datadir=/nowhere]\n",
-    )
+def test_a_database_that_does_not_start_is_what_the_report_says(spoilt: Lab) -> None:
+    why = why_failed(spoilt, "no-database")
 
-    assert guestbook.run("run", "guestbook").returncode == 1
-
-    assert why_failed(guestbook).startswith("the servers did not become healthy: mariadb said:\n")
-    assert "/nowhere" in why_failed(guestbook)
+    assert why.startswith("the servers did not become healthy: mariadb said:\n")
+    assert "/nowhere" in why
 
 
-def test_a_database_that_is_killed_ends_the_trial_by_name(guestbook: Lab) -> None:
-    process, database = database_under_load(guestbook)
-
-    database.kill()
-
-    assert finish(process)[0] == 1
-    assert why_failed(guestbook) == "mariadb ended during the load with exit code 137"
+def test_a_database_that_is_killed_ends_the_trial_by_name(spoilt: Lab) -> None:
+    assert why_failed(spoilt, "killed") == "mariadb ended during the load with exit code 137"
 
 
-def test_of_a_database_that_answers_no_more_nobody_knows_the_rows(guestbook: Lab) -> None:
+def test_of_a_database_that_answers_no_more_nobody_knows_the_rows(spoilt: Lab) -> None:
     """It stands still in the middle of the load and stays so: visits time out, and afterwards it cannot be asked."""
-    process, database = database_under_load(guestbook)
+    found = reasons(spoilt, "stopped")
 
-    database.pause()
-
-    try:
-        assert finish(process)[0] == 1
-    finally:
-        thaw(database)
-    assert "the database was not observed after the load: nobody knows which rows were written" in reasons(guestbook)
-    assert any("(request timeout)" in one for one in reasons(guestbook))
+    assert trials(spoilt)["stopped"]["verdict"] == "invalid"
+    assert "the database was not observed after the load: nobody knows which rows were written" in found
+    assert any("(request timeout)" in one for one in found)
 
 
-def thaw(container: Container) -> None:
-    """Let a container go on, if it is still there."""
-    if DockerClient().container.exists(container.id):
-        container.unpause()
+def test_too_many_connections_are_told_from_a_slow_server(spoilt: Lab) -> None:
+    errors = {row["error"] for row in of_load(spoilt, "crowd", "errors")}
+
+    assert "database error 1040: Too many connections" in errors
+    assert any(one.startswith("the database refused ") for one in reasons(spoilt, "crowd"))
 
 
-def test_too_many_connections_are_told_from_a_slow_server(guestbook: Lab) -> None:
-    write(guestbook, database="{max_connections: 10}", per_s=80)
+def test_a_model_without_its_migration_does_not_start(spoilt: Lab) -> None:
+    why = why_failed(spoilt, "not-migrated")
 
-    guestbook.run("run", "guestbook")
-
-    assert "database error 1040: Too many connections" in {row["error"] for row in summary(guestbook)["errors"]}
-    assert any(one.startswith("the database refused ") for one in reasons(guestbook))
-
-
-def test_a_model_without_its_migration_does_not_start(guestbook: Lab) -> None:
-    path = "servers/app/guestbook/models.py"
-    guestbook.edit(path, "    written =", '    place = models.CharField(max_length=40, default="")\n    written =')
-
-    assert guestbook.run("run", "guestbook").returncode == 1
-
-    assert why_failed(guestbook).startswith("the servers did not become healthy: gunicorn said:\n")
-    assert "A migration is missing, the models have changed since the last one:" in why_failed(guestbook)
-    assert "Add field place to entry" in why_failed(guestbook)
+    assert why.startswith("the servers did not become healthy: gunicorn said:\n")
+    assert "A migration is missing, the models have changed since the last one:" in why
+    assert "Add field place to entry" in why
 
 
-def test_a_migration_that_was_not_applied_is_what_the_health_check_says(guestbook: Lab) -> None:
-    guestbook.edit("servers/with-database", "python migrate.py", "true")
-    guestbook.edit("docker-compose.yml", "retries: 300", "retries: 30")
-
-    assert guestbook.run("run", "guestbook").returncode == 1
-
-    assert "migrations are not applied: guestbook.0001_initial" in why_failed(guestbook)
+def test_a_migration_that_was_not_applied_is_what_the_health_check_says(spoilt: Lab) -> None:
+    assert "migrations are not applied: guestbook.0001_initial" in why_failed(spoilt, "not-applied")

@@ -23,8 +23,11 @@ from lab.paths import ROOT
 from tests.real_runs import NAMES, unpack
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
 
-CIRCUMSTANCES = [(0, 1), (1, 2), (2, 4), (3, 8), (4, 3)]
-"""Seeds of hashes with numbers of threads."""
+Circumstance = tuple[int, int]
+"""A seed of hashes and a number of threads."""
+
+TWO: list[Circumstance] = [(0, 1), (3, 8)]
+SIX: list[Circumstance] = [*TWO, (1, 2), (2, 4), (4, 3), (5, 8)]
 
 Derived = dict[str, bytes]
 """What follows from the raw points of a run, by path."""
@@ -105,23 +108,21 @@ MADE_UP: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def derivations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Derived]]:
-    """Derive a run of each kind under all circumstances, each of which has copies of the runs and a process."""
-    folder = tmp_path_factory.mktemp("runs")
+def derive_under(circumstances: list[Circumstance], folder: Path) -> dict[str, list[Derived]]:
+    """Derive a run of each kind under some circumstances, each of which has copies of the runs and a process."""
     runs = {name: unpack(name, folder) for name in NAMES}
     for kind, make in MADE_UP.items():
         runs[kind] = folder / kind
         make(runs[kind])
         seal(runs[kind])
-    copies = {kind: [shutil.copytree(run, folder / f"{seed}" / kind) for seed, _ in CIRCUMSTANCES]
+    copies = {kind: [shutil.copytree(run, folder / f"{seed}" / kind) for seed, _ in circumstances]
               for kind, run in runs.items()}  # fmt: skip
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.derive_again", str(threads), *(str(ones[place]) for ones in copies.values())],
             cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": str(seed)},
         )
-        for place, (seed, threads) in enumerate(CIRCUMSTANCES)
+        for place, (seed, threads) in enumerate(circumstances)
     ]  # fmt: skip
     assert [process.wait() for process in processes] == [0] * len(processes)
     return {kind: [_derived(copy) for copy in ones] for kind, ones in copies.items()}
@@ -131,10 +132,29 @@ def _derived(run: Path) -> Derived:
     return {name: (run / name).read_bytes() for name in files(run) if is_derived(name)}
 
 
+@pytest.fixture(scope="module")
+def derivations(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Derived]]:
+    """All kinds of run, derived under two circumstances that have nothing in common."""
+    return derive_under(TWO, tmp_path_factory.mktemp("runs"))
+
+
 @pytest.mark.parametrize("kind", [*NAMES, *MADE_UP])
 def test_a_run_is_derived_to_the_same_bytes_every_time(derivations: dict[str, list[Derived]], kind: str) -> None:
-    first, *others = derivations[kind]
+    assert_same(derivations[kind])
 
+
+@pytest.mark.soak
+def test_a_run_is_derived_to_the_same_bytes_under_any_circumstances(tmp_path: Path) -> None:
+    """Two words that change places with one seed do not with another: the more seeds the better."""
+    for derived in derive_under(SIX, tmp_path).values():
+        assert_same(derived)
+
+
+def assert_same(derived: list[Derived]) -> None:
+    """Check that all derivations of a run have the same files with the same bytes."""
+    first, *others = derived
+
+    assert others
     assert {"summary.json", "report.html"} < first.keys()
     assert any(name.endswith("requests.parquet") for name in first)
     assert [one.keys() for one in others] == [first.keys()] * len(others)

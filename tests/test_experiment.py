@@ -651,7 +651,7 @@ def check(path: Path) -> None:
             assert not re.search(r"['\n\r\0]|\\$", value)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=mutated())
 def test_a_changed_file_is_an_experiment_or_wrong_use(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"

@@ -351,7 +351,7 @@ def old_run(lab: Lab) -> Path:
 
 @pytest.mark.parametrize("command", ["report", "verify", "export"])
 def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, command: str) -> None:
-    done = lab.run(command, str(old_run))
+    done = lab.call(command, str(old_run))
 
     assert done.returncode == 2
     problem = f"{old_run}/run.json has schema 0; this version reads schema 1"
@@ -394,7 +394,7 @@ def test_a_report_says_which_points_are_damaged(lab: Lab, when: str, why: str) -
         seal(run)
     points.write_bytes(points.read_bytes()[:-20])
 
-    done = lab.run("report", str(run))
+    done = lab.call("report", str(run))
 
     assert done.returncode == 0
     said = " ".join(done.stdout.split())

@@ -9,7 +9,7 @@ import pytest
 
 from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic
-from analysis.pipeline import derive
+from analysis.pipeline import derive_summary
 from analysis.quantities import Published
 from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row
@@ -35,14 +35,24 @@ def variants(*names: str, workers: int = 2, threads: int = 1) -> list[VariantRec
 
 def moments(run: Path) -> dict[str, Any] | None:
     """Return the picture of a run's load."""
-    summary = derive(run)
+    summary = derive_summary(run)
     assert {one.verdict for one in summary.trials} <= {"valid", "suspect"}, summary.trials
     with duckdb.connect() as database:
         database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
         chart = figures.moments(database, run, read_run(run), summary, "mix")
-        if chart:
-            assert figures.svg(chart).startswith("<svg")
-        return chart.to_dict() if isinstance(chart, alt.VConcatChart) else None
+    return as_dict(chart, "moments") if chart else None
+
+
+_DRAWN: set[str] = set()
+
+
+def as_dict(chart: alt.TopLevelMixin, kind: str) -> dict[str, Any]:
+    """Return what a picture is drawn from. Drawing takes much longer, so only the first picture of a kind is drawn."""
+    if kind not in _DRAWN:
+        _DRAWN.add(kind)
+        assert figures.svg(chart).startswith("<svg")
+    drawn: dict[str, Any] = chart.to_dict()
+    return drawn
 
 
 def shown(drawn: dict[str, Any], place: int = 0) -> Marks:
@@ -146,7 +156,7 @@ def values_of(panel: dict[str, Any], drawn: dict[str, Any], layer: int) -> list[
 
 def bursts_of(run: Path, picture: str) -> dict[str, Any] | None:
     """Return the picture of a run's bursts."""
-    summary = derive(run)
+    summary = derive_summary(run)
     with duckdb.connect() as database:
         database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
         chart = (
@@ -156,10 +166,7 @@ def bursts_of(run: Path, picture: str) -> dict[str, Any] | None:
         )
     if chart is None:
         return None
-    assert figures.svg(chart).startswith("<svg")
-    assert isinstance(chart, alt.VConcatChart)
-    drawn: dict[str, Any] = chart.to_dict()
-    return drawn
+    return as_dict(chart, picture)
 
 
 def of_burst(size: int | None, **settings: str) -> list[LoadRecord]:
@@ -321,13 +328,12 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
         for load, served in (("load-0", 40), ("load-1", 20))
     ]
     rows.append(row("a", "load-1", "response_time", "p99", published=120))
-    summary = derive(tmp_path).model_copy(update={"rows": rows})
+    summary = derive_summary(tmp_path).model_copy(update={"rows": rows})
 
     chart = figures.across_loads(run, summary)
 
     assert isinstance(chart, alt.VConcatChart)
-    assert figures.svg(chart).startswith("<svg")
-    drawn = chart.to_dict()
+    drawn = as_dict(chart, "across")
     assert drawn["title"]["text"] == "What changes with users"
     assert [len(one["hconcat"]) for one in drawn["vconcat"]] == [2, 2]
 
@@ -355,7 +361,7 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
 def test_loads_that_do_not_differ_in_one_number_have_no_axis(tmp_path: Path, others: list[LoadRecord]) -> None:
     run = read_run(make_run(tmp_path, {"one": PATIENT})).model_copy(update={"loads": others})
 
-    assert figures.across_loads(run, derive(tmp_path)) is None
+    assert figures.across_loads(run, derive_summary(tmp_path)) is None
 
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "200", "STEP_S": "2"}
@@ -380,7 +386,7 @@ def failing(*errors: str | None, step: int = 0) -> list[Request]:
 
 def visited(run: Path, picture: str) -> dict[str, Any] | None:
     """Return a picture of a run's visits."""
-    summary = derive(run)
+    summary = derive_summary(run)
     with duckdb.connect() as database:
         database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
         chart = (
@@ -390,9 +396,7 @@ def visited(run: Path, picture: str) -> dict[str, Any] | None:
         )
     if chart is None:
         return None
-    assert figures.svg(chart).startswith("<svg")
-    drawn: dict[str, Any] = chart.to_dict()
-    return drawn
+    return as_dict(chart, picture)
 
 
 def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,11 +15,11 @@ import psutil
 import pytest
 from python_on_whales import DockerClient
 
-from analysis.folder import read_run
-from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
-from tests.spoilt import GTHREAD, judged, wait_for_requests, write_experiment
+from analysis.folder import read_run, read_trial, trial_folder
+from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_line
+from tests.spoilt import judged, tell_which, trials, wait_for_requests, write_experiment
 
-pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("nothing_left")]
+pytestmark = pytest.mark.containers
 
 ANSWERS_WITHIN_S = 5
 """Without limits a machine did not answer for 25 minutes; with them it answers within a tenth of a second, and later
@@ -56,7 +57,100 @@ def answering() -> Iterator[Gaps]:
     assert 0 < gaps.longest_s < ANSWERS_WITHIN_S
 
 
-def ended_by_its_limit(lab: Lab) -> str:
+EXPERIMENT = """\
+title: Variants that outgrow their limits
+question: Is the one that does named?
+loads:
+  users:
+    script: users.js
+    duration: {short: 2m, full: 2m}
+    settings: {users: 40, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.5}
+    variants: [k6, server, start]
+  beside-a-client:
+    script: users.js
+    duration: {short: 2m, full: 2m}
+    settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.5}
+    client: {script: silent.py, settings: {connections: 2, silent_s: 1}}
+    variants: [plain]
+  visits:
+    script: visits.js
+    database: {}
+    duration: {short: 2m, full: 2m}
+    settings: {first_per_s: 4, last_per_s: 4, step_s: 4, timeout_steps: 1, users_max: 20}
+    variants: [database]
+parallel: true
+variants:
+  plain:    {server: gunicorn-gthread, workers: 2, threads: 8}
+  k6:       {server: gunicorn-gthread, workers: 2, threads: 8}
+  server:   {server: gunicorn-gthread, workers: 2, threads: 9, memory_mib: 300}
+  start:    {server: gunicorn-gthread, workers: 8, threads: 8, memory_mib: 64}
+  database: {server: gunicorn-sync, app: django, workers: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def greedy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A run of which every trial has a container that outgrows its limit, while the machine answers."""
+    assert lab_objects() == []
+    lab = copy_lab(tmp_path_factory.mktemp("greedy"))
+    (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
+    tell_which(lab, LAB_K6_MEMORY="'30m' if name == 'k6' else factors['LAB_K6_MEMORY']")
+    lab.edit("lab/limits.py", '"wsgi": 8', '"wsgi": 1')
+    lab.edit("docker-compose.yml", "768m", "96m")
+    lab.edit("clients/silent.py", "await connection.get()", "bytearray(2**30)")
+    greed = 'if delay_s > 0.14 and os.environ.get("LAB_THREADS") == "9":\n        globals()["_kept"] = bytearray(2**30)'
+    lab.edit("servers/app/workload.py", "return lambda: iter", f"{greed}\n    return lambda: iter")
+    assert lab.run("setup").returncode == 0  # a build may take what it likes
+    with answering():
+        code, _, said = finish(lab.start("run", "spoilt"), patience_s=3 * ENDS_WITHIN_S)
+    assert code == 1, said
+    assert {one["verdict"] for one in trials(lab).values()} == {"invalid"}
+    yield lab
+    assert lab_objects() == []
+
+
+def why_ended(lab: Lab, variant: str, load: str = "users") -> str:
+    """Return why a trial failed; it did so early."""
+    record = read_trial(trial_folder(lab.latest("spoilt"), variant, load, 1))
+    began, ended = (datetime.fromisoformat(one) for one in (record.began, record.ended))
+    assert (ended - began).total_seconds() < ENDS_WITHIN_S
+    assert record.outcome == "failed"
+    return record.reason or ""
+
+
+def test_a_load_generator_that_outgrows_its_limit(greedy: Lab) -> None:
+    assert why_ended(greedy, "k6") == (
+        "k6 needed more memory than its limit of 30 MiB, which lab/limits.py computes from users, the rate and "
+        "the duration"
+    )
+
+
+def test_a_server_that_outgrows_its_limit(greedy: Lab) -> None:
+    assert why_ended(greedy, "server") == (
+        "gunicorn needed more memory than its limit of 300 MiB, which the variant's memory_mib sets"
+    )
+
+
+def test_a_server_that_outgrows_its_limit_before_it_is_ready(greedy: Lab) -> None:
+    """Its workers are killed and started anew for ever; nobody waits until the health check gives up."""
+    assert why_ended(greedy, "start") == (
+        "gunicorn needed more memory than its limit of 64 MiB, which the variant's memory_mib sets"
+    )
+
+
+def test_a_client_that_outgrows_its_limit(greedy: Lab) -> None:
+    assert why_ended(greedy, "plain", "beside-a-client") == (
+        "client needed more memory than its limit of 256 MiB, which mem_limit of client in docker-compose.yml sets"
+    )
+
+
+def test_a_database_that_outgrows_its_limit(greedy: Lab) -> None:
+    assert why_ended(greedy, "database", "visits") == (
+        "mariadb needed more memory than its limit of 96 MiB, which mem_limit of mariadb in docker-compose.yml sets"
+    )
+
+
+def ended_early(lab: Lab) -> str:
     """Measure the experiment, which must end early, and return why it failed."""
     with answering():
         process = lab.start("run", "spoilt")
@@ -70,73 +164,12 @@ def ended_by_its_limit(lab: Lab) -> str:
     return first
 
 
-def test_a_load_generator_that_outgrows_its_limit(copied_lab: Lab) -> None:
-    write_experiment(
-        copied_lab, settings="{users: 300, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 1}", duration="2m"
-    )
-    copied_lab.edit("lab/limits.py", "K6_MIB + users", "20 + 0 * users")
-
-    assert ended_by_its_limit(copied_lab) == (
-        "failed: k6 needed more memory than its limit of 37 MiB, which lab/limits.py computes from users, the rate and "
-        "the duration"
-    )
-
-
-def test_a_server_that_outgrows_its_limit(copied_lab: Lab) -> None:
-    write_experiment(copied_lab, GTHREAD.replace("}", ", memory_mib: 300}"), duration="2m")
-    greedy = 'if delay_s > 0.149:\n        globals()["_kept"] = bytearray(2**30)\n    return lambda: '
-    copied_lab.edit("servers/app/workload.py", "return lambda: iter", f"{greedy}iter")
-
-    assert ended_by_its_limit(copied_lab) == (
-        "failed: gunicorn needed more memory than its limit of 300 MiB, which the variant's memory_mib sets"
-    )
-
-
-def test_a_server_that_outgrows_its_limit_before_it_is_ready(copied_lab: Lab) -> None:
-    """Its workers are killed and started anew for ever; nobody waits until the health check gives up."""
-    variant = GTHREAD.replace("workers: 2", "workers: 8").replace("}", ", memory_mib: 64}")
-    write_experiment(copied_lab, variant, duration="2m")
-    copied_lab.edit("lab/limits.py", '"wsgi": 8', '"wsgi": 1')
-
-    assert ended_by_its_limit(copied_lab) == (
-        "failed: gunicorn needed more memory than its limit of 64 MiB, which the variant's memory_mib sets"
-    )
-
-
-def test_a_client_that_outgrows_its_limit(copied_lab: Lab) -> None:
-    write_experiment(copied_lab, duration="2m")
-    copied_lab.edit(
-        "experiments/spoilt.yaml",
-        "parallel:",
-        "  client: {script: silent.py, settings: {connections: 2, silent_s: 1}}\nparallel:",
-    )
-    copied_lab.edit("clients/silent.py", "await connection.get()", "bytearray(2**30)")
-
-    assert ended_by_its_limit(copied_lab) == (
-        "failed: client needed more memory than its limit of 256 MiB, which mem_limit of client in "
-        "docker-compose.yml sets"
-    )
-
-
-VISITS = "{first_per_s: 4, last_per_s: 4, step_s: 4, timeout_steps: 1, users_max: 20}"
-
-
-def test_a_database_that_outgrows_its_limit(copied_lab: Lab) -> None:
-    write_experiment(copied_lab, "{server: gunicorn-sync, app: django, workers: 2}", "visits.js", VISITS, duration="2m")
-    copied_lab.edit("experiments/spoilt.yaml", "parallel:", "  database: {}\nparallel:")
-    copied_lab.edit("docker-compose.yml", "768m", "96m")
-
-    assert ended_by_its_limit(copied_lab) == (
-        "failed: mariadb needed more memory than its limit of 96 MiB, which mem_limit of mariadb in "
-        "docker-compose.yml sets"
-    )
-
-
+@pytest.mark.usefixtures("nothing_left")
 def test_a_machine_that_runs_short_of_memory_ends_the_load(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2m")
     copied_lab.edit("lab/machine/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 1, 2**60")
 
-    reason = ended_by_its_limit(copied_lab)
+    reason = ended_early(copied_lab)
 
     assert reason.startswith("failed: the machine ran short of memory: ")
     assert reason.endswith(" of the time")
@@ -144,6 +177,7 @@ def test_a_machine_that_runs_short_of_memory_ends_the_load(copied_lab: Lab) -> N
     assert (run / "spoilt" / "users" / "1" / "requests.parquet").exists()
 
 
+@pytest.mark.usefixtures("nothing_left")
 def test_a_lab_whose_parent_is_killed_ends_its_load(copied_lab: Lab) -> None:
     """As make is, or a terminal that is closed; nobody is left to interrupt it."""
     write_experiment(copied_lab, duration="2m")
@@ -208,6 +242,7 @@ def little_memory() -> Iterator[None]:
 
 
 @pytest.mark.soak
+@pytest.mark.usefixtures("nothing_left")
 def test_an_interrupt_and_a_clean_up_work_while_memory_is_short(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2m")
     copied_lab.edit("lab/machine/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 0, 0")

@@ -32,13 +32,13 @@ def misspelt(value: Any) -> Iterator[tuple[str, Any, Any]]:
         yield "", value, f"{int(value[:-1]) * TIMES}{value[-1]}"
 
 
-def million_fold() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield each experiment's file with one number of one load or variant times a million."""
-    for name in names():
-        text = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
-        for part in ("load", "loads", "variants"):
-            for where, _, changed in misspelt(text.get(part, {})):
-                yield name, f"{part}.{where}", text | {part: changed}
+def million_fold(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield an experiment's loads and variants with one number of them times a million."""
+    text = yaml.safe_load((EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8"))
+    text = {key: value for key, value in text.items() if key not in ("source", "published", "claims", "curve")}
+    for part in ("load", "loads", "variants"):
+        for where, _, changed in misspelt(text.get(part, {})):
+            yield f"{part}.{where}", text | {part: changed}
 
 
 @pytest.mark.parametrize("name", names())
@@ -46,7 +46,7 @@ def test_any_number_of_a_load_or_a_variant_times_a_million_is_refused(name: str,
     """By the setting's name, or because there is no room for it; nothing has to be tried."""
     path = tmp_path / "mine.yaml"
     unexplained = {}
-    for _, where, changed in (one for one in million_fold() if one[0] == name):
+    for where, changed in million_fold(name):
         path.write_text(json.dumps(changed), encoding="utf-8")  # which is YAML, too
         message = refusal(path)
         words = (

@@ -33,15 +33,24 @@ UNTRUE = "one/mix/1/points.json.gz is not what was measured: its hash differs fr
 NOTHING = "0" * 64
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
+pytestmark = pytest.mark.usefixtures("without_pictures")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory, without_pictures: None) -> Path:  # noqa: ARG001
     """A run of two variants, measured, sealed and derived as the lab does it."""
-    folder = make_run(tmp_path / "made-up" / "20260102T030405Z", {"one": HUNDRED, "two": HUNDRED}, claims=[CLAIM])
+    folder = make_run(tmp_path_factory.mktemp("once") / "run", {"one": HUNDRED, "two": HUNDRED}, claims=[CLAIM])
     for name in ("compose.yml", "factors.env", "load.env", "k6-1.log"):
         (folder / "one" / "mix" / "1" / name).write_text(f"what {name} says\n")
     seal(folder)
     derive(folder)
     return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, original: Path) -> Path:
+    """A copy of the run, to be changed."""
+    return shutil.copytree(original, tmp_path / "made-up" / "20260102T030405Z")
 
 
 def flip(path: Path) -> None:

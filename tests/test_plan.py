@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
-from lab.experiment.variations import against_itself
+from lab.experiment.variations import against_itself, computing
 from lab.machine.images import images_of
 from lab.plan import lay_out
 
@@ -36,6 +36,16 @@ def test_no_batch_is_larger_than_asked_and_no_trial_is_lost(jobs: int, trials: i
 def test_batches_of_one_round_are_about_as_large_as_each_other() -> None:
     """Eight variants, five side by side at most: four and four, so that both batches are equally disturbed."""
     assert [len(batch) for batch in lay_out(HEAVY_MIX, jobs=5).batches] == [4, 4]
+
+
+def test_burning_is_one_variant_at_a_time() -> None:
+    """Of the four loads two are for other variants."""
+    experiment = load_experiment("gil-sharing").model_copy(update={"parallel": True})
+
+    side_by_side, alone = (lay_out(computing(experiment, cpu), jobs=8) for cpu in ("hold", "burn"))
+
+    assert (len(side_by_side.trials), len(side_by_side.batches)) == (28, 6)
+    assert (len(alone.trials), len(alone.batches)) == (28, 28)
 
 
 def test_repeats_interleave_the_variants() -> None:

@@ -259,7 +259,7 @@ def sound(row: dict[str, Any]) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     texts=damaged_lines(), end=st.sampled_from(["\n", "\r\n", "\n\n"]), members=st.booleans(), cut=st.integers(0, 60)
 )

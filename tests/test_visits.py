@@ -14,7 +14,7 @@ from analysis.capacity import measured_capacity_per_s
 from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic, visits
 from analysis.metrics.visits import CUT_OFF, Level, Posts, Visit, Written, rates_per_s, written
-from analysis.pipeline import derive
+from analysis.pipeline import derive, derive_summary
 from analysis.quantities import Claim, Published, Quantity
 from analysis.read.rows import UnreadablePoints, write_requests
 from analysis.record import LoadRecord, VariantRecord
@@ -48,7 +48,7 @@ def climbing(*failed: int, of: int = 200) -> list[Request]:
 
 def summary(folder: Path, requests: list[Request], load: LoadRecord = OVERLOAD, **changed: Any) -> Summary:
     """Return the summary of a run of one trial of one variant."""
-    return derive(make_run(folder, {"one": requests}, loads=[load], **changed))
+    return derive_summary(make_run(folder, {"one": requests}, loads=[load], **changed))
 
 
 def measured(found: Summary, metric: MetricName) -> dict[Statistic, float | None]:
@@ -145,7 +145,7 @@ def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundre
     found = measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
 
     assert found == capacity
-    assert measured(derive(tmp_path), "capacity") == {"per_second": capacity}
+    assert measured(derive_summary(tmp_path), "capacity") == {"per_second": capacity}
 
 
 @pytest.mark.parametrize("failed", [(0, 0, 0), (1, 1, 1), (0, 0)])
@@ -155,7 +155,7 @@ def test_a_climb_that_ends_before_visits_fail_shows_no_capacity(tmp_path: Path, 
     with pytest.raises(ValueError, match=r"^400 visits a second are too few to fail, raise last_per_s$"):
         measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
 
-    assert measured(derive(tmp_path), "capacity") == {}
+    assert measured(derive_summary(tmp_path), "capacity") == {}
 
 
 def test_the_number_of_a_visit_says_its_step_whenever_it_came(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_steps_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -
     make_run(tmp_path, {"one": climbing(0, 5, 200)}, loads=[OVERLOAD], trials=2)
     make_trial(tmp_path, "one", 2, climbing(0, 0, 0), k6_exit_code=107)
 
-    found = derive(tmp_path)
+    found = derive_summary(tmp_path)
 
     assert found.visit_steps == [
         LevelRow(variant="one", load="mix", trial=1, per_s=per_s, visits=200, failed=failed)
@@ -241,7 +241,8 @@ def test_why_requests_failed_is_told_the_most_frequent_reason_first(tmp_path: Pa
     make_run(tmp_path, {"one": climbing(0, 2, 0) + timed_out}, loads=[OVERLOAD], trials=2)
     make_trial(tmp_path, "one", 2, visit("1") + visit("2", 1, took_ms=(9,), error=FULL), k6_exit_code=107)
 
-    assert [(one.variant, one.trial, one.request, one.error, one.requests) for one in derive(tmp_path).errors] == [
+    errors = derive_summary(tmp_path).errors
+    assert [(one.variant, one.trial, one.request, one.error, one.requests) for one in errors] == [
         ("one", 1, "post", FULL, 2), ("one", 1, "newest", "request timeout", 1),
     ]  # fmt: skip
 
@@ -279,7 +280,7 @@ def test_a_row_that_is_lost_or_too_many_makes_a_trial_invalid(
     folder = make_run(tmp_path, {"one": TEN + LATE}, loads=[OVERLOAD]) / "one" / "mix" / "1"
     write_database(folder, rows)
 
-    found = derive(tmp_path)
+    found = derive_summary(tmp_path)
 
     [trial] = found.trials
     assert trial.verdict == verdict
@@ -294,14 +295,14 @@ def test_a_database_that_was_not_empty_or_not_observed_makes_a_trial_invalid(tmp
     folder = make_run(tmp_path, {"one": TEN}, loads=[STEADY]) / "one" / "mix" / "1"
     write_database(folder, [*TOLD, "old"], before=["old"])
 
-    assert derive(tmp_path).trials[0].reasons == [
+    assert derive_summary(tmp_path).trials[0].reasons == [
         "the database had 1 row before the load",
         "1 row belongs to no visit",
     ]
 
     (folder / "database-1.after.txt").unlink()
 
-    assert derive(tmp_path).trials[0].reasons == [
+    assert derive_summary(tmp_path).trials[0].reasons == [
         "the database was not observed after the load: nobody knows which rows were written",
         "database-1 was not observed after the load",
     ]
@@ -322,7 +323,7 @@ def test_a_database_that_refuses_connections_is_a_doubt_unless_that_is_the_findi
     folder = make_run(tmp_path, {"one": TEN}, loads=[load]) / "one" / "mix" / "1"
     write_database(folder, TOLD, refused=refused)
 
-    [trial] = derive(tmp_path).trials
+    [trial] = derive_summary(tmp_path).trials
 
     assert (trial.verdict, trial.reasons) == (verdict, reasons)
 
@@ -332,7 +333,7 @@ def test_a_load_without_a_database_needs_none(tmp_path: Path) -> None:
     for path in (folder / "one" / "mix" / "1").glob("database-1.*"):
         path.unlink()
 
-    assert [(one.verdict, one.reasons) for one in derive(tmp_path).trials] == [("valid", [])]
+    assert [(one.verdict, one.reasons) for one in derive_summary(tmp_path).trials] == [("valid", [])]
 
 
 def shown(folder: Path, found: Summary, title: str) -> list[str]:
@@ -364,7 +365,7 @@ def two(tmp_path: Path) -> Path:
 
 def test_visits_have_a_table(two: Path) -> None:
     """Of the second variant half of the second trial's four visits succeed, and three of them are written."""
-    assert shown(two, derive(two), "Visits, ms") == [
+    assert shown(two, derive_summary(two), "Visits, ms") == [
         "Visits, ms, median of 2 trials",
         "variant                 visits  capacity  failed   min   p50   avg   max  rows",
         "threads                      8         –    0.0%  60.5  60.5  60.5  60.5     4",
@@ -377,7 +378,7 @@ def test_what_was_published_of_visits_stands_below_what_was_measured(tmp_path: P
     share = Published(variant="one", metric="visits_failed", stats={"share": 0.147})
     make_run(tmp_path, {"one": TEN, "two": TEN}, loads=[STEADY], published=[times, share])
 
-    assert shown(tmp_path, derive(tmp_path), "Visits, ms") == [
+    assert shown(tmp_path, derive_summary(tmp_path), "Visits, ms") == [
         "Visits, ms",
         "variant      visits  failed   min   p50   avg   max  rows",
         "one              10    0.0%  60.5  60.5  60.5  60.5    10",
@@ -392,7 +393,7 @@ def test_a_rate_that_followed_from_a_capacity_is_in_the_result(tmp_path: Path) -
     make_trial(tmp_path, "one", 1, TEN, visits_per_s=190.0)
     make_trial(tmp_path, "one", 2, TEN, visits_per_s=210.4)
 
-    found = derive(tmp_path)
+    found = derive_summary(tmp_path)
 
     assert found.visit_steps == [
         LevelRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
@@ -407,7 +408,7 @@ def test_a_rate_that_followed_from_a_capacity_is_in_the_result(tmp_path: Path) -
 
 def test_why_requests_failed_has_a_table(two: Path) -> None:
     """Four, and none in the second trial, are two; one, and none in the first, is half a request."""
-    found = derive(two)
+    found = derive_summary(two)
 
     assert shown(two, found, "Why requests failed") == [
         "Why requests failed, median of 2 trials",
@@ -432,7 +433,8 @@ def test_the_tables_are_in_the_report_and_in_markdown(two: Path) -> None:
 
 
 def test_tables_without_anything_to_show_are_left_out(tmp_path: Path) -> None:
-    found = summary(tmp_path, [Request()], STEADY.model_copy(update={"database": None}))
+    summary(tmp_path, [Request()], STEADY.model_copy(update={"database": None}))
+    found = derive(tmp_path)
 
     out = io.StringIO()
     print_tables(Console(file=out, width=80), read_run(tmp_path), found)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from analysis import waiting
 from analysis.folder import read_run
-from analysis.pipeline import derive
+from analysis.pipeline import derive, derive_summary
 from analysis.quantities import Claim, Quantity
 from analysis.record import VariantRecord
 from analysis.result import Summary
@@ -215,7 +215,7 @@ TWO = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
 
 def test_a_run_says_for_every_class_who_waited(tmp_path: Path) -> None:
     """From 2.0 to 2.1 s the other worker is busy too, 0.15 ms longer by its own clock."""
-    summary = derive(make_run(tmp_path, {"one": WAITING}, variants=TWO))
+    summary = derive_summary(make_run(tmp_path, {"one": WAITING}, variants=TWO))
 
     light = {"count": 1, "share": 0.5, "total": pytest.approx(3899.85), "max": pytest.approx(3899.85)}
     assert of_stats(summary, "beside_free_thread", "light") == light
@@ -227,7 +227,7 @@ def test_a_run_says_for_every_class_who_waited(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_threads_nobody_knows_says_nothing_of_it(tmp_path: Path) -> None:
-    summary = derive(make_run(tmp_path, {"one": WAITING}))
+    summary = derive_summary(make_run(tmp_path, {"one": WAITING}))
 
     assert of_stats(summary, "beside_free_thread", "light") == {}
 
@@ -257,7 +257,7 @@ def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load(tmp_path:
     stalls = [(began - 9, began - 8), (began + 0.5, began + 4.5), (began + 5, began + 6.01)]
     (folder / "api-1.after.txt").write_text(observation("api", stalls=stalls))
 
-    summary = derive(run)
+    summary = derive_summary(run)
 
     assert of_stats(summary, "recovery", None) == {"avg": pytest.approx(500), "max": pytest.approx(500)}
     assert of_stats(summary, "recovery", "light") == {}
@@ -266,7 +266,7 @@ def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load(tmp_path:
 def test_without_a_stall_a_claim_about_recovery_is_undecided(tmp_path: Path) -> None:
     claims = [Claim(says="It recovers", value=Quantity(variant="one", metric="recovery", stat="max"), at_most=1)]
 
-    [claim] = derive(make_run(tmp_path, {"one": WAITING}, variants=TWO, claims=claims)).claims
+    [claim] = derive_summary(make_run(tmp_path, {"one": WAITING}, variants=TWO, claims=claims)).claims
 
     assert (claim.verdict, claim.reason) == (
         "undecided", "nothing was seen that recovery could be computed from",

@@ -156,7 +156,7 @@ def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, ol
     before, archive = content(old_run), tmp_path / "mine.tar.gz"
     assert [name for name, text in before.items() if HOST.encode() in text] != []
 
-    done = lab.run("export", str(old_run), "--to", str(archive))
+    done = lab.call("export", str(old_run), "--to", str(archive))
 
     copy = unpack(archive, tmp_path / "elsewhere")
     assert (done.returncode, done.stdout) == (0, f"{archive}\n")
@@ -182,10 +182,10 @@ def test_what_an_archive_of_an_older_run_says_still_follows_from_its_records(
     lab: Lab, old_run: Path, tmp_path: Path
 ) -> None:
     archive = tmp_path / "mine.tar.gz"
-    assert lab.run("export", str(old_run), "--to", str(archive)).returncode == 0
+    assert lab.call("export", str(old_run), "--to", str(archive)).returncode == 0
     copy = unpack(archive, tmp_path / "elsewhere")
 
-    done = lab.run("verify", str(copy))
+    done = lab.call("verify", str(copy))
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
@@ -211,7 +211,7 @@ def test_an_archive_of_an_older_run_has_the_same_bytes_wherever_it_is_packed(
 ) -> None:
     """Also when what was packed is packed again, and then there is nothing to say of it."""
     first, second, third = (tmp_path / f"{name}.tar.gz" for name in ("first", "second", "third"))
-    assert lab.run("export", str(old_run), "--to", str(first)).returncode == 0
+    assert lab.call("export", str(old_run), "--to", str(first)).returncode == 0
     lab.environment = {"HOME": str(tmp_path), "LOGNAME": "somebody", "TMPDIR": str(tmp_path)}
     lab.before = on_host("another-machine")
     moved = tmp_path / "moved" / old_run.name

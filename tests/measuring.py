@@ -1,0 +1,92 @@
+"""Runs of experiments that were cut short, on real containers, and what came of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import yaml
+
+from analysis.folder import trial_folder
+from tests.conftest import Lab, lab_objects
+
+
+class Result:
+    """A run of an experiment that was cut short."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+        self.report = (folder / "report.html").read_text()
+
+    def each(self, metric: str, stat: str, request: str | None = None, load: str | None = None) -> dict[str, float]:
+        """Return one number by variant, of the only load unless one is named."""
+        return {
+            row["variant"]: row["measured"]
+            for row in self.summary["rows"]
+            if (row["metric"], row["stat"], row["request"], row["load"]) == (metric, stat, request, load or row["load"])
+            and row["measured"] is not None
+        }
+
+    def measured(self, variant: str, metric: str, stat: str, request: str | None = None) -> float:
+        """Return one number of one variant."""
+        return self.each(metric, stat, request)[variant]
+
+    def requests(self, variant: str, load: str, query: str) -> list[tuple[object, ...]]:
+        """Run a query on the requests of a variant."""
+        folder = trial_folder(self.folder, variant, load, 1)
+        return rows_of(duckdb.read_parquet(f"{folder}/requests.parquet"), query)
+
+
+def rows_of(relation: duckdb.DuckDBPyRelation, query: str) -> list[tuple[object, ...]]:
+    """Run a query on a relation that it calls requests."""
+    found = relation.query("requests", query)
+    assert found is not None
+    return found.fetchall()
+
+
+def measure(lab: Lab, name: str, variants: str, duration: str, *further: str) -> Result:
+    """Measure some variants of an experiment, and see that every trial is believed and nothing is left."""
+    done = lab.run("run", name, "--variants", variants, "--duration", duration, *further)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lab_objects() == []
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    result = Result((lab.results / name / "latest").resolve())
+    assert {trial["verdict"] for trial in result.summary["trials"]} <= {"valid", "suspect"}
+    return result
+
+
+def only_load(lab: Lab, name: str, load: str) -> Lab:
+    """Leave one of its loads to an experiment of a copy of the lab, and no claim or figure of another."""
+    path = lab.root / "experiments" / f"{name}.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["loads"] = {load: document["loads"][load]}
+    document["published"] = [one for one in document.get("published", []) if one["load"] == load]
+    of_load = [{one[part]["load"] for part in ("value", "relative_to") if part in one} for one in document["claims"]]
+    document["claims"] = [one for one, loads in zip(document["claims"], of_load, strict=True) if loads == {load}]
+    path.write_text(yaml.safe_dump(document))
+    return lab
+
+
+def shorter(lab: Lab, name: str, loads: dict[str, dict[str, float]]) -> Lab:
+    """Leave some of its loads to an experiment of a copy of the lab, with other settings, and no claim or figure."""
+    path = lab.root / "experiments" / f"{name}.yaml"
+    document = yaml.safe_load(path.read_text())
+    if "load" in document:
+        [document["load"]["settings"]] = [document["load"]["settings"] | settings for settings in loads.values()]
+    else:
+        document["loads"] = {load: document["loads"][load] for load in loads}
+        for load, settings in loads.items():
+            document["loads"][load]["settings"] |= settings
+            document["loads"][load].pop("variants", None)
+    path.write_text(yaml.safe_dump(document | {"published": [], "claims": [], "parallel": True}))
+    return lab
+
+
+def steps(result: Result, load: str) -> dict[str, list[float]]:
+    """Return the response times of a burst in order of completion, in times of the shortest, by variant."""
+    return {
+        row["variant"]: [step / min(row["measured"]) for step in row["measured"]]
+        for row in result.summary["steps"]
+        if row["load"] == load
+    }

@@ -1,0 +1,213 @@
+"""How the lab serves, on real containers: each server, a database, a called service, a client, a rate that follows."""
+
+import json
+
+import pytest
+import yaml
+
+from analysis.folder import trial_folder
+from lab.trial.calibration import ALONE
+from tests.conftest import Lab
+from tests.measuring import measure, only_load, shorter, steps
+
+pytestmark = [pytest.mark.containers, pytest.mark.usefixtures("own_images")]
+
+
+def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -> None:
+    """One stall of five seconds, from the first call on, in which calls take six: sixteen threads are stuck in four."""
+    copied_lab.edit("experiments/stalled-api.yaml", "{first_s: 5, every_s: 20, stall_s: 5", "{every_s: 60, stall_s: 5")
+    copied_lab.edit("experiments/stalled-api.yaml", "takes_s: 5}", "takes_s: 6}")
+    result = measure(copied_lab, "stalled-api", "shared,map-round-robin,map-max-conns,haproxy-queue", "8s")
+
+    longest = result.each("beside_free_thread", "max")
+    assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
+    refused = result.each("failures", "count")
+    assert refused["map-max-conns"] > 0
+    assert refused["shared"] == refused["haproxy-queue"] == refused["map-round-robin"] == 0
+    kinds = "SELECT DISTINCT error FROM requests WHERE error IS NOT NULL"
+    assert result.requests("map-max-conns", "calls", kinds) == [("status 502",)]
+    assert result.measured("haproxy-queue", "recovery", "max") > 0
+    haproxy = trial_folder(result.folder, "haproxy-queue", "calls", 1) / "haproxy-1.after.txt"
+    settings = haproxy.read_text()
+    assert "default-server maxconn 4" in settings
+    assert int(settings.partition("queued ")[2].split()[0]) > 0
+    assert "Who waited beside a free thread" in result.report
+    assert "somebody waits here while another worker has a free thread" in result.report
+    assert "the api stalls" in result.report
+    assert "the service that they call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
+
+
+def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
+    """No absolute time: the longest wait with 24.1.1 is many times that with 23.0.0, and with a spare thread."""
+    result = measure(lab, "silent-clients", "in-the-poller,in-a-thread,spare-thread", "8s")
+
+    longest = result.each("overhead", "max", "user")
+    assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
+    assert longest["in-a-thread"] > 20 * longest["spare-thread"]
+    assert "; beside it silent.py, CONNECTIONS=2, SILENT_S=15" in result.report
+    silent = "SELECT count(*), count(error) FROM requests WHERE request = 'silent'"
+    assert result.requests("in-a-thread", "users", silent) == [(2, 0)]
+
+
+def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_lab: Lab) -> None:
+    """Half a second instead of two; by then every request of the burst has been sent."""
+    lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
+    result = measure(lab, "worker-types", "sync,gthread,gevent,eventlet,tornado", "4s")
+
+    stairs = steps(result, "waiting-4")
+    assert stairs["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
+    assert stairs["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
+    for at_once in ("gevent", "eventlet", "tornado"):
+        assert stairs[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
+    burst = result.each("burst", "total", load="waiting-4")
+    assert burst["tornado"] > 3 * burst["gevent"]
+    lost = result.each("failures", "count", load="crash")
+    assert lost["sync"] == 1
+    assert lost["gthread"] >= 3
+    assert lost["gevent"] == lost["eventlet"] == 6
+    assert lost["tornado"] == 11
+    notes = [reason for trial in result.summary["trials"] for reason in trial["reasons"]]
+    assert any(" lost worker " in one for one in notes)
+    assert any(" started worker " in one for one in notes)
+    assert "One of 11 requests kills its worker" in result.report
+
+
+def test_django_fastcgi_asks_for_a_multiple_of_what_gunicorn_could_do(lab: Lab) -> None:
+    result = measure(lab, "django-fastcgi", "gunicorn-5", "3s")
+
+    capacity_per_s = result.each("capacity", "per_second")["gunicorn-5"]
+    record = json.loads((trial_folder(result.folder, "gunicorn-5", "overload", 1) / "trial.json").read_text())
+    assert capacity_per_s in (8, 32)
+    assert record["visits_per_s"] == 2 * capacity_per_s
+    [(visits, generators)] = result.requests(
+        "gunicorn-5", "overload", "SELECT count(DISTINCT visit), count(DISTINCT generator) FROM requests"
+    )
+    assert visits == pytest.approx(6 * capacity_per_s, rel=0.05)
+    assert generators == 4
+    assert "seconds since the first visit came" in result.report
+
+
+UWSGI: dict[str, object] = {"server": "uwsgi", "threads": 2, "balancer": "nginx"}
+COUNTED: dict[str, object] = {"server": "gunicorn-gthread", "threads": 2, "worker_class": "acceptors.CountedThreads"}
+EVERY_SERVER: dict[str, dict[str, object]] = {
+    "uvicorn": {"app": "fastapi-async"},
+    "granian": {"app": "fastapi-sync", "threads": 4},
+    "hypercorn": {"app": "fastapi-typed", "threads": 4, "loop": "uvloop"},
+    "gunicorn-asgi": {"app": "fastapi-async"},
+    "gunicorn-uvicorn": {"app": "fastapi-sync", "threads": 4},
+    "gunicorn-gevent": {},
+    "gunicorn-tornado": {},
+    "gunicorn-eventlet": {"release": "25.3.0"},
+    "gunicorn-sync": {"app": "flask"},
+    "gunicorn-23": COUNTED | {"release": "23.0.0"},
+    "gunicorn-24": COUNTED | {"release": "24.1.1", "worker_class": "acceptors.CountedRandomAccept"},
+    "gunicorn-26": COUNTED | {"release": "26.2.0", "reuse_port": True, "balancer": "haproxy"},
+    "uwsgi-http": UWSGI | {"protocol": "http", "thunder_lock": True},
+    "uwsgi-uwsgi": UWSGI | {"protocol": "uwsgi", "map_socket": True},
+    "uwsgi-fastcgi": UWSGI | {"protocol": "fastcgi"},
+}
+RELEASES = {
+    "gunicorn-eventlet": "gunicorn/25.3.0", "gunicorn-23": "gunicorn/23.0.0", "gunicorn-24": "gunicorn/24.1.1",
+    "gunicorn-26": "gunicorn/26.2.0", "gunicorn-sync": "gunicorn/27.0.1", "uwsgi-http": "uwsgi/2.0.31",
+}  # fmt: skip
+
+
+def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab) -> None:
+    """Two k6 ask each at the same moment. Were a count or a socket another than is asked for, it would be invalid."""
+    experiment = {
+        "title": "Every server",
+        "question": "Do they serve the same?",
+        "load": {
+            "script": "burst.js",
+            "generators": 2,
+            "duration": {"short": "3s", "full": "3s"},
+            "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
+        },
+        "parallel": True,
+        "variants": {
+            name: {"server": name, "workers": 2, "balancer": "none", **settings}
+            for name, settings in EVERY_SERVER.items()
+        },
+    }
+    (copied_lab.root / "experiments" / "every-server.yaml").write_text(yaml.safe_dump(experiment))
+
+    result = measure(copied_lab, "every-server", ",".join(EVERY_SERVER), "3s", "--jobs", str(len(EVERY_SERVER)))
+
+    for name, settings in EVERY_SERVER.items():
+        rows = "SELECT count(*), count(error), count(DISTINCT worker) <= 2 FROM requests"
+        assert result.requests(name, "burst", rows) == [(24, 0, True)], name
+        counted = [one["counts"] for one in result.summary["counters"] if one["variant"] == name]
+        assert (len(counted), sum(one["served"] for one in counted)) == (2, 24), name
+        if "worker_class" in settings:
+            assert sum(one["accepted"] for one in counted) == 24, name
+            assert all(one["accept_attempts"] == one["accepted"] + one["accept_failures"] for one in counted), name
+        folder = trial_folder(result.folder, name, "burst", 1)
+        front = {"none": set(), "nginx": {"nginx-1.before.txt"}, "haproxy": {"haproxy-1.before.txt"}}
+        [server] = {path.name for path in folder.glob("*.before.txt")} - front[str(settings.get("balancer", "none"))]
+        assert server.partition("-")[0] == {"gunicorn": "gunicorn", "uwsgi": "uwsgi"}.get(name.split("-")[0], "asgi")
+        assert "Traceback" not in (folder / server.replace("before.txt", "log")).read_text(), name
+    for name, release in RELEASES.items():
+        assert result.requests(name, "burst", "SELECT DISTINCT server FROM requests") == [(release,)]
+    for name in ("uwsgi-http", "uwsgi-uwsgi", "uwsgi-fastcgi"):  # a connection for each request
+        assert result.requests(name, "burst", "SELECT count(DISTINCT connection) FROM requests") == [(24,)], name
+    accept = {one["name"]: one["accept"] for one in json.loads((result.folder / "run.json").read_text())["variants"]}
+    assert {name for name, kind in accept.items() if kind == "per-worker"} == {"granian", "gunicorn-26", "uwsgi-uwsgi"}
+    ours = ("not observed", "listen queue", "last burst", "failed")  # anything else is the machine's
+    doubts = [reason for one in result.summary["trials"] for reason in one["reasons"]]
+    assert [reason for reason in doubts if any(words in reason for words in ours)] == []
+
+
+def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) -> None:
+    lab = only_load(copied_lab, "gil-sharing", "four-connections")
+    result = measure(lab, "gil-sharing", "4x4-map-least-conn", "2s", "--cpu", "hold")
+
+    folder = trial_folder(result.folder, "4x4-map-least-conn", "four-connections", 1)
+    trial = json.loads((folder / "trial.json").read_text())
+    assert trial["calibration"]["cpu"] == "hold"
+    assert len(trial["calibration"]["alone_ms"]) == ALONE
+    assert "protocol = uwsgi" in trial["settings"]["uwsgi-1"]
+    assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
+    reasons = result.summary["validity"]["reasons"]
+    assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)
+
+
+GUEST_BOOKS: dict[str, dict[str, object]] = {
+    "gunicorn-gevent": {},
+    "uvicorn": {},
+    "granian": {},
+    "hypercorn": {},
+    "uwsgi": {"threads": 2, "protocol": "fastcgi"},
+    "flup-prefork": {"workers": 8, "threads": 1},
+}
+"""Of django-fastcgi, fastcgi-mechanisms and test_database the other ones."""
+SAYS = {"flup-prefork": "flup6"}
+
+
+def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(copied_lab: Lab) -> None:
+    """Two generators share the visits. Were a count or a socket another than is asked for, a trial would be invalid."""
+    experiment = {
+        "title": "Every guest book",
+        "question": "Do they write the same?",
+        "load": {
+            "script": "visits.js", "generators": 2, "database": {},
+            "duration": {"short": "3s", "full": "3s"},
+            "settings": {"first_per_s": 2, "last_per_s": 4, "step_s": 1, "timeout_steps": 10, "users_max": 40},
+        },
+        "parallel": True,
+        "variants": {name: {"server": name, "app": "django", "workers": 2, **own} for name, own in GUEST_BOOKS.items()},
+    }  # fmt: skip
+    (copied_lab.root / "experiments" / "guest-books.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False))
+
+    result = measure(copied_lab, "guest-books", ",".join(GUEST_BOOKS), "3s", "--jobs", str(len(GUEST_BOOKS)))
+
+    assert result.summary["errors"] == []
+    written = result.each("rows_written", "count")
+    for name in GUEST_BOOKS:
+        visits = "SELECT count(DISTINCT visit), count(*) = 3 * count(DISTINCT visit) FROM requests"
+        assert result.requests(name, "visits", visits) == [(written[name], True)], name
+        assert 7 <= written[name] <= 10, name
+        servers = "SELECT DISTINCT split_part(server, '/', 1) FROM requests"
+        assert result.requests(name, "visits", servers) == [(SAYS.get(name, name.split("-")[0]),)]
+        folder = trial_folder(result.folder, name, "visits", 1)
+        assert {path.name for path in folder.glob("points*")} == {"points.json.gz", "points-2.json.gz"}, name
+        assert "Traceback" not in "".join(path.read_text() for path in folder.glob("*-1.log")), name
