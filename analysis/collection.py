@@ -6,8 +6,9 @@ from typing import Any
 
 import duckdb
 
-from analysis.quantities import Metric, Statistic
-from analysis.run_folder import SCHEMA, BadRun, Run, read_run
+from analysis.folder import BadRun, read_run
+from analysis.metrics import MetricName, Statistic
+from analysis.record import SCHEMA, Run
 
 Rows = list[dict[str, Any]]
 
@@ -43,7 +44,7 @@ def verdicts(runs: list[Path]) -> Rows:
     return list(table.values())
 
 
-def measured(runs: list[Path], metric: Metric, stat: Statistic, request: str) -> Rows:
+def measured(runs: list[Path], metric: MetricName, stat: Statistic, request: str) -> Rows:
     """Return a row for each run and variant that has the statistic: run, variant, load, value, unit, n, trials."""
     keys = ("variant", "load", "unit", "n", "trials")
     return [

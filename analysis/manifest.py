@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-from analysis.observation import GENERATOR, OBSERVATIONS
-from analysis.run_folder import POINTS, BadRun, write_whole
+from analysis.folder import BadRun, write_whole
+from analysis.read import POINTS
+from analysis.read.observation import GENERATOR, OBSERVATIONS
 
 MANIFEST = "manifest.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")

@@ -1,68 +1,110 @@
 """The statistics of a run's trusted trials, and what is looked up in them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 from statistics import median
 from typing import NamedTuple
 
-from analysis import intervals, visits
+import duckdb
+
+from analysis import intervals
 from analysis.intervals import Interval
-from analysis.quantities import (
-    Metric,
-    Model,
-    Published,
-    Quantity,
-    Statistic,
+from analysis.metrics import (
+    FAMILIES,
+    METRICS,
+    PRINTED,
+    bursts,
     failures_allowed,
     percentile,
     rows_needed,
     statistics_of,
     unit,
 )
-from analysis.result import PRINTED, Row, StepsRow
-from analysis.run_folder import Run
+from analysis.metrics.failures import FAILURES
+from analysis.metrics.metric import Stats
+from analysis.metrics.visits import VISITS_FAILED
+from analysis.observed import Observed
+from analysis.quantities import Published, Quantity
+from analysis.record import Run
+from analysis.result import Row, StairsRow
 
 Cell = tuple[str, str, str | None]
 """A variant, a load and a class of request; None: all classes."""
-Stats = dict[tuple[Metric, Statistic], float]
 
 
-class Measured(Model):
-    """The statistics of one cell in one trial. ``stats`` leaves out those that ``n`` rows cannot carry.
+class Measured(NamedTuple):
+    """The statistics of one cell in one trial, of which ``answered`` requests succeeded.
 
-    Those of visits are carried by those that ``came``.
+    ``stats`` leaves out what the requests cannot carry. ``carried_by`` says how many visits or other things a metric
+    was computed from, if they are not the answered requests.
     """
 
     trial: int
-    n: int
+    answered: int
     stats: Stats
-    came: visits.Count = visits.Count(0, 0)
+    carried_by: dict[str, int]
 
-    def carrying(self, metric: Metric) -> int:
+    def carrying(self, metric: str) -> int:
         """Return how many answered requests, or visits, the statistics of a metric were computed from."""
-        return {"visit": self.came.succeeded, "visits_failed": self.came.made}.get(metric, self.n)
+        return self.carried_by.get(metric, self.answered if METRICS[metric].sample != "visits" else 0)
 
 
-class Steps(NamedTuple):
-    """The steps of a variant under a load, with their intervals as far as there are two trials: see StepsRow."""
+class Stairs(NamedTuple):
+    """The staircase of a variant's bursts under a load: response times in ms, in order of completion.
+
+    ``intervals`` are those of the stairs that two trials or more have.
+    """
 
     measured: list[float]
     intervals: list[Interval]
 
 
-_OF_VISITS: tuple[Metric, ...] = ("visit", "visits_failed")
-_OF_NO_TIMES: tuple[Metric, ...] = ("capacity", "rows_written", "rows_unreported", "database_connections")
+def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[Cell, list[Measured]]:
+    """Ask every family what it finds in each trial, and return the statistics of every class of request."""
+    cells: dict[Cell, list[Measured]] = {}
+    for trial in trials:
+        found = [finding for family in FAMILIES for finding in family.measure(database, trial)]
+        variant, load, number = trial.key
+        for request in trial.requests.names:
+            mine = [finding for finding in found if finding.request == request]
+            measured = Measured(
+                trial=number,
+                answered=trial.requests.of_class(request).answered,
+                stats={key: value for finding in mine for key, value in finding.stats.items()},
+                carried_by={metric: n for finding in mine for metric, n in finding.carried_by.items()},
+            )
+            cells.setdefault((variant, load, request), []).append(measured)
+    return cells
+
+
+def staircases(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[tuple[str, str], Stairs]:
+    """Return the staircases of small bursts by variant and load: medians over trials, with their intervals."""
+    by_trial: dict[tuple[str, str], list[list[float]]] = {}
+    for trial in trials:
+        if trial.load.burst and trial.load.has_stairs and not trial.load.crashes:
+            stairs_ms = bursts.stairs_ms(database, trial.key, trial.load.burst)
+            by_trial.setdefault(trial.key[:2], []).append(stairs_ms)
+    return {cell: _of_trials(found) for cell, found in by_trial.items()}
+
+
+def _of_trials(trials: list[list[float]]) -> Stairs:
+    """Return the median and the interval of each stair over the trials that have it."""
+    most = max(map(len, trials))
+    stairs = [[trial[place] for trial in trials if place < len(trial)] for place in range(most)]
+    ends = [end for with_it, some in groupby(stairs, len) if with_it > 1 for end in intervals.of_medians(list(some))]
+    return Stairs([median(values) for values in stairs], ends)
 
 
 class Results:
     """The statistics of a run's trusted trials, and how to look one quantity up in them.
 
-    ``steps`` are the staircases by variant and load.
+    ``stairs`` are the staircases by variant and load.
     """
 
-    def __init__(self, run: Run, cells: dict[Cell, list[Measured]], steps: dict[tuple[str, str], Steps]) -> None:
+    def __init__(self, run: Run, cells: dict[Cell, list[Measured]], stairs: dict[tuple[str, str], Stairs]) -> None:
         self.run = run
         self.cells = cells
-        self.steps = steps
+        self.stairs = stairs
         self._intervals = {cell: _intervals(trials) for cell, trials in cells.items()}
 
     def values(self, quantity: Quantity) -> list[float]:
@@ -89,20 +131,17 @@ class Results:
         cell = self._cell(quantity)
         if not cell:
             return f"no {quantity.request or ''} request was answered".replace("  ", " ")
-        whole, failing = "requests", [one.stats["failures", "share"] for one in cell]
-        if quantity.metric in _OF_VISITS:
-            whole, failing = (
-                "visits",
-                [one.stats["visits_failed", "share"] for one in cell if ("visits_failed", "share") in one.stats],
-            )
-        if not failing or quantity.metric in _OF_NO_TIMES:
+        sample = METRICS[quantity.metric].sample
+        of_failures = (VISITS_FAILED if sample == "visits" else FAILURES).name, "share"
+        failing = [one.stats[of_failures] for one in cell if of_failures in one.stats]
+        if not failing or sample is None:
             return f"nothing was seen that {quantity.metric} could be computed from"
         if max(failing) >= failures_allowed(quantity.stat):
-            return f"{max(failing):.1%} of the {whole} failed, too many to leave out of {quantity.stat}"
+            return f"{max(failing):.1%} of the {sample} failed, too many to leave out of {quantity.stat}"
         needed, most = rows_needed(quantity.stat), max(one.carrying(quantity.metric) for one in cell)
         if most >= needed:
             return f"nothing was seen that {quantity.metric} could be computed from"
-        return f"{quantity.stat} needs {needed} {whole} a trial; there were {most} at most"
+        return f"{quantity.stat} needs {needed} {sample} a trial; there were {most} at most"
 
     def too_few(self) -> Iterator[str]:
         """Yield a sentence for each percentile that a table would show, had there been more requests.
@@ -112,9 +151,8 @@ class Results:
         wanted = {quantity.stat for quantity in self._published() if percentile(quantity.stat)} | {*PRINTED}
         classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
         for load, request in sorted(classes):
-            most = {
-                cell[0]: max(one.n for one in ones) for cell, ones in self.cells.items() if cell[1:] == (load, request)
-            }
+            cells = {cell[0]: ones for cell, ones in self.cells.items() if cell[1:] == (load, request)}
+            most = {variant: max(one.answered for one in ones) for variant, ones in cells.items()}
             missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
             for stat in sorted(missed, key=lambda stat: (rows_needed(stat), stat)):
                 if lacking := [variant for variant, n in most.items() if n < rows_needed(stat)]:
@@ -125,7 +163,7 @@ class Results:
                     )
                     break  # the percentiles beyond need more still
 
-    def _spoken_of(self, load: str, request: str) -> set[Statistic]:
+    def _spoken_of(self, load: str, request: str) -> set[str]:
         """Return the percentiles of one class of request that were published or claimed."""
         quantities = [*self._published(), *(one for claim in self.run.claims for one in claim.quantities)]
         return {
@@ -192,27 +230,27 @@ class Results:
             for stat, value in one.figures_here.items()
         }
 
-    def steps_rows(self) -> Iterator[StepsRow]:
+    def stairs_rows(self) -> Iterator[StairsRow]:
         """Yield every staircase that was measured or published, in the experiment's order."""
         published = {(one.variant, self.load_name(one.load)): one.steps_here for one in self.run.published if one.steps}
         for load in self.run.loads:
             for variant in self.run.variants:
                 cell = variant.name, load.name
-                if load.has_stairs and (cell in self.steps or cell in published):
-                    steps = self.steps.get(cell, Steps([], []))
-                    yield StepsRow(
+                if load.has_stairs and (cell in self.stairs or cell in published):
+                    stairs = self.stairs.get(cell, Stairs([], []))
+                    yield StairsRow(
                         variant=variant.name,
                         load=load.name,
                         published=published.get(cell),
-                        measured=steps.measured,
-                        low=[low for low, _ in steps.intervals] or None,
-                        high=[high for _, high in steps.intervals] or None,
+                        measured=stairs.measured,
+                        low=[low for low, _ in stairs.intervals] or None,
+                        high=[high for _, high in stairs.intervals] or None,
                     )
 
 
-def _intervals(trials: list[Measured]) -> dict[tuple[Metric, Statistic], Interval]:
+def _intervals(trials: list[Measured]) -> dict[tuple[str, str], Interval]:
     """Return the interval of every statistic that two or more trials carry."""
-    together: dict[tuple[int, ...], list[tuple[Metric, Statistic]]] = {}
+    together: dict[tuple[int, ...], list[tuple[str, str]]] = {}
     for key in dict.fromkeys(key for one in trials for key in one.stats):
         carrying = tuple(index for index, one in enumerate(trials) if key in one.stats)
         together.setdefault(carrying, []).append(key)

@@ -1,143 +1,35 @@
 """The words for a measured number: which variant, load and class of request, which metric, which statistic."""
 
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Annotated, Literal, Self, get_args
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
-Metric = Literal[
-    "overhead",
-    "response_time",
-    "throughput",
-    "requests_by_worker",
-    "connections_by_worker",
-    "requests_by_connection",
-    "accept_attempts",
-    "accept_failures",
-    "processor",
-    "memory",
-    "queued",
-    "failures",
-    "beside_free_thread",
-    "recovery",
-    "burst",
-    "visit",
-    "visits_failed",
-    "capacity",
-    "rows_written",
-    "rows_unreported",
-    "database_connections",
-]
-Statistic = Literal[
-    "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
-    "per_second", "of_ideal", "largest_share", "max_over_mean", "jain_index", "correlation",
-    "per_connection", "per_request", "total", "share", "count",
-]  # fmt: skip
-
-TIME_STATISTICS: tuple[Statistic, ...] = get_args(Statistic)[: get_args(Statistic).index("max") + 1]
-_EVENNESS: tuple[Statistic, ...] = ("largest_share", "max_over_mean", "jain_index")
-STATISTICS: dict[Metric, tuple[Statistic, ...]] = {
-    "overhead": TIME_STATISTICS,
-    "response_time": TIME_STATISTICS,
-    "throughput": ("per_second", "of_ideal"),
-    "requests_by_worker": _EVENNESS,
-    "connections_by_worker": (*_EVENNESS, "correlation"),
-    "requests_by_connection": ("avg", "max"),
-    "accept_attempts": ("per_connection",),
-    "accept_failures": ("per_connection",),
-    "processor": ("per_request",),
-    "memory": ("total",),
-    "queued": ("count",),
-    "failures": ("share", "count"),
-    "beside_free_thread": ("count", "share", "total", "max"),
-    "recovery": ("avg", "max"),
-    "burst": ("total", "largest_share"),
-    "visit": TIME_STATISTICS,
-    "visits_failed": ("share", "count"),
-    "capacity": ("per_second",),
-    "rows_written": ("count",),
-    "rows_unreported": ("count",),
-    "database_connections": ("max",),
-}
-"""What can be said of each metric. docs/method.md says how each is computed."""
-
-OF_ALL_REQUESTS: tuple[Metric, ...] = (
-    "accept_attempts",
-    "accept_failures",
-    "processor",
-    "memory",
-    "queued",
-    "recovery",
-    "burst",
-    "visit",
-    "visits_failed",
-    "capacity",
-    "rows_written",
-    "rows_unreported",
-    "database_connections",
-)
-"""The metrics of a trial as a whole: what servers and their database tell of themselves, what follows a stall, a burst
-and a visit know no classes."""
-
-_UNITS: dict[Metric, str] = {
-    "overhead": "ms",
-    "response_time": "ms",
-    "throughput": "requests/s",
-    "requests_by_connection": "requests",
-    "accept_attempts": "attempts",
-    "accept_failures": "failures",
-    "processor": "ms",
-    "memory": "MiB",
-    "beside_free_thread": "ms",
-    "recovery": "ms",
-    "burst": "ms",
-    "visit": "ms",
-    "capacity": "visits/s",
-    "database_connections": "connections",
-}
-_PLAIN: dict[Statistic, str] = {
-    "of_ideal": "share",
-    "largest_share": "share",
-    "share": "share",
-    "max_over_mean": "ratio",
-    "jain_index": "index",
-    "correlation": "index",
-}
-_COUNTED: dict[Metric, str] = {"visits_failed": "visits", "rows_written": "rows", "rows_unreported": "rows"}
-
-
-def unit(metric: Metric, stat: Statistic) -> str:
-    """Return the unit of a statistic."""
-    return _COUNTED.get(metric, "requests") if stat == "count" else _PLAIN.get(stat) or _UNITS[metric]
-
-
-NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-"""Names of experiments, variants and loads: they become folders and container names."""
-
-
-class Model(BaseModel):
-    """A frozen record that refuses keys it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from analysis.metrics import OF_ALL_REQUESTS, STATISTICS, MetricName, Statistic, unit
+from analysis.metrics.spread import REQUESTS_BY_WORKER, evenness
+from analysis.metrics.times import RESPONSE_TIME
+from analysis.model import Model, Name
 
 
 class Measure(Model):
     """A statistic of one metric, of one class of request or of all together (None)."""
 
     request: str | None = None
-    metric: Metric
+    metric: MetricName
     stat: Statistic
 
     @model_validator(mode="after")
     def _metric_has_statistic(self) -> Self:
-        if self.stat not in STATISTICS[self.metric]:
-            known = ", ".join(STATISTICS[self.metric])
-            raise ValueError(f"metric {self.metric} has no stat {self.stat}; it has {known}")
-        if self.request and self.metric in OF_ALL_REQUESTS:
-            raise ValueError(f"metric {self.metric} is of all requests; leave request out")
+        _check_statistic(self.request, self.metric, self.stat)
         return self
+
+
+def _check_statistic(request: str | None, metric: str, stat: str) -> None:
+    """Raise ValueError if the metric has no such statistic, or has no classes of request."""
+    if stat not in STATISTICS[metric]:
+        raise ValueError(f"metric {metric} has no stat {stat}; it has {', '.join(STATISTICS[metric])}")
+    if request and metric in OF_ALL_REQUESTS:
+        raise ValueError(f"metric {metric} is of all requests; leave request out")
 
 
 class Quantity(Measure):
@@ -160,7 +52,7 @@ class Published(Model):
     variant: Name
     load: Name | None = None
     request: str | None = None
-    metric: Metric
+    metric: MetricName
     stats: dict[Statistic, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
     steps: list[FiniteFloat] = Field(
@@ -180,14 +72,14 @@ class Published(Model):
     def _says_something(self) -> Self:
         if [bool(self.stats), bool(self.counts), bool(self.steps)].count(True) != 1:
             raise ValueError("give exactly one of stats, counts and steps")
-        if self.counts and self.metric != "requests_by_worker":
+        if self.counts and self.metric != REQUESTS_BY_WORKER.name:
             raise ValueError("counts belong to metric requests_by_worker")
         if self.counts and self.within is not None:
             raise ValueError("within belongs to stats and steps; counts have no verdict")
         if self.steps:
             self._check_steps()
         for stat in self.stats:
-            Measure(request=self.request, metric=self.metric, stat=stat)
+            _check_statistic(self.request, self.metric, stat)
             if self.within is not None and not self.stats[stat]:
                 raise ValueError(f"stats.{stat} is 0, by which nothing can be divided; leave it or within out")
         if self.divided_by != 1 and not self.steps and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
@@ -195,7 +87,7 @@ class Published(Model):
         return self
 
     def _check_steps(self) -> None:
-        if self.metric != "response_time":
+        if self.metric != RESPONSE_TIME.name:
             raise ValueError("steps belong to metric response_time")
         if self.request:
             raise ValueError("steps are of all requests; leave request out")
@@ -206,7 +98,7 @@ class Published(Model):
                 raise ValueError(f"steps are in order of completion; {after:g} ms comes after {one:g} ms")
 
     @property
-    def figures_here(self) -> dict[Statistic, float]:
+    def figures_here(self) -> dict[str, float]:
         """What the statistics should be in this lab, with those of how even the counts are."""
         return {
             stat: value / self.divided_by if unit(self.metric, stat) == "ms" else value
@@ -266,58 +158,3 @@ class Claim(Model):
             return value >= self.at_least
         assert self.at_most is not None
         return value <= self.at_most
-
-
-def percentile(stat: Statistic) -> float | None:
-    """Return the q of a percentile, between 0 and 100; None for other statistics."""
-    return float(stat[1:]) if stat[0] == "p" and stat[1].isdecimal() else None
-
-
-def rows_needed(stat: Statistic) -> int:
-    """Return how many rows a statistic needs before it may be printed: p99 needs 100, p99.9 needs 1000.
-
-    At least one row must lie beyond a percentile, so that the sample carries it.
-    """
-    q = percentile(stat)
-    if q is not None:
-        return round(100 / min(q, 100 - q))
-    return 2 if stat == "stdev" else 1
-
-
-def aggregate(stat: Statistic, column: str) -> str:
-    """Return what computes a statistic of times in SQL, from a column of them; percentiles are interpolated."""
-    if (q := percentile(stat)) is not None:
-        return f"quantile_cont({column}, {q / 100})"
-    return {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}[stat] + f"({column})"
-
-
-def failures_allowed(stat: Statistic) -> float:
-    """Return the share of failed requests, or visits, from which on a statistic of their times is not printed.
-
-    Had they been answered, they might have been the slowest: a p99 means nothing when one request in a hundred failed.
-    """
-    q = percentile(stat)
-    return 1 if q is None else 1 - q / 100
-
-
-def statistics_of(request: str | None) -> Iterator[tuple[Metric, Statistic]]:
-    """Yield every metric and statistic that one class of request can have; None: all classes together."""
-    for metric, statistics in STATISTICS.items():
-        if request is None or metric not in OF_ALL_REQUESTS:
-            for stat in statistics:
-                yield metric, stat
-
-
-def evenness(counts: Sequence[int]) -> dict[Statistic, float]:
-    """Return how evenly a count is spread over workers, idle ones being zeros; nothing of nothing.
-
-    Jain's index (Jain, Chiu and Hawe 1984) is 1 when all are equal and 1/n when one of n has everything.
-    """
-    total = sum(counts)
-    if not total:
-        return {}
-    return {
-        "largest_share": max(counts) / total,
-        "max_over_mean": max(counts) * len(counts) / total,
-        "jain_index": total**2 / (len(counts) * sum(count**2 for count in counts)),
-    }

@@ -2,13 +2,10 @@
 
 from typing import Literal
 
-from analysis.quantities import Metric, Model, Statistic
+from analysis.model import Model
 
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
-
-PRINTED: tuple[Statistic, ...] = ("min", "p50", "p90", "p99")
-"""The statistics that a table shows also where nobody published them."""
 
 
 class TrialValidity(Model):
@@ -38,8 +35,8 @@ class Row(Model):
     variant: str
     load: str
     request: str | None
-    metric: Metric
-    stat: Statistic
+    metric: str
+    stat: str
     unit: str
     published: float | None
     predicted: float | None
@@ -80,7 +77,7 @@ class ClaimRow(Model):
     """A claim with what was measured for it and the verdict. ``reason`` says why there is no plain answer."""
 
     says: str
-    stat: Statistic
+    stat: str
     verdict: ClaimVerdict
     measured: float | None
     low: float | None
@@ -115,7 +112,7 @@ class PublishedRow(Model):
     variant: str
     load: str
     request: str | None
-    metric: Metric
+    metric: str
     steps: bool = False
     divided_by: float = 1
     within: float
@@ -124,11 +121,11 @@ class PublishedRow(Model):
     figures: list[PublishedFigure]
 
 
-class StepsRow(Model):
+class StairsRow(Model):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
     ``low`` and ``high`` are the intervals of the medians over trials; None: one trial has none. They are shorter than
-    ``measured`` where a step is of one trial only, because requests failed in the others.
+    ``measured`` where a stair is of one trial only, because requests failed in the others.
     """
 
     variant: str
@@ -154,10 +151,10 @@ class WaveRow(Model):
     requests: int
 
 
-class VisitStepRow(Model):
+class LevelRow(Model):
     """How many visits came to one trial while ``per_s`` were due in a second, and how many of them failed.
 
-    Where the rate does not climb a trial has one such row.
+    A trial whose rate does not climb has one such row.
     """
 
     variant: str
@@ -187,8 +184,8 @@ class DifferenceRow(Model):
 
     load: str
     request: str | None
-    metric: Metric
-    stat: Statistic
+    metric: str
+    stat: str
     unit: str
     a: float
     b: float
@@ -215,7 +212,7 @@ class Summary(Model):
     claims: list[ClaimRow]
     published: list[PublishedRow]
     differences: list[DifferenceRow]
-    steps: list[StepsRow]
+    steps: list[StairsRow]
     waves: list[WaveRow]
-    visit_steps: list[VisitStepRow]
+    visit_steps: list[LevelRow]
     errors: list[ErrorRow]

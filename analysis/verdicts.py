@@ -5,12 +5,13 @@ from math import isclose
 from statistics import median
 from typing import Literal
 
-from analysis import bursts, intervals
+from analysis import intervals
 from analysis.intervals import Interval
-from analysis.measured import Results, Steps
-from analysis.quantities import Claim, Published, Quantity, statistics_of, unit
+from analysis.measured import Results, Stairs
+from analysis.metrics import bursts, statistics_of, unit
+from analysis.quantities import Claim, Published, Quantity
+from analysis.record import STAIRS, LoadRecord
 from analysis.result import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigure, PublishedRow, TrialValidity
-from analysis.run_folder import STAIRS, LoadRecord
 
 
 def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
@@ -62,7 +63,7 @@ def published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[Pu
 
 def _published_row(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> PublishedRow:
     load = results.load_name(one.load)
-    compared = _published_steps(one, within, results, judged) if one.steps else [
+    compared = _published_stairs(one, within, results, judged) if one.steps else [
         _published_figure(quantity, value, within, results, judged) for quantity, value in results.figures(one).items()
     ]  # fmt: skip
     figures = [figure for figure, _ in compared]
@@ -98,26 +99,26 @@ def _published_figure(
     return _compared(quantity.stat, of_unit, published, measured, results.interval(quantity), within), None
 
 
-def _published_steps(
+def _published_stairs(
     one: Published, within: float, results: Results, judged: list[TrialValidity]
 ) -> list[tuple[PublishedFigure, str | None]]:
-    """Return the steps of one staircase with their verdicts, and why they cannot be compared, if so."""
+    """Return the published steps of one staircase with their verdicts, and why they cannot be compared, if so."""
     load = results.run.load(results.load_name(one.load))
-    steps = results.steps.get((one.variant, load.name), Steps([], []))
-    if no_verdict := _no_steps(one, load, len(steps.measured), judged):
+    stairs = results.stairs.get((one.variant, load.name), Stairs([], []))
+    if no_verdict := _no_stairs(one, load, len(stairs.measured), judged):
         verdict, reason = no_verdict
         return [
             (_not_measured(bursts.ordinal(place), "ms", value, verdict), reason)
             for place, value in enumerate(one.steps_here, start=1)
         ]
-    ends = [*steps.intervals, *[(None, None)] * len(one.steps)]
+    ends = [*stairs.intervals, *[(None, None)] * len(one.steps)]
     return [
         (_compared(bursts.ordinal(place), "ms", value, measured, interval, within), None)
-        for place, (value, measured, interval) in enumerate(zip(one.steps_here, steps.measured, ends), start=1)  # noqa: B905
+        for place, (value, measured, interval) in enumerate(zip(one.steps_here, stairs.measured, ends), start=1)  # noqa: B905
     ]
 
 
-def _no_steps(
+def _no_stairs(
     one: Published, load: LoadRecord, measured: int, judged: list[TrialValidity]
 ) -> tuple[ClaimVerdict, str] | None:
     """Return why published steps cannot be compared with so many measured ones; None: they can."""

@@ -5,9 +5,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from analysis.derive import derive
+from analysis.folder import BadRun
 from analysis.manifest import MANIFEST, Difference, changes, files, is_derived, read_manifest, sha256
-from analysis.run_folder import BadRun
+from analysis.pipeline import derive
 
 _RECORDS = {"run.json", "trial.json"}
 

@@ -8,8 +8,8 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from analysis.quantities import Statistic
-from analysis.run_folder import VariantRecord
+from analysis.metrics import Statistic
+from analysis.record import VariantRecord
 
 FROM_S = 0.050
 """A request has waited beside a free thread when it did so for longer than this in all: the moments between one request
@@ -153,9 +153,9 @@ def recoveries_s(answered: Answered, stalls: Sequence[tuple[float, float]]) -> I
 def at_least(count: int, starts: Times, ends: Times) -> Segments:
     """Return when at least ``count`` of the intervals are open; each has its start, not its end."""
     times = np.concatenate([starts, np.maximum(starts, ends)])
-    steps = np.repeat([1, -1], len(starts))
+    changes = np.repeat([1, -1], len(starts))
     order = np.argsort(times, kind="stable")  # what starts when another ends leaves no gap
-    enough = np.cumsum(steps[order]) >= count
+    enough = np.cumsum(changes[order]) >= count
     turns = np.flatnonzero(np.diff(enough, prepend=False))
     segments = times[order][turns].reshape(-1, 2)
     return segments[segments[:, 1] > segments[:, 0]]

@@ -64,7 +64,7 @@ def run(
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.model import computing  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
 
     command = _command(
         f"make experiment NAME={name}",
@@ -97,7 +97,7 @@ def aa(
 ) -> None:
     """Measure a variant against itself, for the smallest difference this machine can tell, e.g. lab aa heavy-mix."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.model import against_itself, computing  # noqa: PLC0415
+    from lab.experiment.variations import against_itself, computing  # noqa: PLC0415
 
     command = _command(
         f"make aa NAME={name}",
@@ -130,7 +130,7 @@ def plan(
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.model import computing  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.machine.engine import room  # noqa: PLC0415
 
     experiment = computing(load_experiment(name), cpu, _names(variants))
@@ -177,8 +177,8 @@ def report(
     results: Results = RESULTS,
 ) -> None:
     """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
-    from analysis.derive import derive  # noqa: PLC0415
-    from analysis.run_folder import NoTemporaryRoom, read_run  # noqa: PLC0415
+    from analysis.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
+    from analysis.pipeline import derive  # noqa: PLC0415
     from analysis.show.markdown import markdown  # noqa: PLC0415
     from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
@@ -317,7 +317,7 @@ def _measure(
 
     The plan is laid out again when no other run is measuring: until then that run's containers take up the room.
     """
-    from analysis.run_folder import read_run  # noqa: PLC0415  # other commands start faster without
+    from analysis.folder import read_run  # noqa: PLC0415  # other commands start faster without
     from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
     from lab.machine.engine import room  # noqa: PLC0415

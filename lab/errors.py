@@ -14,9 +14,9 @@ class WrongUse(LabError):
     """The command, the experiment file or a name in it is wrong; nothing was measured."""
 
 
-def nearest_first(name: str, known: list[str]) -> str:
-    """Return the known names, those that resemble ``name`` first, as one line of text."""
-    from difflib import get_close_matches  # noqa: PLC0415  # only when something is wrong
+class Misplaced(ValueError):
+    """Something wrong with a part of what is being checked. ``place`` leads to that part, key by key."""
 
-    near = get_close_matches(name, known, n=len(known), cutoff=0.6)
-    return ", ".join(near + sorted(set(known) - set(near)))
+    def __init__(self, message: str, *place: str | int) -> None:
+        super().__init__(message)
+        self.place = place

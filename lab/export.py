@@ -19,9 +19,10 @@ from typing import IO
 
 import yaml
 
-from analysis.derive import derive
+from analysis.folder import read_run, write_whole
 from analysis.manifest import MANIFEST, files, is_derived, read_manifest, seal, sha256
-from analysis.run_folder import Run, read_run, write_whole
+from analysis.pipeline import derive
+from analysis.record import Run
 from lab.errors import LabError, WrongUse
 from lab.interruption import uninterrupted
 from lab.whereabouts import LOCAL, Words, here, placeless, read_factors, told_by, without

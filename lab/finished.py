@@ -21,7 +21,7 @@ def latest(results: Path) -> Path:
 @contextmanager
 def run_for(command: str) -> Iterator[None]:
     """Turn a folder that is no run into wrong use of a command, with a way out."""
-    from analysis.run_folder import BadRun  # noqa: PLC0415
+    from analysis.folder import BadRun  # noqa: PLC0415
 
     try:
         yield

@@ -7,9 +7,12 @@ settings is computed here and handed over in the environment, and a script that 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Literal
+from typing import Any
 
-from lab.errors import nearest_first
+from analysis.metrics.visits import rates_per_s
+from analysis.nearest import nearest_first
+from analysis.record import LoadKind
+from lab.errors import Misplaced
 
 USERS_MAX = 16_000
 """Virtual users of one k6 container: each has a connection, and a container may have 16384 files open."""
@@ -30,18 +33,15 @@ VISIT_SLACK_S = 5
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
 """The settings of a rate; a load whose rate is relative leaves them out."""
 
-Kind = Literal["steady", "burst", "crash", "visits"]
-"""How requests come: on and on; many at the same moment; so, and one kills its worker; as visits of up to three."""
 Settings = Mapping[str, int | float | str]
 Numbers = Mapping[str, float]
 
 
-class WrongSetting(ValueError):
-    """A setting that is unknown, missing or out of bounds. ``place`` leads to it from what holds the settings."""
+class WrongSetting(Misplaced):
+    """A setting that is unknown, missing or out of bounds."""
 
     def __init__(self, message: str, *place: str) -> None:
-        super().__init__(message)
-        self.place = ("settings", *place)
+        super().__init__(message, "settings", *place)
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,25 @@ class Number:
     why: str = ""
     whole: bool = False
 
-    def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value, if anything is."""
+    @property
+    def allowed(self) -> str:
+        """What a value must be, in words."""
         kind = "a whole number" if self.whole else "a number"
         bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:,.10g}"
-        allowed = f"{kind}{bounds}"
+        return kind + bounds
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What a value must be, for an editor."""
+        most = {} if self.most == inf else {"maximum": self.most}
+        return {"type": "integer" if self.whole else "number", "minimum": self.least, **most}
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value, if anything is."""
         if isinstance(value, str):
-            return f"{value!r} must be {allowed}"
+            return f"{value!r} must be {self.allowed}"
         if not self.least <= value <= self.most or (self.whole and value != int(value)):
-            return f"{value:,.15g} must be {allowed}{f': {self.why}' if self.why and value > self.most else ''}"
+            return f"{value:,.15g} must be {self.allowed}{f': {self.why}' if self.why and value > self.most else ''}"
         return None
 
 
@@ -70,6 +80,16 @@ class Word:
     """A setting that is one of a few words, each of which needs further settings."""
 
     needs: Mapping[str, Mapping[str, Number]]
+
+    @property
+    def allowed(self) -> str:
+        """What a value must be, in words."""
+        return f"one of {', '.join(self.needs)}"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """What a value must be, for an editor."""
+        return {"enum": list(self.needs)}
 
     def problem(self, value: float | str) -> str | None:
         """Return what is wrong with a value, if anything is."""
@@ -90,7 +110,7 @@ class LoadScript:
     settings: Mapping[str, Number | Word]
     users: tuple[str, ...]
     rate_rps: Callable[[Numbers], float]
-    kind: Kind = "steady"
+    kind: LoadKind = "steady"
     open_loop: bool = False
     fits: Callable[[Numbers], None] = lambda _: None
     grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
@@ -101,7 +121,7 @@ class LoadScript:
 
         ``generators`` k6 containers share the users and the rate. ``relative``: another load says the rate.
         """
-        needed = self._needed(values)
+        needed = self.declared(values)
         words = self._words()
         for setting, value in sorted(values.items(), key=lambda one: one[0] not in words):
             if setting not in needed:
@@ -123,6 +143,20 @@ class LoadScript:
             most = max(rates, key=lambda one: numbers[one])
             raise WrongSetting(f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}", most)
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The settings, for an editor; those of a rate may be left out where the rate is relative."""
+        plain = {name: one.schema for name, one in self.settings.items()}
+        words = [(name, one.needs) for name, one in self.settings.items() if isinstance(one, Word)]
+        if not words:
+            return _closed(plain)
+        [(name, needs)] = words
+        kinds = [
+            _closed(plain | {name: {"const": word}} | {further: one.schema for further, one in numbers.items()})
+            for word, numbers in needs.items()
+        ]
+        return {"oneOf": kinds}
+
     def handed_over(self, settings: Settings, duration: str) -> dict[str, str]:
         """Return the variables that follow from settings which were checked and a duration, e.g. ``7s``."""
         grace_s = self.grace_s(_numbers(settings), in_seconds(duration))
@@ -136,14 +170,14 @@ class LoadScript:
     def rate_at_most_rps(self, values: Settings, generators: int) -> float:
         """Return the most requests a second; where the rate is not known yet, as many as k6 can send."""
         numbers = _numbers(values)
-        known = self.rate_rps(numbers) if numbers.keys() >= self._needed(values).keys() - self._words() else inf
+        known = self.rate_rps(numbers) if numbers.keys() >= self.declared(values).keys() - self._words() else inf
         return min(known, RATE_MAX_RPS * generators)
 
     def _words(self) -> set[str]:
         return {name for name, one in self.settings.items() if isinstance(one, Word)}
 
-    def _needed(self, values: Settings) -> dict[str, Number | Word]:
-        """Return the settings that there are for these words."""
+    def declared(self, values: Settings) -> dict[str, Number | Word]:
+        """Return the settings that there are, by name; some depend on the words among the values."""
         needed = dict(self.settings)
         for name, one in self.settings.items():
             if isinstance(one, Word):
@@ -157,6 +191,11 @@ class LoadScript:
 
 def _numbers(values: Settings) -> Numbers:
     return {name: value for name, value in values.items() if not isinstance(value, str)}
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    required = [name for name in properties if name not in RELATIVE]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def in_seconds(duration: str) -> int:
@@ -198,7 +237,6 @@ def _visit_grace_s(asked: Numbers, duration_s: float) -> float:
 
 
 def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
-    from analysis.visits import rates_per_s  # noqa: PLC0415  # DuckDB loads in the time of a whole set-up
 
     asked = _numbers(settings)
     step_s = _step_s(asked, in_seconds(duration))

@@ -10,21 +10,10 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from analysis.folder import BadRun, NoTemporaryRoom, read_run, write_record
 from analysis.manifest import seal
+from analysis.record import ClientRecord, LoadRecord, RelativeRate, Run, Source, TrialRecord, VariantRecord
 from analysis.result import Summary
-from analysis.run_folder import (
-    BadRun,
-    ClientRecord,
-    LoadRecord,
-    NoTemporaryRoom,
-    RelativeRate,
-    Run,
-    Source,
-    Trial,
-    VariantRecord,
-    read_run,
-    write_record,
-)
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
@@ -214,7 +203,7 @@ def _name_parts(folder: Path) -> None:
             temporary.unlink()
 
 
-def describe(trial: Trial) -> str:
+def describe(trial: TrialRecord) -> str:
     """One line that says how a trial went; its reason follows when it failed."""
     name = f"{trial.variant} ({trial.load}, trial {trial.trial})"
     took = f"{trial.seconds.load:.0f} s of load" if trial.seconds.load else "no load"
@@ -292,7 +281,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
 
 def _close(folder: Path, record: Run) -> Summary:
     """Close and seal the record, point ``latest`` to the run, and derive everything from what was measured."""
-    from analysis.derive import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
+    from analysis.pipeline import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
 
     write_record(folder / "run.json", record.model_copy(update={"ended": record.ended or now()}))
     seal(folder)

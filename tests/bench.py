@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 from python_on_whales import Container, DockerClient
 
-from analysis.run_folder import read_trial, trial_folders
+from analysis.folder import read_trial, trial_folders
 from lab.limits import REQUEST_MIB, USER_MIB
 from lab.machine.images import K6
 from lab.paths import K6 as SCRIPTS
@@ -84,7 +84,7 @@ def points_to_requests(folder: Path) -> None:
             left -= len(line)
             if left <= 0:
                 break
-    program = "from pathlib import Path; import sys; from analysis.requests import write_requests; " \
+    program = "from pathlib import Path; import sys; from analysis.read.rows import write_requests; " \
               "write_requests(Path(sys.argv[1]), 'v', 'l', 1)"  # fmt: skip
     ours = [sys.executable, "-c", program]
     points = whole / "points.json.gz"

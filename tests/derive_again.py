@@ -16,7 +16,7 @@ from unittest.mock import patch
 import altair as alt
 import duckdb
 
-from analysis.derive import derive_summary
+from analysis.pipeline import derive_summary
 from analysis.show.report import write_report
 
 
@@ -29,7 +29,7 @@ def derive_again(run: Path, threads: int) -> None:
 
     with (
         patch("duckdb.connect", connect_with_threads),
-        patch("analysis.requests.THREADS", threads),
+        patch("analysis.read.rows.THREADS", threads),
         patch("analysis.show.figures.svg", _drawn_from),
     ):
         summary = derive_summary(run)

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import yaml
 
-from analysis.run_folder import trial_folder
+from analysis.folder import trial_folder
 from tests.conftest import Lab, lab_objects
 
 

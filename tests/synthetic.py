@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from analysis.folder import trial_folder, write_record
 from analysis.quantities import Claim, Published
-from analysis.run_folder import Host, Image, LoadRecord, Run, Trial, VariantRecord, trial_folder, write_record
+from analysis.record import Host, Image, LoadRecord, Run, TrialRecord, VariantRecord
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -198,7 +199,7 @@ def make_trial(
         "busy_before": 0.01, "busy_during": 0.1, "steal_during": 0.0,
         "pressure_during": 0.05, "clock_step_s": 0.0,
     }  # fmt: skip
-    write_record(folder / "trial.json", Trial(**(record | changed)))
+    write_record(folder / "trial.json", TrialRecord(**(record | changed)))
     return folder
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.run_folder import read_run, read_trial, trial_folder
+from analysis.folder import read_run, read_trial, trial_folder
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, needs_root, small_disk
 

@@ -1,4 +1,4 @@
-"""analysis.bursts and what is made of it: requests that are sent at once, counted by hand."""
+"""analysis.metrics.bursts and what is made of it: requests that are sent at once, counted by hand."""
 
 import io
 from dataclasses import replace
@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.bursts import in_order, ordinal
-from analysis.derive import derive, derive_summary
+from analysis.folder import read_run
+from analysis.metrics.bursts import in_order, ordinal
+from analysis.pipeline import derive, derive_summary
 from analysis.quantities import Claim, Published, Quantity
+from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Summary, WaveRow
-from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.show.markdown import markdown
 from analysis.show.terminal import print_tables
 from analysis.show.words import published_figures, published_what
@@ -76,11 +77,27 @@ def test_a_crash_is_a_burst_with_what_comes_before_and_after_it(before: str, aft
     crash = LoadRecord(name="mix", script="crash.js", duration="20s", settings=settings)
 
     assert (crash.burst, crash.crashes) == (burst, True)
-    other = LoadRecord(name="mix", script="other.js", duration="20s", settings={"CRASH_AFTER_S": "1"})
+    other = LoadRecord(name="mix", script="other.js", kind="crash", duration="20s", settings={"CRASH_AFTER_S": "1"})
     assert (other.burst, other.crashes) == (None, True)
 
 
-def test_a_load_without_the_setting_has_no_bursts(tmp_path: Path) -> None:
+def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_settings() -> None:
+    """Only a record of an older version, which has no kind, is of the kind that its script had."""
+    settings = {"BURST": "4", "CRASH_AFTER_S": "1", "BEFORE": "1", "AFTER": "1"}
+
+    def kind_of(script: str, **said: Any) -> tuple[str, int | None, bool]:
+        one = LoadRecord(name="mix", script=script, duration="20s", settings=settings, **said)
+        return one.kind, one.burst, one.crashes
+
+    assert kind_of("burst.js") == ("burst", 4, False)
+    assert kind_of("crash.js") == ("crash", 3, True)
+    assert kind_of("calls.js") == ("steady", None, False)
+    assert kind_of("mine.js") == ("steady", None, False)
+    assert kind_of("burst.js", kind="steady") == ("steady", None, False)
+    assert kind_of("mine.js", kind="burst") == ("burst", 4, False)
+
+
+def test_a_load_of_another_kind_has_no_bursts(tmp_path: Path) -> None:
     other = LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "4"})
     assert (other.burst, other.has_stairs, other.crashes) == (None, False, False)
 
@@ -146,7 +163,8 @@ def test_a_burst_lasts_from_the_first_request_sent_to_the_last_answer(tmp_path: 
 
 
 def test_a_burst_of_which_nothing_was_answered_has_no_figures(tmp_path: Path) -> None:
-    loads = [load(0, BEFORE="2", CRASH_AFTER_S="1", AFTER="1")]
+    settings = {"BEFORE": "2", "CRASH_AFTER_S": "1", "AFTER": "1"}
+    loads = [LoadRecord(name="mix", script="crash.js", duration="60s", settings=settings)]
 
     found = summary(tmp_path, one_by_one(error="status 502"), loads=loads)
 

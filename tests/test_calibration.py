@@ -8,7 +8,8 @@ import pytest
 from python_on_whales.exceptions import DockerException
 
 from lab.experiment.file import load_experiment
-from lab.experiment.model import Durations, Load, computing
+from lab.experiment.model import Durations, Load
+from lab.experiment.variations import computing
 from lab.plan import lay_out
 from lab.trial.calibration import ALONE, asks, calibrate
 from lab.trial.stack import Stack

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.run_folder import trial_folder
+from analysis.folder import trial_folder
 from lab.experiment.file import names
 from lab.paths import ROOT
 from lab.trial.calibration import ALONE

@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 
+from analysis.folder import read_run
 from analysis.result import Summary
-from analysis.run_folder import read_run
 from analysis.show.grids import quantity_grids
 from analysis.show.words import number
 from tests.conftest import Lab, copy_lab

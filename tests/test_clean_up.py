@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from analysis.derive import derive
-from analysis.run_folder import NoTemporaryRoom, read_run
+from analysis.folder import NoTemporaryRoom, read_run
+from analysis.pipeline import derive
 from analysis.verification import verify
 from lab import run as running
 from lab.errors import LabError

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.derive import derive
 from analysis.manifest import MANIFEST, seal, sha256
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Quantity
 from lab.cli import app
 from lab.paths import ROOT
@@ -67,7 +67,8 @@ def test_a_mistake_in_a_file_is_wrong_use(copied_lab: Lab) -> None:
 
     assert done.returncode == 2
     assert done.stderr == (
-        "error: heavy-mix.yaml:20: variants.one-process.workers: Input should be greater than or equal to 1; it is 0\n"
+        "error: heavy-mix.yaml:20: variants.one-process.workers: 0 must be a whole number, at least 1, "
+        "e.g. workers: 1\n"
     )
 
 
@@ -98,7 +99,9 @@ def test_the_list_goes_on_after_a_broken_file(copied_lab: Lab) -> None:
 
     assert done.returncode == 2
     assert done.stderr == REPLY.format(
-        message="heavy-mix.yaml:3: qestion: unknown key", hint="Mend it; the others are listed."
+        message="heavy-mix.yaml:3: qestion: unknown key; there are question, claims, curve, load, loads, parallel, "
+        "published, source, title, variants",
+        hint="Mend it; the others are listed.",
     )
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == [n for n in NAMES if n != "heavy-mix"]
 

@@ -1,4 +1,4 @@
-"""clients: two that misbehave as k6 cannot, and rows of their requests that analysis.requests makes of their points."""
+"""clients: two that misbehave as k6 cannot, and rows that analysis.read.rows makes of their points."""
 
 import errno
 import gzip
@@ -21,7 +21,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import duckdb
 import pytest
 
-from analysis.requests import UnreadablePoints, write_requests
+from analysis.read.rows import UnreadablePoints, write_requests
 from lab.paths import K6, ROOT, SERVERS
 from tests.conftest import PATIENCE_S
 

@@ -14,11 +14,11 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
-from analysis.visits import rates_per_s
+from analysis.metrics.visits import rates_per_s
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Api, Database, Durations, Load
 from lab.paths import CLIENTS, COMPOSE_FILE, K6, ROOT, SERVERS
-from lab.servers import KINDS
+from lab.servers import SERVERS as SERVERS_OF_THE_LAB
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornGthread, GunicornSync
@@ -55,7 +55,7 @@ def test_all_servers_get_the_same_box(tmp_path: Path) -> None:
     resolved = DockerClient(compose_files=[file]).compose.config(return_json=True)
     assert isinstance(resolved, dict)
 
-    assert set(servers) == {one.service for one in KINDS.values()}
+    assert set(servers) == {one.service for one in SERVERS_OF_THE_LAB}
     for name in servers:
         assert own(services[name]) == own(resolved["services"]["box"]), name
 
@@ -168,7 +168,7 @@ def test_load_generators_have_more_weight_than_others_where_a_processor_is_short
 
 def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     """A LAB_ name that nobody sets would be a factor that no experiment controls."""
-    variants = [one.model_validate({"server": kind, **one.example}) for kind, one in KINDS.items()]
+    variants = [example_of(server) for server in SERVERS_OF_THE_LAB]
     set_by_variants = {name for one in variants for name in one.factors()}
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_K6_MEMORY",
               "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
@@ -219,11 +219,10 @@ EVERY_SERVER: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_setting_of_a_variant_reaches_the_containers(kind: str) -> None:
+@pytest.mark.parametrize("server", SERVERS_OF_THE_LAB)
+def test_every_setting_of_a_variant_reaches_the_containers(server: type[Variant]) -> None:
     """Changing any setting changes the factors: none is read and then forgotten."""
-    plain = KINDS[kind].model_validate({"server": kind, **KINDS[kind].example})
-    fields = KINDS[kind].model_fields
+    plain, fields = example_of(server), server.model_fields
     other = {
         name: another(fields[name].annotation, getattr(plain, name)) for name in fields.keys() - EVERY_SERVER.keys()
     }
@@ -233,6 +232,11 @@ def test_every_setting_of_a_variant_reaches_the_containers(kind: str) -> None:
         changed = plain.model_copy(update={setting: value})
         assert changed.factors() != plain.factors() or value == getattr(plain, setting), setting
     assert {name for name in other if other[name] == getattr(plain, name)} <= {"server"}
+
+
+def example_of(server: type[Variant]) -> Variant:
+    """Return a server's example, for the first word that its key ``server`` can be."""
+    return server.model_validate({"server": get_args(server.model_fields["server"].annotation)[0], **server.example})
 
 
 def another(annotation: Any, value: Any) -> Any:

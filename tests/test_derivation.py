@@ -1,4 +1,4 @@
-"""analysis.derive: the same raw points give the same bytes every time, also where requests or connections tie.
+"""analysis.pipeline: the same raw points give the same bytes every time, also where requests or connections tie.
 
 What may differ from one derivation to the next: how Python orders a set of words, how many threads DuckDB has, and
 in which order these hand over the rows.
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.derive import derive
 from analysis.manifest import files, is_derived, seal
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Published, Quantity
-from analysis.run_folder import ClientRecord, LoadRecord, VariantRecord
+from analysis.record import ClientRecord, LoadRecord, VariantRecord
 from analysis.verification import verify
 from lab.paths import ROOT
 from tests.real_runs import NAMES, unpack

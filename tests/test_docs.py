@@ -10,45 +10,100 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
+from typer.core import TyperGroup
+from typer.main import get_command
 
+from analysis.metrics import STATISTICS
 from lab.cli import app
 from lab.experiment.file import load_experiment, names
 from lab.paths import K6, ROOT
 from lab.servers import Server
 
+DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
+COMMANDS = (DOCS / "commands.md").read_text(encoding="utf-8")
+BY_HAND = (DOCS / "by-hand.md").read_text(encoding="utf-8")
+EXTENDING = (DOCS / "extending.md").read_text(encoding="utf-8")
+METHOD = (DOCS / "method.md").read_text(encoding="utf-8")
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
 TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-FACTORS = ("VARIANTS", "FULL", "DURATION", "TRIALS", "JOBS", "SEED", "STRICT", "RESULTS", "CPU", "MARKDOWN")
+GROUP = get_command(app)
+assert isinstance(GROUP, TyperGroup)
+LAB = {name: command.params for name, command in GROUP.commands.items()}
+FACTORS = {str(one.envvar) for parameters in LAB.values() for one in parameters if one.envvar} | {"NAME", "RUN", "CPU"}
+OPTIONS = [
+    (name, option) for name, parameters in LAB.items() for one in parameters for option in one.opts if "--" in option
+]
+
+
+def rows(text: str) -> list[list[str]]:
+    """Return the cells of each row of a document's tables; headings are rows, too, the lines below them are not."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and not re.fullmatch(r"[| -]+", line)]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_first_screen_of_the_readme_has_the_question_the_command_its_output_and_results() -> None:
+    """At most 40 lines, before the first heading of a section."""
+    first = README[: README.index("\n## ")]
+    output = [line for line in first.splitlines() if line.startswith("    ")][1:]
+
+    assert len(first.splitlines()) <= 40
+    assert "?\n" in first
+    assert "](docs/heavy-mix.svg)" in first
+    assert "\n    make experiment NAME=heavy-mix\n" in first
+    assert len([line for line in output if line.strip() != "…"]) == 10
+    assert len(rows(first)) == 1 + 3
+    assert "What this does not tell you" in first
+    assert "](docs/README.md)" in first
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 100
+    assert max(map(len, README.splitlines())) <= 120
+    assert max(len(cell) for row in rows(README) for cell in row) <= 100
 
 
 @pytest.mark.parametrize("target", [target for target in TARGETS if target != "help"])
-def test_every_make_target_is_in_the_readme(target: str) -> None:
-    assert f"make {target}" in README
+def test_every_make_target_is_among_the_commands(target: str) -> None:
+    assert re.search(rf"^\| `?make {target}`? \| ", COMMANDS, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_make_target_in_a_document_exists(document: Path) -> None:
     named = re.findall(r"make ([a-z]+)", " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE)))
 
     assert set(named) <= set(TARGETS)
 
 
-@pytest.mark.parametrize("command", [one.name or one.callback.__name__ for one in app.registered_commands])  # type: ignore[union-attr]
-def test_every_command_of_lab_is_in_the_readme(command: str) -> None:
-    line = README[README.index("targets is `.venv/bin/lab`") :].split("each has")[0]
-
-    assert f"`{command}`" in line
+@pytest.mark.parametrize("command", LAB)
+def test_every_command_of_lab_is_among_the_commands(command: str) -> None:
+    assert f"| `lab {command}` | `lab {command}" in COMMANDS
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-def test_every_factor_of_a_run_is_in_the_readme(factor: str) -> None:
-    assert f"`{factor}=" in README
+@pytest.mark.parametrize("factor", sorted(FACTORS))
+def test_every_option_of_make_has_a_row_among_the_commands(factor: str) -> None:
+    assert [row for row in rows(COMMANDS) if row[0].startswith(f"`{factor}=")]
+
+
+@pytest.mark.parametrize(("command", "option"), OPTIONS)
+def test_every_option_of_lab_is_among_the_commands(command: str, option: str) -> None:
+    assert re.search(rf"{option}(?![a-z-])", COMMANDS), f"lab {command} {option}"
+
+
+def test_the_commands_name_no_option_that_lab_does_not_have() -> None:
+    assert set(re.findall(r"--[a-z]+", COMMANDS)) <= {option for _, option in OPTIONS} | {"--help"}
 
 
 @pytest.mark.parametrize("name", names())
 def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -> None:
-    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     experiment = load_experiment(name)
 
     for heading in ("Question", "What to expect", "Result", "What would change our mind"):
@@ -57,41 +112,64 @@ def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -
     assert all(claim.says in page for claim in experiment.claims)
 
 
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_is_in_the_index_with_a_question_a_short_answer_and_a_verdict(name: str) -> None:
+    """Its verdict is new if nobody published figures of it, and of nothing else."""
+    [(_, question, answer, verdict)] = [row for row in rows(INDEX) if row[0] == f"[{name}]({name}.md)"]
+
+    assert question.endswith("?")
+    assert 1 <= len(answer.split()) <= 12
+    assert verdict.startswith("new") == (not load_experiment(name).published)
+    assert verdict.startswith("new") or "reproduced" in verdict
+
+
+@pytest.mark.parametrize("page", [path.name for path in sorted(DOCS.glob("*.md")) if path.name != "README.md"])
+def test_every_page_is_in_the_index(page: str) -> None:
+    assert f"]({page})" in INDEX
+
+
 SERVERS = TypeAdapter(Server).json_schema()["discriminator"]["mapping"]
 
 
-@pytest.mark.parametrize("name", [*names(), *SERVERS, *sorted(path.name for path in K6.glob("*.js"))])
-def test_every_experiment_server_and_script_is_in_the_readme(name: str) -> None:
-    assert f"`{name}`" in README or f"[{name}](docs/{name}.md)" in README
+@pytest.mark.parametrize("name", [*SERVERS, *sorted(path.name for path in K6.glob("*.js"))])
+def test_every_server_and_script_is_described_where_the_lab_is_extended(name: str) -> None:
+    assert f"`{name}`" in EXTENDING
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_metric_and_its_statistics_are_in_the_method() -> None:
+    told: dict[str, set[str]] = {}
+    table = METHOD[METHOD.index("<!-- metrics -->") : METHOD.index("<!-- /metrics -->")]
+    for metric, statistics, *_ in rows(table)[1:]:
+        of_row = told.setdefault(metric.strip("`") or next(reversed(told)), set())
+        of_row |= set(TIMES) if statistics == "times" else set(re.findall(r"`(\w+)`", statistics))
+
+    assert told == {metric: set(statistics) for metric, statistics in STATISTICS.items()}
+
+
+TIMES = re.findall(r"p[\d.]*\d|min|avg|stdev|max", METHOD[METHOD.index("*Times* stands") :].split(". A metric")[0])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8"))
+    """To a file, and to a heading in it where the link names one."""
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", document.read_text(encoding="utf-8")) if "://" not in link]
+    dead = []
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            dead.append(link)
 
-    assert [link for link in links if "://" not in link and not (document.parent / link).exists()] == []
+    assert dead == []
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [
-        "experiments",
-        "servers",
-        "mariadb",
-        "nginx",
-        "haproxy",
-        "k6",
-        "clients",
-        "lab",
-        "analysis",
-        "tools",
-        "docs",
-        "tests",
-    ],
-)
-def test_the_tree_in_the_readme_is_the_tree(folder: str) -> None:
-    assert (ROOT / folder).is_dir()
-    assert f"    {folder}/ " in README
+def test_the_tree_in_the_readme_is_the_tree() -> None:
+    """Every folder of the checkout but those that git ignores, and no other."""
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    there = [path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in ignored]
+    section = README[README.index("## The tree") :]
+
+    assert sorted(re.findall(r"^    (\w+)/ ", section, flags=re.MULTILINE)) == sorted(there)
 
 
 def test_make_alone_prints_help() -> None:
@@ -112,8 +190,8 @@ def test_nothing_names_a_package_registry_or_an_absolute_path_of_somebody() -> N
 
 @pytest.fixture
 def by_hand(tmp_path: Path) -> Iterator[tuple[dict[str, str], list[str]]]:
-    """The environment and the commands of the README's section, and the way back."""
-    section = README[README.index("## By hand") : README.index("The `LAB_` variables of")]
+    """The environment and the first commands of docs/by-hand.md, and the way back."""
+    section = BY_HAND[: BY_HAND.index("## Django")]
     commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
     assert len(commands) == 5
     environment = os.environ | {
@@ -153,7 +231,7 @@ def test_the_commands_by_hand_start_django_with_its_database(
 ) -> None:
     """One shell runs them all, as somebody's would."""
     environment, _ = by_hand
-    section = README[README.index("Django's guest book needs its database") : README.index("## How it works")]
+    section = BY_HAND[BY_HAND.index("## Django") :]
     export, up, curl, load = (line.strip() for line in section.splitlines() if line.startswith("    "))
     short = load.replace(" k6", " -T -e DURATION=2s -e RATES_PER_S=5 -e STEP_LASTS_S=2 k6")
     patient = curl.replace("curl", "curl --silent --fail --retry 20 --retry-all-errors --retry-delay 1")
@@ -167,14 +245,14 @@ def test_the_commands_by_hand_start_django_with_its_database(
 
 @pytest.mark.parametrize(("page", "table"), [("security", "| property |"), ("reliability", "| fault |")])
 def test_every_row_of_a_promise_names_its_test(page: str, table: str) -> None:
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    rows = text[text.index(table) :].split("\n\n")[0].splitlines()[2:]
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    promises = text[text.index(table) :].split("\n\n")[0].splitlines()[2:]
     written = {
         name for path in (ROOT / "tests").glob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
     }
 
-    assert rows
-    for row in rows:
+    assert promises
+    for row in promises:
         named = re.findall(r"`(test_\w+)`", row.split(" | ")[-1])
         assert named, row
         assert set(named) <= written, row

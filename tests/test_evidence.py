@@ -15,7 +15,7 @@ import pytest
 from python_on_whales import Container
 from python_on_whales.exceptions import DockerException
 
-from analysis.run_folder import read_run
+from analysis.folder import read_run
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_line
 from tests.spoilt import container_of, judged, tell_which, trials, write_experiment
 from tests.synthetic import Request, make_run

@@ -19,10 +19,11 @@ import psutil
 import pytest
 from python_on_whales import DockerClient
 
-from analysis import collection, requests
-from analysis.derive import derive
+from analysis import collection
+from analysis.folder import BadRun, NoTemporaryRoom, read_run
 from analysis.manifest import seal
-from analysis.run_folder import BadRun, NoTemporaryRoom, read_run
+from analysis.pipeline import derive
+from analysis.read import rows
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.synthetic import Request, make_run, write_points
@@ -176,7 +177,7 @@ def test_points_that_find_no_room_are_not_called_unreadable(
 ) -> None:
     """With 150 MB there is no room to read, with 400 MB and 140 MB on the disk enough, with less none to sort."""
     points = long_answers(tmp_path / "run")
-    monkeypatch.setattr(requests, "MEMORY", memory)
+    monkeypatch.setattr(rows, "MEMORY", memory)
     with small_disk(tmp_path / "disk", 1) as disk:
         monkeypatch.setattr("tempfile.tempdir", str(disk))
         with pytest.raises(NoTemporaryRoom, match="failed to offload data block") as caught:
@@ -193,7 +194,7 @@ def test_points_that_find_no_room_are_not_called_unreadable(
 @needs_root
 def test_a_report_that_finds_no_room_in_tmpdir_says_so(copied_lab: Lab, tmp_path: Path) -> None:
     long_answers(tmp_path / "run")
-    copied_lab.edit("analysis/requests.py", 'MEMORY = "768MB"', 'MEMORY = "400MB"')
+    copied_lab.edit("analysis/read/rows.py", 'MEMORY = "768MB"', 'MEMORY = "400MB"')
     with small_disk(tmp_path / "disk", 20) as disk:
         copied_lab.environment["TMPDIR"] = str(disk)
         done = copied_lab.run("report", str(tmp_path / "run"))

@@ -7,10 +7,12 @@ import altair as alt
 import duckdb
 import pytest
 
-from analysis.derive import derive_summary
-from analysis.quantities import Metric, Published, Statistic
+from analysis.folder import read_run
+from analysis.metrics import MetricName, Statistic
+from analysis.pipeline import derive_summary
+from analysis.quantities import Published
+from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row
-from analysis.run_folder import LoadRecord, VariantRecord, read_run
 from analysis.show import figures
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, visit
 
@@ -168,9 +170,9 @@ def bursts_of(run: Path, picture: str) -> dict[str, Any] | None:
 
 
 def of_burst(size: int | None, **settings: str) -> list[LoadRecord]:
-    """Return a load that sends so many requests at once; None: it does not."""
-    at_once = {"BURST": str(size)} if size else {}
-    return [LoadRecord(name="mix", script="burst.js", duration="60s", settings=at_once | settings)]
+    """Return a load that sends so many requests at once; None: requests before and after one that kills its worker."""
+    at_once, script = ({"BURST": str(size)}, "burst.js") if size else ({}, "crash.js")
+    return [LoadRecord(name="mix", script=script, duration="60s", settings=at_once | settings)]
 
 
 def stair(drawn: dict[str, Any], place: int) -> list[tuple[int, str, float, float]]:
@@ -305,7 +307,7 @@ def loads(*settings: dict[str, str], script: str = "users.js") -> list[LoadRecor
     ]
 
 
-def row(variant: str, load: str, metric: Metric, stat: Statistic, **values: float | None) -> Row:
+def row(variant: str, load: str, metric: MetricName, stat: Statistic, **values: float | None) -> Row:
     """Return a row of all requests together, of five trials."""
     rest: dict[str, float | None] = {"published": None, "predicted": None, "measured": None, "low": None, "high": None}
     return Row(

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from python_on_whales import DockerClient
 
-from analysis.run_folder import read_run, read_trial, trial_folder
+from analysis.folder import read_run, read_trial, trial_folder
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_line
 from tests.spoilt import judged, tell_which, trials, wait_for_requests, write_experiment
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from playwright.sync_api import sync_playwright
 
+from analysis.folder import read_run, read_trial, trial_folders
 from analysis.manifest import MANIFEST, read_manifest, sha256
-from analysis.run_folder import read_run, read_trial, trial_folders
 from lab.experiment.file import load_experiment
 from lab.paths import ROOT
 from tests.archives import telling

@@ -345,7 +345,7 @@ def test_what_cannot_be_collected_is_saved_all_the_same(
 
 
 @pytest.mark.parametrize(
-    ("deriving", "command"), [("analysis.derive.derive", cli.report), ("analysis.verification.verify", cli.verify)]
+    ("deriving", "command"), [("analysis.pipeline.derive", cli.report), ("analysis.verification.verify", cli.verify)]
 )
 def test_results_are_derived_to_their_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deriving: str, command: Callable[..., None]

@@ -184,7 +184,7 @@ SHARED = "ask for fewer, or let several containers share them (generators)"
          "mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a "
          "container may have"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 60"),
-         "mine.yaml:5: load.duration.short: Input should be a valid string; it is 60"),
+         "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 1h"),
          "mine.yaml:5: load.duration.short: '1h' is neither whole seconds nor minutes, such as 90s or 5m"),
         ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m"),
@@ -213,7 +213,9 @@ def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
     with pytest.raises(WrongUse) as caught:
         read_experiment(tmp_path / "mine.yaml")
 
-    assert caught.value.message.startswith("mine.yaml:3: load: k6/users.js has no entry in lab/loads.py; there are ")
+    assert caught.value.message.startswith(
+        "mine.yaml:4: load.script: k6/users.js has no entry in lab/loads.py; there are "
+    )
 
 
 def test_several_load_generators_share_users_and_rate(tmp_path: Path) -> None:
@@ -282,7 +284,8 @@ def test_a_burst_that_does_not_compute_knows_what_it_asks_for_before_it_starts()
 
 def test_the_loop_of_a_load_follows_from_its_script(tmp_path: Path) -> None:
     """A file from before that still says the loop is told which line to delete."""
-    assert {name for name, script in K6_SCRIPTS.items() if script.open_loop} == {"arrivals.js", "calls.js", "visits.js"}
+    assert [K6_SCRIPTS[name].open_loop for name in ("arrivals.js", "calls.js", "visits.js")] == [True] * 3
+    assert [K6_SCRIPTS[name].open_loop for name in ("users.js", "heavy-mix.js", "rounds.js", "burst.js")] == [False] * 4
     assert load_experiment("stalled-api").all_loads["calls"].loop == "open"
     assert load_experiment("heavy-mix").all_loads["heavy-mix"].loop == "closed"
     text = (

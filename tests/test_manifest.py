@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.derive import derive
+from analysis.folder import BadRun, read_run, read_trial, trial_folders
 from analysis.manifest import MANIFEST, changes, read_manifest, seal, sha256
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Quantity
-from analysis.run_folder import BadRun, Run, Trial, read_run, read_trial, trial_folders
+from analysis.record import Run, TrialRecord
 from analysis.verification import verify
 from lab import run as running
 from lab.experiment.file import load_experiment
@@ -421,7 +422,7 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     """A killed run keeps the hashes of its finished trials: what is changed before it is closed does not pass."""
     seen: list[set[str]] = []
 
-    def measure(_plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[Trial]]:
+    def measure(_plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
         for number in (1, 2):
             yield [read_trial(make_trial(folder, "one", number, HUNDRED))]
             seen.append(set(read_manifest(folder)))

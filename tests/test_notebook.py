@@ -8,7 +8,7 @@ import pytest
 from nbclient import NotebookClient
 
 from analysis import collection
-from analysis.derive import derive
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Quantity
 from lab.paths import ROOT
 from tests.synthetic import Request, make_run

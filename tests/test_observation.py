@@ -1,4 +1,4 @@
-"""analysis.observation: what containers and the load generator said of themselves is read exactly or refused."""
+"""analysis.read.observation: what containers and the load generator said of themselves is read exactly or refused."""
 
 import contextlib
 from pathlib import Path
@@ -7,7 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.observation import Reading, UnreadableObservation, parse, read_containers, read_generators, stalls_within
+from analysis.read.observation import (
+    Reading,
+    UnreadableObservation,
+    parse,
+    read_containers,
+    read_generators,
+    stalls_within,
+)
 from tests.synthetic import observation
 
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
-from lab.experiment.model import Experiment, against_itself, computing
+from lab.experiment.model import Experiment
+from lab.experiment.variations import against_itself, computing
 from lab.machine.images import images_of
 from lab.plan import lay_out
 

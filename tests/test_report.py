@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.derive import derive
+from analysis.pipeline import derive
 from analysis.quantities import Claim, Published, Quantity
-from analysis.run_folder import LoadRecord, RelativeRate, Source
+from analysis.record import LoadRecord, RelativeRate, Source
 from tests.synthetic import Request, make_run, visit
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"--></style></svg>&{{ 7 * 7 }}"""

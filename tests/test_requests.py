@@ -1,4 +1,4 @@
-"""analysis.requests: k6's points become one row per request, and no row is lost or made up."""
+"""analysis.read.rows: k6's points become one row per request, and no row is lost or made up."""
 
 import contextlib
 import copy
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.requests import UnreadablePoints, write_requests
+from analysis.read.rows import UnreadablePoints, write_requests
 from tests.synthetic import Request, lines, write_points
 
 

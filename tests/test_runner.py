@@ -9,7 +9,7 @@ import pytest
 import yaml
 from python_on_whales.exceptions import DockerException
 
-from analysis.run_folder import read_trial
+from analysis.folder import read_trial
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
 from lab.machine.engine import ca_bundle, last_line
 from lab.paths import ROOT

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from analysis.run_folder import trial_folder
+from analysis.folder import trial_folder
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.measuring import measure, only_load, shorter, steps

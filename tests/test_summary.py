@@ -1,4 +1,4 @@
-"""analysis.summary: figures that were counted by hand, and verdicts that follow from them."""
+"""analysis.pipeline: figures that were counted by hand, and verdicts that follow from them."""
 
 import io
 import json
@@ -9,16 +9,18 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from analysis.derive import derive, derive_summary
-from analysis.quantities import OF_ALL_REQUESTS, Claim, Published, Quantity, Statistic, evenness, rows_needed
+from analysis.folder import read_run, trial_folder
+from analysis.metrics import OF_ALL_REQUESTS, Statistic, rows_needed
+from analysis.metrics.spread import evenness
+from analysis.observed import Evidence
+from analysis.pipeline import derive, derive_summary, summarise
+from analysis.quantities import Claim, Published, Quantity
+from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row, Summary
-from analysis.run_folder import LoadRecord, VariantRecord, read_run, trial_folder
 from analysis.show.grids import Grid, Line
 from analysis.show.report import write_report
 from analysis.show.terminal import print_tables, quantity_table
 from analysis.show.words import published_figures, published_what
-from analysis.summary import summarise
-from analysis.validity import Evidence
 from tests.synthetic import Request, make_run, make_trial, observation
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]

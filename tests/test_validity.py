@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from analysis.derive import derive_summary
+from analysis.folder import BadRun, read_run
+from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
-from analysis.run_folder import BadRun, Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord, read_run
+from analysis.record import Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord
 from analysis.show.terminal import workers_table
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
@@ -218,7 +219,7 @@ def test_workers_that_are_asked_directly_and_were_not_observed_confirm_nothing(t
     assert trial.reasons == ["the servers were not observed before and after the load: nothing confirms the counts"]
 
 
-CRASH = LoadRecord(name="mix", script="mix.js", duration="60s", settings={"CRASH_AFTER_S": "5"})
+CRASH = LoadRecord(name="mix", script="mix.js", kind="crash", duration="60s", settings={"CRASH_AFTER_S": "5"})
 PEACE = LoadRecord(name="mix", script="mix.js", duration="60s", settings={})
 CRASHED = [*SHARED[:100], Request(request="crash", sent_s=10, error="status 502"),
            *[Request(sent_s=10 + n, error="EOF") for n in range(5)]]  # fmt: skip

@@ -1,4 +1,4 @@
-"""analysis.visits and what is made of it: visits of a page, counted by hand."""
+"""analysis.metrics.visits and what is made of it: visits of a page, counted by hand."""
 
 import gzip
 import io
@@ -10,15 +10,17 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from analysis import visits
-from analysis.derive import derive, derive_summary
-from analysis.quantities import Claim, Metric, Published, Quantity, Statistic
-from analysis.requests import UnreadablePoints, write_requests
-from analysis.result import Summary, VisitStepRow
-from analysis.run_folder import LoadRecord, VariantRecord, read_run
+from analysis.capacity import measured_capacity_per_s
+from analysis.folder import read_run
+from analysis.metrics import MetricName, Statistic, visits
+from analysis.metrics.visits import CUT_OFF, Level, Posts, Visit, Written, rates_per_s, written
+from analysis.pipeline import derive, derive_summary
+from analysis.quantities import Claim, Published, Quantity
+from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.record import LoadRecord, VariantRecord
+from analysis.result import LevelRow, Summary
 from analysis.show.markdown import markdown
 from analysis.show.terminal import print_tables
-from analysis.visits import CUT_OFF, Posts, Step, Visit, Written, rates_per_s, written
 from tests.synthetic import BEGAN, Request, make_run, make_trial, point, visit, write_database, write_points
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEPS": "2", "USERS_MAX": "900"}
@@ -49,7 +51,7 @@ def summary(folder: Path, requests: list[Request], load: LoadRecord = OVERLOAD, 
     return derive_summary(make_run(folder, {"one": requests}, loads=[load], **changed))
 
 
-def measured(found: Summary, metric: Metric) -> dict[Statistic, float | None]:
+def measured(found: Summary, metric: MetricName) -> dict[Statistic, float | None]:
     """Return the statistics of a metric of the only variant."""
     return {row.stat: row.measured for row in found.rows if row.metric == metric}
 
@@ -140,7 +142,7 @@ def test_the_capacity_is_the_largest_rate_up_to_which_fewer_than_one_in_a_hundre
     """Of 200 visits in each step one may fail."""
     make_run(tmp_path, {"one": climbing(*failed)}, loads=[OVERLOAD])
 
-    found = visits.measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
+    found = measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
 
     assert found == capacity
     assert measured(derive_summary(tmp_path), "capacity") == {"per_second": capacity}
@@ -151,7 +153,7 @@ def test_a_climb_that_ends_before_visits_fail_shows_no_capacity(tmp_path: Path, 
     make_run(tmp_path, {"one": climbing(*failed)}, loads=[OVERLOAD])
 
     with pytest.raises(ValueError, match=r"^400 visits a second are too few to fail, raise last_per_s$"):
-        visits.measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
+        measured_capacity_per_s(tmp_path / "one" / "mix" / "1", "one", "mix", 1, CLIMB, "6s")
 
     assert measured(derive_summary(tmp_path), "capacity") == {}
 
@@ -168,9 +170,9 @@ def test_the_number_of_a_visit_says_its_step_whenever_it_came(tmp_path: Path) ->
         visit("x"),
     ]
     with in_database(tmp_path, [one for requests in made for one in requests]) as database:
-        found = visits.steps(database, ("one", "mix", 1), [100, 200, 400], 2)
+        found = visits.levels(database, ("one", "mix", 1), [100, 200, 400], 2)
 
-    assert found == [Step(100, 2, 0), Step(200, 2, 0), Step(400, 2, 0)]
+    assert found == [Level(100, 2, 0), Level(200, 2, 0), Level(400, 2, 0)]
 
 
 def test_a_rate_that_does_not_climb_has_no_capacity(tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_a_trial_without_a_capacity_says_why(
     write_points(tmp_path / "points.json.gz", requests)
 
     with pytest.raises(ValueError) as caught:  # noqa: PT011  # the whole message is compared
-        visits.measured_capacity_per_s(tmp_path, "one", "mix", 1, settings, "6s")
+        measured_capacity_per_s(tmp_path, "one", "mix", 1, settings, "6s")
 
     assert str(caught.value) == message
 
@@ -206,12 +208,12 @@ def test_a_climb_of_which_visits_were_dropped_shows_no_capacity(tmp_path: Path) 
     points.write_bytes(gzip.compress(gzip.decompress(points.read_bytes()) + f"{dropped}\n".encode()))
 
     with pytest.raises(ValueError, match=r"^the load generator dropped 2 visits$"):
-        visits.measured_capacity_per_s(points.parent, "one", "mix", 1, CLIMB, "6s")
+        measured_capacity_per_s(points.parent, "one", "mix", 1, CLIMB, "6s")
 
 
 def test_points_that_cannot_be_read_have_no_capacity(tmp_path: Path) -> None:
     with pytest.raises(UnreadablePoints) as caught:
-        visits.measured_capacity_per_s(tmp_path, "one", "mix", 1, CLIMB, "6s")
+        measured_capacity_per_s(tmp_path, "one", "mix", 1, CLIMB, "6s")
 
     assert str(caught.value) == f"{tmp_path} has no points.json.gz"
 
@@ -229,7 +231,7 @@ def test_the_steps_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -
     found = derive_summary(tmp_path)
 
     assert found.visit_steps == [
-        VisitStepRow(variant="one", load="mix", trial=1, per_s=per_s, visits=200, failed=failed)
+        LevelRow(variant="one", load="mix", trial=1, per_s=per_s, visits=200, failed=failed)
         for per_s, failed in ((100, 0), (200, 5), (400, 200))
     ]
 
@@ -394,7 +396,7 @@ def test_a_rate_that_followed_from_a_capacity_is_in_the_result(tmp_path: Path) -
     found = derive_summary(tmp_path)
 
     assert found.visit_steps == [
-        VisitStepRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
+        LevelRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
         for trial, per_s in ((1, 190), (2, 210))
     ]
     assert shown(tmp_path, found, "Visits, ms") == [
@@ -457,7 +459,7 @@ def test_of_many_reasons_the_rarest_are_counted_together(tmp_path: Path) -> None
     assert lines[-1].split() == ["2", "other", "reasons", "2"]
 
 
-def claimed(metric: Metric, stat: Statistic) -> Claim:
+def claimed(metric: MetricName, stat: Statistic) -> Claim:
     """Return a claim about the only variant."""
     return Claim(says="It is so", value=Quantity(variant="one", metric=metric, stat=stat), at_most=1)
 
@@ -474,7 +476,7 @@ def claimed(metric: Metric, stat: Statistic) -> Claim:
     ],
 )
 def test_a_claim_that_the_visits_do_not_carry_says_why(
-    tmp_path: Path, requests: list[Request], load: LoadRecord, metric: Metric, stat: Statistic, reason: str
+    tmp_path: Path, requests: list[Request], load: LoadRecord, metric: MetricName, stat: Statistic, reason: str
 ) -> None:
     without = load.model_copy(update={"database": load.database if requests[0].visit else None})
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis import waiting
-from analysis.derive import derive, derive_summary
+from analysis.folder import read_run
+from analysis.pipeline import derive, derive_summary
 from analysis.quantities import Claim, Quantity
+from analysis.record import VariantRecord
 from analysis.result import Summary
-from analysis.run_folder import VariantRecord, read_run
 from analysis.show.terminal import print_tables
 from analysis.waiting import Answered, at_least, recoveries_s, time_in, waits
 from tests.synthetic import BEGAN, Request, make_run, observation

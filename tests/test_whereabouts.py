@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.derive import derive
+from analysis.folder import read_run
 from analysis.manifest import MANIFEST, read_manifest, seal, sha256
-from analysis.run_folder import Trial, read_run
+from analysis.pipeline import derive
+from analysis.record import TrialRecord
 from lab import run as running
 from lab import whereabouts
 from lab.errors import LabError
@@ -297,7 +298,7 @@ def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.M
     results = tmp_path / "data-of-dolores" / "results"
     problem = f"There is no room left for results in {results}."
 
-    def measure(_plan: Plan, _folder: Path, _progress: Progress) -> Iterator[list[Trial]]:
+    def measure(_plan: Plan, _folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
         yield []
         raise LabError(problem)
 

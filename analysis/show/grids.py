@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from analysis.bursts import ordinal
-from analysis.quantities import STATISTICS, TIME_STATISTICS, Metric, Statistic, unit
-from analysis.result import PRINTED, DifferenceRow, Row, Summary
-from analysis.run_folder import Run
+from analysis.metrics import PRINTED, STATISTICS, TIME_STATISTICS, MetricName, Statistic, unit
+from analysis.metrics.bursts import ordinal
+from analysis.record import Run
+from analysis.result import DifferenceRow, Row, Summary
 from analysis.show.words import divided, number, of_load, of_median, of_requests, percent, waited_beside, whole, words
 
 
@@ -62,7 +62,7 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         spoken_of |= {(one.metric, one.request) for one in claimed}
         spoken_of |= {(row.metric, row.request) for row in rows if row.request and waited_beside(row)}
         wanted = spoken_of if load.crashes else spoken_of | {("burst", None)}
-        if not load.has_few_steps:  # or each request has a number of its own
+        if not load.has_few_stairs:  # or each request has a number of its own
             wanted |= {("overhead", name) for name in classes if name}
         for metric in STATISTICS:
             for request in classes:
@@ -82,8 +82,8 @@ def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
         made = {row.variant: row.n for row in rows if row.metric == "visits_failed"}
         measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
         published = {(row.variant, row.metric, row.stat): row.published for row in rows if row.published is not None}
-        steps = [row for row in summary.visit_steps if row.load == load.name]
-        steady = 0 < len(steps) == len({(row.variant, row.trial) for row in steps})
+        levels = [row for row in summary.visit_steps if row.load == load.name]
+        steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})
         rate = ["per s"] if steady else ["capacity"] if any(row.metric == "capacity" for row in rows) else []
         lines: list[tuple[str, ...]] = []
         for name in (variant.name for variant in run.variants_under(load.name)):
@@ -92,7 +92,7 @@ def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
                 continue
             times = [number(measured.get((name, "visit", stat))) for stat in _VISIT_TIMES]
             written = number(whole("rows", measured.get((name, "rows_written", "count"))))
-            due = [row.per_s for row in steps if row.variant == name]
+            due = [row.per_s for row in levels if row.variant == name]
             shown = float(median(due)) if steady and due else measured.get((name, "capacity", "per_second"))
             per_s = [number(whole("visits", shown))] * len(rate)
             lines.append((name, str(made[name]), *per_s, percent(failed), *times, written))
@@ -140,13 +140,13 @@ _ERRORS = 8
 """Of a variant under a load at most so many reasons are told; errors of connections may name ports."""
 
 
-def steps_grids(run: Run, summary: Summary) -> Iterator[Grid]:
+def stairs_grids(run: Run, summary: Summary) -> Iterator[Grid]:
     """Yield the staircases of each load of small bursts: when the 1st, 2nd … request was answered, in seconds."""
     for load in run.loads:
         rows = [row for row in summary.steps if row.load == load.name]
-        if not rows or not load.has_few_steps or load.crashes:
+        if not rows or not load.has_few_stairs or load.crashes:
             continue
-        most = max(len(steps) for row in rows for steps in (row.measured, row.published or []))
+        most = max(len(stairs) for row in rows for stairs in (row.measured, row.published or []))
         lines = []
         for row in rows:
             if row.published is not None:
@@ -157,11 +157,11 @@ def steps_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         yield Grid(title, [ordinal(place) for place in range(1, most + 1)], lines)
 
 
-def _in_seconds(steps_ms: list[float], places: int) -> list[float | None]:
-    return [*(step_ms / 1000 for step_ms in steps_ms), *[None] * (places - len(steps_ms))]
+def _in_seconds(stairs_ms: list[float], places: int) -> list[float | None]:
+    return [*(stair_ms / 1000 for stair_ms in stairs_ms), *[None] * (places - len(stairs_ms))]
 
 
-def _divided_by(run: Run, variant: str, load: str, metric: Metric, request: str | None, *, steps: bool) -> float:
+def _divided_by(run: Run, variant: str, load: str, metric: MetricName, request: str | None, *, steps: bool) -> float:
     """Return what the published figures of a line were divided by."""
     for one in run.published:
         if (one.variant, one.metric, one.request, bool(one.steps)) == (variant, metric, request, steps) and (
@@ -184,7 +184,7 @@ def telling_differences(summary: Summary) -> list[DifferenceRow]:
     ]
 
 
-def _grid(run: Run, load: str, metric: Metric, request: str | None, rows: list[Row]) -> Grid:
+def _grid(run: Run, load: str, metric: MetricName, request: str | None, rows: list[Row]) -> Grid:
     published = {row.stat for row in rows if row.published is not None}
     of_times = STATISTICS[metric] == TIME_STATISTICS
     statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]

@@ -2,9 +2,9 @@
 
 import re
 
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run
-from analysis.show.grids import errors_grids, quantity_grids, steps_grids, visits_grids
+from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, visits_grids
 from analysis.show.words import claim_interval, claim_value, number, published_figures, published_what, seconds
 
 
@@ -29,7 +29,7 @@ def markdown(run: Run, summary: Summary) -> str:
         tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics, 'n'], lines)}")
     for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
         tables.append(f"{told.title}:\n\n{_markdown([*told.head], [list(line) for line in told.lines])}")
-    for grid in steps_grids(run, summary):
+    for grid in stairs_grids(run, summary):
         lines = [[line.variant, line.says, *map(seconds, line.values)] for line in grid.lines]
         tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics], lines)}")
     return "\n".join(tables)

@@ -9,10 +9,11 @@ import duckdb
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
+from analysis.folder import read_run, trial_folder, write_whole
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run, read_run, trial_folder, write_whole
 from analysis.show import figures
-from analysis.show.grids import errors_grids, quantity_grids, steps_grids, telling_differences, visits_grids
+from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
 from analysis.show.words import (
     INTERVAL,
     MEANING,
@@ -36,7 +37,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         summary=summary,
         figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # drawn by ourselves
         grids=list(quantity_grids(run, summary)),
-        steps=list(steps_grids(run, summary)),
+        stairs=list(stairs_grids(run, summary)),
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
         number=number,
         seconds=seconds,
@@ -96,7 +97,7 @@ def _pictures(
         figures.visit_times(database, run, summary, load),
         figures.curve(run, summary, load),
         figures.races(run, summary, load),
-        *(figures.overhead(database, run, summary, load, request) for request in classes if not of.has_few_steps),
+        *(figures.overhead(database, run, summary, load, request) for request in classes if not of.has_few_stairs),
         figures.moments(database, run_folder, run, summary, load) if not of.crashes else None,
         *(figures.share_and_tail(run, summary, load, request) for request in classes[:1] if not of.burst),
         figures.workers(run, summary, load) if run.has_several_workers(load) else None,

@@ -7,14 +7,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from analysis.record import Run
 from analysis.result import Summary, WorkerRow
-from analysis.run_folder import Run
 from analysis.show.grids import (
     Grid,
     TextGrid,
     errors_grids,
     quantity_grids,
-    steps_grids,
+    stairs_grids,
     telling_differences,
     visits_grids,
 )
@@ -58,9 +58,9 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
     for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
         console.print()
         console.print(text_table(told))
-    for grid in steps_grids(run, summary):
+    for grid in stairs_grids(run, summary):
         console.print()
-        console.print(steps_table(grid))
+        console.print(stairs_table(grid))
     for load in run.loads:
         if any(worker.load == load.name for worker in summary.workers) and run.has_several_workers(load.name):
             console.print()
@@ -134,8 +134,8 @@ def text_table(grid: TextGrid) -> Table:
     return table
 
 
-def steps_table(grid: Grid) -> Table:
-    """Return a grid of steps as a table for the terminal: the steps in one cell, which may be broken anywhere."""
+def stairs_table(grid: Grid) -> Table:
+    """Return a staircase as a table for the terminal: its stairs in one cell, which may be broken anywhere."""
     table = _table(grid.title)
     table.add_column("variant", overflow="fold")
     table.add_column("")
@@ -143,9 +143,9 @@ def steps_table(grid: Grid) -> Table:
     above = ""
     for line in grid.lines:
         style = "bold" if line.word == "measured" else "dim"
-        steps = "  ".join(seconds(value) for value in line.values if value is not None)
+        stairs = "  ".join(seconds(value) for value in line.values if value is not None)
         name, above = "" if line.variant == above else line.variant, line.variant
-        table.add_row(name, Text(line.says, style=style), Text(steps or number(None), style=style))
+        table.add_row(name, Text(line.says, style=style), Text(stairs or number(None), style=style))
     return table
 
 

@@ -1,8 +1,9 @@
 """Numbers, names and verdicts as words: the same on the terminal, in Markdown and in the report."""
 
-from analysis.quantities import OF_ALL_REQUESTS, TIME_STATISTICS, Metric
+from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS
+from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
+from analysis.record import Run
 from analysis.result import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
-from analysis.run_folder import Run
 
 
 def of_median(run: Run) -> str:
@@ -95,7 +96,7 @@ def percent(share: float) -> str:
 
 def waited_beside(row: Row) -> bool:
     """Return whether a row says that requests waited beside a free thread."""
-    return (row.metric, row.stat) == ("beside_free_thread", "count") and bool(row.measured)
+    return (row.metric, row.stat) == (BESIDE_FREE_THREAD.name, "count") and bool(row.measured)
 
 
 def words(name: str) -> str:
@@ -103,12 +104,11 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def of_requests(metric: Metric, request: str | None) -> str:
+def of_requests(metric: str, request: str | None) -> str:
     """Return a metric with the class of request that it is of, where it knows classes."""
-    if metric in OF_ALL_REQUESTS:
+    if (declared := METRICS[metric]).of_all:
         return words(metric)
-    of = f"of {request or 'all'} requests"
-    return f"waits {of} beside a free thread" if metric == "beside_free_thread" else f"{words(metric)} {of}"
+    return declared.called.format(metric=words(metric), requests=request or "all")
 
 
 def of_load(run: Run, load: str) -> str:
@@ -118,5 +118,4 @@ def of_load(run: Run, load: str) -> str:
 
 def whole(of_unit: str, value: float | None) -> float | None:
     """Return a count as the whole number that it is; the median of several trials, or an average, may be none."""
-    counted = of_unit in ("requests", "visits", "rows", "connections")
-    return int(value) if counted and value is not None and value.is_integer() else value
+    return int(value) if of_unit in WHOLE_UNITS and value is not None and value.is_integer() else value

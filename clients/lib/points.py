@@ -22,7 +22,7 @@ class Points:
     """A points file of requests of one class.
 
     It is written under its own name from the start and is complete when the block ends, by a signal too. What a client
-    leaves that was killed is cut short, and analysis.requests refuses it: a lost client never passes for an idle one.
+    leaves that was killed is cut short, and analysis.read.rows refuses it: a lost client never passes for an idle one.
     """
 
     def __init__(self, path: Path, request: str) -> None:

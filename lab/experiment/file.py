@@ -9,11 +9,12 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from analysis.quantities import NAME_PATTERN
-from lab.errors import WrongUse, nearest_first
+from analysis.model import NAME_PATTERN
+from analysis.nearest import nearest_first
+from lab.errors import WrongUse
+from lab.experiment.messages import explain
 from lab.experiment.model import Experiment
 from lab.paths import EXPERIMENTS
-from lab.servers import KINDS
 
 
 def names() -> list[str]:
@@ -52,7 +53,7 @@ def read_experiment(path: Path) -> Experiment:
     try:
         return Experiment.model_validate(values)
     except ValidationError as error:
-        raise WrongUse(_explain(path, document, error)) from None
+        raise WrongUse(explain(path.name, document, values, error)) from None
 
 
 def editor_schema() -> str:
@@ -104,51 +105,3 @@ def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = Non
                     raise _refused(f"the key {key.value} stands twice", key)
                 seen.add(key.value)
             _refuse_duplicates(value, seen_nodes)
-
-
-def _explain(path: Path, document: yaml.Node | None, error: ValidationError) -> str:
-    problems = error.errors()  # a misspelt key is both unknown and missing: say what was written
-    first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-    place = getattr(first.get("ctx", {}).get("error"), "place", ())
-    where, line = _locate(document, _without_tag((*first["loc"], *place)))
-    match first["type"]:
-        case "extra_forbidden" if first["loc"][0] in ("load", "loads") and first["loc"][-1] == "loop":
-            problem = "loop follows from the script; delete this line"
-        case "extra_forbidden":
-            problem = "unknown key"
-        case "missing":
-            problem = "missing key"
-        case "value_error":
-            problem = str(first["ctx"]["error"])
-        case "union_tag_not_found":
-            problem = "missing key server"
-        case "union_tag_invalid":
-            known = first["ctx"]["expected_tags"].replace("'", "").split(", ")
-            problem = f"there is no server {first['ctx']['tag']}; there are {nearest_first(first['ctx']['tag'], known)}"
-        case _:
-            problem = f"{first['msg']}; it is {_SHORT.repr(first['input'])}"
-    return f"{path.name}:{line}: {where}: {problem}" if where else f"{path.name}: {problem}"
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
-
-
-def _without_tag(location: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a location without the kind of server that pydantic puts after a variant's name."""
-    tagged = location[:1] == ("variants",) and KINDS.keys() & {*location[2:3]}
-    return (*location[:2], *location[3:]) if tagged else location
-
-
-def _locate(node: yaml.Node | None, location: tuple[Any, ...]) -> tuple[str, int]:
-    """Return the path in the file and the line of what pydantic located."""
-    line = node.start_mark.line + 1 if node else 0
-    for key in location:
-        if isinstance(node, yaml.MappingNode):
-            found = [(k, v) for k, v in node.value if k.value == str(key)]
-            if found:
-                line, node = found[0][0].start_mark.line + 1, found[0][1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int):
-            node = node.value[key]
-            line = node.start_mark.line + 1
-    return ".".join(str(key) for key in location), line

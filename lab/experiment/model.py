@@ -1,17 +1,17 @@
 """An experiment: a question with its variants, loads, claims and published figures, and their cross-checks."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-import psutil
-from pydantic import AfterValidator, Field, StrictInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
 
-from analysis.quantities import Claim, Curve, Model, Name, Published, Quantity
-from analysis.run_folder import OTHERS_CORES
+from analysis.model import Model, Name
+from analysis.nearest import nearest_first
+from analysis.quantities import Claim, Curve, Published, Quantity
 from lab import limits
-from lab.errors import WrongUse, nearest_first
+from lab.errors import Misplaced, WrongUse
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, LoadScript, WrongSetting, as_variables, in_seconds
 from lab.paths import CLIENTS, K6
 from lab.servers import Server
@@ -33,9 +33,11 @@ Duration = Annotated[
     AfterValidator(_short_enough),
     Field(description="Whole seconds or minutes: 90s, 5m.", json_schema_extra={"pattern": DURATION_PATTERN}),
 ]
-SettingName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+SETTING_NAME_PATTERN = r"^[a-z][a-z0-9_]*$"
+SettingName = Annotated[str, Field(pattern=SETTING_NAME_PATTERN)]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
-SettingText = Annotated[str, Field(pattern=r"^[^'\\\x00-\x1f\x7f]*$")]
+SETTING_TEXT_PATTERN = r"^[^'\\\x00-\x1f\x7f]*$"
+SettingText = Annotated[str, Field(pattern=SETTING_TEXT_PATTERN)]
 """It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
 SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu"}
 
@@ -56,6 +58,30 @@ class Source(Model):
     unknown: list[str] = Field([])
 
 
+def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any]], None]:
+    """Return what tells an editor which settings each script has; whose rate is relative, says no rate."""
+
+    def tell(schema: dict[str, Any]) -> None:
+        schema["properties"]["script"]["enum"] = list(scripts)
+        schema["required"].append("settings")
+        schema["allOf"] = [
+            {
+                "if": {"properties": {"script": {"const": name}}},
+                "then": {"properties": {"settings": declared.schema}},
+            }
+            for name, declared in scripts.items()
+        ] + [
+            {
+                "if": {"properties": {"script": {"const": name}}, "not": {"required": ["relative"]}},
+                "then": {"properties": {"settings": {"required": sorted(RELATIVE)}}},
+            }
+            for name, declared in scripts.items()
+            if declared.settings.keys() >= RELATIVE
+        ]
+
+    return tell
+
+
 class Script(Model):
     """A program that asks, and its settings, which reach it as upper-case environment variables."""
 
@@ -72,7 +98,7 @@ class Script(Model):
             there = nearest_first(self.script, list(known))
             exists = self.script in {path.name for path in folder.iterdir()}
             problem = "has no entry in lab/loads.py" if exists else "does not exist"
-            raise ValueError(f"{folder.name}/{self.script} {problem}; there are {there}")
+            raise Misplaced(f"{folder.name}/{self.script} {problem}; there are {there}", "script")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise WrongSetting("the lab itself sets this; leave it out", min(taken))
         self._check(known[self.script])
@@ -98,6 +124,8 @@ class Script(Model):
 
 class Client(Script):
     """A client that misbehaves as k6 cannot, and asks the server past the balancer."""
+
+    model_config = ConfigDict(json_schema_extra=_with_settings(CLIENT_SCRIPTS))
 
     programs = (CLIENTS, CLIENT_SCRIPTS)
 
@@ -157,6 +185,8 @@ class Load(Script):
 
     Requests compute where there is a setting ``cpu_ms``: ``rounds`` times, after waiting for ``wait_ms`` each time.
     """
+
+    model_config = ConfigDict(json_schema_extra=_with_settings(K6_SCRIPTS))
 
     duration: Durations
     generators: int = Field(1, ge=1, le=16, description="k6 containers that share it.")
@@ -235,13 +265,13 @@ class Experiment(Model):
             for name, variant in self.variants.items():
                 if self.curve.over not in type(variant).model_fields:
                     known = nearest_first(self.curve.over, list(type(variant).model_fields))
-                    raise ValueError(f"curve: {name} has no setting {self.curve.over}; it has {known}")
+                    raise Misplaced(f"{name} has no setting {self.curve.over}; it has {known}", "curve", "over")
         return self
 
     @model_validator(mode="after")
     def _capacities_show(self) -> Self:
         if self.load and self.load.relative:
-            raise ValueError("load: relative: there is no other load whose capacity it could follow")
+            raise Misplaced("there is no other load whose capacity it could follow", "load", "relative")
         earlier: dict[str, Load] = {}
         for name, load in self.loads.items():
             if load.relative:
@@ -250,39 +280,42 @@ class Experiment(Model):
         return self
 
     def _check_relative(self, name: str, relative: Relative, earlier: dict[str, Load]) -> None:
+        place = ("loads", name, "relative")
         if relative.under not in earlier:
             there = f"there are {nearest_first(relative.under, list(earlier))}" if earlier else "it is the first"
-            raise ValueError(f"load {name}: relative.under: there is no load {relative.under} before it; {there}")
+            raise Misplaced(f"there is no load {relative.under} before it; {there}", *place, "under")
         if not earlier[relative.under].climbs:
-            raise ValueError(f"load {name}: relative.under: the rate of {relative.under} does not climb")
+            raise Misplaced(f"the rate of {relative.under} does not climb", *place, "under")
         if relative.of not in self.variants:
             known = nearest_first(relative.of, list(self.variants))
-            raise ValueError(f"load {name}: relative.of: there is no variant {relative.of}; there are {known}")
+            raise Misplaced(f"there is no variant {relative.of}; there are {known}", *place, "of")
         if not earlier[relative.under].is_for(relative.of):
-            raise ValueError(f"load {name}: relative.of: {relative.of} is not measured under load {relative.under}")
+            raise Misplaced(f"{relative.of} is not measured under load {relative.under}", *place, "of")
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         if bool(self.load) == bool(self.loads):
             raise ValueError("give either load or loads")
         loads = list(self.all_loads)
-        for where, one in self._references():
+        for place, one in self._references():
             if one.variant not in self.variants:
                 known = nearest_first(one.variant, list(self.variants))
-                raise ValueError(f"{where}: there is no variant {one.variant}; there are {known}")
+                raise Misplaced(f"there is no variant {one.variant}; there are {known}", *place, "variant")
             if one.load is None and len(loads) > 1:
-                raise ValueError(f"{where}: say which load; there are {', '.join(loads)}")
+                raise Misplaced(f"say which load; there are {', '.join(loads)}", *place)
             if one.load is not None and one.load not in loads:
-                raise ValueError(f"{where}: there is no load {one.load}; there are {nearest_first(one.load, loads)}")
+                raise Misplaced(
+                    f"there is no load {one.load}; there are {nearest_first(one.load, loads)}", *place, "load"
+                )
             if not self.all_loads[one.load or loads[0]].is_for(one.variant):
-                raise ValueError(f"{where}: {one.variant} is not measured under load {one.load or loads[0]}")
+                raise Misplaced(f"{one.variant} is not measured under load {one.load or loads[0]}", *place)
         for name, load in self.all_loads.items():
             if unknown := [one for one in load.variants if one not in self.variants]:
                 known = nearest_first(unknown[0], list(self.variants))
-                raise ValueError(f"load {name}: there is no variant {unknown[0]}; there are {known}")
+                raise Misplaced(f"there is no variant {unknown[0]}; there are {known}", *self._place(name), "variants")
         for variant in self.variants:
             if not any(load.is_for(variant) for load in self.all_loads.values()):
-                raise ValueError(f"{variant} is measured under no load")
+                raise Misplaced("it is measured under no load", "variants", variant)
         return self
 
     @model_validator(mode="after")
@@ -292,9 +325,11 @@ class Experiment(Model):
                 if not (load.database and load.is_for(variant)):
                     continue
                 if one.app != "django":
-                    raise ValueError(f"load {name}: {variant} has no use for a database; only app: django has")
+                    problem = f"{variant} has no use for a database; only app: django has"
+                    raise Misplaced(problem, *self._place(name), "database")
                 if one.server == "gunicorn-tornado":
-                    raise ValueError(f"load {name}: {variant}: Django asks no database on the event loop of tornado")
+                    problem = f"{variant}: Django asks no database on the event loop of tornado"
+                    raise Misplaced(problem, *self._place(name), "database")
         return self
 
     @property
@@ -307,68 +342,20 @@ class Experiment(Model):
         """Whether requests that compute hold the interpreter lock without using a core."""
         return any(load.settings.get("cpu") == "hold" for load in self.all_loads.values())
 
-    def _references(self) -> list[tuple[str, Quantity | Published]]:
+    def _place(self, load: str) -> tuple[str, ...]:
+        """Return where the file describes a load."""
+        return ("load",) if self.load else ("loads", load)
+
+    def _references(self) -> list[tuple[tuple[str | int, ...], Quantity | Published]]:
+        """Return what names a variant and a load, and where."""
+        published = [(("published", number), one) for number, one in enumerate(self.published)]
         claims = [
-            (f"claims.{number}", quantity) for number, claim in enumerate(self.claims) for quantity in claim.quantities
+            (("claims", number, key), quantity)
+            for number, claim in enumerate(self.claims)
+            for key, quantity in (("value", claim.value), ("relative_to", claim.relative_to))
+            if quantity
         ]
-        return [*((f"published.{number}", one) for number, one in enumerate(self.published)), *claims]
-
-
-def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
-    """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
-
-    Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
-    OTHERS_CORES for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse
-    for another word, and for any word where nothing computes.
-    """
-    if cpu not in ("", *get_args(Cpu)):
-        raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
-    if not any(load.computes for load in experiment.all_loads.values()):
-        if cpu:
-            raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
-        return experiment
-    chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
-    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
-    kind = cpu or ("burn" if enough else "hold")
-
-    def told(load: Load) -> Load:
-        return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load
-
-    return experiment.model_copy(
-        update={
-            "load": experiment.load and told(experiment.load),
-            "loads": {name: told(load) for name, load in experiment.loads.items()},
-            "parallel": experiment.parallel and kind == "hold",
-        }
-    )
-
-
-def against_itself(experiment: Experiment, variant: str) -> Experiment:
-    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none.
-
-    A rate that is relative to a capacity follows from that of a.
-    """
-    if variant not in experiment.variants:
-        raise unknown_variant(variant, experiment)
-    one = experiment.variants[variant]
-    loads: dict[str, Load] = {}
-    for name, load in experiment.all_loads.items():
-        relative = load.relative and load.relative.model_copy(update={"of": "a"})
-        if load.is_for(variant) and (relative is None or relative.under in loads):
-            loads[name] = load.model_copy(update={"variants": [], "relative": relative})
-    return experiment.model_copy(
-        update={
-            "load": None,
-            "loads": loads,
-            "title": f"{variant} against itself",
-            "question": "Which difference is more than chance on this machine?",
-            "source": None,
-            "variants": {"a": one, "b": one},
-            "published": [],
-            "claims": [],
-            "curve": None,
-        }
-    )
+        return [*published, *claims]
 
 
 def unknown_variant(name: str, experiment: Experiment) -> WrongUse:

@@ -13,7 +13,8 @@ import psutil
 from pydantic import TypeAdapter
 from python_on_whales import DockerClient
 
-from analysis.run_folder import Git, Host, Image, write_whole
+from analysis.folder import write_whole
+from analysis.record import Git, Host, Image
 from lab.interruption import uninterrupted
 from lab.machine.engine import engine_version, output, plugin_version
 from lab.machine.images import BASE_IMAGES, STAND_IN, digests, label

@@ -17,11 +17,8 @@ _WITHOUT_A_POOL = {"fastapi-async": "none", "django": "one for each request"}
 
 
 class AsgiApplication(Variant, ABC):
-    """FastAPI, whatever serves it: its end points run in a pool of threads (``def``) or on the loop (``async def``)."""
+    """An application on an event loop: end points run in a pool of threads (``def``) or on the loop (``async def``)."""
 
-    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async"] = Field(
-        description="End points that are def, def with a response model, or async def."
-    )
     loop: Literal["asyncio", "uvloop"] = "asyncio"
 
     @model_validator(mode="after")
@@ -41,7 +38,7 @@ class Asgi(AsgiApplication):
     """FastAPI, or Django, on a server of its own kind."""
 
     server: Literal["uvicorn", "granian", "hypercorn"]
-    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django"] = Field(  # type: ignore[assignment]
+    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django"] = Field(
         description="FastAPI's end points are def, def with a response model, or async def; Django's views are def."
     )
 

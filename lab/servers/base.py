@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from analysis.observation import APP_PORTS
-from analysis.quantities import Model
+from analysis.model import Model
+from analysis.nearest import nearest_first
+from analysis.read.observation import APP_PORTS
 from lab import limits
-from lab.errors import nearest_first
 from lab.paths import SERVERS
 
-Release = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
+CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
+Release = Annotated[str, Field(pattern=RELEASE_PATTERN)]
 Balance = Literal["round_robin", "least_conn", "random_two_least_conn"]
 _BALANCE: dict[str, dict[Balance, str]] = {
     "nginx": {"round_robin": "", "least_conn": "least_conn;", "random_two_least_conn": "random two least_conn;"},
@@ -58,7 +60,7 @@ class Variant(Model, ABC):
     cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
     memory_mib: int = Field(256, ge=64, description="Memory that each container may use.")
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
-    cpuset: str = Field("", pattern=r"^([0-9]+([,-][0-9]+)*)?$", description="Cores that it may run on, e.g. 0 or 0-1.")
+    cpuset: str = Field("", pattern=CPUSET_PATTERN, description="Cores that it may run on, e.g. 0 or 0-1.")
 
     if TYPE_CHECKING:
         server: str
@@ -69,7 +71,7 @@ class Variant(Model, ABC):
     packages: ClassVar[tuple[str, ...]]
     """What the image is for, by the names that Image.packages has; a run records their versions."""
     example: ClassVar[dict[str, Any]]
-    """The least that a file says of such a variant beside ``server``."""
+    """What a file could say of such a variant beside the first word that its key ``server`` can be."""
 
     @model_validator(mode="after")
     def _engine_and_balancer_can(self) -> Self:

@@ -27,7 +27,7 @@ class Flup(Variant):
 
     service: ClassVar[str] = "flup"
     packages: ClassVar[tuple[str, ...]] = ("python/flup6",)
-    example: ClassVar[dict[str, Any]] = {"workers": 50, "threads": 1}
+    example: ClassVar[dict[str, Any]] = {"workers": 10, "threads": 1}
 
     @model_validator(mode="after")
     def _has_processes_or_threads(self) -> Self:

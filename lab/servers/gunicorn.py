@@ -122,6 +122,9 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
     """FastAPI on gunicorn, with its own worker (asgi) or uvicorn's."""
 
     server: Literal["gunicorn-asgi", "gunicorn-uvicorn"]
+    app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async"] = Field(
+        description="End points that are def, def with a response model, or async def."
+    )
 
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from analysis.observation import APP_PORTS
+from analysis.read.observation import APP_PORTS
 from lab.servers.base import WSGI, Release, Variant, check_lock_file
 
 

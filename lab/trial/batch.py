@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from analysis.run_folder import Trial
+from analysis.record import TrialRecord
 from lab.interruption import uninterrupted
 from lab.loads import in_seconds
 from lab.machine.watch import Memory, Progress, Quiet, Usage, Watch, settle
@@ -31,7 +31,7 @@ LOOK_AGAIN_S = 1
 LOOK_EVERY_S = 0.5
 
 
-def measure(plan: Plan, run_folder: Path, progress: Progress) -> Iterator[list[Trial]]:
+def measure(plan: Plan, run_folder: Path, progress: Progress) -> Iterator[list[TrialRecord]]:
     """Measure all trials of a plan, and yield the records of each batch once its folders are complete.
 
     On KeyboardInterrupt the batch under way is stopped, what it measured is kept as interrupted, and the interrupt
@@ -41,14 +41,14 @@ def measure(plan: Plan, run_folder: Path, progress: Progress) -> Iterator[list[T
         yield _measure_batch(batch, run_folder, progress)
 
 
-def _measure_batch(batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress) -> list[Trial]:
+def _measure_batch(batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress) -> list[TrialRecord]:
     with uninterrupted() as asked:  # heeded between two steps, and while the load is waited for
         stacks = [Stack(trial, run_folder, len(batch), asked) for trial in batch]
         with _watching(stacks):
             return _measure_stacks(stacks, progress, asked)
 
 
-def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -> list[Trial]:
+def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -> list[TrialRecord]:
     quiet: Quiet | None = None
     usage: Usage | None = None
 
@@ -99,9 +99,9 @@ def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, e
     progress(what, passed_s, expected_s)
 
 
-def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[Trial]:
+def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[TrialRecord]:
     """Save every stack, whatever becomes of the others; the first that could not be saved is raised afterwards."""
-    records: list[Trial] = []
+    records: list[TrialRecord] = []
     problem: OSError | None = None
     for stack in stacks:
         if not stack.gone:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from statistics import median
 
-from analysis.run_folder import Calibration
+from analysis.record import Calibration
 from lab import loads
 from lab.experiment.model import Load
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from python_on_whales import DockerClient
 
-from analysis.run_folder import write_whole
+from analysis.folder import write_whole
 from lab.experiment.model import Script
 from lab.machine.engine import ca_bundle
 from lab.machine.images import K6_RELEASE

@@ -14,16 +14,8 @@ from typing import Literal
 from python_on_whales import Container, DockerClient
 from python_on_whales.exceptions import DockerException
 
-from analysis.run_folder import (
-    BadRun,
-    Calibration,
-    Seconds,
-    Trial,
-    read_trial,
-    trial_folder,
-    write_record,
-    write_whole,
-)
+from analysis.folder import BadRun, read_trial, trial_folder, write_record, write_whole
+from analysis.record import Calibration, Seconds, TrialRecord
 from lab.loads import K6_SCRIPTS, WrongSetting
 from lab.machine.engine import last_line
 from lab.machine.watch import Memory, Quiet, Usage
@@ -69,7 +61,7 @@ class Stack:
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
         self.visits_per_s: float | None = None
-        self.settings: dict[str, str] = {}
+        self.settings_in_force: dict[str, str] = {}
         self.limits_mib: dict[str, int] = {}
         self.loading = False
         self.took_s: dict[str, float] = {}
@@ -225,13 +217,13 @@ class Stack:
                 self.gone = True
                 return
 
-    def save(self, quiet: Quiet | None, usage: Usage | None) -> Trial:
+    def save(self, quiet: Quiet | None, usage: Usage | None) -> TrialRecord:
         """Write trial.json and give the folder its name, and return the record, whose reason has the true paths."""
         if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
         if thrown := self._thrown():  # k6 itself goes on, and ends with 0
             self.fail(f"the load script threw: {thrown}")
-        record = Trial(
+        record = TrialRecord(
             variant=self.trial.variant_name,
             load=self.trial.load_name,
             trial=self.trial.number,
@@ -248,7 +240,7 @@ class Stack:
             clock_step_s=usage and usage.clock_step_s,
             calibration=self.calibration,
             visits_per_s=self.visits_per_s,
-            settings=dict(sorted(self.settings.items())),
+            settings=dict(sorted(self.settings_in_force.items())),
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
         )
         told = record.reason and without(record.reason, here(results=self.folder.parents[4]))
@@ -273,7 +265,7 @@ class Stack:
             with suppress(DockerException):
                 said = DockerClient().container.execute(container, ["observe"])
                 write_whole(self.part / f"{name_of(container)}.{moment}.txt", f"{said}\n")
-                self.settings[name_of(container)] = str(said).partition("==> settings <==\n")[2]
+                self.settings_in_force[name_of(container)] = str(said).partition("==> settings <==\n")[2]
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(observe, self._containers()))
@@ -281,8 +273,8 @@ class Stack:
     def _rate_after(self, follows: PlannedTrial) -> float:
         """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
         # DuckDB loads in the time of a whole set-up
-        from analysis.requests import UnreadablePoints  # noqa: PLC0415
-        from analysis.visits import measured_capacity_per_s  # noqa: PLC0415
+        from analysis.capacity import measured_capacity_per_s  # noqa: PLC0415
+        from analysis.read.rows import UnreadablePoints  # noqa: PLC0415
 
         assert self.trial.load.relative
         which = f"{follows.variant_name} under {follows.load_name}"

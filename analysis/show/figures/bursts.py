@@ -3,9 +3,9 @@
 import altair as alt
 import duckdb
 
-from analysis import bursts
+from analysis.metrics import bursts
+from analysis.record import SHOWN_STAIRS, Run, VariantRecord
 from analysis.result import Summary, WaveRow
-from analysis.run_folder import SHOWN_STEPS, Run, VariantRecord
 from analysis.show.figures.drawing import (
     CROSS,
     FAILED,
@@ -41,45 +41,45 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     sent = {
         name: bursts.first(database, (name, load, firsts[name]), size) for name in variant_names(run) if name in firsts
     }
-    told = {name: steps for name, steps in sent.items() if steps}
+    told = {name: stairs for name, stairs in sent.items() if stairs}
     if not told:
         return None
-    most = max(len({step.worker for step in steps if step.worker}) for steps in told.values())
+    most = max(len({stair.worker for stair in stairs if stair.worker}) for stairs in told.values())
     published = {row.variant: row.published for row in summary.steps if row.load == load and row.published}
     marks = {
-        name: _stairs(steps, published.get(name, []), by_worker=1 < most <= len(_WORKERS))
-        for name, steps in told.items()
+        name: _marks(stairs, published.get(name, []), by_worker=1 < most <= len(_WORKERS))
+        for name, stairs in told.items()
     }
     seen = {mark["kind"] for ones in marks.values() for mark in ones}
     lasted_s = max(mark["to"] for ones in marks.values() for mark in ones) or 1.0
-    panels = [_steps(name, told[name], marks[name], seen, lasted_s, last=name == [*told][-1]) for name in told]
+    panels = [_panel(name, told[name], marks[name], seen, lasted_s, last=name == [*told][-1]) for name in told]
     came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
     title = f"{came}: how long each waits, and when a worker is at work on it{of_load(run, load)}"
     which = "first burst of the first valid trial of each variant; a line is a request, the first one answered above"
     return styled(alt.vconcat(*panels, spacing=8), title, which + divided_of(run, "response_time", load), None)
 
 
-def _stairs(steps: list[bursts.Step], published_ms: list[float], *, by_worker: bool) -> Marks:
+def _marks(stairs: list[bursts.Stair], published_ms: list[float], *, by_worker: bool) -> Marks:
     """Return the marks of one burst: a request's place, what happened to it, from and to which second."""
-    over_s = max(step.sent_s if step.answered_s is None else step.answered_s for step in steps)
-    order = bursts.in_order({step.worker for step in steps if step.worker})
+    over_s = max(stair.sent_s if stair.answered_s is None else stair.answered_s for stair in stairs)
+    order = bursts.in_order({stair.worker for stair in stairs if stair.worker})
     marks: Marks = []
-    for place, step in enumerate(steps, start=1):
-        until_s = over_s if step.answered_s is None else step.answered_s
-        marks.append({"place": place, "kind": _WAITS, "from": step.sent_s, "to": until_s})
-        if step.failed:
+    for place, stair in enumerate(stairs, start=1):
+        until_s = over_s if stair.answered_s is None else stair.answered_s
+        marks.append({"place": place, "kind": _WAITS, "from": stair.sent_s, "to": until_s})
+        if stair.failed:
             marks.append({"place": place, "kind": FAILED, "from": until_s, "to": until_s})
-        elif step.worker:
-            kind = f"worker {order.index(step.worker) + 1} is at work" if by_worker else _AT_WORK
-            marks.append({"place": place, "kind": kind, "from": step.began_s, "to": step.ended_s})
+        elif stair.worker:
+            kind = f"worker {order.index(stair.worker) + 1} is at work" if by_worker else _AT_WORK
+            marks.append({"place": place, "kind": kind, "from": stair.began_s, "to": stair.ended_s})
     return marks + [
-        {"place": place, "kind": _AS_PUBLISHED, "from": step_ms / 1000, "to": step_ms / 1000}
-        for place, step_ms in enumerate(published_ms, start=1)
+        {"place": place, "kind": _AS_PUBLISHED, "from": stair_ms / 1000, "to": stair_ms / 1000}
+        for place, stair_ms in enumerate(published_ms, start=1)
     ]
 
 
-def _steps(
-    name: str, steps: list[bursts.Step], marks: Marks, seen: set[str], lasted_s: float, *, last: bool
+def _panel(
+    name: str, stairs: list[bursts.Stair], marks: Marks, seen: set[str], lasted_s: float, *, last: bool
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the bars of one variant; the axis of time is that of all, and written below the last."""
     places = max(mark["place"] for mark in marks)
@@ -108,15 +108,15 @@ def _steps(
         layers.append(
             of({*points}).mark_point(size=26, strokeWidth=1.4, fill="white", opacity=1).encode(x=x, y=y, **looks)
         )
-    title = alt.Title(f"{name}: {_answered(steps)}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
-    height = (8 if places <= SHOWN_STEPS else 5) * places
+    title = alt.Title(f"{name}: {_answered(stairs)}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
+    height = (8 if places <= SHOWN_STAIRS else 5) * places
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
 
 
-def _answered(steps: list[bursts.Step]) -> str:
+def _answered(stairs: list[bursts.Stair]) -> str:
     """Return in words when the requests of a burst were answered."""
-    answered_s = [step.answered_s for step in steps if step.answered_s is not None and not step.failed]
-    failed = f"{len(steps) - len(answered_s)} of {len(steps)} {FAILED}" if len(answered_s) < len(steps) else ""
+    answered_s = [stair.answered_s for stair in stairs if stair.answered_s is not None and not stair.failed]
+    failed = f"{len(stairs) - len(answered_s)} of {len(stairs)} {FAILED}" if len(answered_s) < len(stairs) else ""
     if not answered_s:
         return failed
     first, last = f"the first answer after {seconds(min(answered_s))} s", f"the last after {seconds(max(answered_s))} s"

@@ -2,9 +2,10 @@
 
 import altair as alt
 
-from analysis.quantities import Measure, unit
+from analysis.metrics import unit
+from analysis.quantities import Measure
+from analysis.record import LoadRecord, Run
 from analysis.result import Summary
-from analysis.run_folder import LoadRecord, Run
 from analysis.show.figures.drawing import FLOOR_MS, inline_data, interval_ends, of_trials, rows_of, series_of, styled
 from analysis.show.words import of_load, words
 

@@ -5,9 +5,10 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from analysis.quantities import Measure, Metric, Statistic
+from analysis.metrics import MetricName, Statistic
+from analysis.quantities import Measure
+from analysis.record import Run, VariantRecord
 from analysis.result import Row, Summary
-from analysis.run_folder import Run, VariantRecord
 from analysis.show.words import divided, words
 
 MEASURED = "#1f5fa8"
@@ -39,7 +40,7 @@ def first_trials(summary: Summary, load: str) -> dict[str, int]:
     return dict(sorted(trusted, reverse=True))
 
 
-def divided_of(run: Run, metric: Metric, load: str) -> str:
+def divided_of(run: Run, metric: MetricName, load: str) -> str:
     """Return what a subtitle adds where published figures were divided."""
     by = {one.divided_by for one in run.published if one.metric == metric and one.load in (None, load)} - {1}
     return "".join(f"; published{divided(one)}" for one in sorted(by))
@@ -63,7 +64,7 @@ def measured_of(summary: Summary, load: str, measure: Measure) -> dict[str, floa
 
 def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
     """Return the measured rows of one statistic by variant."""
-    wanted: tuple[str, str | None, Metric, Statistic] = (load, measure.request, measure.metric, measure.stat)
+    wanted: tuple[str, str | None, MetricName, Statistic] = (load, measure.request, measure.metric, measure.stat)
     return {
         row.variant: row
         for row in summary.rows

@@ -10,9 +10,10 @@ import duckdb
 import numpy as np
 
 from analysis import waiting
-from analysis.observation import read_containers, stalls_within
+from analysis.folder import trial_folder
+from analysis.read.observation import read_containers, stalls_within
+from analysis.record import Run, VariantRecord
 from analysis.result import Summary
-from analysis.run_folder import Run, VariantRecord, trial_folder
 from analysis.show.figures.drawing import CROSS, FAILED, WIDTH, inline_data, styled
 from analysis.show.words import number, of_load
 

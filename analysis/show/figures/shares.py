@@ -5,9 +5,10 @@ from typing import Any
 import altair as alt
 import duckdb
 
-from analysis.quantities import Measure, Statistic
+from analysis.metrics import Statistic
+from analysis.quantities import Measure
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run
 from analysis.show.figures.drawing import (
     FLOOR_MS,
     MEASURED,

@@ -5,9 +5,9 @@ from typing import Any
 import altair as alt
 import duckdb
 
-from analysis.quantities import Statistic
+from analysis.metrics import Statistic
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run
 from analysis.show.figures.drawing import (
     FLOOR_MS,
     MEASURED,

@@ -6,10 +6,10 @@ from statistics import median
 import altair as alt
 import duckdb
 
-from analysis import visits
+from analysis.metrics import visits
 from analysis.quantities import Measure
+from analysis.record import Run
 from analysis.result import Summary
-from analysis.run_folder import Run
 from analysis.show.figures.drawing import (
     FLOOR_MS,
     MEASURED,
@@ -112,13 +112,13 @@ def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin |
     by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
     for row in summary.visit_steps:
         if row.load == load:
-            step = by_trial.setdefault((row.variant, row.per_s), {})
-            made, failed = step.get(row.trial, (0, 0))  # slow climbs have the same whole rate twice
-            step[row.trial] = (made + row.visits, failed + row.failed)
+            level = by_trial.setdefault((row.variant, row.per_s), {})
+            made, failed = level.get(row.trial, (0, 0))  # slow climbs have the same whole rate twice
+            level[row.trial] = (made + row.visits, failed + row.failed)
     values: Marks = [
         {"variant": variant, "per_s": per_s, "failed": median(failed / made for made, failed in told)}
-        for (variant, per_s), step in by_trial.items()
-        if (told := [counts for counts in step.values() if counts[0]])
+        for (variant, per_s), level in by_trial.items()
+        if (told := [counts for counts in level.values() if counts[0]])
     ]
     if not values or len({per_s for _, per_s in by_trial}) < 2:
         return None

@@ -1,25 +1,47 @@
 """Requests that are sent at once: whether they were, when each was answered, who served them, in which waves."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
 
-import duckdb
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis.quantities import Metric, Statistic
-from analysis.requests import CLIENT
+from analysis.metrics.metric import OF_TRIAL, Counted, Doubt, Family, Finding, Metric, of_trial
+from analysis.read import CLIENT
+from analysis.result import WaveRow
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from analysis.metrics.metric import Key
+    from analysis.observed import Observed
+    from analysis.record import Run
+
+BURST = Metric(
+    "burst",
+    (
+        Counted(
+            {"total": "ms"},
+            "the time from the first request of a [burst](bursts.md) to the burst's last answer; the median "
+            "over the bursts",
+        ),
+        Counted(
+            {"largest_share": "share"},
+            "the share of a burst's answered requests that the busiest worker served; the median over the bursts",
+        ),
+    ),
+    of_all=True,
+)
 
 WAVES = 60
 """A burst of more waves than this is a stream."""
 WAVE_FROM_MS = 100
 """Waves of shorter requests are blurred by how long a request takes to get from here to there."""
 
-Key = tuple[str, str, int]
-"""A variant, a load and the number of a trial."""
-
 # k6 numbers the requests of each virtual user, so only the order of sending tells which belong together.
 _BURSTS = f"""
 WITH numbered AS (
     SELECT *, ((row_number() OVER (ORDER BY sent, id, generator) - 1) // $size + 1)::INTEGER AS burst
-    FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND generator <> '{CLIENT}'),
+    FROM requests WHERE {OF_TRIAL} AND generator <> '{CLIENT}'),
 bursts AS (SELECT *, count(*) OVER (PARTITION BY burst) = $size AS whole FROM numbered)
 """  # noqa: S608  # made of this module's own constants
 
@@ -36,7 +58,7 @@ class Sending(NamedTuple):
     in_last: int
 
 
-class Step(NamedTuple):
+class Stair(NamedTuple):
     """One request of a burst, with times in seconds since the burst was sent; None: it did not get that far."""
 
     sent_s: float
@@ -58,8 +80,10 @@ def sending(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> Sending
     return Sending(*row)
 
 
-def statistics(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> dict[tuple[Metric, Statistic], float]:
-    """Return how long a trial's whole bursts took and which share of one the busiest worker got: medians over them."""
+def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+    """Yield how long a trial's whole bursts took and which share of one the busiest worker got: medians over them."""
+    if not (size := trial.load.burst):
+        return
     query = """
         SELECT median(total_ms), median(largest_share)
         FROM (SELECT burst, (epoch_us(max(answered) FILTER (WHERE error IS NULL)) - epoch_us(min(sent))) / 1000
@@ -68,14 +92,15 @@ def statistics(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> dict
               FROM (SELECT burst, worker, count(*) AS requests FROM bursts WHERE whole AND error IS NULL GROUP BY ALL)
               GROUP BY burst) USING (burst)
     """
-    [(total_ms, largest_share)] = _rows(database, query, key, size)
-    return {} if total_ms is None else {("burst", "total"): total_ms, ("burst", "largest_share"): largest_share}
+    [(total_ms, largest_share)] = _rows(database, query, trial.key, size)
+    if total_ms is not None:
+        yield Finding(None, {(BURST.name, "total"): total_ms, (BURST.name, "largest_share"): largest_share})
 
 
-def steps_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[float]:
+def stairs_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[float]:
     """Return the response times of a burst, the quickest first, each the median over a trial's whole bursts.
 
-    Where a request failed its burst has a step less.
+    A burst of which a request failed has a stair less.
     """
     query = """
         SELECT median(duration_ms)
@@ -83,7 +108,7 @@ def steps_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[f
               FROM bursts WHERE whole AND error IS NULL)
         GROUP BY place ORDER BY place
     """
-    return [step_ms for (step_ms,) in _rows(database, query, key, size)]
+    return [stair_ms for (stair_ms,) in _rows(database, query, key, size)]
 
 
 def waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tuple[str, int, int]]:
@@ -103,14 +128,28 @@ def waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tupl
     return [] if quick or any(wave > WAVES for _, wave, _ in found) else [(*row,) for row in found]
 
 
-def first(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[Step]:
+def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Iterable[Key]) -> Iterator[WaveRow]:
+    """Yield the waves of the first burst of each variant's first trusted trial, where several workers share it."""
+    variants, loads = [one.name for one in run.variants], [one.name for one in run.loads]
+    firsts = {key[:2]: key for key in sorted(trusted, reverse=True)}
+    for variant, load, trial in sorted(firsts.values(), key=lambda key: (variants.index(key[0]), loads.index(key[1]))):
+        size = run.load(load).burst
+        if not size or run.variant(variant).workers < 2:
+            continue
+        found = waves(database, (variant, load, trial), size)
+        order = in_order({worker for worker, _, _ in found})
+        for worker, wave, requests in sorted(found, key=lambda row: (order.index(row[0]), row[1])):
+            yield WaveRow(variant=variant, load=load, trial=trial, burst=1, worker=worker, wave=wave, requests=requests)
+
+
+def first(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[Stair]:
     """Return the requests of the first burst in the order of their answers; those without one are the last."""
     query = """
         SELECT epoch(sent) - first, began - first, ended - first, epoch(answered) - first, worker, error IS NOT NULL
         FROM (SELECT *, epoch(min(sent) OVER ()) AS first FROM bursts WHERE burst = 1)
         ORDER BY answered NULLS LAST, sent, id, generator
     """
-    return [Step(*row) for row in _rows(database, query, key, size)]
+    return [Stair(*row) for row in _rows(database, query, key, size)]
 
 
 def ordinal(place: int) -> str:
@@ -130,6 +169,18 @@ def in_order(workers: set[str]) -> list[str]:
 
 
 def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, size: int) -> list[Any]:
-    variant, load, trial = key
-    asked = {"variant": variant, "load": load, "trial": trial, "size": size}
-    return database.execute(f"{_BURSTS} {query}", asked).fetchall()
+    return database.execute(f"{_BURSTS} {query}", of_trial(key) | {"size": size}).fetchall()
+
+
+def doubts(trial: Observed) -> Iterator[Doubt]:
+    """Were the requests of a burst all under way before one of them was answered?"""
+    if not trial.requests.sending:
+        return
+    bursts, early, in_last = trial.requests.sending
+    if early:
+        yield "suspect", f"in {early} of {bursts} bursts a request was answered before the last one was sent"
+    if in_last != trial.load.burst:
+        yield "suspect", f"the last burst has {in_last} of {trial.load.burst} requests"
+
+
+FAMILY = Family((BURST,), measure, doubts)

@@ -1,36 +1,18 @@
-"""What a run leaves in its folder, read and written: run.json, trial.json and where everything else lies.
+"""What a run records of itself: the models of run.json and of each trial's trial.json."""
 
-``results/<experiment>/<UTC time>/run.json`` and, for each trial, ``<variant>/<load>/<n>/trial.json``.
-"""
+from typing import Any, Literal
 
-import json
-import os
-import tempfile
-from pathlib import Path
-from typing import Any, Literal, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from analysis.quantities import Claim, Curve, Published
 
 SCHEMA = 1
-POINTS = "points*.json.gz"
-"""The names of a trial's raw points; each file is one load generator's."""
 OTHERS_CORES = 2
 """What the balancer and the load generator need beside workers that compute."""
 STAIRS = 50
 """Of bursts of at most so many requests each has its place in figures and pictures."""
-SHOWN_STEPS = 12
+SHOWN_STAIRS = 12
 """Of bursts of at most so many requests each has its place in tables, too."""
-R = TypeVar("R", bound="Record")
-
-
-class BadRun(Exception):
-    """A folder that is not a run, or not one that this version reads; the message says which file and why."""
-
-
-class NoTemporaryRoom(OSError):
-    """TMPDIR, which ``filename`` names, has no room for what does not fit into memory."""
 
 
 class Record(BaseModel):
@@ -42,8 +24,9 @@ class Record(BaseModel):
 class Image(Record):
     """A container image that took part. ``stand_in`` names what it was built from when no registry was reached.
 
-    ``digests`` are those under which a registry knows it; none of a stand-in, and of what was built here. ``packages``
-    has the version of every package inside; Python's own are called ``python/…``.
+    ``digests`` are those under which a registry knows the image; a stand-in, and what was built here, has none.
+    ``packages`` has the version of every package inside; Python's own are called ``python/…``. ``programs`` has the
+    versions of what the image is for.
     """
 
     name: str
@@ -114,17 +97,23 @@ class RelativeRate(Record):
     under: str
 
 
+LoadKind = Literal["steady", "burst", "crash", "visits"]
+"""How requests come: on and on, many at once, at once with one that kills its worker, or as visits of several."""
+_KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
+"""The kinds of the scripts that there were before a record said its kind; all others were steady."""
+
+
 class LoadRecord(Record):
     """A load as it was asked for; ``settings`` is the environment that its script got.
 
     ``generators`` is how many k6 containers shared it. ``api`` is what was said of the service that the servers call,
-    times in seconds, ``database`` what was said of their database; None: they have none. One that ``overloads`` asks
+    times in seconds, ``database`` what was said of their database; None: they have none. A load that ``overloads`` asks
     for more than can be answered: failures are findings. ``relative`` is how its rate follows from a capacity.
     """
 
     name: str
     script: str
-    kind: str | None = None
+    kind: LoadKind = "steady"
     client: ClientRecord | None = None
     generators: int = 1
     api: dict[str, float | bool] | None = None
@@ -135,14 +124,27 @@ class LoadRecord(Record):
     duration: str
     settings: dict[str, str]
 
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # whatever a file says
+        """Choose the kind by the script, as long as a record does not say it."""
+        if not isinstance(values, dict) or "kind" in values or values.get("script") not in _KINDS:
+            return values
+        return values | {"kind": _KINDS[values["script"]]}
+
     @property
     def burst(self) -> int | None:
         """How many requests it sends at once; None: they do not come in bursts.
 
         A crash and the requests that come before and after it are a burst, too.
         """
-        names = ("BEFORE", "AFTER") if self.crashes else ("BURST",)
-        parts = [self.settings.get(name, "") for name in names] + ["1"] * self.crashes
+        match self.kind:
+            case "burst":
+                parts = [self.settings.get("BURST", "")]
+            case "crash":
+                parts = ["1", self.settings.get("BEFORE", ""), self.settings.get("AFTER", "")]
+            case _:
+                return None
         return sum(map(int, parts)) or None if all(part.isdecimal() for part in parts) else None
 
     @property
@@ -151,14 +153,14 @@ class LoadRecord(Record):
         return self.burst is not None and self.burst <= STAIRS
 
     @property
-    def has_few_steps(self) -> bool:
-        """Whether they are so small that a table says of each of their requests when it was answered."""
-        return self.burst is not None and self.burst <= SHOWN_STEPS
+    def has_few_stairs(self) -> bool:
+        """Whether its bursts are so small that a table says of each of their requests when it was answered."""
+        return self.burst is not None and self.burst <= SHOWN_STAIRS
 
     @property
     def crashes(self) -> bool:
         """Whether one of its requests kills the worker that serves it."""
-        return "CRASH_AFTER_S" in self.settings
+        return self.kind == "crash"
 
 
 class Source(Record):
@@ -244,7 +246,7 @@ class Calibration(Record):
     alone_ms: list[float]
 
 
-class Trial(Record):
+class TrialRecord(Record):
     """trial.json: one variant under one load, once.
 
     The machine's state is in shares between 0 and 1: ``busy`` and ``steal`` of all cores, ``pressure`` of the time in
@@ -272,61 +274,3 @@ class Trial(Record):
     visits_per_s: float | None = None
     settings: dict[str, str] = {}
     seconds: Seconds = Seconds()
-
-
-def trial_folder(run: Path, variant: str, load: str, trial: int) -> Path:
-    """Return where a trial's files lie."""
-    return run / variant / load / str(trial)
-
-
-def trial_folders(run: Path) -> list[Path]:
-    """Return the folders of all finished trials, in a stable order."""
-    return sorted(path.parent for path in run.glob("*/*/*/trial.json"))
-
-
-def read_run(run: Path) -> Run:
-    """Read run.json. Raise BadRun when there is none or it cannot be understood."""
-    return _read(run / "run.json", Run)
-
-
-def read_trial(folder: Path) -> Trial:
-    """Read trial.json. Raise BadRun when there is none or it cannot be understood."""
-    return _read(folder / "trial.json", Trial)
-
-
-def write_record(path: Path, record: Record) -> None:
-    """Write a record as JSON, whole or not at all."""
-    values = record.model_dump(mode="json", exclude_unset=False)
-    write_whole(path, json.dumps({"schema": values.pop("schema_"), **values}, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` through a neighbour that is renamed, so that no reader sees half a file."""
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-    ) as neighbour:
-        try:
-            neighbour.write(text)
-            neighbour.flush()
-            os.fchmod(neighbour.fileno(), 0o644)
-            Path(neighbour.name).replace(path)
-        except BaseException:
-            Path(neighbour.name).unlink(missing_ok=True)
-            raise
-
-
-def _read(path: Path, kind: type[R]) -> R:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadRun(f"{path.parent} has no {path.name}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise BadRun(f"{path} cannot be read: {error}") from None
-    schema = values.pop("schema", None) if isinstance(values, dict) else None
-    if schema != SCHEMA:
-        raise BadRun(f"{path} has schema {schema}; this version reads schema {SCHEMA}")
-    try:
-        return kind.model_validate({"schema_": schema, **values})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise BadRun(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

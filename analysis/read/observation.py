@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from analysis.quantities import Model
+from analysis.model import Model
 
 APP_PORTS = range(8000, 8064)
 """Where servers listen: at the first, or each worker at one of its own."""

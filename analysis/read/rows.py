@@ -2,21 +2,19 @@
 
 import errno
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 
-from analysis.run_folder import POINTS, NoTemporaryRoom
+from analysis.folder import NoTemporaryRoom
+from analysis.read import POINTS
 
 MEMORY = "768MB"
 """What reading may take; what needs more is spilt into TMPDIR."""
 THREADS = 2
 """How many threads read; however many there are, the table is the same."""
-
-CLIENT = "points-client"
-"""The generator that asks past the balancer, see clients/."""
 
 
 class UnreadablePoints(Exception):
@@ -147,6 +145,32 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
         finally:
             part.unlink(missing_ok=True)
     return round(dropped)
+
+
+@contextmanager
+def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the rows of trials as the view ``requests``; a trial without requests.parquet has none.
+
+    The view ``classes`` has each row twice: in its class of request, and in the class NULL, which is all together.
+    """
+    files = [str(path) for folder in trial_folders if (path := folder / "requests.parquet").exists()]
+    # Several threads would add up in a different order each time. One adds up in the order of the rows, and takes
+    # little longer: what takes long is reading points and drawing.
+    with duckdb.connect(config={"threads": 1}) as database:
+        if files:
+            database.read_parquet(files).create_view("requests")
+        else:
+            database.execute(f"CREATE TABLE requests ({COLUMNS})")
+        database.execute(_CLASSES)
+        yield database
+
+
+_CLASSES = """
+CREATE VIEW classes AS
+SELECT * FROM requests
+UNION ALL BY NAME
+SELECT * REPLACE (NULL AS request) FROM requests
+"""
 
 
 def _refuse(points: Path, check: duckdb.DuckDBPyConnection) -> None:

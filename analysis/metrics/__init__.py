@@ -1,0 +1,124 @@
+"""Everything that is measured: one module a family, each of which declares its metrics and computes them.
+
+To add a metric, declare it in the module of its family, or in a new module whose FAMILY is added here. Tables, units,
+the schema of experiment files and docs/method.md follow.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from analysis.metrics import (
+    beside_free_thread,
+    bursts,
+    failures,
+    servers,
+    spread,
+    throughput,
+    times,
+    visits,
+)
+from analysis.metrics.metric import (
+    PRINTED,
+    TIME_STATISTICS,
+    TIMES,
+    Metric,
+    aggregate,
+    failures_allowed,
+    percentile,
+    rows_needed,
+)
+from analysis.nearest import nearest_first
+
+__all__ = [
+    "FAMILIES",
+    "METRICS",
+    "OF_ALL_REQUESTS",
+    "PRINTED",
+    "STATISTICS",
+    "TIME_STATISTICS",
+    "WHOLE_UNITS",
+    "Metric",
+    "MetricName",
+    "Statistic",
+    "aggregate",
+    "failures_allowed",
+    "percentile",
+    "rows_needed",
+    "statistics_of",
+    "table",
+    "unit",
+]  # fmt: skip
+
+FAMILIES = (
+    times.FAMILY,
+    throughput.FAMILY,
+    spread.FAMILY,
+    servers.FAMILY,
+    failures.FAMILY,
+    beside_free_thread.FAMILY,
+    bursts.FAMILY,
+    visits.FAMILY,
+)
+"""The families in the order of tables."""
+
+METRICS = {metric.name: metric for family in FAMILIES for metric in family.metrics}
+STATISTICS = {name: tuple(metric.units) for name, metric in METRICS.items()}
+OF_ALL_REQUESTS = tuple(name for name, metric in METRICS.items() if metric.of_all)
+"""The metrics of a trial as a whole, which classes of request have none of."""
+WHOLE_UNITS = frozenset(
+    unit
+    for metric in METRICS.values()
+    for stat, unit in metric.units.items()
+    if stat == "count" or (stat == "max" and unit != "ms")
+)
+"""The units of what is counted: their values are whole numbers."""
+
+
+def unit(metric: str, stat: str) -> str:
+    """Return the unit of a statistic."""
+    return METRICS[metric].units[stat]
+
+
+def statistics_of(request: str | None) -> Iterator[tuple[str, str]]:
+    """Yield every metric and statistic that one class of request can have; None: all classes together."""
+    for metric in METRICS.values():
+        if request is None or not metric.of_all:
+            for stat in metric.units:
+                yield metric.name, stat
+
+
+def table() -> str:
+    """Return the table of metrics that stands in docs/method.md, in Markdown."""
+    lines = [
+        "| metric | statistics | unit | of which requests | how it is counted |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for metric in METRICS.values():
+        for place, some in enumerate(metric.counted):
+            name = "" if place else f"`{metric.name}` "
+            stats = "times" if some.units == TIMES else ", ".join(f"`{stat}`" for stat in some.units)
+            units = {*some.units.values()} if len({*some.units.values()}) == 1 else some.units.values()
+            of = "all" if metric.of_all else "each class"
+            lines.append(f"| {name}| {stats} | {', '.join(units)} | {of} | {some.how} |")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _known_metric(name: str) -> str:
+    if name not in METRICS:
+        raise ValueError(f"there is no metric {name}; there are {nearest_first(name, list(METRICS))}")
+    return name
+
+
+_STATISTICS = list(dict.fromkeys(stat for metric in METRICS.values() for stat in metric.units))
+
+
+def _known_statistic(name: str) -> str:
+    if name not in _STATISTICS:
+        raise ValueError(f"there is no stat {name}; there are {nearest_first(name, _STATISTICS)}")
+    return name
+
+
+MetricName = Annotated[str, AfterValidator(_known_metric), Field(json_schema_extra={"enum": [*METRICS]})]
+Statistic = Annotated[str, AfterValidator(_known_statistic), Field(json_schema_extra={"enum": [*_STATISTICS]})]

@@ -1,0 +1,66 @@
+"""Which requests waited for a worker whose threads were all busy although another worker had a free thread.
+
+``analysis.waiting`` computes the waits, for this family and for the picture of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from analysis.metrics.metric import Counted, Family, Finding, Metric
+from analysis.read.observation import stalls_within
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from analysis.observed import Observed
+
+BESIDE_FREE_THREAD = Metric(
+    "beside_free_thread",
+    (
+        Counted(
+            {"count": "requests"},
+            "requests that waited [beside a free thread](#beside-a-free-thread) for more than 50 ms in all",
+        ),
+        Counted({"share": "share"}, "the number of such requests, divided by the answered requests"),
+        Counted({"total": "ms"}, "how long all answered requests together waited beside a free thread"),
+        Counted({"max": "ms"}, "the longest time that one request waited beside a free thread"),
+    ),
+    called="waits of {requests} requests beside a free thread",
+)
+RECOVERY = Metric(
+    "recovery",
+    (
+        Counted(
+            {"avg": "ms", "max": "ms"},
+            "how long requests still waited for a thread after the end of a stall ([recovery](#recovery))",
+        ),
+    ),
+    of_all=True,
+)
+
+
+def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+    """Yield how long requests of each class waited beside a free thread, and how long the servers took to recover.
+
+    Of workers that are killed and replaced nobody knows how many there were at a time.
+    """
+    from analysis import waiting  # noqa: PLC0415  # NumPy loads as long as a command that derives nothing takes
+
+    if trial.load.crashes:
+        return
+    answered = waiting.read_answered(database, *trial.key)
+    if waits := waiting.of_variant(trial.variant, answered):
+        of_class = [(name, answered.request == place) for place, name in enumerate(answered.classes)]
+        for request, mine in [*of_class, (None, answered.request >= 0)]:
+            values = waiting.statistics(waits.beside_s[mine])
+            yield Finding(request, {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()})
+    stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
+    if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
+        average_s, longest_s = fmean(recoveries_s), max(recoveries_s)
+        yield Finding(None, {(RECOVERY.name, "avg"): 1000 * average_s, (RECOVERY.name, "max"): 1000 * longest_s})
+
+
+FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure)

@@ -1,0 +1,115 @@
+"""How requests, and the connections that brought them, are spread over the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from statistics import correlation
+from typing import TYPE_CHECKING
+
+from analysis.metrics.metric import OF_TRIAL, Counted, Family, Finding, Metric, Stats, of_trial
+from analysis.result import WorkerRow
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from analysis.metrics.metric import Key
+    from analysis.observed import Observed
+    from analysis.record import VariantRecord
+
+REQUESTS_BY_WORKER = Metric(
+    "requests_by_worker",
+    (
+        Counted(
+            {"largest_share": "share"},
+            "the share of the answered requests that the busiest worker served; 1 / workers is even",
+        ),
+        Counted(
+            {"max_over_mean": "ratio"},
+            "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
+        ),
+        Counted({"jain_index": "index"}, "Jain's index of the requests by worker"),
+    ),
+)
+CONNECTIONS_BY_WORKER = Metric(
+    "connections_by_worker",
+    (
+        Counted(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker"),
+        Counted({"correlation": "index"}, "the correlation of requests and connections"),
+    ),
+)
+REQUESTS_BY_CONNECTION = Metric(
+    "requests_by_connection",
+    (Counted({"avg": "requests", "max": "requests"}, "how many answered requests each connection carried"),),
+)
+
+_WORKERS = """
+SELECT variant, load, trial, request, worker, requests,
+    requests / sum(requests) OVER (PARTITION BY variant, load, trial, request) AS share, connections
+FROM (SELECT variant, load, trial, request, worker, count(*)::INTEGER AS requests,
+          count(DISTINCT connection)::INTEGER AS connections
+      FROM classes WHERE error IS NULL {and_of_trial} GROUP BY ALL)
+ORDER BY variant, load, trial, request NULLS LAST, requests, worker
+"""
+
+_CONNECTIONS = f"""
+SELECT request, avg(requests), max(requests)
+FROM (SELECT request, connection, count(*) AS requests
+      FROM classes WHERE {OF_TRIAL} AND error IS NULL AND connection IS NOT NULL GROUP BY ALL)
+GROUP BY request
+"""  # noqa: S608  # made of constants
+
+
+def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+    """Yield how evenly requests and connections are spread over the workers, and how many a connection brought."""
+    query = _WORKERS.format(and_of_trial=f"AND {OF_TRIAL}")
+    rows = _rows(database.execute(query, of_trial(trial.key)).fetchall())
+    for request, workers in groupby(rows, lambda row: row.request):
+        yield Finding(request, _spread(trial.variant, list(workers)))
+    for request, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
+        yield Finding(
+            request, {(REQUESTS_BY_CONNECTION.name, "avg"): average, (REQUESTS_BY_CONNECTION.name, "max"): most}
+        )
+
+
+def worker_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> list[WorkerRow]:
+    """Return how many requests each worker of the trusted trials answered, by class, least first."""
+    rows = _rows(database.execute(_WORKERS.format(and_of_trial="")).fetchall())
+    return [one for one in rows if (one.variant, one.load, one.trial) in trusted]
+
+
+def evenness(counts: Sequence[int]) -> dict[str, float]:
+    """Return how evenly a count is spread over workers, an idle worker being a zero; nothing if all are zero.
+
+    Jain's index (Jain, Chiu and Hawe 1984) is 1 when all are equal and 1/n when one of n has everything.
+    """
+    total = sum(counts)
+    if not total:
+        return {}
+    return {
+        "largest_share": max(counts) / total,
+        "max_over_mean": max(counts) * len(counts) / total,
+        "jain_index": total**2 / (len(counts) * sum(count**2 for count in counts)),
+    }
+
+
+def _spread(variant: VariantRecord, rows: list[WorkerRow]) -> Stats:
+    """Return how evenly one class of request is spread.
+
+    How many workers of an elastic server were idle is unknown: the spread is over the workers that served something.
+    """
+    idle = [] if variant.elastic else [0] * (variant.workers - len(rows))
+    requests, connections = [*(one.requests for one in rows), *idle], [*(one.connections for one in rows), *idle]
+    stats: Stats = {(REQUESTS_BY_WORKER.name, stat): value for stat, value in evenness(requests).items()}
+    stats |= {(CONNECTIONS_BY_WORKER.name, stat): value for stat, value in evenness(connections).items()}
+    if len(set(requests)) > 1 and len(set(connections)) > 1:
+        stats[CONNECTIONS_BY_WORKER.name, "correlation"] = correlation(requests, connections)
+    return stats
+
+
+def _rows(found: list[tuple[object, ...]]) -> list[WorkerRow]:
+    names = list(WorkerRow.model_fields)
+    return [WorkerRow.model_validate(dict(zip(names, row, strict=True))) for row in found]
+
+
+FAMILY = Family((REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), measure)

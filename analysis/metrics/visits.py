@@ -1,0 +1,363 @@
+"""Visits: what one person does on a page, up to three requests one after the other, in an open loop.
+
+A visit gets a page with a form (class ``page``), posts the form, which writes one row (``post``), and gets what the
+answer's redirect names (``newest``). It stops at its first request that fails, and fails with it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from analysis.metrics.metric import (
+    OF_TRIAL,
+    TIMES,
+    Counted,
+    Doubt,
+    Family,
+    Finding,
+    Metric,
+    Stats,
+    aggregate,
+    failures_allowed,
+    of_trial,
+    rows_needed,
+)
+from analysis.read.observation import database_of
+from analysis.result import LevelRow
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from analysis.metrics.metric import Key
+    from analysis.observed import Observed
+
+VISIT = Metric(
+    "visit",
+    (
+        Counted(
+            TIMES,
+            "the time from the first request of a [visit](visits.md) to the visit's last answer, for visits "
+            "that succeeded",
+        ),
+    ),
+    of_all=True,
+    sample="visits",
+)
+VISITS_FAILED = Metric(
+    "visits_failed",
+    (Counted({"share": "share", "count": "visits"}, "visits that failed; the share is of the visits made"),),
+    of_all=True,
+    sample="visits",
+)
+CAPACITY = Metric(
+    "capacity",
+    (
+        Counted(
+            {"per_second": "visits/s"},
+            "the highest rate up to which fewer than 1 % of the visits failed ([capacity](visits.md#capacity))",
+        ),
+    ),
+    of_all=True,
+    sample=None,
+)
+ROWS_WRITTEN = Metric(
+    "rows_written",
+    (Counted({"count": "rows"}, "the rows in the database after the load; the database is empty before the load"),),
+    of_all=True,
+    sample=None,
+)
+ROWS_UNREPORTED = Metric(
+    "rows_unreported",
+    (
+        Counted(
+            {"count": "rows"},
+            "rows in the database although the visit's post failed, or was never answered",
+        ),
+    ),
+    of_all=True,
+    sample=None,
+)
+DATABASE_CONNECTIONS = Metric(
+    "database_connections",
+    (
+        Counted(
+            {"max": "connections"},
+            "the highest number of simultaneous connections since the database started, as the database counts them",
+        ),
+    ),
+    of_all=True,
+    sample=None,
+)
+
+POST = "post"
+"""The class of the request that writes a row."""
+LAST = "newest"
+"""The class of the request that a visit ends with."""
+FAILED_ALLOWED = 0.01
+"""A rate of which a smaller share of the visits fails is within the capacity."""
+CUT_OFF = "cut off by the end of the run"
+"""What became of a visit none of whose requests failed, and which did not come to its last one."""
+
+# Of a request that was never answered nobody knows how long it took; its visit was under way until the end.
+_VISITS = f"""
+WITH of_trial AS (
+    FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
+together AS (
+    SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request)) AS error,
+        arg_min(request, (sent, request)) FILTER (WHERE error IS NOT NULL) AS failed_in,
+        bool_or(request = '{LAST}') AS complete,
+        CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
+    FROM of_trial GROUP BY visit),
+visits AS (
+    SELECT *, (epoch_us(ended) - epoch_us(arrived)) / 1000 AS time_ms,
+        CASE WHEN error IS NOT NULL THEN error WHEN NOT complete THEN '{CUT_OFF}' END AS outcome
+    FROM together)
+"""  # noqa: S608  # made of this module's own constants
+
+
+class Visit(NamedTuple):
+    """One visit of a trial: when it came and how long it took, in seconds; the former since the first one came.
+
+    ``outcome`` is the error of its request of class ``failed_in``; None: it succeeded.
+    """
+
+    arrived_s: float
+    took_s: float
+    outcome: str | None
+    failed_in: str | None
+
+
+class Count(NamedTuple):
+    """How many visits were made, and how many of them succeeded."""
+
+    made: int
+    succeeded: int
+
+
+class Level(NamedTuple):
+    """The visits that were due while so many came in a second, and how many of them failed."""
+
+    per_s: int
+    visits: int
+    failed: int
+
+
+class Posts(NamedTuple):
+    """The visits of a trial that posted a form, and those of them that were told of success."""
+
+    sent: frozenset[str] = frozenset()
+    succeeded: frozenset[str] = frozenset()
+
+
+class Written(NamedTuple):
+    """What the rows of a database are, beside the posts that should have written them.
+
+    ``lost`` are visits that were told of success and have no row, ``doubled`` those that have several. ``foreign``
+    rows belong to no visit that posted, ``unreported`` ones to visits that were not told of success.
+    """
+
+    rows: int
+    lost: list[str]
+    doubled: list[str]
+    foreign: int
+    unreported: int
+
+
+def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
+    """Return how many visits are due in a second, level by level; nothing if the settings do not say it.
+
+    Of n levels of STEP_S seconds the first has the rate FIRST_PER_S and the last LAST_PER_S. The ratio of neighbouring
+    levels is the same everywhere.
+    """
+    if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
+        return []
+    first, last = float(settings["FIRST_PER_S"]), float(settings["LAST_PER_S"])
+    levels = max(1, math.floor(_seconds(duration) / float(settings["STEP_S"])))
+    return [math.floor(first * (last / first) ** (level / max(1, levels - 1)) + 0.5) for level in range(levels)]
+
+
+def read(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
+    """Return the visits of a trial in the order of coming."""
+    query = """
+        SELECT (epoch_us(arrived) - epoch_us(min(arrived) OVER ())) / 1e6,
+            (epoch_us(coalesce(ended, (SELECT max(coalesce(answered, sent)) FROM of_trial))) - epoch_us(arrived)) / 1e6,
+            outcome, failed_in
+        FROM visits ORDER BY arrived, visit
+    """
+    return [Visit(*row) for row in _rows(database, query, key)]
+
+
+def count(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
+    """Return how many visits a trial made."""
+    [row] = _rows(database, "SELECT count(*), count(*) FILTER (WHERE outcome IS NULL) FROM visits", key)
+    return Count(*row)
+
+
+def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+    """Yield what became of a trial's visits, up to which rate all went well, and what its database tells."""
+    made = count(database, trial.key)
+    if made.made:
+        carried_by = {VISIT.name: made.succeeded, VISITS_FAILED.name: made.made}
+        yield Finding(None, statistics(database, trial.key) | _capacity(database, trial), carried_by)
+    yield Finding(None, _written(trial))
+
+
+def statistics(database: duckdb.DuckDBPyConnection, key: Key) -> Stats:
+    """Return how long the visits of a trial took that succeeded, in ms, and how many failed; nothing without visits.
+
+    A statistic that they cannot carry, or of which too many failed, is left out.
+    """
+    made, succeeded = count(database, key)
+    if not made:
+        return {}
+    failed = (made - succeeded) / made
+    stats: Stats = {(VISITS_FAILED.name, "share"): failed, (VISITS_FAILED.name, "count"): made - succeeded}
+    columns = ", ".join(aggregate(stat, "time_ms") for stat in VISIT.units)
+    [times_ms] = _rows(database, f"SELECT {columns} FROM visits WHERE outcome IS NULL", key)  # noqa: S608
+    for stat, time_ms in zip(VISIT.units, times_ms, strict=True):
+        if time_ms is not None and succeeded >= rows_needed(stat) and failed < failures_allowed(stat):
+            stats[VISIT.name, stat] = time_ms
+    return stats
+
+
+def levels(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> list[Level]:
+    """Return the visits of each level of a trial; rates are in visits/s, each for ``level_s``.
+
+    Visits are numbered from 0 in the order in which they are due, whichever load generator makes them, so that the
+    number of a visit says its level. Visits beyond the last level count as part of it.
+    """
+    ends = list(accumulate(rate * level_s for rate in rates))
+    made, failed = Counter[int](), Counter[int]()
+    query = "SELECT TRY_CAST(visit AS BIGINT) AS number, outcome IS NOT NULL FROM visits WHERE number IS NOT NULL"
+    for number, has_failed in _rows(database, query, key):
+        place = min(bisect_right(ends, number), len(rates) - 1)
+        made[place] += 1
+        failed[place] += has_failed
+    return [Level(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
+
+
+def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> float | None:
+    """Return the largest rate, in visits/s, up to which fewer than FAILED_ALLOWED of the visits of each level failed.
+
+    0 if more failed in the first level. None if no level has more failures, or none before a level without visits: the
+    capacity is larger than what was asked for.
+    """
+    capacity = 0
+    for level in levels(database, key, rates, level_s):
+        if not level.visits:
+            break
+        if level.failed >= FAILED_ALLOWED * level.visits:
+            return float(capacity)
+        capacity = level.per_s
+    return None
+
+
+def level_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> Iterator[LevelRow]:
+    """Yield the levels of each trial that made visits, if it is known how many were due in a second."""
+    for trial in trials:
+        settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
+        due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
+        if due and count(database, trial.key).made:
+            variant, load, number = trial.key
+            for level in levels(database, trial.key, due, float(settings.get("STEP_S", 1))):
+                yield LevelRow(variant=variant, load=load, trial=number, **level._asdict())
+
+
+def posts(database: duckdb.DuckDBPyConnection, key: Key) -> Posts:
+    """Return which visits of a trial posted a form."""
+    query = "SELECT visit, error IS NULL FROM of_trial WHERE request = $post"
+    told = dict(_rows(database, query, key, post=POST))
+    return Posts(frozenset(told), frozenset(visit for visit, succeeded in told.items() if succeeded))
+
+
+def written(rows: Sequence[str], posts: Posts) -> Written:
+    """Compare the rows of a database, each the visit that wrote it, with the posts of a trial."""
+    by_visit = Counter(rows)
+    return Written(
+        rows=len(rows),
+        lost=_in_order(posts.succeeded - by_visit.keys()),
+        doubled=_in_order({visit for visit, count in by_visit.items() if count > 1}),
+        foreign=sum(count for visit, count in by_visit.items() if visit not in posts.sent),
+        unreported=sum(count for visit, count in by_visit.items() if visit in posts.sent - posts.succeeded),
+    )
+
+
+def doubts(trial: Observed) -> Iterator[Doubt]:
+    """Does the database have a row of every visit that was told so, and of no other, and did it let everybody in?"""
+    if trial.load.database is None:
+        return
+    one = database_of(trial.containers)
+    if one is None or one.after is None or one.after.rows is None:
+        yield "invalid", "the database was not observed after the load: nobody knows which rows were written"
+        return
+    if one.before and one.before.rows:
+        yield "invalid", f"the database had {_counted(len(one.before.rows))} before the load"
+    found = written(one.after.rows, trial.requests.posts)
+    if found.lost:
+        yield "invalid", f"{_counted_are(len(found.lost))} lost: {_of_visits(found.lost)}"
+    if found.doubled:
+        yield "invalid", f"{_counted_are(len(found.doubled))} doubled: {_of_visits(found.doubled)}"
+    if found.foreign:
+        yield "invalid", f"{_counted(found.foreign)} belong{'s' if found.foreign == 1 else ''} to no visit"
+    if found.unreported:
+        were = f"{_counted(found.unreported)} {'was' if found.unreported == 1 else 'were'}"
+        yield "note", f"{were} written for visits that were told of a failure"
+    before = one.before.database if one.before else {}
+    if refused := one.after.database.get("connections_refused", 0) - before.get("connections_refused", 0):
+        connections = f"{refused} connection{'' if refused == 1 else 's'}"
+        yield "note" if trial.load.overloads else "suspect", f"the database refused {connections}"
+
+
+def _capacity(database: duckdb.DuckDBPyConnection, trial: Observed) -> Stats:
+    """Return the capacity, if the rate climbs and failures show it."""
+    rates = rates_per_s(trial.load.settings, trial.load.duration)
+    if len(rates) < 2:
+        return {}
+    per_s = capacity_per_s(database, trial.key, rates, float(trial.load.settings["STEP_S"]))
+    return {} if per_s is None else {(CAPACITY.name, "per_second"): per_s}
+
+
+def _written(trial: Observed) -> Stats:
+    """Return what the database of a trial tells: its rows, and how many connections it had at most."""
+    after = one.after if (one := database_of(trial.containers)) else None
+    if not after or after.rows is None:
+        return {}
+    rows = written(after.rows, trial.requests.posts)
+    stats: Stats = {(ROWS_WRITTEN.name, "count"): rows.rows, (ROWS_UNREPORTED.name, "count"): rows.unreported}
+    if "connections_max" in after.database:
+        stats[DATABASE_CONNECTIONS.name, "max"] = after.database["connections_max"]
+    return stats
+
+
+def _counted(rows: int) -> str:
+    return f"{rows} row{'' if rows == 1 else 's'}"
+
+
+def _counted_are(rows: int) -> str:
+    return f"{_counted(rows)} {'is' if rows == 1 else 'are'}"
+
+
+def _of_visits(names: Sequence[str]) -> str:
+    """Return the first three of some visits by name."""
+    return f"visit{'' if len(names) == 1 else 's'} {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+
+
+def _in_order(names: set[str] | frozenset[str]) -> list[str]:
+    """Return visits sorted, numbers by what they are."""
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _seconds(duration: str) -> int:
+    return int(duration[:-1]) * {"s": 1, "m": 60}[duration[-1]]
+
+
+def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: float | str) -> list[Any]:
+    return database.execute(f"{_VISITS} {query}", of_trial(key) | asked).fetchall()
+
+
+FAMILY = Family((VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS), measure, doubts)

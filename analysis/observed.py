@@ -1,0 +1,202 @@
+"""What is known of one trial: its record, what its rows say as a whole, and what its containers said of themselves."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from analysis.folder import BadRun, read_trial
+from analysis.manifest import Hashes, evidence_problem
+from analysis.metrics import bursts, visits
+from analysis.metrics.metric import OF_TRIAL, Key, of_trial
+from analysis.read import CLIENT
+from analysis.read.observation import (
+    Container,
+    Reading,
+    UnreadableObservation,
+    read_containers,
+    read_generators,
+)
+from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.record import LoadRecord, Run, TrialRecord, VariantRecord
+
+
+class ClassCount(NamedTuple):
+    """How many requests of one class a trial sent, and how many of them failed."""
+
+    request: str
+    sent: int
+    failed: int
+
+    @property
+    def answered(self) -> int:
+        """The requests that did not fail."""
+        return self.sent - self.failed
+
+
+class Requests(NamedTuple):
+    """What the rows of a trial say as a whole.
+
+    ``began`` is when the first was sent, in epoch seconds. ``with_status`` had an answer of any kind. ``in_flight`` is
+    the mean number of requests under way, from the times at which they were sent and answered; ``little`` what it
+    should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
+    (host:pid) that they name. ``quickest_ms`` is the shortest time that a worker was at work. ``direct_sent`` went
+    past the balancer, ``direct_with_status`` of them were answered. ``sending`` is how bursts were sent;
+    None: the load has none. ``generators`` is how many k6 there are requests of, ``posts`` what visits wrote.
+    """
+
+    began: float | None
+    classes: list[ClassCount]
+    errors: list[str]
+    with_status: int
+    by_worker: dict[str, int]
+    in_flight: float | None
+    little: float | None
+    quickest_ms: float | None = None
+    direct_sent: int = 0
+    direct_with_status: int = 0
+    sending: bursts.Sending | None = None
+    generators: int = 1
+    posts: visits.Posts = visits.Posts()
+
+    @property
+    def sent(self) -> int:
+        """All requests."""
+        return sum(one.sent for one in self.classes)
+
+    @property
+    def answered(self) -> int:
+        """The requests that did not fail."""
+        return sum(one.answered for one in self.classes)
+
+    @property
+    def names(self) -> list[str | None]:
+        """The classes of request, and None for all together; nothing if no request was sent."""
+        return [*(one.request for one in self.classes), None] if self.classes else []
+
+    def of_class(self, request: str | None) -> ClassCount:
+        """Return the counts of one class of request; None: of all together."""
+        if request is None:
+            return ClassCount("", self.sent, self.sent - self.answered)
+        return next(one for one in self.classes if one.request == request)
+
+
+class Evidence(NamedTuple):
+    """What else is known of a trial: its containers, its load generators, what the points say besides requests.
+
+    ``generators`` has the readings of each. ``problem`` is why the raw files could not be read, if they could not.
+    """
+
+    containers: tuple[Container, ...] = ()
+    generators: tuple[tuple[Reading, ...], ...] = ()
+    dropped: int = 0
+    problem: str | None = None
+
+
+class Observed(NamedTuple):
+    """One trial of a run with everything that its verdict and its metrics follow from, besides the rows themselves."""
+
+    run: Run
+    record: TrialRecord
+    requests: Requests
+    evidence: Evidence
+
+    @property
+    def key(self) -> Key:
+        """Its variant, its load and its number."""
+        return self.record.variant, self.record.load, self.record.trial
+
+    @property
+    def variant(self) -> VariantRecord:
+        """What was measured."""
+        return self.run.variant(self.record.variant)
+
+    @property
+    def load(self) -> LoadRecord:
+        """How it was asked."""
+        return self.run.load(self.record.load)
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """Its containers before and after the load."""
+        return self.evidence.containers
+
+
+def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
+    """Write a trial's requests.parquet, and return what else its raw files say.
+
+    If the raw files cannot be read, or are not the files that the manifest lists, there is no requests.parquet.
+    """
+    trial = read_trial(folder)
+    problem = evidence_problem(run_folder, folder, hashes)
+    if not problem:
+        try:
+            dropped = write_requests(folder, trial.variant, trial.load, trial.trial)
+            return Evidence(containers=read_containers(folder), generators=read_generators(folder), dropped=dropped)
+        except (UnreadablePoints, UnreadableObservation) as unreadable:
+            problem = str(unreadable).replace(f"{run_folder}/", "")
+    (folder / "requests.parquet").unlink(missing_ok=True)
+    return Evidence(problem=problem)
+
+
+def observe(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, evidence: Evidence) -> Observed:
+    """Return what is known of a trial. Raise BadRun if run.json does not know its variant or its load."""
+    record = read_trial(folder)
+    if record.variant not in {one.name for one in run.variants} or record.load not in {one.name for one in run.loads}:
+        raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
+    key = (record.variant, record.load, record.trial)
+    return Observed(run, record, _requests(database, key, run.load(record.load).burst), evidence)
+
+
+def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> Requests:
+    """Return what the rows of a trial say as a whole; ``burst`` requests of it were sent at once."""
+    rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
+
+    def rows(query: str) -> list[tuple[Any, ...]]:
+        return database.execute(query.format(of_trial=rows_of_trial), of_trial(key)).fetchall()
+
+    [(began, with_status, quickest_ms)] = rows(
+        "SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0), 1000 * min(ended - began) {of_trial}"
+    )
+    [(direct_sent, direct_with_status)] = rows(
+        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '" + CLIENT + "'"
+    )
+    [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '" + CLIENT + "'")
+    [(in_flight, little)] = rows(_LITTLE)
+    return Requests(
+        began=began,
+        classes=[
+            ClassCount(*row)
+            for row in rows("SELECT request, count(*), count(error) {of_trial} GROUP BY request ORDER BY request")
+        ],
+        errors=[
+            error
+            for (error,) in rows(
+                "SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error"
+            )
+        ],
+        with_status=with_status,
+        by_worker=dict(rows("SELECT worker, count(*) {of_trial} AND error IS NULL GROUP BY worker")),
+        in_flight=in_flight,
+        little=little,
+        quickest_ms=quickest_ms,
+        direct_sent=direct_sent,
+        direct_with_status=direct_with_status,
+        sending=bursts.sending(database, key, burst) if burst else None,
+        generators=generators,
+        posts=visits.posts(database, key),
+    )
+
+
+# L = lambda W (Little 1961). L from the wall clock, W from k6's own timings, which run on another clock. What k6 itself
+# takes for a request between the two, a quarter of a millisecond, counts as part of the response: it is the median's.
+# Of a connection that broke k6 does not time the wait.
+_LITTLE = """
+WITH timed AS (
+    SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,
+        1000 * (duration_ms + blocked_ms + connecting_ms) AS response_us, sent, answered
+    {of_trial} AND status > 0)
+SELECT sum(under_way_us) / any_value(span_us) AS in_flight,
+    count(*) / any_value(span_us) * (avg(response_us) + median(under_way_us - response_us)) AS little
+FROM timed, (SELECT nullif(max(epoch_us(answered)) - min(epoch_us(sent)), 0) AS span_us FROM timed)
+"""

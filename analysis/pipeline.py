@@ -1,0 +1,67 @@
+"""From a run's raw points to what people see of it: rows, observed, judged, measured, verdicts, shown.
+
+Everything here can be derived again: delete it, call ``derive``, and it is back, with the same summary.
+"""
+
+import json
+from pathlib import Path
+
+from analysis.folder import read_run, trial_folders, write_whole
+from analysis.manifest import sealed
+from analysis.measured import Results, measure, staircases
+from analysis.metrics import bursts, failures, servers, spread, visits
+from analysis.observed import Evidence, observe, read_evidence
+from analysis.read.rows import opened
+from analysis.record import SCHEMA
+from analysis.result import Summary
+from analysis.show.report import write_report
+from analysis.validity import judge_missing, judge_run, judge_trial
+from analysis.verdicts import claim_row, differences, published_rows
+
+
+def derive(run_folder: Path) -> Summary:
+    """Write requests.parquet of every trial, summary.json and report.html, and return the summary.
+
+    If the raw files of a trial cannot be read, or differ from manifest.sha256, the trial is judged invalid with the
+    reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
+    """
+    summary = derive_summary(run_folder)
+    write_report(run_folder, summary)
+    return summary
+
+
+def derive_summary(run_folder: Path) -> Summary:
+    """Do what ``derive`` does, but draw nothing."""
+    hashes = sealed(run_folder)
+    evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    summary = summarise(run_folder, evidence)
+    values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
+    write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+    return summary
+
+
+def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
+    """Compute the summary of a run from its records, the rows of its trials and their other ``evidence``, by folder."""
+    run = read_run(run_folder)
+    with opened(list(evidence)) as rows:
+        observed = [observe(rows, run, folder, found) for folder, found in evidence.items()]
+        judged = [judge_trial(trial) for trial in observed]
+        judged += judge_missing(run, judged)
+        keys = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
+        trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
+        results = Results(run, measure(rows, trusted), staircases(rows, trusted))
+        return Summary(
+            experiment=run.experiment,
+            validity=judge_run(run, judged, list(results.too_few())),
+            trials=judged,
+            rows=list(results.rows()),
+            workers=spread.worker_rows(rows, keys),
+            counters=list(servers.counter_rows(observed)),
+            claims=[claim_row(claim, results, judged) for claim in run.claims],
+            published=list(published_rows(results, judged)),
+            differences=list(differences(results)) if run.against_itself else [],
+            steps=list(results.stairs_rows()),
+            waves=list(bursts.wave_rows(rows, run, keys)),
+            visit_steps=list(visits.level_rows(rows, trusted)),
+            errors=list(failures.error_rows(rows, keys)),
+        )

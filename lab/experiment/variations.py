@@ -1,0 +1,66 @@
+"""Experiments made of others: one whose requests compute in one way, and a variant against itself."""
+
+from typing import get_args
+
+import psutil
+
+from analysis.record import OTHERS_CORES
+from lab.errors import WrongUse
+from lab.experiment.model import Cpu, Experiment, Load, unknown_variant
+
+
+def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
+    """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
+
+    Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
+    OTHERS_CORES for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse
+    for another word, and for any word where nothing computes.
+    """
+    if cpu not in ("", *get_args(Cpu)):
+        raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
+    if not any(load.computes for load in experiment.all_loads.values()):
+        if cpu:
+            raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
+        return experiment
+    chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
+    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
+    kind = cpu or ("burn" if enough else "hold")
+
+    def set_to(load: Load) -> Load:
+        return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load
+
+    return experiment.model_copy(
+        update={
+            "load": experiment.load and set_to(experiment.load),
+            "loads": {name: set_to(load) for name, load in experiment.loads.items()},
+            "parallel": experiment.parallel and kind == "hold",
+        }
+    )
+
+
+def against_itself(experiment: Experiment, variant: str) -> Experiment:
+    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none.
+
+    A rate that is relative to a capacity follows from that of a.
+    """
+    if variant not in experiment.variants:
+        raise unknown_variant(variant, experiment)
+    one = experiment.variants[variant]
+    loads: dict[str, Load] = {}
+    for name, load in experiment.all_loads.items():
+        relative = load.relative and load.relative.model_copy(update={"of": "a"})
+        if load.is_for(variant) and (relative is None or relative.under in loads):
+            loads[name] = load.model_copy(update={"variants": [], "relative": relative})
+    return experiment.model_copy(
+        update={
+            "load": None,
+            "loads": loads,
+            "title": f"{variant} against itself",
+            "question": "Which difference is more than chance on this machine?",
+            "source": None,
+            "variants": {"a": one, "b": one},
+            "published": [],
+            "claims": [],
+            "curve": None,
+        }
+    )

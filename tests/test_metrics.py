@@ -1,0 +1,122 @@
+"""analysis.metrics: what is declared once is everywhere, and in the same words."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, statistics_of, table, unit
+from analysis.metrics.metric import Counted, Metric
+from analysis.pipeline import derive_summary
+from analysis.quantities import Measure, Published
+from analysis.record import Image, LoadRecord, VariantRecord
+from analysis.show.words import of_requests, whole
+from lab.experiment.file import editor_schema
+from lab.paths import ROOT
+from tests.synthetic import Request, make_run, visit
+
+METHOD = ROOT / "docs" / "method.md"
+
+
+def test_every_metric_is_declared_once() -> None:
+    declared = [metric.name for family in FAMILIES for metric in family.metrics]
+
+    assert len(declared) == len(set(declared)) == len(METRICS)
+    for metric in METRICS.values():
+        statistics = [stat for some in metric.counted for stat in some.units]
+        assert len(statistics) == len(set(statistics)) > 0
+        assert all(some.how for some in metric.counted)
+
+
+def test_a_metric_has_the_units_of_all_its_statistics_in_their_order() -> None:
+    metric = Metric("made_up", (Counted({"max": "ms"}, "the longest"), Counted({"count": "stalls"}, "how many")))
+
+    assert list(metric.units.items()) == [("max", "ms"), ("count", "stalls")]
+
+
+def test_units_and_statistics_follow_from_the_declarations() -> None:
+    assert STATISTICS["throughput"] == ("per_second", "of_ideal")
+    assert (unit("throughput", "per_second"), unit("throughput", "of_ideal")) == ("requests/s", "share")
+    assert "memory" in OF_ALL_REQUESTS
+    assert "overhead" not in OF_ALL_REQUESTS
+    assert {metric for metric, _ in statistics_of("light")} == set(METRICS) - set(OF_ALL_REQUESTS)
+    assert {metric for metric, _ in statistics_of(None)} == set(METRICS)
+
+
+def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
+    measure = json.loads(editor_schema())["$defs"]["Measure"]["properties"]
+
+    assert measure["metric"]["enum"] == list(METRICS)
+    assert set(measure["stat"]["enum"]) == {stat for stats in STATISTICS.values() for stat in stats}
+
+
+def test_the_table_in_the_docs_is_what_the_families_declare() -> None:
+    """Mend with: python -c 'from analysis.metrics import table; print(table())', between the two markers."""
+    found = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", METHOD.read_text(encoding="utf-8"), re.DOTALL)
+
+    assert found == [table()]
+
+
+def test_an_unknown_metric_is_told_the_known_ones_nearest_first() -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(MetricName).validate_python("overhed")
+
+    [error] = caught.value.errors()
+    known = error["msg"].removeprefix("Value error, there is no metric overhed; there are ").split(", ")
+    assert known[0] == "overhead"
+    assert sorted(known) == sorted(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("model", "values", "message"),
+    [
+        (Measure, {"metric": "overhead", "stat": "p98"}, "there is no stat p98; there are p99, p95, p90"),
+        (Published, {"variant": "one", "metric": "overhead", "stats": {"p98": 1}}, "there is no stat p98; there are"),
+        (
+            Published,
+            {"variant": "one", "metric": "throughput", "stats": {"p99": 1}},
+            "Value error, metric throughput has no stat p99; it has per_second, of_ideal [",
+        ),
+    ],
+)
+def test_an_unknown_statistic_is_told_the_known_ones_nearest_first(
+    model: type[Measure | Published], values: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        model.model_validate(values)
+
+
+def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
+    assert of_requests("overhead", "light") == "overhead of light requests"
+    assert of_requests("overhead", None) == "overhead of all requests"
+    assert of_requests("beside_free_thread", "light") == "waits of light requests beside a free thread"
+    assert of_requests("rows_written", None) == "rows written"
+    assert [str(whole(unit, 3.0)) for unit in ("requests", "rows", "connections", "ms", "share")] == [
+        "3", "3", "3", "3.0", "3.0",
+    ]  # fmt: skip
+
+
+def test_families_measure_what_they_declare_and_nothing_else(tmp_path: Path) -> None:
+    """A trial with classes, connections, waits, failures and visits has no value that no family declares."""
+    requests = [Request(n, request=("light", "heavy")[n % 2], connection=f"{n % 3}", sent_s=n / 9) for n in range(40)]
+    requests += [Request(error="status 502"), *visit("1", 5), *visit("2", 6, error="status 503")]
+    variants = [VariantRecord(name="one", workers=2, settings={"threads": 2})]
+    load = LoadRecord(name="mix", script="mix.js", duration="60s", settings={})
+    summary = derive_summary(make_run(tmp_path, {"one": requests}, variants=variants, loads=[load]))
+
+    found = {(row.metric, row.stat) for row in summary.rows}
+    assert found <= {(name, stat) for name, stats in STATISTICS.items() for stat in stats}
+    told_by_nobody = {"accept_attempts", "accept_failures", "queued", "recovery", "burst", "capacity"}
+    assert {metric for metric, _ in found} == set(METRICS) - told_by_nobody
+    assert all(row.unit == unit(row.metric, row.stat) for row in summary.rows)
+
+
+def test_an_older_record_says_what_its_image_is_for_by_its_packages() -> None:
+    packages = {"nginx": "1.26", "libc6": "2.41", "python/gunicorn": "27.0.1", "python/uvicorn": "0.40"}
+
+    assert Image(name="a", id="b", packages=packages).programs == {"nginx": "1.26", "gunicorn": "27.0.1"}
+    told = Image(name="a", id="b", packages=packages, programs={"uvicorn": "0.40"})
+    assert told.programs == {"uvicorn": "0.40"}
+    assert Image(name="a", id="b").programs == {}
