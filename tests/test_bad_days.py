@@ -102,7 +102,7 @@ def test_an_interrupt_while_another_run_is_waited_for(fast_lab: Lab) -> None:
 def test_an_interrupt_while_an_image_is_built(fast_lab: Lab) -> None:
     fast_lab.edit("servers/app/wsgi.py", "no framework", f"no framework ({time.time()})")
     process = fast_lab.start(*ONE)
-    wait_for_line(process, "Building stampede/nginx:trixie …")
+    wait_for_line(process, "Building stampede/gunicorn:27.0.1 …")
 
     assert finish(process, signal.SIGINT)[0] == 130
     assert list(fast_lab.results.iterdir()) == []
