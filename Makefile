@@ -49,10 +49,10 @@ check: .venv/core .venv/tests  ## lint and types
 quick: .venv/core .venv/tests  ## the tests that need no container, side by side: under two minutes
 	@.venv/bin/python -m pytest -m "not containers" -n 3 --dist loadfile --no-loadscope-reorder
 
-test: check quick setup .venv/browser  ## lint, types and all tests but the long ones, on real containers
+test: check quick setup .venv/browser  ## lint, types, the quick tests, and the container tests that guard behaviour
 	@.venv/bin/python -m pytest -m containers
 
-soak: setup .venv/tests  ## the long fault and load cases, on real containers
+soak: setup .venv/tests  ## every experiment's phenomenon, long faults and heavy loads, on real containers
 	@.venv/bin/python -m pytest --soak
 
 bench: .venv/tests setup  ## measure the lab itself: what it adds, how fast it reads, whether side by side is fair

@@ -183,7 +183,7 @@ def closed_port() -> Iterator[str]:
 def test_the_labs_own_application_answers_a_client_in_rows_of_its_class(client: str, tmp_path: Path) -> None:
     before = time.time()
     with lab_app() as address:
-        found = measure(client, tmp_path, address, CONNECTIONS="3")
+        found = measure(client, tmp_path, address, CONNECTIONS="3", DURATION="0.5s", SILENT_S="0.1", LINGER_S="0.1")
 
     assert len(found) >= 3
     assert {(row["request"], row["generator"], row["asked_ms"], row["status"], row["error"]) for row in found} == {
@@ -205,7 +205,7 @@ def test_the_labs_own_application_answers_a_client_in_rows_of_its_class(client: 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_points_have_the_fields_of_k6s_and_all_metadata_are_texts(client: str, tmp_path: Path) -> None:
     with scripted() as server:
-        assert finish(start(client, tmp_path, server.address)) == (0, "")
+        assert finish(start(client, tmp_path, server.address, DURATION="0.1s")) == (0, "")
 
     lines = [json.loads(line) for line in gzip.decompress((tmp_path / POINTS).read_bytes()).splitlines()]
 
@@ -322,7 +322,7 @@ BROKEN = {
 @pytest.mark.parametrize("error", list(BROKEN))
 def test_an_answer_that_is_none_is_a_request_that_failed(error: str, tmp_path: Path) -> None:
     with scripted(BROKEN[error]) as server:
-        found = measure("lingering", tmp_path, server.address, CONNECTIONS="1")
+        found = measure("lingering", tmp_path, server.address, CONNECTIONS="1", DURATION="0.1s", LINGER_S="0.1")
 
     assert {(row["error"], row["overhead_ms"]) for row in found} == {(error, None)}
 

@@ -1,6 +1,7 @@
 """The stack seen from inside its containers: what they may do, and whom they reach.
 
-Every probe is tried on a plain container as well, which nothing closes: one that finds nothing there proves nothing.
+Each container is looked at once, and a test for each rule reads what was found. Every probe is tried on a plain
+container as well, which nothing closes: a probe that finds nothing there proves nothing.
 """
 
 import http.client
@@ -18,7 +19,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -26,6 +26,7 @@ import pytest
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.servers import KINDS
 from tests.conftest import lab_objects
+from tests.probes import Facts, ask_with_bash, fetch, inside, inspect, look, ready
 
 pytestmark = pytest.mark.containers
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
@@ -39,11 +40,6 @@ PROFILES = tuple(word for one in ("gunicorn", *FURTHER, "load") for word in ("--
 OUTSIDE = "198.51.100.1"
 """An address of TEST-NET-2 (RFC 5737), which nobody has."""
 READY = "http://nginx:8080/-/ready"
-
-
-def is_ready(answers: str) -> bool:
-    """Whether a server has said that it is; each of them writes JSON in its own way."""
-    return '"ready":true' in answers.replace("\\", "").replace(" ", "")
 
 
 @dataclass
@@ -75,24 +71,6 @@ class Stack:
         """Return a service's address in one of the project's networks."""
         found = inspect(self.containers[service])["NetworkSettings"]["Networks"][f"{self.project}_{network}"]
         return str(found["IPAddress"])
-
-
-def inspect(container: str) -> dict[str, Any]:
-    """Return what the engine says of a container."""
-    done = subprocess.run(["docker", "inspect", container], capture_output=True, text=True, check=True)
-    [found] = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
-
-
-def inside(container: str, script: str, *, user: str = "", typed: str = "") -> str:
-    """Run a shell script in a container and return what it wrote, on both streams."""
-    as_user = ["--user", user] if user else []
-    done = subprocess.run(
-        ["docker", "exec", "--interactive", *as_user, container, "sh", "-c", script],
-        input=typed, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
-    return done.stdout
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -150,106 +128,64 @@ def plain(own_images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             subprocess.run(["docker", "rm", "--force", container], capture_output=True, check=True)
 
 
-def processes(container: str) -> list[dict[str, str]]:
-    """Return /proc/…/status of every process of a container, the probe's own among them."""
-    text = inside(container, "for one in /proc/[0-9]*/status; do cat $one; echo; done 2>/dev/null")
-    blocks = [block for block in text.split("\n\n") if block.strip()]
-    return [
-        {name: value.strip() for name, value in (line.split(":", 1) for line in block.splitlines() if ":" in line)}
-        for block in blocks
-    ]
+@pytest.fixture(scope="module")
+def found(stack: Stack) -> dict[str, Facts]:
+    """What there is inside the container of each service."""
+    with ThreadPoolExecutor(len(ALL)) as pool:
+        looks = {service: pool.submit(look, stack.containers[service]) for service in ALL}
+    return {service: facts.result() for service, facts in looks.items()}
 
 
-def users(container: str) -> set[str]:
-    """Return the ids of the users that a container's processes run as."""
-    return {number for one in processes(container) for number in one["Uid"].split()}
-
-
-def powers(container: str) -> set[str]:
-    """Return the capabilities that a container's processes have, or may get, and whether they may gain privileges."""
-    found = {one[name] for one in processes(container) for name in one if name.startswith("Cap")}
-    return {value for value in found if int(value, 16)} | {
-        "new privileges" for one in processes(container) if one["NoNewPrivs"] != "1"
-    }
+@pytest.fixture(scope="module")
+def configured(stack: Stack) -> dict[str, Any]:
+    """What the file says of each service."""
+    services = json.loads(stack.compose(*PROFILES, "config", "--format", "json"))["services"]
+    assert isinstance(services, dict)
+    return services
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_nobody_is_root(stack: Stack, service: str) -> None:
+def test_nobody_is_root(stack: Stack, found: dict[str, Facts], service: str) -> None:
     uid = stack.environment["LAB_USER"].split(":")[0] if service == "k6" else "10001"
-    assert len(processes(stack.containers[service])) >= 3
-    assert users(stack.containers[service]) == {uid}
+    assert len(found[service].processes) >= 3
+    assert found[service].users == {uid}
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_nobody_has_a_capability_or_can_gain_one(stack: Stack, service: str) -> None:
+def test_nobody_has_a_capability_or_can_gain_one(found: dict[str, Facts], service: str) -> None:
     """Of all processes, from the first one on; the bounding set is empty, so that root would have none either."""
-    assert powers(stack.containers[service]) == set()
+    assert found[service].powers == set()
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_an_init_is_the_first_process(stack: Stack, service: str) -> None:
-    assert inside(stack.containers[service], "cat /proc/1/comm") == "docker-init\n"
+def test_an_init_is_the_first_process(found: dict[str, Facts], service: str) -> None:
+    assert found[service].first_process == "docker-init\n"
 
 
-def writable(container: str, user: str = "") -> dict[str, str]:
-    """Try to write a file into folders of a container and return what came of it, by folder."""
-    tried = {}
-    for folder in ("/", "/srv", "/etc", "/usr/bin", "/tmp"):
-        said = inside(container, f": > {folder}/probe && rm {folder}/probe && echo written", user=user)
-        tried[folder] = said.strip().rsplit(": ", 1)[-1]
-    return tried
-
-
-@pytest.mark.parametrize("user", ["", "0"], ids=["its user", "root"])
+@pytest.mark.parametrize("user", ["its user", "root"])
 @pytest.mark.parametrize("service", ALL)
-def test_nothing_can_be_written_but_temporary_files(stack: Stack, service: str, user: str) -> None:
+def test_nothing_can_be_written_but_temporary_files(found: dict[str, Facts], service: str, user: str) -> None:
     closed = dict.fromkeys(("/", "/srv", "/etc", "/usr/bin"), "Read-only file system")
 
-    assert writable(stack.containers[service], user) == closed | {"/tmp": "written"}
-
-
-def sockets(container: str) -> list[str]:
-    """Return the Unix sockets that lie in a container."""
-    mounted = "for one in $(cut -d' ' -f5 /proc/self/mountinfo); do test -S $one && echo $one; done"
-    created = "find / -path /proc -prune -o -type s -print 2>/dev/null"
-    return inside(container, f"{mounted}; {created}", user="0").split()
+    assert found[service].written[user] == closed | {"/tmp": "written"}
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_no_socket_of_the_engine_is_there(stack: Stack, service: str) -> None:
+def test_no_socket_of_the_engine_is_there(found: dict[str, Facts], service: str) -> None:
     own = {"uwsgi": ["/tmp/stats.sock"], "mariadb": ["/tmp/mariadb.sock"]}
-    assert sockets(stack.containers[service]) == own.get(service, [])
-    binds = [mount for mount in inspect(stack.containers[service])["Mounts"] if mount["Type"] == "bind"]
+    assert found[service].sockets == own.get(service, [])
+    binds = [mount for mount in found[service].inspected["Mounts"] if mount["Type"] == "bind"]
     assert {mount["Destination"] for mount in binds} == ({"/k6", "/results"} if service == "k6" else set())
     assert {mount["Destination"] for mount in binds if mount["RW"]} == ({"/results"} if service == "k6" else set())
 
 
-def limits(container: str) -> dict[str, float | None]:
-    """Return the limits that the kernel has for a container, of cgroups version 1 or 2. None: there is none."""
-    said = inside(
-        container,
-        "cd /sys/fs/cgroup;"
-        "echo $(cat cpu.max 2>/dev/null || cat cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us);"
-        "cat memory.max 2>/dev/null || cat memory/memory.limit_in_bytes;"
-        "cat pids.max 2>/dev/null || cat pids/pids.max;"
-        "ulimit -n; cat /proc/sys/net/core/somaxconn",
-    )
-    cpu, memory, pids, files, backlog = said.splitlines()
-    quota, period = cpu.split()
-    return {
-        "cores": None if quota in ("max", "-1") else int(quota) / int(period),
-        "memory": None if memory == "max" or int(memory) > 2**60 else int(memory),
-        "processes": None if pids == "max" else int(pids),
-        "open files": None if files == "unlimited" else int(files),
-        "backlog": int(backlog),
-    }
-
-
 @pytest.mark.parametrize("service", ALL)
-def test_the_limits_in_force_are_those_of_the_file(stack: Stack, service: str) -> None:
+def test_the_limits_in_force_are_those_of_the_file(
+    found: dict[str, Facts], configured: dict[str, Any], service: str
+) -> None:
     """LAB_CPUS is 0.5 here, so that the default of the file cannot pass for it."""
-    config = json.loads(stack.compose(*PROFILES, "config", "--format", "json"))["services"][service]
-    in_force = limits(stack.containers[service])
+    config = configured[service]
+    in_force = found[service].limits
 
     assert in_force["processes"] == config["pids_limit"] == (2048 if service in (*SERVERS, "mariadb") else 512)
     assert in_force["open files"] == config["ulimits"]["nofile"] == 16384
@@ -259,34 +195,25 @@ def test_the_limits_in_force_are_those_of_the_file(stack: Stack, service: str) -
         assert (in_force["cores"], in_force["memory"], in_force["backlog"]) == (0.5, 2**28, 4096)
 
 
+@pytest.mark.parametrize("service", ALL)
+def test_nobody_has_an_address_of_ipv6(found: dict[str, Facts], service: str) -> None:
+    """The host's side of the network has one of its own accord; without one of their own they cannot use it."""
+    assert [one for one in found[service].interfaces_of_ipv6 if one != "lo"] == []
+
+
 def test_the_probes_see_a_container_that_nothing_closes(plain: str) -> None:
     """Were a probe blind, everything above would pass."""
-    assert users(plain) == {"0"}
-    assert "new privileges" in powers(plain)
-    assert len(powers(plain)) > 1
-    assert inside(plain, "cat /proc/1/comm") == "sleep\n"
-    assert set(writable(plain).values()) == {"written"}
-    assert sockets(plain) == ["/run/docker.sock"]
-    assert {limits(plain)[name] for name in ("cores", "memory")} == {None}
-    assert limits(plain)["processes"] not in (512, 2048)
-    assert limits(plain)["open files"] != 16384
+    found = look(plain)
 
-
-def fetch(container: str, urls: list[str]) -> str:
-    """Ask for several addresses at once from inside a container, with what its image has, and return all answers."""
-    if inside(container, "command -v curl"):
-        script = "".join(f"curl --globoff --silent --max-time 2 '{url}' & " for url in urls) + "wait"
-        return inside(container, script)
-    if inside(container, "command -v bash"):
-        return inside(container, "".join(f"timeout 2 bash -c '{ask_with_bash(url)}' & " for url in urls) + "wait")
-    script = (
-        "import http from 'k6/http';\n"
-        "export default () => {\n"
-        f"  const asked = {json.dumps(urls)}.map((url) => ['GET', url, null, {{ timeout: '2s' }}]);\n"
-        "  http.batch(asked).forEach((answer) => console.log(answer.body));\n"
-        "};\n"
-    )
-    return inside(container, "k6 run --quiet --no-summary -", typed=script)
+    assert found.users == {"0"}
+    assert "new privileges" in found.powers
+    assert len(found.powers) > 1
+    assert found.first_process == "sleep\n"
+    assert {said for of_user in found.written.values() for said in of_user.values()} == {"written"}
+    assert found.sockets == ["/run/docker.sock"]
+    assert {found.limits[name] for name in ("cores", "memory")} == {None}
+    assert found.limits["processes"] not in (512, 2048)
+    assert found.limits["open files"] != 16384
 
 
 def fetch_from_all(stack: Stack, services: tuple[str, ...], urls: list[str]) -> dict[str, str]:
@@ -294,15 +221,8 @@ def fetch_from_all(stack: Stack, services: tuple[str, ...], urls: list[str]) -> 
     with ThreadPoolExecutor(len(services)) as pool:
         asked = {one: pool.submit(fetch, stack.containers[one], [READY, *urls]) for one in services}
     answers = {one: answer.result() for one, answer in asked.items()}
-    assert [one for one, answer in answers.items() if not is_ready(answer)] == []
+    assert [one for one, answer in answers.items() if not ready(answer)] == []
     return answers
-
-
-def ask_with_bash(url: str) -> str:
-    """Return a script that sends a request and writes the answer, for an image that has nothing else."""
-    parts = urlsplit(url)
-    request = f"GET {parts.path} HTTP/1.0\\r\\nHost: {parts.hostname}\\r\\n\\r\\n"
-    return f'exec 3<>/dev/tcp/{parts.hostname}/{parts.port or 80} && printf "{request}" >&3 && cat <&3'
 
 
 @dataclass
@@ -378,14 +298,6 @@ def test_a_plain_container_reaches_the_hosts_services(plain: str, listener: List
     assert listener.asked_by != []
     said = [inside(plain, f"bash -c '{ask_with_bash(url)}'") for url in listener.urls()]
     assert listener.word in "".join(said)
-
-
-@pytest.mark.parametrize("service", ALL)
-def test_nobody_has_an_address_of_ipv6(stack: Stack, service: str) -> None:
-    """The host's side of the network has one of its own accord; without one of their own they cannot use it."""
-    lines = inside(stack.containers[service], "cat /proc/net/if_inet6 2>/dev/null").splitlines()
-
-    assert [line for line in lines if not line.endswith(" lo")] == []
 
 
 class Wire:
@@ -481,9 +393,9 @@ def neighbour(stack: Stack) -> Iterator[Stack]:
 def test_two_stacks_do_not_see_each_other(stack: Stack, neighbour: Stack) -> None:
     theirs = f"http://{neighbour.address('nginx', 'lab')}:8080/-/ready"
 
-    assert is_ready(fetch(neighbour.containers["gunicorn"], [theirs]))
-    for service in ALL:
-        assert "ready" not in fetch(stack.containers[service], [theirs]).replace(theirs, ""), service
+    assert ready(fetch(neighbour.containers["gunicorn"], [theirs])) == 1
+    answers = fetch_from_all(stack, ALL, [theirs])
+    assert {service: ready(answer) for service, answer in answers.items()} == dict.fromkeys(ALL, 1), "their own server"
 
 
 def from_the_host(address: str, port: int) -> str:
@@ -503,7 +415,7 @@ def test_the_host_does_not_reach_the_containers_but_by_the_door(stack: Stack) ->
     for service in ("nginx", "door"):
         assert "ready" not in from_the_host(stack.address(service, "lab"), 8080), service
     assert "ready" not in from_the_host(stack.address("gunicorn", "lab"), 8000)
-    assert is_ready(from_the_host(stack.address("door", "outside"), 8080))
+    assert ready(from_the_host(stack.address("door", "outside"), 8080))
 
 
 @on_linux
@@ -513,7 +425,7 @@ def test_the_door_opens_on_the_loopback_interface_alone(stack: Stack) -> None:
 
     assert {service for service, ports in published.items() if any(ports.values())} == {"door"}
     assert published["door"] == {"8080/tcp": [{"HostIp": "127.0.0.1", "HostPort": port}]}
-    assert is_ready(from_the_host("127.0.0.1", int(port)))
+    assert ready(from_the_host("127.0.0.1", int(port)))
     assert {from_the_host(address, int(port)) for address in host_addresses()} == {"ConnectionRefusedError"}
 
 

@@ -147,7 +147,7 @@ def api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ModuleType]
     monkeypatch.setattr(module, "STALLS", tmp_path / "stalls")
     server = module.Server(("127.0.0.1", 0), module.Handler)
     monkeypatch.setattr(workload, "API", server.server_address)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield module
     server.shutdown()
