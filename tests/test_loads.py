@@ -241,12 +241,12 @@ def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
         lay_out(load_experiment("heavy-mix"), variants=["least-conn"], room=Room(total_mib=3000, available_mib=2000))
 
     assert caught.value.message == (
-        "least-conn under heavy-mix does not fit into this machine: its containers' limits of memory add up to 1,413 "
-        "MiB (gunicorn 1,024, nginx 256, k6 133), but only 1,188 MiB can be given to containers: of 3,000 MiB 2,000 "
-        "are available, 300 stay free, and the lab itself needs 512."
+        "least-conn under heavy-mix does not fit into this machine: the memory limits of its containers add up to "
+        "1,413 MiB (gunicorn 1,024, nginx 256, k6 133), but containers can have only 1,188 MiB: 2,000 of 3,000 MiB are "
+        "available, 300 MiB must stay free, and the lab itself needs 512 MiB."
     )
     assert caught.value.hint == (
-        "Ask for fewer users, replicas or MiB (memory_mib), or a shorter load, or end other programs."
+        "Reduce the users, the replicas, memory_mib or the duration of the load, or end other programs."
     )
 
 
