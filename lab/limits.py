@@ -35,7 +35,7 @@ def workers_problem(module: str, workers: int, threads: int, memory_mib: int) ->
     if needed_mib > memory_mib:
         fit = max(0, int((memory_mib - SERVER_MIB) / each_mib))
         return (
-            f"{workers:,} workers need about {SERVER_MIB} + {workers:,} x {each_mib:g} = {needed_mib:,.0f} MiB, and "
+            f"{workers:,} workers need about {SERVER_MIB} + {workers:,} x {each_mib:g} = {needed_mib:,.0f} MiB, but "
             f"memory_mib is {memory_mib:,}; at most {fit:,} fit"
         )
     tasks = workers * (1 + threads)

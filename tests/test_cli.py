@@ -45,7 +45,7 @@ NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
         (["plan", "heavy-mix", "--variants", ","], "There is no variant ''.",
          f"VARIANTS=…, any of {', '.join(sorted(VARIANTS.split(', ')))}"),
         (["plan", "heavy-mix", "--duration", "soon"],
-         "The duration 'soon' is neither whole seconds nor minutes, such as 90s or 5m.",
+         "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
          "DURATION=90s or DURATION=5m"),
         (["run", "heavy-mix", "--trials", "0"],
          "Invalid value for '--trials' (env var: 'TRIALS'): Input should be greater than or equal to 1", "lab --help"),

@@ -84,7 +84,7 @@ def test_a_duration_that_is_none_is_refused(duration: str) -> None:
     with pytest.raises(WrongUse) as caught:
         lay_out(HEAVY_MIX, duration=duration)
 
-    assert caught.value.message == f"The duration {duration!r} is neither whole seconds nor minutes, such as 90s or 5m."
+    assert caught.value.message == f"The duration {duration!r} must be whole seconds or minutes, such as 90s or 5m."
 
 
 def test_the_expected_duration_counts_batches_not_trials() -> None:

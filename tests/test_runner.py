@@ -288,7 +288,7 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
 
     assert stack.reason == (
         "the rate is relative to one under mix, and too high: 450 requests a second are more than the 400 that one k6 "
-        "container sends; ask for fewer, or let several containers share them (generators)"
+        "container can send; reduce them, or increase generators (the k6 containers)"
     )
 
 
