@@ -143,7 +143,7 @@ def plan(
 
 @app.command(name="list")
 def list_experiments(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per experiment.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per experiment.")] = False,
 ) -> None:
     """List the experiments with their questions, e.g. lab list --json."""
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415

@@ -62,12 +62,12 @@ class Number:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What a value must be, for an editor."""
+        """The JSON schema of a value, for editors."""
         most = {} if self.most == inf else {"maximum": self.most}
         return {"type": "integer" if self.whole else "number", "minimum": self.least, **most}
 
     def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value, if anything is."""
+        """Return what is wrong with a value; None if the value is allowed."""
         if isinstance(value, str):
             return f"{value!r} must be {self.allowed}"
         if not self.least <= value <= self.most or (self.whole and value != int(value)):
@@ -88,11 +88,11 @@ class Word:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What a value must be, for an editor."""
+        """The JSON schema of a value, for editors."""
         return {"enum": list(self.needs)}
 
     def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value, if anything is."""
+        """Return what is wrong with a value; None if the value is allowed."""
         there = nearest_first(str(value), list(self.needs))
         return None if value in self.needs else f"{value!r} must be one of {there}"
 
@@ -147,7 +147,7 @@ class LoadScript:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The settings, for an editor. The settings in RELATIVE are optional, because the rate may be relative."""
+        """The JSON schema of the settings, for editors. A relative rate makes the settings in RELATIVE optional."""
         plain = {name: one.schema for name, one in self.settings.items()}
         words = [(name, one.needs) for name, one in self.settings.items() if isinstance(one, Word)]
         if not words:

@@ -119,7 +119,7 @@ def writing(results: Path) -> Iterator[None]:
 def no_room(error: OSError, results: Path) -> LabError:
     """Return the LabError for a failure to write results."""
     if isinstance(error, NoTemporaryRoom):
-        hint = "Free some space, or choose another TMPDIR; then derive the results: make report"
+        hint = "Free some space, or choose another TMPDIR; then compute the results: make report"
         return LabError(f"There is no room left in {error.filename}.", hint=hint)
     if error.errno == errno.ENOSPC:
         return LabError(f"There is no room left for results in {results}.", hint=_OTHER_PLACE)

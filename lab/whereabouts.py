@@ -50,7 +50,7 @@ def here(results: Path) -> Words:
         str(results): "$RESULTS",
         str(ROOT): "$CHECKOUT",
         tempfile.gettempdir(): "$TMPDIR",
-        os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises where there is none
+        os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises if there is no home folder
         ca_bundle(): "$CA_BUNDLE",
     }
     return _of_paths(paths) | _of_host(platform.node()) | _of_user()

@@ -164,7 +164,7 @@ def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
         "debian:trixie-slim could not be pulled (dial tcp: no such host). "
         "Building a stand-in from package registries …",
     ]
-    assert caught.value.message == "The image debian:trixie-slim can neither be pulled nor built here."
+    assert caught.value.message == "The image debian:trixie-slim can be neither pulled nor built on this machine."
     assert caught.value.hint == (
         f"On a machine that reaches a registry: docker pull {images.PINNED['debian:trixie-slim']} && "
         f"docker tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim && "
@@ -312,7 +312,7 @@ def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[st
         "The container engine cannot limit the memory of containers, so a load could use up all memory."
     )
     assert caught.value.hint == (
-        "If the kernel was started without cgroup_enable=memory, add it to the kernel's command line, and restart."
+        "If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine."
     )
 
 

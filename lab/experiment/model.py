@@ -43,7 +43,7 @@ SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_serv
 
 
 class Durations(Model):
-    """How long a load lasts: ``short`` by default, ``full`` as it was published."""
+    """How long a load lasts: ``short`` by default; ``full`` with FULL=1, as in the article if there is one."""
 
     short: Duration
     full: Duration
@@ -264,8 +264,8 @@ class Experiment(Model):
     title: str
     question: str
     source: Source | None = None
-    load: Load | None = Field(None, description="The load, when there is one.")
-    loads: dict[Name, Load] = Field({}, description="The loads by name, when there are several.")
+    load: Load | None = Field(None, description="The load, if the experiment has only one load.")
+    loads: dict[Name, Load] = Field({}, description="The loads by name, if the experiment has several loads.")
     parallel: bool = Field(False, description="true: requests only sleep, so variants may be measured side by side.")
     variants: dict[Name, Server] = Field(min_length=1)
     published: list[Published] = Field([])
@@ -318,7 +318,7 @@ class Experiment(Model):
                 known = nearest_first(one.variant, list(self.variants))
                 raise Misplaced(f"there is no variant {one.variant}; there are {known}", *place, "variant")
             if one.load is None and len(loads) > 1:
-                raise Misplaced(f"say which load; there are {', '.join(loads)}", *place)
+                raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
             if one.load is not None and one.load not in loads:
                 raise Misplaced(
                     f"there is no load {one.load}; there are {nearest_first(one.load, loads)}", *place, "load"

@@ -82,7 +82,7 @@ def check_that_memory_is_limited() -> None:
     if output(["docker", "info", "--format", "{{.MemoryLimit}}"]) == "false":
         raise LabError(
             "The container engine cannot limit the memory of containers, so a load could use up all memory.",
-            hint="If the kernel was started without cgroup_enable=memory, add it to the kernel's command line, and restart.",
+            hint="If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine.",
         )
 
 

@@ -103,7 +103,7 @@ def make_base_images_ready(say: Say) -> None:
 
 
 def _build_stand_in(image: str) -> None:
-    problem = f"The image {image} can neither be pulled nor built here."
+    problem = f"The image {image} can be neither pulled nor built on this machine."
     if image == DEBIAN:
         if not is_debian_root():
             raise LabError(

@@ -20,7 +20,9 @@ class Flup(Variant):
         2, ge=1, description="If fewer processes (or threads) than this are idle, flup starts another."
     )
     max_spare: int = Field(
-        5, ge=1, description="The initial processes (or threads); if more than this are idle, flup ends one of them."
+        5,
+        ge=1,
+        description="The number of processes (or threads) at the start; if more are idle, flup ends one of them.",
     )
     quick_exit: bool = Field(False, description="true: a process ends without shutting down its interpreter.")
     app: Literal["wsgi", "flask", "django"] = Field(

@@ -24,7 +24,9 @@ class Gunicorn(Variant, ABC):
     def _release_is_locked(self) -> Self:
         check_lock_file("gunicorn", self.release)
         if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
-            raise ValueError(f"gunicorn {self.release} ignores reuse_port; it works from {FIRST_WITH_REUSE_PORT} on")
+            raise ValueError(
+                f"gunicorn {self.release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
+            )
         return self
 
     @property
