@@ -1,1 +1,1 @@
-"""The runner and its command line: from an experiment file to a verdict."""
+"""The command line, and the runner that turns an experiment file into measurements and verdicts."""

@@ -1,4 +1,4 @@
-"""The command line: ``lab``, behind every make target."""
+"""The command line ``lab``, which nearly every make target calls."""
 
 import json
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lab.limits import Room
 
     PlanFor = Callable[[Room | None], Plan]
-    """Lays out the plan of what was asked for in a room; None: in any room."""
+    """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
 
 
 app = typer.Typer(
@@ -32,21 +32,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="A laboratory that shows which worker served each request, and who waited beside an idle one.",
+    help="A laboratory that shows which worker served each request, "
+    "and which requests waited although another worker had a free thread.",
 )
-Results = Annotated[Path, typer.Option(envvar="RESULTS", resolve_path=True, help="Where results lie.")]
-Variants = Annotated[str, typer.Option(envvar="VARIANTS", help="Only these, separated by commas.")]
-Full = Annotated[bool, typer.Option(envvar="FULL", help="As long as it was published.")]
+Results = Annotated[Path, typer.Option(envvar="RESULTS", resolve_path=True, help="The folder that keeps the runs.")]
+Variants = Annotated[str, typer.Option(envvar="VARIANTS", help="Measure only these variants, e.g. a,b.")]
+Full = Annotated[bool, typer.Option(envvar="FULL", help="Use the full durations, as in the article.")]
 Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each load lasts, e.g. 90s or 5m.")]
 Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, max=1000, help="How often each variant is measured.")]
 Jobs = Annotated[
-    int, typer.Option(envvar="JOBS", min=0, max=1000, help="Variants side by side at most; 0: four a core.")
+    int, typer.Option(envvar="JOBS", min=0, max=1000, help="Most variants side by side; 0: four for each core.")
 ]
-Seed = Annotated[int, typer.Option(envvar="SEED", help="Of the order in which variants are measured.")]
-Cpu = Annotated[str, typer.Option(help="How requests compute: burn, or hold, which needs no core.")]
-Name = Annotated[str, typer.Argument(show_default=False, help="The experiment, a file in experiments/.")]
+Seed = Annotated[int, typer.Option(envvar="SEED", help="The seed of the random order of the variants.")]
+Cpu = Annotated[str, typer.Option(help="burn: requests compute; hold: they only hold the interpreter lock.")]
+Name = Annotated[str, typer.Argument(show_default=False, help="The experiment: a file of experiments/.")]
 
-RunFolder = Annotated[Path | None, typer.Argument(help="A run's folder; default: the latest of all.")]
+RunFolder = Annotated[Path | None, typer.Argument(help="The folder of a run; default: the latest run.")]
 
 
 @app.command()
@@ -59,7 +60,9 @@ def run(
     jobs: Jobs = 0,
     seed: Seed = 0,
     cpu: Cpu = "",
-    strict: Annotated[bool, typer.Option(envvar="STRICT", help="A claim that is not reproduced fails.")] = False,
+    strict: Annotated[
+        bool, typer.Option(envvar="STRICT", help="Exit with 1 unless every claim is reproduced.")
+    ] = False,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
@@ -86,7 +89,7 @@ def run(
 @app.command()
 def aa(
     name: Name = "",
-    variants: Annotated[str, typer.Option(envvar="VARIANTS", help="Which one; default: the first.")] = "",
+    variants: Annotated[str, typer.Option(envvar="VARIANTS", help="The variant; default: the first.")] = "",
     full: Full = False,
     duration: Duration = "",
     trials: Trials = 5,
@@ -95,7 +98,7 @@ def aa(
     cpu: Cpu = "",
     results: Results = RESULTS,
 ) -> None:
-    """Measure a variant against itself, for the smallest difference this machine can tell, e.g. lab aa heavy-mix."""
+    """Measure a variant against itself to see which differences are chance, e.g. lab aa heavy-mix."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import against_itself, computing  # noqa: PLC0415
 
@@ -110,7 +113,7 @@ def aa(
         CPU=cpu,
     )
     if trials < 2:
-        raise WrongUse("One trial of each has no spread to compare with.", hint="TRIALS=5")
+        raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
     experiment = load_experiment(name)
     experiment = computing(against_itself(experiment, variants or next(iter(experiment.variants))), cpu)
     plan_for = _planner(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
@@ -140,7 +143,7 @@ def plan(
 
 @app.command(name="list")
 def list_experiments(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per experiment.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per experiment.")] = False,
 ) -> None:
     """List the experiments with their questions, e.g. lab list --json."""
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415
@@ -165,7 +168,9 @@ def list_experiments(
         else:
             out.print(f"{name}\n  {one.title}\n  {one.question}", markup=False)
     if broken:
-        raise WrongUse("\n".join(broken), hint="Mend it; the others are listed.")
+        raise WrongUse(
+            "\n".join(broken), hint="Correct each file that is named here; all other experiments are listed."
+        )
 
 
 @app.command()
@@ -176,7 +181,7 @@ def report(
     ] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Derive everything again from a run's raw points, e.g. lab report results/heavy-mix/latest."""
+    """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest."""
     from analysis.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
     from analysis.pipeline import derive  # noqa: PLC0415
     from analysis.show.markdown import markdown  # noqa: PLC0415
@@ -184,14 +189,14 @@ def report(
     from lab.run import no_room  # noqa: PLC0415
 
     folder = run or latest(results)
-    with run_for("report"), uninterrupted():  # DuckDB would make an error of its own of an interrupt
+    with run_for("report"), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
         try:
             summary = derive(folder)
         except NoTemporaryRoom as error:
             raise no_room(error, results) from None
         except OSError as error:
             problem = f"{folder} cannot be written: {error.strerror or error}."
-            raise LabError(problem, hint="Copy the run to where you can write.") from None
+            raise LabError(problem, hint="Copy the run to a folder that you can write to.") from None
         record = read_run(folder)
     if as_markdown:
         sys.stdout.write(markdown(record, summary))
@@ -202,7 +207,7 @@ def report(
 
 @app.command()
 def verify(run: RunFolder = None, results: Results = RESULTS) -> None:
-    """Say whether a run is still what was measured, e.g. lab verify results/heavy-mix/latest."""
+    """Check that a run was not changed since it was measured, e.g. lab verify results/heavy-mix/latest."""
     folder = run or latest(results)
     with run_for("verify"):
         for line in verified(folder, out):
@@ -213,7 +218,8 @@ def verify(run: RunFolder = None, results: Results = RESULTS) -> None:
 def export(
     run: RunFolder = None,
     to: Annotated[
-        Path | None, typer.Option(envvar="TO", show_default=False, help="Default: <experiment>-<run time>.tar.gz")
+        Path | None,
+        typer.Option(envvar="TO", show_default=False, help="The file; default: <experiment>-<run time>.tar.gz"),
     ] = None,
     results: Results = RESULTS,
 ) -> None:
@@ -228,9 +234,9 @@ def export(
             say(line)
         archive = pack(folder, target)
     if archive.cleaned:
-        records = count(archive.cleaned, "record was", "records were")
-        say(f"In the archive {records} cleaned of paths, host name and user number. The run itself was not changed.")
-        say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above is that of the run)")
+        records = count(archive.cleaned, "record")
+        say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")
+        say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above belongs to the run)")
     out.print(str(target), markup=False, soft_wrap=True)
 
 
@@ -244,7 +250,7 @@ def schema() -> None:
 
 @app.command()
 def doctor() -> None:
-    """Say what this machine has and lacks for the lab, without changing anything, e.g. lab doctor."""
+    """Say what the lab needs and whether this machine has it, without changing anything, e.g. lab doctor."""
     from lab.machine.doctor import findings  # noqa: PLC0415
 
     missing = False
@@ -260,21 +266,21 @@ def doctor() -> None:
 
 @app.command()
 def setup() -> None:
-    """Make this machine ready: engine, base images, the lab's own images, e.g. lab setup."""
+    """Install the engine, and pull or build the images, without measuring anything, e.g. lab setup."""
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
     from lab.machine.images import build_images, images_of  # noqa: PLC0415
     from lab.run import alone  # noqa: PLC0415
 
     make_ready(say)
-    with alone(say):  # a build would disturb what somebody measures
+    with alone(say):  # a build would disturb a run that is measuring
         for name in names():
             build_images(images_of(lay_out(load_experiment(name))), say)
 
 
 @app.command()
 def down(results: Results = RESULTS) -> None:
-    """Remove what killed runs left behind: containers, networks and open records, e.g. lab down."""
+    """Remove the containers and networks of killed runs, and close the records of these runs, e.g. lab down."""
     from lab.machine.engine import engine_version  # noqa: PLC0415
     from lab.run import alone, clean_up, writing  # noqa: PLC0415
 
@@ -292,7 +298,7 @@ def main() -> NoReturn:
     from lab.machine.engine import last_line  # noqa: PLC0415
 
     for name in [name for name in os.environ if name.startswith("LAB_")]:
-        del os.environ[name]  # a factor comes from the experiment, never from somebody's shell
+        del os.environ[name]  # a factor must come from the experiment, never from the user's shell
     heed_signals()
     try:
         code = app(prog_name="lab", standalone_mode=False)
@@ -313,17 +319,17 @@ def main() -> NoReturn:
 def _measure(
     name: str, experiment: "Experiment", plan_for: "PlanFor", *, full: bool, command: str, results: Path
 ) -> "Summary":
-    """Make the machine ready, measure a plan and print the results. Exit with 1 when they are invalid.
+    """Make the machine ready, measure a plan and print the results. Exit with 1 when the results are invalid.
 
-    The plan is laid out again when no other run is measuring: until then that run's containers take up the room.
+    While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
-    from analysis.folder import read_run  # noqa: PLC0415  # other commands start faster without
+    from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
     from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
     from lab.machine.engine import room  # noqa: PLC0415
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
-    plan_for(None)  # wrong use is said at once
+    plan_for(None)  # report wrong use before waiting for another run
     check_room(results)
     with interruptible():
         wait_for_turn(say)
@@ -344,7 +350,7 @@ def _measure(
 def _planner(
     experiment: "Experiment", variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int
 ) -> "PlanFor":
-    """Return what lays out the plan of what was asked for in a given room."""
+    """Return a function that lays out the plan of these options in a given amount of memory."""
     from lab.machine.engine import default_jobs  # noqa: PLC0415
 
     def plan_for(room: "Room | None") -> Plan:
@@ -367,6 +373,6 @@ def _names(variants: str) -> list[str] | None:
 
 
 def _command(make: str, **factors: object) -> str:
-    """Return the make command that asks for the same again."""
+    """Return the make command that measures the same again."""
     given = [f"{factor}={int(value) if value is True else value}" for factor, value in factors.items() if value]
     return " ".join([make, *given])

@@ -1,8 +1,8 @@
-"""What the lab tells a user who has to do something about it."""
+"""The errors that a user can correct."""
 
 
 class LabError(Exception):
-    """A problem that the user can mend: what happened with which value, and a way out."""
+    """A problem that the user can correct: ``message`` says what happened with which value, ``hint`` the way out."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -15,7 +15,7 @@ class WrongUse(LabError):
 
 
 class Misplaced(ValueError):
-    """Something wrong with a part of what is being checked. ``place`` leads to that part, key by key."""
+    """A part of an experiment is wrong. ``place`` holds the keys that lead from what is being checked to the part."""
 
     def __init__(self, message: str, *place: str | int) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""A run as one file that can be handed on: the same bytes whoever packs it, and when.
+"""Pack a run into one file to hand on. The bytes of the file do not depend on the user or the time of packing.
 
-The records of older runs tell where these were made. They are cleaned on the way, and the manifest of the archive has
-their new hashes; what the manifest says of every other file is kept.
+The records of older runs contain paths, the host's name and the user's number. The archive has these records without
+such places, and its manifest has the new hashes of these records. The manifest's lines for all other files are kept.
 """
 
 import gzip
@@ -33,34 +33,33 @@ _OTHER_NAME = "make export RUN=… TO=/path/name.tar.gz"
 
 @dataclass(frozen=True)
 class Archive:
-    """What was packed: which records were cleaned, and the hash of the archive's manifest."""
+    """The names of the records from which places were removed, and the hash of the archive's manifest."""
 
     cleaned: list[str]
     manifest: str
 
 
 def archive_path(run_folder: Path, to: Path | None) -> Path:
-    """Return where an archive of a run belongs: ``to``, or ``<experiment>-<run time>.tar.gz`` in this folder.
+    """Return the path of a run's archive: ``to``, or ``<experiment>-<run time>.tar.gz`` in the current folder.
 
-    Raise WrongUse when something is there already, or when the archive would become part of the run; BadRun when the
-    folder is no run.
+    Raise WrongUse when the path exists already or lies in the run's folder, and BadRun when the folder is no run.
     """
     target = to or Path(f"{_top(run_folder, read_run(run_folder))}.tar.gz")
     if target.is_dir():
-        raise WrongUse(f"{target} is a folder.", hint=_OTHER_NAME)
+        raise WrongUse(f"{target} is a folder, but an archive is a file.", hint=_OTHER_NAME)
     if os.path.lexists(target):
-        raise WrongUse(f"{target} is already there.", hint=f"Remove it, or choose another name: {_OTHER_NAME}")
+        raise WrongUse(f"{target} exists already.", hint=f"Remove the file, or choose another name: {_OTHER_NAME}")
     if run_folder.resolve() in target.resolve().parents:
-        problem = f"{target} would lie in the run's own folder, among what was measured."
+        problem = f"{target} would lie in the run's own folder, among the measured files."
         raise WrongUse(problem, hint=f"Choose another place: {_OTHER_NAME}")
     return target
 
 
 def pack(run_folder: Path, target: Path) -> Archive:
-    """Write a run's whole folder to an archive, whole or not at all, and never over something else.
+    """Write a run's folder to an archive, completely or not at all, and never over an existing file.
 
-    Records that tell where the run was made are cleaned in the archive; the folder stays as it is. Call it for a run
-    that was verified. Raise BadRun when the folder is no run, and LabError when the archive cannot be written.
+    Remove paths, the host's name and the user's number from the records in the archive; leave the folder unchanged.
+    Verify the run first. Raise BadRun when the folder is no run, and LabError when the archive cannot be written.
     """
     run = read_run(run_folder)
     try:
@@ -82,7 +81,7 @@ def pack(run_folder: Path, target: Path) -> Archive:
 
 
 def _cleaned(run_folder: Path) -> dict[str, str]:
-    """Return the records that tell where a run was made, by their names, each as it is without that."""
+    """Return, by name, each record that tells where a run was made, with such places removed from its text."""
     kinds = {name: PurePosixPath(name).name for name in files(run_folder)}
     texts = {
         name: (run_folder / name).read_bytes().decode("utf-8", "surrogateescape")
@@ -105,7 +104,7 @@ def _cleaned(run_folder: Path) -> dict[str, str]:
 
 
 def _without(record: str, words: Words) -> str:
-    """Return a record in JSON whose reason does not tell where the run was made."""
+    """Return a JSON record with the words for places in its reason, so that it does not tell where it was made."""
     values = json.loads(record)
     reason = values.get("reason") and without(values["reason"], words)
     if reason == values.get("reason"):
@@ -115,7 +114,7 @@ def _without(record: str, words: Words) -> str:
 
 @contextmanager
 def _clean(run_folder: Path, cleaned: dict[str, str]) -> Iterator[tuple[Path, list[str]]]:
-    """Yield a folder that has the cleaned records and links to all the rest; the run's own when there are none."""
+    """Yield a folder with the cleaned records and links to all other files, or the run's folder if none is cleaned."""
     if not cleaned:
         yield run_folder, []
         return
@@ -147,7 +146,7 @@ def _archive(folder: Path, top: str, mtime: int, file: IO[bytes]) -> None:
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str, mtime: int) -> None:
-    """Add the content of a file, and nothing of who has it here."""
+    """Add the content of a file, without its owner and its mode on this machine."""
     with path.open("rb") as file:
         entry = tarfile.TarInfo(name)
         entry.size = os.fstat(file.fileno()).st_size
@@ -156,19 +155,19 @@ def _add(archive: tarfile.TarFile, path: Path, name: str, mtime: int) -> None:
 
 
 def _name(part: Path, target: Path) -> None:
-    """Give a finished file its name. Raise FileExistsError when somebody was quicker."""
+    """Give a finished file its name. Raise FileExistsError when another program has made a file of this name."""
     try:
         target.hardlink_to(part)
     except FileExistsError:
         raise
-    except OSError:  # a file system without links
+    except OSError:  # a file system without hard links
         if os.path.lexists(target):
             raise
         part.rename(target)
 
 
 def _top(run_folder: Path, run: Run) -> str:
-    """Return ``<experiment>-<run time>``, which is also what the folder is called once it was unpacked."""
+    """Return ``<experiment>-<run time>``, the folder in the archive. A run that was unpacked has this name already."""
     experiment, folder = re.sub(r"[^\w.-]", "-", run.experiment), run_folder.resolve().name
     return folder if folder.startswith(f"{experiment}-") else f"{experiment}-{folder}"
 

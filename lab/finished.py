@@ -1,4 +1,4 @@
-"""Runs that were measured, as commands name them: the latest, one that may be no run, one that is to be verified."""
+"""Find, check and verify a finished run for a command."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def latest(results: Path) -> Path:
 
 @contextmanager
 def run_for(command: str) -> Iterator[None]:
-    """Turn a folder that is no run into wrong use of a command, with a way out."""
+    """Turn BadRun into WrongUse with a hint that shows how to give ``command`` the folder of a run."""
     from analysis.folder import BadRun  # noqa: PLC0415
 
     try:
@@ -30,7 +30,7 @@ def run_for(command: str) -> Iterator[None]:
 
 
 def verified(folder: Path, console: Console) -> list[str]:
-    """Return what can be said of a run that is what was measured; print how another differs and raise LabError."""
+    """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
     from analysis.manifest import MANIFEST  # noqa: PLC0415
     from analysis.verification import verify as verify_run  # noqa: PLC0415
 
@@ -39,25 +39,25 @@ def verified(folder: Path, console: Console) -> list[str]:
             found = verify_run(folder)
     except OSError as error:
         problem = f"{folder} cannot be verified: {error.strerror or error}."
-        raise LabError(problem, hint="It must be readable, and TMPDIR needs room for what is derived again.") from None
+        raise LabError(problem, hint="The folder must be readable, and TMPDIR needs room for the results.") from None
     for one in found.differences:
         console.print(str(one), markup=False, soft_wrap=True)
     if found.differences and found.is_as_measured:
-        hint = f"So it is after an update of the lab, too. Derive it again: make report RUN={folder}"
-        raise LabError(f"What was measured in {folder} is as it was; what is derived does not follow from it.", hint)
+        hint = f"This also happens after an update of the lab. To compute the results again: make report RUN={folder}"
+        raise LabError(f"The measured files in {folder} are unchanged, but its results do not follow from them.", hint)
     if found.derived is None:
-        problem = f"{folder} is not what was measured. Its records were changed, so what is derived was not checked."
+        problem = f"{folder} was changed since it was measured. Its records were changed, so no results were checked."
         raise LabError(problem)
     if found.differences:
-        raise LabError(f"{folder} is not what was measured.")
-    recorded = f"{found.recorded} files are" if found.recorded != 1 else "1 file is"
+        raise LabError(f"{folder} was changed since it was measured.")
+    recorded = f"{found.recorded} measured files are" if found.recorded != 1 else "1 measured file is"
     return [
-        f"{recorded} what was measured; {_derived(found.derived)} follow from them.",
+        f"{recorded} unchanged; {_derived(found.derived)} follow from these files.",
         f"{MANIFEST}: {found.manifest}",
     ]
 
 
 def _derived(paths: list[str]) -> str:
-    """Return the names of derived files as part of a sentence, those of the whole run first."""
+    """Return the names of derived files as part of a sentence. The files of the whole run come first."""
     names = sorted({Path(path).name for path in paths}, key=["summary.json", "report.html", "requests.parquet"].index)
     return ", ".join(names[:-1]) + " and " + names[-1]

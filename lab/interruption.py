@@ -1,4 +1,4 @@
-"""Somebody asks to stop, but not in the middle of what has to be finished."""
+"""Signals that stop the lab, and the parts of its work that finish before it stops."""
 
 import os
 import signal
@@ -15,10 +15,10 @@ _signals: list[int] = []
 
 
 def heed_signals() -> None:
-    """Make an interrupt of SIGINT and SIGTERM, even if the shell that started the lab ignores them, and of SIGHUP.
+    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, even if the shell made the lab ignore SIGINT or SIGTERM.
 
-    Where the parent process ends, the lab stops as if its terminal were closed, because nobody can interrupt it any
-    more. Under nohup, which ignores SIGHUP, neither stops the lab.
+    If the parent process ends, the lab stops as if its terminal were closed, because the user can no longer interrupt
+    the lab. Under nohup, which ignores SIGHUP, the lab goes on in both cases.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
@@ -45,7 +45,7 @@ def _follow_parent(parent: int) -> None:
 
 
 def interrupt(number: int, _: FrameType | None) -> None:
-    """Raise KeyboardInterrupt at once, unless it is held back."""
+    """Raise KeyboardInterrupt at once, or inside ``uninterrupted`` only note the signal."""
     _signals.append(number)
     if not _held_back:
         raise KeyboardInterrupt
@@ -54,11 +54,12 @@ def interrupt(number: int, _: FrameType | None) -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[list[int]]:
-    """Finish what is inside even if somebody asks to stop, and raise KeyboardInterrupt afterwards.
+    """Finish the block even if a signal asks to stop, and raise KeyboardInterrupt afterwards.
 
-    The signals that came so far are yielded, for those who can stop earlier. Start threads and wait for them only
-    inside: an interrupt between taking a lock and giving it back would leave it taken, and the thread that needs it
-    next would wait for ever. One in a call-back of the garbage collection would be lost.
+    Yield the list of signals that came so far, so that the block can stop early. Start threads and wait for threads
+    only inside such a block: an interrupt between taking a lock and releasing the lock would leave the lock taken, and
+    the next thread that needs the lock would wait for ever. An interrupt in a callback of the garbage collector would
+    be lost.
     """
     asked: list[int] = []
     _held_back.append(asked)

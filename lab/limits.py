@@ -1,7 +1,7 @@
-"""How much memory each container of a trial may have, and whether that fits into this machine.
+"""The memory limits of a trial's containers, and whether the containers fit into this machine.
 
-What one worker and one virtual user need was measured (docs/benchmarks.md). The limits themselves are in
-docker-compose.yml, in a variant's ``memory_mib``, and for k6 they follow from what its script sends.
+A variant's ``memory_mib`` sets the limit of a server. The limit of k6 follows from the load's script. The other limits
+are in docker-compose.yml. What a worker and a virtual user need was measured (docs/benchmarks.md).
 """
 
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ from lab.loads import K6_SCRIPTS, Settings
 from lab.services import services
 
 WORKER_MIB = {"wsgi": 8, "flask_app": 18, "django_app": 20, "fastapi_app": 30}
-"""What each further worker needs, by the module of its application."""
+"""The memory of each worker, by the module of its application."""
 SERVER_MIB = 14
-"""What a server needs beside its workers."""
+"""The memory that a server needs beside its workers."""
 THREAD_MIB = 0.02
 K6_MIB = 128
-"""What k6 needs before the first virtual user is made: 43 MiB, with room for what is written to disk meanwhile."""
+"""The limit of k6 without virtual users: k6 needs 43 MiB; the rest is for the output that k6 writes to disk."""
 USER_MIB = 0.6
-"""What one virtual user of k6 needs: 0.17 MiB when it sends nothing, up to 0.42 MiB when k6 waits for a processor."""
+"""The limit for each virtual user. A user needs 0.17 MiB without requests, and up to 0.42 when k6 waits for a CPU."""
 REQUEST_MIB = 0.0005
-"""What k6 keeps of each request for its summary: 0.00024 MiB."""
+"""The limit for each request. k6 keeps 0.00024 MiB of each request for its summary."""
 LAB_MIB = 512
-"""What the lab and the engine's clients need meanwhile."""
+"""The memory that the lab and the engine's clients need during a trial."""
 FREE_SHARE, FREE_MIB = 0.1, 4096
-"""What stays free when every container has all that it may: a tenth of the machine's memory, or 4 GiB if less."""
+"""The memory that stays free when all containers reach their limits: a tenth of the machine's, at most 4 GiB."""
 
 
 def workers_problem(module: str, workers: int, threads: int, memory_mib: int) -> str | None:
-    """Return why so many workers of an application do not fit into a container, if they do not."""
+    """Return why this number of workers does not fit into a container; None if the workers fit."""
     each_mib = WORKER_MIB[module] + threads * THREAD_MIB
     needed_mib = SERVER_MIB + workers * each_mib
     if needed_mib > memory_mib:
         fit = max(0, int((memory_mib - SERVER_MIB) / each_mib))
         return (
-            f"{workers:,} workers need about {SERVER_MIB} + {workers:,} x {each_mib:g} = {needed_mib:,.0f} MiB, and "
+            f"{workers:,} workers need about {SERVER_MIB} + {workers:,} x {each_mib:g} = {needed_mib:,.0f} MiB, but "
             f"memory_mib is {memory_mib:,}; at most {fit:,} fit"
         )
     tasks = workers * (1 + threads)
@@ -46,7 +46,7 @@ def workers_problem(module: str, workers: int, threads: int, memory_mib: int) ->
 
 
 def k6_mib(script: str, settings: Settings, duration_s: int, generators: int) -> int:
-    """Return how much memory each of a load's k6 containers may use, in MiB."""
+    """Return the memory limit of each k6 container of a load, in MiB."""
     asked = K6_SCRIPTS[script]
     users = asked.users_at_once(settings) / generators
     requests = asked.rate_at_most_rps(settings, generators) / generators * duration_s
@@ -55,7 +55,7 @@ def k6_mib(script: str, settings: Settings, duration_s: int, generators: int) ->
 
 @cache
 def fixed_mib(service: str) -> int:
-    """Return how much memory a container may use whose limit is the same in all trials, in MiB."""
+    """Return the memory limit of a service whose limit is the same in all trials, in MiB."""
     return int(str(services()[service]["mem_limit"]).removesuffix("m"))
 
 
@@ -67,29 +67,29 @@ def pids_limit() -> int:
 
 @dataclass(frozen=True)
 class Room:
-    """The memory of the machine that the containers run on, in MiB: all of it, and what nobody uses now."""
+    """The total and the available memory of the machine that the containers run on, in MiB."""
 
     total_mib: int
     available_mib: int
 
     @property
     def free_mib(self) -> int:
-        """What stays free."""
+        """The memory that stays free when all containers reach their limits."""
         return int(min(FREE_SHARE * self.total_mib, FREE_MIB))
 
     @property
     def for_containers_mib(self) -> int:
-        """What containers may have together."""
+        """The most that the limits of all containers may add up to."""
         return max(0, self.available_mib - self.free_mib - LAB_MIB)
 
     def problem(self, needed_mib: dict[str, int]) -> str | None:
-        """Return why the containers of a trial do not fit, if they do not; ``needed_mib`` has each kind's sum."""
+        """Return why the containers of a trial do not fit; None if they fit. ``needed_mib`` has a sum per service."""
         together_mib = sum(needed_mib.values())
         if together_mib <= self.for_containers_mib:
             return None
         kinds = ", ".join(f"{service} {mib:,}" for service, mib in needed_mib.items())
         return (
-            f"its containers' limits of memory add up to {together_mib:,} MiB ({kinds}), but only "
-            f"{self.for_containers_mib:,} MiB can be given to containers: of {self.total_mib:,} MiB "
-            f"{self.available_mib:,} are available, {self.free_mib:,} stay free, and the lab itself needs {LAB_MIB}"
+            f"the memory limits of its containers add up to {together_mib:,} MiB ({kinds}), but containers can have "
+            f"only {self.for_containers_mib:,} MiB: {self.available_mib:,} of {self.total_mib:,} MiB are available, "
+            f"{self.free_mib:,} MiB must stay free, and the lab itself needs {LAB_MIB} MiB"
         )

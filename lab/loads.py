@@ -1,7 +1,7 @@
-"""The scripts of k6/ and clients/, each declared once: what it can be asked for, how much it sends, how long it waits.
+"""Declare each script of k6/ and clients/ once: its settings, how much it sends, and how long it waits for answers.
 
-A mistake in a setting is found here, before anything starts. The scripts only execute: whatever follows from several
-settings is computed here and handed over in the environment, and a script that lacks a variable does not start.
+The lab finds a wrong setting here, before anything starts. It also computes here what follows from several settings,
+and passes the result to the script in environment variables. A script that lacks a variable does not start.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,23 +15,23 @@ from analysis.record import LoadKind
 from lab.errors import Misplaced
 
 USERS_MAX = 16_000
-"""Virtual users of one k6 container: each has a connection, and a container may have 16384 files open."""
+"""Most virtual users of one k6 container. Each user has a connection, and a container may open 16384 files."""
 RATE_MAX_RPS = 20_000
-"""Requests a second of one k6 container: on two cores k6 sends 16 to 17 thousand."""
+"""Most requests per second of one k6 container. On two cores, k6 sends 16 to 17 thousand."""
 ANSWER_WITHIN_S = 60
-"""After so long k6 gives a request up."""
+"""How long k6 waits for the answer to one request."""
 QUICKEST_S = 0.0005
-"""No server of the lab answers sooner (docs/benchmarks.md, "The floor")."""
+"""A response time that no server of the lab undercuts (docs/benchmarks.md, "The floor")."""
 HOUR_S = 3600
 GRACE_S = 60
-"""After a load k6 waits so long for the last answers, longer than any wait that a trial should show."""
+"""How long k6 waits for the last answers after a load: longer than any wait that a trial should show."""
 CLIENT_GRACE_S = GRACE_S - 5
-"""A client beside k6 ends before k6 does."""
+"""The same for a client beside k6, which must end before k6 ends."""
 VISIT_REQUESTS = 3
 VISIT_SLACK_S = 5
-"""After a load k6 waits for as long as a visit can last, and so much longer."""
+"""After a load of visits, k6 waits for the longest possible visit and these seconds."""
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
-"""The settings of a rate; a load whose rate is relative leaves them out."""
+"""The settings that give a rate of visits. A load whose rate is relative leaves these settings out."""
 
 Settings = Mapping[str, int | float | str]
 Numbers = Mapping[str, float]
@@ -46,7 +46,7 @@ class WrongSetting(Misplaced):
 
 @dataclass(frozen=True)
 class Number:
-    """A setting that is a number from ``least`` to ``most``; ``why`` says why there is a most."""
+    """A setting that is a number from ``least`` to ``most``; ``why`` gives the reason for ``most``."""
 
     least: float
     most: float = inf
@@ -62,12 +62,12 @@ class Number:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What a value must be, for an editor."""
+        """The JSON schema of a value, for editors."""
         most = {} if self.most == inf else {"maximum": self.most}
         return {"type": "integer" if self.whole else "number", "minimum": self.least, **most}
 
     def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value, if anything is."""
+        """Return what is wrong with a value; None if the value is allowed."""
         if isinstance(value, str):
             return f"{value!r} must be {self.allowed}"
         if not self.least <= value <= self.most or (self.whole and value != int(value)):
@@ -77,7 +77,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Word:
-    """A setting that is one of a few words, each of which needs further settings."""
+    """A setting that is one of a few words. ``needs`` holds the further settings that each word requires."""
 
     needs: Mapping[str, Mapping[str, Number]]
 
@@ -88,23 +88,25 @@ class Word:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """What a value must be, for an editor."""
+        """The JSON schema of a value, for editors."""
         return {"enum": list(self.needs)}
 
     def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value, if anything is."""
-        return None if value in self.needs else f"{value!r} is none of {nearest_first(str(value), list(self.needs))}"
+        """Return what is wrong with a value; None if the value is allowed."""
+        there = nearest_first(str(value), list(self.needs))
+        return None if value in self.needs else f"{value!r} must be one of {there}"
 
 
 @dataclass(frozen=True)
 class LoadScript:
-    """One script: its settings by name, which kind of load it is, and how much it sends at most.
+    """One script: its settings by name, its kind of load, and the most that it sends.
 
-    ``users`` names the settings that add up to its virtual users, or connections, at once. ``rate_rps`` returns how
-    many requests a second it sends if every answer comes as soon as it can; in an ``open_loop`` it sends them whether
-    or not earlier ones were answered. ``fits`` raises WrongSetting where settings do not fit each other. ``grace_s``
-    returns how long it waits for the last answers after a load of so many seconds. ``hands_over`` returns variables
-    that follow from the settings and the duration, e.g. ``7s``.
+    ``users`` names the settings whose sum is the number of virtual users (or connections) at once. ``rate_rps`` returns
+    the requests per second that the script sends if every answer comes as soon as possible. In an ``open_loop`` the
+    script sends at this rate whether or not earlier requests were answered. ``fits`` raises WrongSetting if the
+    settings contradict each other. ``grace_s`` returns how many seconds the script waits for the last answers after a
+    load of the given number of seconds. ``hands_over`` returns variables that follow from the settings and the
+    duration (e.g. ``7s``).
     """
 
     settings: Mapping[str, Number | Word]
@@ -117,16 +119,16 @@ class LoadScript:
     hands_over: Callable[[Settings, str], dict[str, str]] = lambda _settings, _duration: {}
 
     def check(self, name: str, values: Settings, generators: int, *, relative: bool = False) -> None:
-        """Raise WrongSetting for the first setting that is unknown, out of bounds or missing, or more than k6 can do.
+        """Raise WrongSetting for the first setting that is unknown, missing, out of bounds or too much for k6.
 
-        ``generators`` k6 containers share the users and the rate. ``relative``: another load says the rate.
+        ``generators`` k6 containers share the users and the rate. ``relative``: the rate follows from another load.
         """
         needed = self.declared(values)
         words = self._words()
         for setting, value in sorted(values.items(), key=lambda one: one[0] not in words):
             if setting not in needed:
                 there = nearest_first(setting, list(needed))
-                raise WrongSetting(f"{name} has no such setting{self._where(values)}; it has {there}", setting)
+                raise WrongSetting(f"{name} has no setting {setting}{self._where(values)}; it has {there}", setting)
             if problem := needed[setting].problem(value):
                 raise WrongSetting(problem, setting)
         said = values.keys() | (RELATIVE if relative else set())
@@ -145,7 +147,7 @@ class LoadScript:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The settings, for an editor; those of a rate may be left out where the rate is relative."""
+        """The JSON schema of the settings, for editors. A relative rate makes the settings in RELATIVE optional."""
         plain = {name: one.schema for name, one in self.settings.items()}
         words = [(name, one.needs) for name, one in self.settings.items() if isinstance(one, Word)]
         if not words:
@@ -158,17 +160,17 @@ class LoadScript:
         return {"oneOf": kinds}
 
     def handed_over(self, settings: Settings, duration: str) -> dict[str, str]:
-        """Return the variables that follow from settings which were checked and a duration, e.g. ``7s``."""
+        """Return the variables that follow from checked settings and a duration (e.g. ``7s``)."""
         grace_s = self.grace_s(_numbers(settings), in_seconds(duration))
         return {"GRACE_S": f"{grace_s:.10g}", **self.hands_over(settings, duration)}
 
     def users_at_once(self, values: Settings) -> float:
-        """Return how many virtual users, or connections, there are at once."""
+        """Return the number of virtual users (or connections) at once."""
         numbers = _numbers(values)
         return sum(numbers[name] for name in self.users)
 
     def rate_at_most_rps(self, values: Settings, generators: int) -> float:
-        """Return the most requests a second; where the rate is not known yet, as many as k6 can send."""
+        """Return the most requests per second. If the rate is not known yet, return as many as k6 can send."""
         numbers = _numbers(values)
         known = self.rate_rps(numbers) if numbers.keys() >= self.declared(values).keys() - self._words() else inf
         return min(known, RATE_MAX_RPS * generators)
@@ -177,7 +179,7 @@ class LoadScript:
         return {name for name, one in self.settings.items() if isinstance(one, Word)}
 
     def declared(self, values: Settings) -> dict[str, Number | Word]:
-        """Return the settings that there are, by name; some depend on the words among the values."""
+        """Return the settings of this script by name, including the settings that words among the values require."""
         needed = dict(self.settings)
         for name, one in self.settings.items():
             if isinstance(one, Word):
@@ -185,8 +187,8 @@ class LoadScript:
         return needed
 
     def _where(self, values: Settings) -> str:
-        """Name the words on which it depends which settings there are."""
-        return "".join(f" where {name}: {values[name]}" for name in sorted(self._words() & values.keys()))
+        """Return the words among the values that decide which settings are required, as part of a sentence."""
+        return "".join(f" with {name}: {values[name]}" for name in sorted(self._words() & values.keys()))
 
 
 def _numbers(values: Settings) -> Numbers:
@@ -204,12 +206,12 @@ def in_seconds(duration: str) -> int:
 
 
 def as_variables(settings: Settings) -> dict[str, str]:
-    """Return settings as a script reads them: upper-case variables of its environment."""
+    """Return settings as the upper-case environment variables that a script reads."""
     return {name.upper(): str(value) for name, value in settings.items()}
 
 
 def request(settings: Settings) -> tuple[str, float]:
-    """Return what each request of such a load asks for, as a path, and how long that takes alone, in ms."""
+    """Return the path that each request of a load asks for, and the service time of the request in ms."""
     if "cpu_ms" in settings:
         asked = "&".join(f"{name}={settings[name]}" for name in ("rounds", "wait_ms", "cpu_ms", "cpu"))
         return f"/work?{asked}", _work_ms(_numbers(settings))
@@ -218,17 +220,17 @@ def request(settings: Settings) -> tuple[str, float]:
 
 
 def asks(path: str, asked_ms: float) -> dict[str, str]:
-    """Return the variables that tell a script what to ask for."""
+    """Return the variables that tell a script which path to ask for, and the service time of that path in ms."""
     return {"ASKS": path, "ASKED_MS": f"{asked_ms:.10g}"}
 
 
 def _asks_unless_calibrated(settings: Settings, _duration: str) -> dict[str, str]:
-    """Return what to ask for; how to compute is found out for each trial (lab/trial/calibration.py)."""
+    """Return what to ask for, unless requests compute: then each trial finds it out (lab/trial/calibration.py)."""
     return {} if "cpu_ms" in settings else asks(*request(settings))
 
 
 def _step_s(asked: Numbers, duration_s: float) -> float:
-    """Return how long a step of a climbing rate lasts: no longer than the load."""
+    """Return how long one step of a climbing rate lasts: ``step_s``, but at most as long as the load."""
     return min(asked["step_s"], duration_s)
 
 
@@ -237,7 +239,6 @@ def _visit_grace_s(asked: Numbers, duration_s: float) -> float:
 
 
 def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
-
     asked = _numbers(settings)
     step_s = _step_s(asked, in_seconds(duration))
     return {
@@ -248,7 +249,7 @@ def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
 
 
 def _each(users: float, takes_s: float) -> float:
-    """Return the rate of a closed loop: requests a second of users whose requests and pauses take so long."""
+    """Return the requests per second of a closed loop whose users need ``takes_s`` for a request and its pause."""
     return users / max(takes_s, QUICKEST_S)
 
 
@@ -259,29 +260,29 @@ def _work_ms(asked: Numbers) -> float:
 def _work_ends(asked: Numbers) -> None:
     if "rounds" in asked and (takes_s := _work_ms(asked) / 1000) > ANSWER_WITHIN_S:
         sum_ = f"{asked['rounds']:g} x ({asked['wait_ms']:g} + {asked['cpu_ms']:g}) ms"
-        raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s: {_GIVES_UP}", "rounds")
+        raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s, but {_GIVES_UP}", "rounds")
 
 
 def _delays_are_in_order(asked: Numbers) -> None:
     least, most = asked["delay_min_s"], asked["delay_max_s"]
     if least > most:
-        raise WrongSetting(f"{most:g} is less than delay_min_s, which is {least:g}", "delay_max_s")
+        raise WrongSetting(f"{most:g} must be at least delay_min_s, which is {least:g}", "delay_max_s")
 
 
 def _patience_ends(asked: Numbers) -> None:
     if (waits_s := asked["timeout_steps"] * asked["step_s"]) > ANSWER_WITHIN_S:
         product = f"{asked['timeout_steps']:g} x {asked['step_s']:g} s"
-        raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s: {_GIVES_UP}", "timeout_steps")
+        raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s, but {_GIVES_UP}", "timeout_steps")
 
 
-_GIVES_UP = f"k6 gives a request up after {ANSWER_WITHIN_S} s"
-_ONE_HAS_FILES = "that one k6 container has files for; ask for fewer, or let several containers share them (generators)"
-_ONE_SENDS = "that one k6 container sends; ask for fewer, or let several containers share them (generators)"
+_GIVES_UP = f"k6 gives up a request after {ANSWER_WITHIN_S} s"
+_ONE_HAS_FILES = "that one k6 container has files for; reduce them, or increase generators (the k6 containers)"
+_ONE_SENDS = "that one k6 container can send; reduce them, or increase generators (the k6 containers)"
 _MANY = Number(1, whole=True)
-"""How many are too many depends on how many k6 containers share them: see ``LoadScript.check``."""
+"""A number of users or requests. Its upper bound depends on the number of k6 containers: see ``LoadScript.check``."""
 _DELAY_S = Number(0, ANSWER_WITHIN_S, _GIVES_UP)
 _PAUSE_S = Number(0, HOUR_S)
-_CONNECTIONS = Number(1, 500, "a client is one process with 1024 files", whole=True)
+_CONNECTIONS = Number(1, 500, "a client is one process, which may open 1024 files", whole=True)
 _WORK_MS = Number(0, ANSWER_WITHIN_S * 1000, _GIVES_UP)
 _WORK = {"rounds": Number(1, 60_000, _GIVES_UP, whole=True), "wait_ms": _WORK_MS, "cpu_ms": _WORK_MS}
 
@@ -312,14 +313,14 @@ K6_SCRIPTS = {
             "quick_delay_s": _DELAY_S,
             "users_max": _MANY,
         },
-        users=("users_max", "users_max"),  # so many of each class
+        users=("users_max", "users_max"),  # each of the two classes has users_max users
         rate_rps=lambda asked: asked["call_rps"] + asked["quick_rps"],
         open_loop=True,
     ),
     "crash.js": LoadScript(
         {"before": _MANY, "after": _MANY, "crash_after_s": Number(0.1, ANSWER_WITHIN_S), "delay_s": _DELAY_S},
         users=("before", "after"),
-        rate_rps=lambda _: 0.0,  # it sends once
+        rate_rps=lambda _: 0.0,  # it sends every request once
         kind="crash",
     ),
     "heavy-mix.js": LoadScript(

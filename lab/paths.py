@@ -1,4 +1,4 @@
-"""Where things lie in a checkout."""
+"""The paths of folders and files in a checkout."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which trials, in which order, which of them side by side: decided before anything is started."""
+"""Lay out a run before anything starts: which trials it has, their order, and which trials run side by side."""
 
 import random
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from lab.loads import in_seconds
 from lab.servers.base import Variant
 
 START_S = 12
-"""About how long a batch takes besides its load: starting, settling, collecting, stopping."""
+"""About how long a batch takes in addition to its load: starting, settling, collecting, stopping."""
 CALIBRATE_S = 3
-"""About how much longer one takes whose requests compute."""
+"""About how long the calibration of a trial takes if its requests compute."""
 TAIL_S = 15
 """About how long the last requests in flight take after the load has ended."""
 
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One variant under one load, once. ``follows`` is the one whose capacity its rate is relative to, if it is."""
+    """One variant under one load, once. If its rate is relative to a capacity, ``follows`` measures that capacity."""
 
     variant_name: str
     variant: Variant
@@ -32,7 +32,7 @@ class PlannedTrial:
 
     @property
     def needed_mib(self) -> dict[str, int]:
-        """How much memory its containers may use together, in MiB, by their service; of several the sum."""
+        """The memory limit by service, in MiB, added up over all containers of the service."""
         return {
             self.variant.service: self.variant.memory_mib * self.variant.replicas,
             **{service: limits.fixed_mib(service) for service in self.services_beside},
@@ -41,7 +41,7 @@ class PlannedTrial:
 
     @property
     def services_beside(self) -> list[str]:
-        """The services that take part beside the server and k6: a balancer, a client, what is called, a database."""
+        """The services that take part beside the server and k6: balancer, client, called service (api), database."""
         beside = [("client", self.load.client), ("api", self.load.api), (DATABASE, self.load.database)]
         return [self.variant.front] * (self.variant.balancer != "none") + [name for name, one in beside if one]
 
@@ -84,9 +84,10 @@ def lay_out(
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
 
-    Each round measures every chosen variant once, in an order shuffled from ``seed``; at most ``jobs`` side by side,
-    as many as there is ``room`` for (None: any number), and only where the experiment allows it. Raise WrongUse for an
-    unknown variant, an invalid duration, or a trial that there is no room for.
+    Each round measures every chosen variant once under every load, in an order shuffled from ``seed``. If the
+    experiment allows it, at most ``jobs`` trials run side by side, and only as many as fit into ``room`` (None: memory
+    does not limit their number). Raise WrongUse for an unknown variant, an invalid duration, or a trial that does not
+    fit into ``room``.
     """
     chosen = variants or list(experiment.variants)
     for name in chosen:
@@ -124,15 +125,15 @@ def lay_out(
 
 
 def _batches(ready: list[PlannedTrial], jobs: int, room: limits.Room | None) -> list[tuple[PlannedTrial, ...]]:
-    """Share trials out over as few batches as there is room for. Raise WrongUse when one trial alone has no room.
+    """Divide trials into as few batches as ``room`` allows. Raise WrongUse when a trial alone does not fit.
 
-    Batches of equal size disturb their trials equally.
+    The batches have equal sizes as far as possible, so that the trials disturb each other equally in all batches.
     """
     for trial in ready:
         if room and (problem := room.problem(trial.needed_mib)):
             raise WrongUse(
                 f"{trial.variant_name} under {trial.load_name} does not fit into this machine: {problem}.",
-                hint="Ask for fewer users, replicas or MiB (memory_mib), or a shorter load, or end other programs.",
+                hint="Reduce the users, the replicas, memory_mib or the duration of the load, or end other programs.",
             )
     for count in range(ceil(len(ready) / jobs), len(ready) + 1):
         size = ceil(len(ready) / count)
@@ -148,6 +149,6 @@ def _check_relatives(experiment: Experiment, chosen: list[str]) -> None:
     for name, load in experiment.all_loads.items():
         if load.relative and load.relative.of not in chosen and any(load.is_for(one) for one in chosen):
             raise WrongUse(
-                f"The rate of load {name} follows from what {load.relative.of} can do, which is not measured.",
+                f"The rate of load {name} follows from the capacity of {load.relative.of}, which VARIANTS leaves out.",
                 hint=f"VARIANTS={','.join([load.relative.of, *chosen])}",
             )

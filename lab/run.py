@@ -1,4 +1,4 @@
-"""One run: from a plan to a folder of results, alone on the machine, cleaned up after whatever happens."""
+"""Measure a plan into a run's folder, while no other run measures, and clean up whatever happens."""
 
 import errno
 import fcntl
@@ -25,9 +25,9 @@ from lab.trial import batch, leftovers
 from lab.trial.stack import now
 from lab.whereabouts import here, without
 
-LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one for all users, never followed if it is a link
+LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one lock for all users; a link in its place is refused
 ROOM_NEEDED = 256 * 2**20
-"""Bytes free before anything is started: a minute of light load needs a hundredth of it, a minute at full rate all."""
+"""The free bytes that a run needs to start. A minute at k6's full rate writes all of them, a light load 1 %."""
 
 Say = Callable[[str], None]
 
@@ -45,8 +45,8 @@ def run_plan(
 ) -> tuple[Path, Summary]:
     """Measure a plan on a machine that is ready, and return the run's folder and its summary.
 
-    Raise LabError when nothing could be measured, and KeyboardInterrupt after cleaning up; what was measured before
-    either lies in the folder, with summary.json and report.html.
+    Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
+    keep the finished trials in the folder, with summary.json and report.html.
     """
     with alone(say), writing(results):
         clean_up(results, say)
@@ -67,7 +67,7 @@ def run_plan(
             raise
         finally:
             with uninterrupted():
-                leftovers.remove_leftovers()  # what resisted its own trial's end
+                leftovers.remove_leftovers()  # containers that a trial could not remove at its own end
         progress("writing the report", 0, 2)
         with uninterrupted():
             summary = _close(folder, record.model_copy(update={"outcome": "completed"}))
@@ -75,19 +75,19 @@ def run_plan(
 
 
 def _close_after(error: BaseException, folder: Path, record: Run) -> None:
-    """Close the record of a run that did not end well, as far as that is possible."""
+    """Close the record of a run that failed or was interrupted, if the disk allows it."""
     interrupted = isinstance(error, KeyboardInterrupt)
     outcome = {"outcome": "interrupted", "reason": why()} if interrupted else {
         "outcome": "failed", "reason": without(str(error), here(folder.parents[1])) or type(error).__name__,
     }  # fmt: skip
-    with suppress(OSError):  # the disk may be what failed; clean_up closes the record when there is room
+    with suppress(OSError):  # if the disk itself failed, clean_up of a later run closes the record
         _close(folder, record.model_copy(update=outcome))
 
 
 def check_room(results: Path) -> None:
-    """Raise LabError when results cannot be written or there is no room for them."""
+    """Raise LabError when results cannot be written or the disk has too little room, WrongUse for a bad path."""
     if found := set(str(results)) & set("'\n\r"):
-        raise WrongUse(f"The path of results {str(results)!r} has {found.pop()!r} in it, which Compose cannot take.",
+        raise WrongUse(f"The path of results {str(results)!r} contains {found.pop()!r}, which Compose cannot read.",
                        hint=_OTHER_PLACE)  # fmt: skip
     try:
         results.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def check_room(results: Path) -> None:
     free = shutil.disk_usage(results).free
     if free < ROOM_NEEDED:
         raise LabError(
-            f"There is no room for results: {free // 2**20} MiB are free in {results}, a run needs "
+            f"There is no room for results: {free // 2**20} MiB are free in {results}, but a run needs "
             f"{ROOM_NEEDED // 2**20} MiB.",
             hint=_OTHER_PLACE,
         )
@@ -106,7 +106,7 @@ def check_room(results: Path) -> None:
 
 @contextmanager
 def writing(results: Path) -> Iterator[None]:
-    """Turn a disk that is full, forbidden or gone into a message with a way out."""
+    """Turn an OSError of a full, read-only, forbidden or failing disk into LabError with a hint."""
     try:
         yield
     except OSError as error:
@@ -117,9 +117,9 @@ def writing(results: Path) -> Iterator[None]:
 
 
 def no_room(error: OSError, results: Path) -> LabError:
-    """Turn a failure to write into a message with a way out."""
+    """Return the LabError for a failure to write results."""
     if isinstance(error, NoTemporaryRoom):
-        hint = "Free some space, or choose another TMPDIR; then derive the results: make report"
+        hint = "Free some space, or choose another TMPDIR; then compute the results: make report"
         return LabError(f"There is no room left in {error.filename}.", hint=hint)
     if error.errno == errno.ENOSPC:
         return LabError(f"There is no room left for results in {results}.", hint=_OTHER_PLACE)
@@ -131,15 +131,15 @@ _OTHER_PLACE = "Free some space, or choose another place: make experiment NAME=â
 
 @contextmanager
 def alone(say: Say) -> Iterator[None]:
-    """Hold the right to measure on this machine; wait for a run that has it, because two would disturb each other."""
+    """Hold the lock of this machine, and wait for it first: two runs at the same time would disturb each other."""
     descriptor = _open_lock()
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"Another run is measuring (process {_read(descriptor)}); this one starts when it has ended.")
+            say(f"Another run is measuring (process {_read(descriptor)}). This run starts when that run has ended.")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(OSError):  # another user's lock can be held but not written
+        with suppress(OSError):  # the lock file of another user can be locked but not written
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -154,12 +154,12 @@ def wait_for_turn(say: Say) -> None:
 
 
 def _open_lock() -> int:
-    """Open the lock of all users of this machine, who may not write each other's files."""
+    """Open the lock file that all users of this machine share, for reading only if another user made the file."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC
     for mode in (os.O_RDWR, os.O_RDONLY, os.O_RDWR | os.O_CREAT | os.O_EXCL):
         with suppress(OSError):
             return os.open(LOCK, flags | mode, 0o644)
-    raise LabError(f"The lock {LOCK} can be neither opened nor made.", hint=f"Remove it: sudo rm {LOCK}")
+    raise LabError(f"The lock {LOCK} cannot be opened or created.", hint=f"Remove it: sudo rm {LOCK}")
 
 
 def _read(descriptor: int) -> str:
@@ -167,12 +167,12 @@ def _read(descriptor: int) -> str:
 
 
 def clean_up(results: Path, say: Say) -> None:
-    """Remove what killed runs left behind, and close their records; call it only while holding the lock."""
+    """Remove the containers and networks of killed runs, and close their records. Hold the lock meanwhile."""
     if projects := leftovers.remove_leftovers():
         say(f"Removed what a killed run left behind: {', '.join(projects)}.")
     for path in sorted(results.glob("*/*/run.json")):
         folder = path.parent
-        with suppress(BadRun, PermissionError):  # what another version or another user wrote is left as it is
+        with suppress(BadRun, PermissionError):  # leave runs of another user or another version of the lab as they are
             if folder.is_symlink() or _is_closed(folder):
                 continue
             record = read_run(folder)
@@ -184,17 +184,17 @@ def clean_up(results: Path, say: Say) -> None:
 
 
 def _is_closed(folder: Path) -> bool:
-    """Whether a run ended by itself and has its report, which is written last; lab report writes one of any run."""
+    """Whether a run has ended and has its report. A report alone proves nothing: lab report writes it for any run."""
     return (folder / "report.html").exists() and b'"outcome": "running"' not in (folder / "run.json").read_bytes()
 
 
 def _name_parts(folder: Path) -> None:
-    """Give a killed run's trials names, and remove files that are half written."""
+    """Rename the unfinished trial folders of a killed run, and remove files that are half written."""
     for part in folder.glob("*/*/.*.part"):
         number = part.name.removeprefix(".").removesuffix(".part")
-        if (part / "trial.json").exists():  # complete but for its name
+        if (part / "trial.json").exists():  # the trial is complete, only its folder has no name yet
             part.rename(part.with_name(number))
-        elif (part / "points.json.gz").exists():  # raw and incomplete: kept, never counted
+        elif (part / "points.json.gz").exists():  # the points are incomplete: keep them, but never count them
             part.rename(part.with_name(f"killed-{number}"))
         else:
             shutil.rmtree(part)
@@ -204,7 +204,7 @@ def _name_parts(folder: Path) -> None:
 
 
 def describe(trial: TrialRecord) -> str:
-    """One line that says how a trial went; its reason follows when it failed."""
+    """Return one line that says how a trial went, with the reason if the trial failed."""
     name = f"{trial.variant} ({trial.load}, trial {trial.trial})"
     took = f"{trial.seconds.load:.0f} s of load" if trial.seconds.load else "no load"
     return f"{name}: {trial.outcome}, {took}" + (f": {trial.reason}" if trial.reason else "")
@@ -219,7 +219,7 @@ def _new_folder(parent: Path) -> Path:
         except FileExistsError:
             continue
         return folder
-    raise LabError(f"{parent} already has a hundred runs of this second.", hint="Run the same command again.")
+    raise LabError(f"{parent} already has 99 runs that began in this second.", hint="Run the same command again.")
 
 
 def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, command: str, images: list[OwnImage]) -> Run:
@@ -263,7 +263,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
                 database=one.database and one.database.model_dump(),
             )
             for load, one in experiment.all_loads.items()
-            if load in durations  # a load may be for other variants only
+            if load in durations  # leave out a load that is only for other variants
         ],
         sleeping=experiment.parallel or experiment.holds,
         full=full,
@@ -280,8 +280,8 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
 
 
 def _close(folder: Path, record: Run) -> Summary:
-    """Close and seal the record, point ``latest`` to the run, and derive everything from what was measured."""
-    from analysis.pipeline import derive  # noqa: PLC0415  # the drawing libraries load in the time of a whole set-up
+    """Close and seal the record, point ``latest`` to the run, and compute all results from the raw points."""
+    from analysis.pipeline import derive  # noqa: PLC0415  # loading the drawing libraries takes as long as a set-up
 
     write_record(folder / "run.json", record.model_copy(update={"ended": record.ended or now()}))
     seal(folder)

@@ -1,4 +1,4 @@
-"""docker-compose.yml as it is written: its services, with factors in the place of variables where that is asked for."""
+"""Read the services of docker-compose.yml, and replace the variables in its texts by factors."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::?-([^}]*))?\}")
 
 @cache
 def services() -> dict[str, dict[str, Any]]:
-    """Return the services by name."""
+    """Return the services by name, with the variables in their texts."""
     found: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8"))["services"]
     return found
 
@@ -25,5 +25,5 @@ def image_of(service: str, factors: Mapping[str, str]) -> str:
 
 
 def filled(text: str, factors: Mapping[str, str]) -> str:
-    """Return a text with factors, or what docker-compose.yml says by default, in the place of its variables."""
+    """Return a text of docker-compose.yml whose variables are replaced by factors, or else by their defaults."""
     return _VARIABLE.sub(lambda found: factors.get(found[1]) or found[2] or "", text)

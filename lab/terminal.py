@@ -1,4 +1,4 @@
-"""What the command line says, and to whom: data to standard output, talk and progress to standard error."""
+"""What the command line prints: data to standard output, messages and progress to standard error."""
 
 import sys
 from collections.abc import Iterator, Sized
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 class Unheard:
-    """The stream of errors, which a closed terminal must not turn into an error of its own.
+    """Standard error that stays silent after its terminal was closed, where other streams would raise OSError.
 
-    While rich shows a status it puts a proxy in the place of ``sys.stderr``, and looks behind the proxy for the file.
+    While rich shows a status, it replaces ``sys.stderr`` by a proxy. ``rich_proxied_file`` leads to the real stream.
     """
 
     def write(self, text: str) -> int:
-        """Write a text if somebody can read it."""
+        """Write a text if the stream is open."""
         with suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Let it be read, if somebody can."""
+        """Flush the stream if it is open."""
         with suppress(OSError):
             self._stream.flush()
 
     @property
     def rich_proxied_file(self) -> "Unheard":
-        """What rich writes to."""
+        """The file that rich writes to."""
         return self
 
     @property
@@ -52,14 +52,14 @@ talk = Console(file=cast("IO[str]", Unheard()), highlight=False)
 
 
 def tell(error: LabError) -> None:
-    """Say what went wrong, and the way out."""
+    """Print what went wrong, and a hint if there is one."""
     talk.print(f"[red]error:[/] {escape(error.message)}", soft_wrap=True)
     if error.hint:
         talk.print(f"\n[cyan]hint:[/] {escape(error.hint)}", soft_wrap=True)
 
 
 def say(text: str) -> None:
-    """Say a text that is no data."""
+    """Print a message to standard error."""
     talk.print(text, markup=False, soft_wrap=True)
 
 
@@ -81,7 +81,7 @@ def count(things: Sized, one: str, many: str = "") -> str:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Say that an interrupt was heeded, once everything is cleaned up."""
+    """Turn an interrupt into a message and exit code 130, after everything was cleaned up."""
     try:
         yield
     except KeyboardInterrupt:

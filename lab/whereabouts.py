@@ -1,7 +1,7 @@
-"""Where a run is made, and how its records do without: paths, the host's name, the user's name and number.
+"""Keep private values out of a run's records: paths, the host's name, the user's name and number.
 
-Compose needs the true values for as long as it starts containers. A record has the variables of docker-compose.yml in
-their place, and a text that somebody will read has words such as $HOME.
+Compose needs the true values only while it starts containers. Records contain variables of docker-compose.yml instead
+of these values, and texts contain words such as $HOME.
 """
 
 import os
@@ -24,9 +24,9 @@ LOCAL = {
     "LAB_CLIENT_SETTINGS": "${LAB_CLIENT_SETTINGS:-clients/silent.env}",
     "LAB_CA_BUNDLE": "${LAB_CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}",
 }
-"""The factors that tell where a run is made, each as docker-compose.yml asks for it."""
+"""The local factors, which tell where a run is made, each with the variable that docker-compose.yml contains."""
 LOCAL_ENV = ".local.env"
-"""The file of a trial's local factors, which lives no longer than Compose needs it."""
+"""The file of a trial's local factors, which is removed as soon as Compose has created the containers."""
 
 _TELLING = ("stampede.owner", "user", "source", "context", "file", "env_file", "path")
 """The keys of a Compose file under which a value may tell where it was made."""
@@ -36,30 +36,30 @@ _ANYWHERE = {
     r"(?<![\w.-])/root(?![\w-])": "$HOME",
     r"(?<=/run/user/)\d+": "$UID",
 }
-"""What is somebody's own on every machine."""
+"""Patterns for the home folder and the number of any user on any machine, each with its word."""
 
 Composed = dict[str, Any]
-"""A Compose file as Compose resolves it."""
+"""A Compose file after Compose has resolved its variables."""
 Words = dict[str, str]
-"""Regular expressions for what tells where a run is made, each with the word that a text has in its place."""
+"""Regular expressions for private values, each with the word that replaces the values in a text."""
 
 
 def here(results: Path) -> Words:
-    """Return what would tell that a run was made by this user on this machine, with its results in a folder."""
+    """Return the words for the private values of this user and this machine, given the folder of results."""
     paths = {
         str(results): "$RESULTS",
         str(ROOT): "$CHECKOUT",
         tempfile.gettempdir(): "$TMPDIR",
-        os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises where there is none
+        os.path.expanduser("~"): "$HOME",  # noqa: PTH111  # Path.home() raises if there is no home folder
         ca_bundle(): "$CA_BUNDLE",
     }
     return _of_paths(paths) | _of_host(platform.node()) | _of_user()
 
 
 def told_by(factors: Mapping[str, str], composed: Composed) -> Words:
-    """Return what the records of one trial, its factors and what Compose made of them, tell of where it was made.
+    """Return the words for the private values in the records of a trial: its factors and its resolved Compose file.
 
-    Records of today tell nothing.
+    Only records of older runs contain private values.
     """
     paths = {factors.get("LAB_CA_BUNDLE", ""): "$CA_BUNDLE"}
     if checkout := _checkout(composed):
@@ -70,17 +70,17 @@ def told_by(factors: Mapping[str, str], composed: Composed) -> Words:
 
 
 def without(text: str, words: Words) -> str:
-    """Return a text with words in the place of what tells where a run is made; the longest path goes first."""
+    """Return a text whose private values are replaced by words, the longest pattern first."""
     for pattern, word in sorted((words | _ANYWHERE).items(), key=lambda one: len(one[0]), reverse=True):
         text = re.sub(pattern, word, text)
     return text
 
 
 def placeless(composed: Composed, factors: Mapping[str, str]) -> Composed:
-    """Return a resolved Compose file with its variables again where the values of LOCAL among the factors stand.
+    """Return a resolved Compose file with variables instead of the values of local factors.
 
-    Paths in the checkout are relative to it. Compose makes the same of both, given the local factors and the checkout
-    as the project's folder.
+    Paths in the checkout become relative to the checkout. With the local factors, and with the checkout as the
+    project's folder, Compose resolves the returned file to the given file.
     """
     variables = {factors[name].replace("$", "$$"): asked for name, asked in LOCAL.items() if name in factors}
     checkout = _checkout(composed)
@@ -108,7 +108,7 @@ def _placeless(value: object, key: str, variables: Mapping[str, str], checkout: 
 
 
 def _checkout(composed: Composed) -> Path | None:
-    """Return the folder that a resolved Compose file mounts k6's scripts from; None where it has no such path."""
+    """Return the checkout from which a resolved Compose file mounts k6's scripts; None if the path is not absolute."""
     mounts = composed.get("services", {}).get("k6", {}).get("volumes", [])
     sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6"]
     return sources[0].parent if sources and sources[0].is_absolute() else None
@@ -123,7 +123,7 @@ def _of_paths(paths: Mapping[str, str]) -> Words:
 
 
 def _of_host(name: str) -> Words:
-    """Return how a host is named in texts: anywhere, or if its name may be any word (server), only in an address."""
+    """Return the words for a host's name. A name that may be an ordinary word (server) counts only in an address."""
     words = {}
     for host in {name, name.partition(".")[0]} - {"", "localhost"}:
         plain = re.escape(host)
@@ -138,7 +138,7 @@ def _of_host(name: str) -> Words:
 def _of_user() -> Words:
     try:
         name = getuser()
-    except (KeyError, OSError):  # a number without a name
+    except (KeyError, OSError):  # the user's number has no name
         return {}
     folders = "|".join(f"(?<=/{folder}/)" for folder in ("media", "mnt", "scratch", "var/lib"))
     return {rf"(?:{folders}){re.escape(name)}(?![\w-])": "$USER"} if name != "root" else {}

@@ -149,7 +149,7 @@ def test_two_runs_at_once_are_measured_one_after_the_other(fast_lab: Lab) -> Non
     first = fast_lab.start(*ONE)
     wait_for_line(first, "starting the servers")
     second = fast_lab.start(*ONE)
-    wait_for_line(second, f"Another run is measuring (process {first.pid}); this one starts when it has ended.")
+    wait_for_line(second, f"Another run is measuring (process {first.pid}). This run starts when that run has ended.")
 
     assert finish(first)[0] == 0
     assert finish(second)[0] == 0
@@ -178,7 +178,7 @@ def test_no_room_for_results_is_said_before_anything_starts(lab: Lab, tmp_path: 
 
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
-        f"error: There is no room for results: 20 MiB are free in {tmp_path}/disk/results, a run needs 256 MiB.",
+        f"error: There is no room for results: 20 MiB are free in {tmp_path}/disk/results, but a run needs 256 MiB.",
         "",
         "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path",
     ]

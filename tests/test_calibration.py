@@ -86,8 +86,8 @@ def test_a_call_stays_within_bounds_on_a_machine_that_cannot(late_us: float, cal
     ("error", "reason"),
     [
         (DockerException(["docker", "exec"], 22, b"", b"curl: (22) The requested URL returned error: 502\n"),
-         "a request alone was not answered: curl: (22) The requested URL returned error: 502"),
-        (KeyError("ended"), "a request alone was not answered as agreed: 'ended'"),
+         "a single request before the load was not answered: curl: (22) The requested URL returned error: 502"),
+        (KeyError("ended"), "a single request before the load got an answer that the lab cannot read: 'ended'"),
     ],
 )  # fmt: skip
 def test_a_request_alone_that_is_not_answered_fails_the_trial(

@@ -45,7 +45,7 @@ NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
         (["plan", "heavy-mix", "--variants", ","], "There is no variant ''.",
          f"VARIANTS=…, any of {', '.join(sorted(VARIANTS.split(', ')))}"),
         (["plan", "heavy-mix", "--duration", "soon"],
-         "The duration 'soon' is neither whole seconds nor minutes, such as 90s or 5m.",
+         "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
          "DURATION=90s or DURATION=5m"),
         (["run", "heavy-mix", "--trials", "0"],
          "Invalid value for '--trials' (env var: 'TRIALS'): Input should be greater than or equal to 1", "lab --help"),
@@ -101,7 +101,7 @@ def test_the_list_goes_on_after_a_broken_file(copied_lab: Lab) -> None:
     assert done.stderr == REPLY.format(
         message="heavy-mix.yaml:3: qestion: unknown key; there are question, claims, curve, load, loads, parallel, "
         "published, source, title, variants",
-        hint="Mend it; the others are listed.",
+        hint="Correct each file that is named here; all other experiments are listed.",
     )
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == [n for n in NAMES if n != "heavy-mix"]
 
@@ -168,9 +168,9 @@ def measured(lab: Lab, original: Path) -> Path:
 
 
 def as_measured(run: Path) -> str:
-    """Return what is said of a run that is what was measured."""
+    """Return what is said of a run that was not changed."""
     return (
-        "13 files are what was measured; summary.json, report.html and requests.parquet follow from them.\n"
+        "13 measured files are unchanged; summary.json, report.html and requests.parquet follow from these files.\n"
         f"manifest.sha256: {sha256(run / MANIFEST)}\n"
     )
 
@@ -196,7 +196,7 @@ def test_verify_names_every_difference(lab: Lab, measured: Path) -> None:
         "summary.json: does not follow from the raw points\n"
         "two/mix/1/requests.parquet: does not follow from the raw points\n"
     )
-    assert done.stderr == f"error: {measured} is not what was measured.\n"
+    assert done.stderr == f"error: {measured} was changed since it was measured.\n"
 
 
 def test_verify_derives_nothing_from_records_that_were_changed(lab: Lab, measured: Path) -> None:
@@ -207,7 +207,7 @@ def test_verify_derives_nothing_from_records_that_were_changed(lab: Lab, measure
 
     assert (done.returncode, done.stdout) == (1, "run.json: changed, its hash differs from manifest.sha256\n")
     assert done.stderr == (
-        f"error: {measured} is not what was measured. Its records were changed, so what is derived was not checked.\n"
+        f"error: {measured} was changed since it was measured. Its records were changed, so no results were checked.\n"
     )
 
 
@@ -224,8 +224,8 @@ def test_verify_says_how_to_mend_what_is_only_derived(lab: Lab, measured: Path) 
         "summary.json: does not follow from the raw points\n"
     )
     assert done.stderr == REPLY.format(
-        message=f"What was measured in {measured} is as it was; what is derived does not follow from it.",
-        hint=f"So it is after an update of the lab, too. Derive it again: make report RUN={measured}",
+        message=f"The measured files in {measured} are unchanged, but its results do not follow from them.",
+        hint=f"This also happens after an update of the lab. To compute the results again: make report RUN={measured}",
     )
     assert lab.call("report", str(measured)).returncode == 0
     assert lab.call("verify", str(measured)).stdout == as_measured(measured)
@@ -315,8 +315,8 @@ def test_an_archive_is_named_after_the_run_and_overwrites_nothing(copied_lab: La
 
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == REPLY.format(
-        message=f"{name} is already there.",
-        hint="Remove it, or choose another name: make export RUN=… TO=/path/name.tar.gz",
+        message=f"{name} exists already.",
+        hint="Remove the file, or choose another name: make export RUN=… TO=/path/name.tar.gz",
     )
     assert (copied_lab.root / name).read_bytes() == packed
     assert [path.name for path in copied_lab.root.glob("*tar*")] == [name]
@@ -334,11 +334,11 @@ def test_an_archive_left_in_the_checkout_does_not_make_it_dirty(lab: Lab) -> Non
 @pytest.mark.parametrize(
     ("to", "code", "message", "hint"),
     [
-        ("{run}", 2, "{to} is a folder.", "make export RUN=… TO=/path/name.tar.gz"),
-        ("{run}/mine.tar.gz", 2, "{to} would lie in the run's own folder, among what was measured.",
+        ("{run}", 2, "{to} is a folder, but an archive is a file.", "make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}/mine.tar.gz", 2, "{to} would lie in the run's own folder, among the measured files.",
          "Choose another place: make export RUN=… TO=/path/name.tar.gz"),
-        ("{run}/run.json", 2, "{to} is already there.",
-         "Remove it, or choose another name: make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}/run.json", 2, "{to} exists already.",
+         "Remove the file, or choose another name: make export RUN=… TO=/path/name.tar.gz"),
         ("{run}-nowhere/mine.tar.gz", 1, "{to} cannot be written: No such file or directory.",
          "Free some space, or choose another place: make export RUN=… TO=/path/name.tar.gz"),
     ],
@@ -363,7 +363,7 @@ def test_a_run_that_is_not_what_was_measured_is_not_exported(lab: Lab, measured:
     done = lab.call("export", str(measured), "--to", str(tmp_path / "mine.tar.gz"))
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (f"notes.txt: not in manifest.sha256\nerror: {measured} is not what was measured.\n")
+    assert done.stderr == (f"notes.txt: not in manifest.sha256\nerror: {measured} was changed since it was measured.\n")
     assert not list(tmp_path.glob("*tar*"))
 
 
@@ -413,7 +413,7 @@ def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_pa
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == REPLY.format(
         message=f"{measured} cannot be verified: No space left on device.",
-        hint="It must be readable, and TMPDIR needs room for what is derived again.",
+        hint="The folder must be readable, and TMPDIR needs room for the results.",
     )
 
 
@@ -439,7 +439,7 @@ def test_one_trial_against_itself_is_refused(lab: Lab) -> None:
     done = lab.call("aa", "heavy-mix", "--trials", "1")
 
     assert (done.returncode, done.stderr) == (
-        2, "error: One trial of each has no spread to compare with.\n\nhint: TRIALS=5\n",
+        2, "error: TRIALS=1 measures each variant only once, which shows no spread.\n\nhint: TRIALS=5\n",
     )  # fmt: skip
 
 
@@ -464,7 +464,7 @@ def test_a_path_that_compose_cannot_take_is_refused(lab: Lab) -> None:
     done = lab.call("run", "heavy-mix")
 
     assert done.returncode == 2
-    assert done.stderr.startswith(f"""error: The path of results "{lab.results}" has "'" in it, which Compose cannot""")
+    assert done.stderr.startswith(f"""error: The path of results "{lab.results}" contains "'", which Compose cannot""")
 
 
 def test_factors_come_from_the_file_and_never_from_the_shell(lab: Lab) -> None:

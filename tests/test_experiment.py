@@ -161,11 +161,12 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("{p99: 1000}", "{p99: 1000}, within: .nan"),
          "mine.yaml:14: published.0.within: nan must be a finite number above 0, up to 10, e.g. within: 1"),
         (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n"),
-         "mine.yaml:8: variants.shared-socket: gunicorn 23.0.0 ignores reuse_port; it works from 24 on"),
+         "mine.yaml:8: variants.shared-socket: gunicorn 23.0.0 ignores reuse_port; choose a release from 24 on"),
         (("    threads: 2\n", "    threads: 2\n    cpus: 0.005\n"),
-         "mine.yaml:8: variants.shared-socket: cpus 0.005 is less than 0.01, the least there is; 0 is any"),
+         "mine.yaml:8: variants.shared-socket: cpus 0.005 must be at least 0.01, or 0 for no limit"),
         (("    threads: 2\n", "    threads: 2\n    queue_timeout_s: 5\n"),
-         "mine.yaml:8: variants.shared-socket: queue_timeout_s: this nginx has no queue; choose balancer: haproxy"),
+         "mine.yaml:8: variants.shared-socket: queue_timeout_s: nginx does not queue requests here; choose balancer: "
+         "haproxy"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    release: 2.0.0\n"),
          "mine.yaml:8: variants.shared-socket: uwsgi 2.0.0 has no lock file; there are 2.0.31"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    protocol: uwsgi\n    balancer: haproxy\n"),
@@ -177,13 +178,13 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:10: variants.shared-socket.upstream_keepalive: 4 must be 0"),
         (("server: gunicorn-gthread\n    workers: 4",
           "server: uwsgi\n    map_socket: true\n    memory_mib: 1024\n    workers: 65"),
-         "mine.yaml:8: variants.shared-socket: map_socket: 65 workers are more than the 64 that may have ports"),
+         "mine.yaml:8: variants.shared-socket: map_socket: 65 workers are more than the 64 ports; reduce workers"),
         (("server: gunicorn-gthread\n", "server: uwsgi\n    lazy_app: true\n"),
          "mine.yaml:10: variants.shared-socket.lazy_app: unknown key; there are app, balance, balancer, cpus, "
          "cpuset, map_socket, max_conns, memory_mib, protocol, queue_timeout_s, release, replicas, server, "
          "somaxconn, threads, thunder_lock, upstream_keepalive, workers"),
         ((SETTINGS, SETTINGS + "  api: {every_s: 5, stall_s: 5, takes_s: 1}\n"),
-         "mine.yaml:7: load.api: a stall of 5 s every 5 s never ends"),
+         "mine.yaml:7: load.api: a stall of 5 s every 5 s never ends; stall_s must be less than every_s"),
         ((SETTINGS, SETTINGS + "  api: {one_device: sometimes}\n"),
          "mine.yaml:7: load.api.one_device: 'sometimes' must be true or false"),
         ((SETTINGS, SETTINGS + "  variants: [one-proces]\n"),
@@ -191,9 +192,9 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         ((SETTINGS, SETTINGS + "  variants: [shared-socket, one-proces]\n"),
          "mine.yaml:7: load.variants: there is no variant one-proces; there are one-process, shared-socket"),
         ((SETTINGS, SETTINGS + "  variants: [shared-socket]\n"),
-         "mine.yaml:13: variants.one-process: it is measured under no load"),
+         "mine.yaml:13: variants.one-process: no load measures this variant; add it to the variants of a load"),
         ((SETTINGS, SETTINGS + "  database: {}\n"),
-         "mine.yaml:7: load.database: shared-socket has no use for a database; only app: django has"),
+         "mine.yaml:7: load.database: shared-socket does not use a database; only variants with app: django do"),
         ((SETTINGS, SETTINGS + "  database: {max_connections: 9}\n"),
          "mine.yaml:7: load.database.max_connections: 9 must be a whole number from 10 to 1,000, e.g. "
          "max_connections: 151"),
@@ -207,7 +208,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         ((SETTINGS, SETTINGS + "  overloads: perhaps\n"),
          "mine.yaml:7: load.overloads: 'perhaps' must be true or false"),
         ((SETTINGS, SETTINGS + "  relative: {times: 2, of: shared-socket, under: heavy-mix}\n"),
-         "mine.yaml:7: load.relative: there is no other load whose capacity it could follow"),
+         "mine.yaml:7: load.relative: relative needs another load, which measures the capacity; use loads"),
         (("    threads: 2\n", "    threads: 2\n    memory_mib: 63\n"),
          "mine.yaml:12: variants.shared-socket.memory_mib: 63 must be a whole number, at least 64, e.g. memory_mib: "
          "256"),
@@ -221,7 +222,7 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:6: load.settings.duration: the lab itself sets this; leave it out"),
         (("question: Why?\n", "question: Why?\nsource: {title: T, publisher: P, yaer: 2025}\n"),
          "mine.yaml:3: source.yaer: unknown key; there are year, publisher, title, unknown"),
-        (("  one-process:", "  shared-socket:"), "mine.yaml:12: not YAML: the key shared-socket stands twice"),
+        (("  one-process:", "  shared-socket:"), "mine.yaml:12: not valid YAML: the key shared-socket appears twice"),
         (("  one-process:", "  One_Process:"),
          "mine.yaml:12: variants.One_Process: 'One_Process' must be a name of lower-case letters, digits and single "
          "hyphens, e.g. one-process"),
@@ -244,25 +245,28 @@ def with_variant(settings: str) -> str:
     [
         ("server: gunicorn-gthread", ".threads: missing key; it must be a whole number, at least 1, e.g. threads: 1"),
         ("server: uwsgi", ".threads: missing key; it must be a whole number, at least 1, e.g. threads: 1"),
-        ("server: gunicorn-sync, app: flask, release: 26.2.0", ": gunicorn 26.2.0 has no flask here; 27.0.1 has"),
+        ("server: gunicorn-sync, app: flask, release: 26.2.0", ": gunicorn 26.2.0 has no flask here; releases with "
+         "flask: 27.0.1"),
         ("server: gunicorn-sync, app: fastapi",
          ".app: 'fastapi' must be one of django, flask, wsgi"),
-        ("server: gunicorn-sync, app: django, release: 23.0.0", ": gunicorn 23.0.0 has no django here; 27.0.1 has"),
-        ("server: gunicorn-gevent, app: django, release: 25.3.0", ": gunicorn 25.3.0 has no django here; 27.0.1 has"),
+        ("server: gunicorn-sync, app: django, release: 23.0.0", ": gunicorn 23.0.0 has no django here; releases with "
+         "django: 27.0.1"),
+        ("server: gunicorn-gevent, app: django, release: 25.3.0", ": gunicorn 25.3.0 has no django here; releases "
+         "with django: 27.0.1"),
         ("server: gunicorn-asgi, app: django",
          ".app: 'django' must be one of fastapi-async, fastapi-sync, fastapi-typed"),
         ("server: uwsgi, threads: 1, app: flask", ".app: 'flask' must be one of django, wsgi"),
         ("server: uvicorn, app: django, threads: 2",
-         ": threads: app: django has one for each request; leave it out"),
-        ("server: flup-prefork, threads: 2", ": threads: flup-prefork has one; its number of workers varies"),
-        ("server: flup-threaded, threads: 8", ": workers: flup-threaded has one; its number of threads varies"),
-        ("server: flup-prefork, threads: 1", ": min_spare 2 <= max_spare 5 <= workers 4 does not hold"),
+         ": threads: app: django has one thread for each request; leave threads out"),
+        ("server: flup-prefork, threads: 2", ": threads: must be 1 with flup-prefork, which varies its workers"),
+        ("server: flup-threaded, threads: 8", ": workers: must be 1 with flup-threaded, which varies its threads"),
+        ("server: flup-prefork, threads: 1", ": min_spare 2, max_spare 5 and workers 4 must be in rising order"),
         ("server: flup-prefork, threads: 1, min_spare: 3, max_spare: 2",
-         ": min_spare 3 <= max_spare 2 <= workers 4 does not hold"),
+         ": min_spare 3, max_spare 2 and workers 4 must be in rising order"),
         ("server: flup-prefork, threads: 501", ".threads: 501 must be a whole number from 1 to 500, e.g. threads: 1"),
         ("server: flup-prefork", ".threads: missing key; it must be a whole number from 1 to 500, e.g. threads: 1"),
         ("server: flup-threaded, threads: 9, quick_exit: true",
-         ": quick_exit: flup-threaded ends no process"),
+         ": quick_exit: flup-threaded ends no processes; choose server: flup-prefork"),
         ("server: flup-prefork, threads: 1, min_spare: 0",
          ".min_spare: 0 must be a whole number, at least 1, e.g. min_spare: 2"),
         ("server: flup-prefork, threads: 1, balancer: haproxy", ".balancer: 'haproxy' must be nginx"),
@@ -272,25 +276,28 @@ def with_variant(settings: str) -> str:
         ("server: flup-prefork, threads: 1, release: 1.1.1",
          ".release: unknown key; there are replicas, app, balance, balancer, cpus, cpuset, max_conns, max_spare, "
          "memory_mib, min_spare, queue_timeout_s, quick_exit, server, somaxconn, threads, upstream_keepalive, workers"),
-        ("server: gunicorn-eventlet", ": gunicorn 27.0.1 has no eventlet here; 25.3.0 has"),
+        ("server: gunicorn-eventlet", ": gunicorn 27.0.1 has no eventlet here; releases with eventlet: 25.3.0"),
         ("server: gunicorn-eventlet, release: 25.3.0, app: flask",
-         ": gunicorn 25.3.0 has no flask here; 27.0.1 has"),
-        ("server: gunicorn-tornado, release: 25.3.0", ": gunicorn 25.3.0 has no tornado here; 27.0.1 has"),
-        ("server: gunicorn-gevent, release: 23.0.0", ": gunicorn 23.0.0 has no gevent here; 27.0.1 has"),
+         ": gunicorn 25.3.0 has no flask here; releases with flask: 27.0.1"),
+        ("server: gunicorn-tornado, release: 25.3.0", ": gunicorn 25.3.0 has no tornado here; releases with tornado: "
+         "27.0.1"),
+        ("server: gunicorn-gevent, release: 23.0.0", ": gunicorn 23.0.0 has no gevent here; releases with gevent: "
+         "27.0.1"),
         ("server: gunicorn-gevent, release: 22.0.0",
          ": gunicorn 22.0.0 has no lock file; there are 23.0.0, 27.0.1, 26.2.0, 24.1.1, 25.3.0"),
         ("server: gunicorn-gevent, threads: 2", ".threads: 2 must be left out"),
         ("server: gunicorn-asgi, app: fastapi-async, release: 26.2.0",
-         ": gunicorn 26.2.0 has no fastapi here; 27.0.1 has"),
+         ": gunicorn 26.2.0 has no fastapi here; releases with fastapi: 27.0.1"),
         ("server: gunicorn-uvicorn, app: fastapi-async, release: 26.2.0",
-         ": gunicorn 26.2.0 has no fastapi here; 27.0.1 has"),
+         ": gunicorn 26.2.0 has no fastapi here; releases with fastapi: 27.0.1"),
         ("server: gunicorn-uvicorn, app: fastapi-async, threads: 2",
-         ": threads: app: fastapi-async has none; leave it out"),
-        ("server: hypercorn, app: fastapi-async, threads: 2", ": threads: app: fastapi-async has none; leave it out"),
+         ": threads: app: fastapi-async has no threads; leave threads out"),
+        ("server: hypercorn, app: fastapi-async, threads: 2", ": threads: app: fastapi-async has no threads; leave "
+         "threads out"),
         ("server: uvicorn, app: fastapi-sync",
-         ": app: fastapi-sync runs in threads; say how many each process has (FastAPI's own: 40)"),
+         ": app: fastapi-sync runs in threads; give threads for each process (FastAPI's default: 40)"),
         ("server: granian, app: fastapi-typed",
-         ": app: fastapi-typed runs in threads; say how many each process has (FastAPI's own: 40)"),
+         ": app: fastapi-typed runs in threads; give threads for each process (FastAPI's default: 40)"),
         ("server: uvicorn", ".app: missing key; it must be one of django, fastapi-async, fastapi-sync, fastapi-typed"),
         ("server: uvicorn, app: flask",
          ".app: 'flask' must be one of django, fastapi-async, fastapi-sync, fastapi-typed"),
@@ -331,17 +338,21 @@ variants:
     ("change", "message"),
     [
         (("step_s: 10", "step_s: 10, first_per_s: 8"),
-         "mine.yaml:5: loads.overload.settings.first_per_s: relative says the rate; leave one of them out"),
+         "mine.yaml:5: loads.overload.settings.first_per_s: relative already gives the rate; "
+         "delete this setting or relative"),
         (("step_s: 10", "step_s: 10, last_per_s: 8"),
-         "mine.yaml:5: loads.overload.settings.last_per_s: relative says the rate; leave one of them out"),
+         "mine.yaml:5: loads.overload.settings.last_per_s: relative already gives the rate; "
+         "delete this setting or relative"),
         (("under: capacity", "under: capacty"),
-         "mine.yaml:5: loads.overload.relative.under: there is no load capacty before it; there are capacity"),
+         "mine.yaml:5: loads.overload.relative.under: there is no load capacty before overload; there are capacity"),
         (("under: capacity", "under: overload"),
-         "mine.yaml:5: loads.overload.relative.under: there is no load overload before it; there are capacity"),
+         "mine.yaml:5: loads.overload.relative.under: there is no load overload before overload; there are capacity"),
         (("  capacity: {script: visits.js, duration: {short: 7s, full: 60s}, settings: {" + CLIMBS + "}}\n", ""),
-         "mine.yaml:4: loads.overload.relative.under: there is no load capacity before it; it is the first"),
+         "mine.yaml:4: loads.overload.relative.under: there is no load capacity before overload; "
+         "overload is the first load"),
         (("first_per_s: 8", "first_per_s: 80"),
-         "mine.yaml:5: loads.overload.relative.under: the rate of capacity does not climb"),
+         "mine.yaml:5: loads.overload.relative.under: the rate of capacity does not climb; last_per_s must be "
+         "above first_per_s"),
         (("of: one", "of: ones"),
          "mine.yaml:5: loads.overload.relative.of: there is no variant ones; there are one, other"),
         ((CLIMBS + "}", CLIMBS + "}, variants: [other]"),
@@ -365,7 +376,7 @@ def test_only_who_asks_a_database_may_have_one(tmp_path: Path) -> None:
         "app: django, workers: 2", "workers: 2"
     )
 
-    message = "mine.yaml:5: loads.overload.database: other has no use for a database; only app: django has"
+    message = "mine.yaml:5: loads.overload.database: other does not use a database; only variants with app: django do"
     assert refused(tmp_path, text) == message
     (tmp_path / "good.yaml").write_text(text.replace("database: {}", "database: {}, variants: [one]"))
     assert read_experiment(tmp_path / "good.yaml").loads["overload"].database == Database(max_connections=151)
@@ -379,7 +390,7 @@ def test_django_on_tornado_has_no_database(tmp_path: Path) -> None:
 
     assert read_experiment(tmp_path / "good.yaml").variants["other"].factors()["LAB_APP"] == "django_app:app"
     assert refused(tmp_path, text.replace(PATIENCE + "}, relative", PATIENCE + "}, database: {}, relative")) == (
-        "mine.yaml:5: loads.overload.database: other: Django asks no database on the event loop of tornado"
+        "mine.yaml:5: loads.overload.database: other: Django refuses to use a database on tornado's event loop"
     )
 
 
@@ -411,7 +422,7 @@ def test_what_a_balancer_does_is_refused_where_there_is_none(tmp_path: Path, set
     message = refused(tmp_path, with_variant(f"server: uwsgi, threads: 2, balancer: none, {setting}"))
 
     assert message == (
-        f"mine.yaml:8: variants.shared-socket: {name}: there is no balancer to do that; choose balancer: nginx"
+        f"mine.yaml:8: variants.shared-socket: {name}: balancer: none cannot do this; choose balancer: nginx"
     )
 
 
@@ -540,7 +551,7 @@ def test_published_times_are_divided_and_nothing_else(tmp_path: Path) -> None:
 def test_text_that_is_not_yaml_is_named_with_its_line(tmp_path: Path) -> None:
     message = refused(tmp_path, "title: A title\nload: {script: x\n")
 
-    assert message == "mine.yaml:3: not YAML: expected ',' or '}', but got '<stream end>'"
+    assert message == "mine.yaml:3: not valid YAML: expected ',' or '}', but got '<stream end>'"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "just text", "- a\n- b\n"])
@@ -681,12 +692,13 @@ def test_aliases_of_aliases_are_read_in_no_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("workers: 4", "workers: !!bool x"), "mine.yaml:10: not YAML: 'x' cannot be read as bool"),
-        (("workers: 4", "workers: 2020-13-45"), "mine.yaml:10: not YAML: '2020-13-45' cannot be read as timestamp"),
-        (("workers: 4", f"workers: 0x{'f' * 5000}"), "mine.yaml:10: not YAML: the number has more than 63 bits"),
-        (("A title", '"A\\x1b[2J"'), "mine.yaml:1: not YAML: the text has the character '\\x1b'"),
-        (("A title", '"\\ud800"'), "mine.yaml:1: not YAML: the text has the character '\\ud800'"),
-        (("A title", "A\x07"), "mine.yaml: not YAML: special characters are not allowed (#x0007)"),
+        (("workers: 4", "workers: !!bool x"), "mine.yaml:10: not valid YAML: 'x' cannot be read as bool"),
+        (("workers: 4", "workers: 2020-13-45"), "mine.yaml:10: not valid YAML: '2020-13-45' cannot be "
+         "read as timestamp"),
+        (("workers: 4", f"workers: 0x{'f' * 5000}"), "mine.yaml:10: not valid YAML: the number has more than 63 bits"),
+        (("A title", '"A\\x1b[2J"'), "mine.yaml:1: not valid YAML: the text must not contain '\\x1b'"),
+        (("A title", '"\\ud800"'), "mine.yaml:1: not valid YAML: the text must not contain '\\ud800'"),
+        (("A title", "A\x07"), "mine.yaml: not valid YAML: special characters are not allowed (#x0007)"),
         (("light_vus: 5", "light_vus: true"),
          "mine.yaml:6: load.settings.light_vus: true must be a whole number, at least 1"),
         (("light_vus: 5", "light_vus: .inf"),
@@ -694,11 +706,11 @@ def test_aliases_of_aliases_are_read_in_no_time(tmp_path: Path) -> None:
         (("at_least: 1000", "at_least: .nan"),
          "mine.yaml:18: claims.0.at_least: nan must be a finite number, e.g. at_least: 1"),
         (("short: 60s", "short: 1000000s"),
-         "mine.yaml:5: load.duration.short: 1000000s is longer than a day, which is the longest that a load may last"),
+         "mine.yaml:5: load.duration.short: 1000000s must be at most a day (24 hours)"),
         (("threads: 2\n", "threads: 2\n    cpus: .inf\n"),
          "mine.yaml:12: variants.shared-socket.cpus: inf must be a number from 0 to 1,024, e.g. cpus: 1"),
         (("question: Why?\n", "question: Why?\nsource: " + "[" * 3000 + "]" * 3000 + "\n"),
-         "mine.yaml: not YAML: it is nested too deeply"),
+         "mine.yaml: not valid YAML: it is nested too deeply"),
     ],
     ids=range(12),
 )  # fmt: skip
@@ -756,10 +768,10 @@ def test_requests_burn_where_there_are_cores_for_all_workers_and_hold_elsewhere(
 def test_a_way_of_computing_that_is_none_or_for_nothing_is_refused() -> None:
     with pytest.raises(WrongUse) as caught:
         computing(load_experiment("gil-sharing"), "brun")
-    assert (caught.value.message, caught.value.hint) == ("CPU='brun' is no way to compute.", "CPU=…, one of hold, burn")
+    assert (caught.value.message, caught.value.hint) == ("There is no CPU='brun'.", "CPU=…, one of hold, burn")
     with pytest.raises(WrongUse) as caught:
         computing(load_experiment("heavy-mix"), "burn")
     assert (caught.value.message, caught.value.hint) == (
-        "CPU=burn: no request of this experiment computes.", "Leave CPU out.",
+        "CPU=burn has no effect, because no request of this experiment computes.", "Leave CPU out.",
     )  # fmt: skip
     assert computing(load_experiment("heavy-mix"), "") == load_experiment("heavy-mix")

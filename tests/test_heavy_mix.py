@@ -186,8 +186,8 @@ def test_an_export_does_not_tell_where_the_run_was_made(measured: Measured, tmp_
 
     assert (done.returncode, done.stdout) == (0, f"{archive}\n")
     assert done.stderr == (
-        f"{len(read_manifest(lab.latest()))} files are what was measured; "
-        "summary.json, report.html and requests.parquet follow from them.\n"
+        f"{len(read_manifest(lab.latest()))} measured files are unchanged; "
+        "summary.json, report.html and requests.parquet follow from these files.\n"
         f"manifest.sha256: {sha256(lab.latest() / MANIFEST)}\n"
     )
     assert telling(archive, host, USER, str(lab.root), str(lab.results), lab.environment["HOME"]) == []
@@ -244,7 +244,9 @@ def test_a_real_run_verifies_and_one_changed_byte_does_not(measured: Measured, t
     changed = lab.run("verify", str(copy))
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0].endswith("; summary.json, report.html and requests.parquet follow from them.")
+    assert done.stdout.splitlines()[0].endswith(
+        "; summary.json, report.html and requests.parquet follow from these files."
+    )
     assert changed.returncode == 1
     assert changed.stdout == "least-conn/heavy-mix/1/nginx-1.log: changed, its hash differs from manifest.sha256\n"
 

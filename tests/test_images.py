@@ -104,7 +104,7 @@ def test_every_file_that_a_dockerfile_copies_is_part_of_a_digest() -> None:
 
 
 def test_a_file_that_is_copied_and_does_not_exist_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError, match=r"servers/nowhere\.py is copied into an image, and does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"servers/nowhere\.py is copied into an image, but does not exist"):
         files_of(["FROM base AS one\nCOPY servers/nowhere.py ./\n"], {})
 
 

@@ -129,7 +129,7 @@ USERS = "users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0"
 BURST = "burst: 10, every_s: 2"
 ROUNDS = "users: 4, rounds: 5, wait_ms: 10, cpu_ms: 10"
 VISITS = "first_per_s: 8, last_per_s: 80, step_s: 4, timeout_steps: 1, users_max: 40"
-SHARED = "ask for fewer, or let several containers share them (generators)"
+SHARED = "reduce them, or increase generators (the k6 containers)"
 
 
 @pytest.mark.parametrize(
@@ -145,50 +145,51 @@ SHARED = "ask for fewer, or let several containers share them (generators)"
         ("heavy-mix.js", MIX, ("light_vus: 5", "light_vus: five"),
          "mine.yaml:6: load.settings.light_vus: 'five' must be a whole number, at least 1"),
         ("heavy-mix.js", MIX, ("light_vus: 5", "lite_vus: 5"),
-         "mine.yaml:6: load.settings.lite_vus: heavy-mix.js has no such setting; it has light_vus, heavy_delay_s, "
+         "mine.yaml:6: load.settings.lite_vus: heavy-mix.js has no setting lite_vus; it has light_vus, heavy_delay_s, "
          "heavy_vus, light_delay_max_s"),
         ("heavy-mix.js", MIX, ("light_vus: 5, light_delay_max_s: 1, ", ""),
          "mine.yaml:6: load.settings: heavy-mix.js also needs light_delay_max_s, light_vus"),
         ("heavy-mix.js", MIX, ("heavy_delay_s: 10", "heavy_delay_s: 61"),
-         "mine.yaml:6: load.settings.heavy_delay_s: 61 must be a number from 0 to 60: k6 gives a request up "
+         "mine.yaml:6: load.settings.heavy_delay_s: 61 must be a number from 0 to 60: k6 gives up a request "
          "after 60 s"),
         ("users.js", USERS, ("delay_min_s: 0.05", "delay_min_s: 0.5"),
-         "mine.yaml:6: load.settings.delay_max_s: 0.15 is less than delay_min_s, which is 0.5"),
+         "mine.yaml:6: load.settings.delay_max_s: 0.15 must be at least delay_min_s, which is 0.5"),
         ("users.js", USERS, ("pause_s: 0", "pause_s: 4000"),
          "mine.yaml:6: load.settings.pause_s: 4,000 must be a number from 0 to 3,600"),
         ("arrivals.js", RATE, ("rate_rps: 40", "rate_rps: 1000000"),
          "mine.yaml:6: load.settings.rate_rps: 1,000,000 requests a second are more than the 20,000 that one k6 "
-         f"container sends; {SHARED}"),
+         f"container can send; {SHARED}"),
         ("burst.js", BURST + ", does: wait, delay_s: 1", ("burst: 10", "burst: 1000000"),
          "mine.yaml:6: load.settings.burst: 1,000,000 virtual users are more than the 16,000 that one k6 container has "
          f"files for; {SHARED}"),
         ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: sleep"),
-         "mine.yaml:6: load.settings.does: 'sleep' is none of call, compute, wait"),
+         "mine.yaml:6: load.settings.does: 'sleep' must be one of call, compute, wait"),
         ("burst.js", BURST + ", does: wait, delay_s: 1", ("does: wait", "does: compute"),
-         "mine.yaml:6: load.settings.delay_s: burst.js has no such setting where does: compute; it has burst, cpu_ms, "
-         "does, every_s, rounds, wait_ms"),
+         "mine.yaml:6: load.settings.delay_s: burst.js has no setting delay_s with does: compute; it has burst, "
+         "cpu_ms, does, every_s, rounds, wait_ms"),
         ("burst.js", BURST + ", does: compute", ("", ""),
-         "mine.yaml:6: load.settings: burst.js also needs cpu_ms, rounds, wait_ms where does: compute"),
+         "mine.yaml:6: load.settings: burst.js also needs cpu_ms, rounds, wait_ms with does: compute"),
         ("rounds.js", ROUNDS, ("rounds: 5", "rounds: 5000"),
-         "mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s: k6 gives a request up after "
-         "60 s"),
+         "mine.yaml:6: load.settings.rounds: a request takes 5000 x (10 + 10) ms = 100 s, but k6 gives up a request "
+         "after 60 s"),
         ("visits.js", VISITS, ("timeout_steps: 1", "timeout_steps: 20"),
-         "mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s: k6 gives a request up after 60 s"),
+         "mine.yaml:6: load.settings.timeout_steps: a visitor waits 20 x 4 s = 80 s, but k6 gives up a request after "
+         "60 s"),
         ("visits.js", VISITS, ("last_per_s: 80", "last_per_s: 10000"),
          "mine.yaml:6: load.settings.last_per_s: 30,000 requests a second are more than the 20,000 that one k6 "
-         f"container sends; {SHARED}"),
+         f"container can send; {SHARED}"),
         ("heavy-mix.js", MIX, ("workers: 4", "workers: 1000000000"),
          "mine.yaml:8: variants.one: 1,000,000,000 workers need about 14 + 1,000,000,000 x 8.04 = 8,040,000,014 MiB, "
-         "and memory_mib is 256; at most 30 fit"),
+         "but memory_mib is 256; at most 30 fit"),
         ("heavy-mix.js", MIX, ("threads: 2", "threads: 100000, memory_mib: 100000"),
          "mine.yaml:8: variants.one: 4 x (1 + 100,000) = 400,004 processes and threads are more than the 2,048 that a "
          "container may have"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
         ("heavy-mix.js", MIX, ("short: 60s", "short: 1h"),
-         "mine.yaml:5: load.duration.short: '1h' is neither whole seconds nor minutes, such as 90s or 5m"),
+         "mine.yaml:5: load.duration.short: '1h' must be whole seconds or minutes, such as 90s or 5m"),
         ("heavy-mix.js", MIX, ("full: 5m", "full: 5000000m"),
-         "mine.yaml:5: load.duration.full: 5000000m is longer than a day, which is the longest that a load may last"),
+         "mine.yaml:5: load.duration.full: 5000000m must be at most a day (24 hours)"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_for_is_named_with_its_place(
@@ -241,12 +242,12 @@ def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
         lay_out(load_experiment("heavy-mix"), variants=["least-conn"], room=Room(total_mib=3000, available_mib=2000))
 
     assert caught.value.message == (
-        "least-conn under heavy-mix does not fit into this machine: its containers' limits of memory add up to 1,413 "
-        "MiB (gunicorn 1,024, nginx 256, k6 133), but only 1,188 MiB can be given to containers: of 3,000 MiB 2,000 "
-        "are available, 300 stay free, and the lab itself needs 512."
+        "least-conn under heavy-mix does not fit into this machine: the memory limits of its containers add up to "
+        "1,413 MiB (gunicorn 1,024, nginx 256, k6 133), but containers can have only 1,188 MiB: 2,000 of 3,000 MiB are "
+        "available, 300 MiB must stay free, and the lab itself needs 512 MiB."
     )
     assert caught.value.hint == (
-        "Ask for fewer users, replicas or MiB (memory_mib), or a shorter load, or end other programs."
+        "Reduce the users, the replicas, memory_mib or the duration of the load, or end other programs."
     )
 
 

@@ -145,7 +145,7 @@ def test_what_can_be_pulled_is_pulled_by_its_digest_and_not_built(path: Path, sa
         f"image tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim",
     ]
     assert said[0] == "Pulling debian:trixie-slim …"
-    assert said[1].startswith("debian:trixie-slim is there after ")
+    assert said[1].startswith("debian:trixie-slim is ready after ")
     assert not (tmp_path / "built").exists()
 
 
@@ -161,13 +161,14 @@ def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
 
     assert said == [
         "Pulling debian:trixie-slim …",
-        "No registry has it for us (dial tcp: no such host); building a stand-in from package registries …",
+        "debian:trixie-slim could not be pulled (dial tcp: no such host). "
+        "Building a stand-in from package registries …",
     ]
-    assert caught.value.message == "The image debian:trixie-slim can neither be pulled nor built here."
+    assert caught.value.message == "The image debian:trixie-slim can be neither pulled nor built on this machine."
     assert caught.value.hint == (
-        f"Where a registry is reached: docker pull {images.PINNED['debian:trixie-slim']} && "
+        f"On a machine that reaches a registry: docker pull {images.PINNED['debian:trixie-slim']} && "
         f"docker tag {images.PINNED['debian:trixie-slim']} debian:trixie-slim && "
-        "docker save debian:trixie-slim --output image.tar\nHere: docker load --input image.tar"
+        "docker save debian:trixie-slim --output image.tar\nOn this machine: docker load --input image.tar"
     )
 
 
@@ -184,8 +185,8 @@ PIN = images.PINNED["debian:trixie-slim"].split("@")[1]
     ("labels", "digests", "origin", "recorded"),
     [
         ({}, [f"debian@{PIN}"], "pulled as pinned", [f"debian@{PIN}"]),
-        ({}, ["debian@sha256:1"], "not the pinned one", ["debian@sha256:1"]),
-        ({}, [], "not the pinned one", []),
+        ({}, ["debian@sha256:1"], "not the pinned image", ["debian@sha256:1"]),
+        ({}, [], "not the pinned image", []),
         ({"stampede.stand-in": "attic"}, ["debian@sha256:1"], "stand-in from the attic", []),
     ],
 )
@@ -308,10 +309,10 @@ def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[st
         doctor.make_ready(said.append)
 
     assert caught.value.message == (
-        "The container engine cannot limit the memory of containers, so that a load could take all of it."
+        "The container engine cannot limit the memory of containers, so a load could use up all memory."
     )
     assert caught.value.hint == (
-        "If the kernel was started without it: add cgroup_enable=memory to its command line, and restart."
+        "If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine."
     )
 
 

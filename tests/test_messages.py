@@ -151,7 +151,7 @@ def test_a_value_that_is_missing_is_said_with_what_belongs_there(tmp_path: Path,
         (("{short: 60s, full: 5m}", "60s"),
          "mine.yaml:5: load.duration: '60s' must be a mapping, e.g. duration: {short: 60s, full: 5m}"),
         (("full: 5m", "full: 5h"),
-         "mine.yaml:5: load.duration.full: '5h' is neither whole seconds nor minutes, such as 90s or 5m"),
+         "mine.yaml:5: load.duration.full: '5h' must be whole seconds or minutes, such as 90s or 5m"),
         (("{light_vus: 5", "{Light: 5, light_vus: 5"),
          "mine.yaml:6: load.settings.Light: 'Light' must be a name of lower-case letters, digits and underscores, e.g. "
          "light_vus"),

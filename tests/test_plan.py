@@ -84,7 +84,7 @@ def test_a_duration_that_is_none_is_refused(duration: str) -> None:
     with pytest.raises(WrongUse) as caught:
         lay_out(HEAVY_MIX, duration=duration)
 
-    assert caught.value.message == f"The duration {duration!r} is neither whole seconds nor minutes, such as 90s or 5m."
+    assert caught.value.message == f"The duration {duration!r} must be whole seconds or minutes, such as 90s or 5m."
 
 
 def test_the_expected_duration_counts_batches_not_trials() -> None:
@@ -129,7 +129,7 @@ def test_a_rate_that_follows_from_a_variant_that_is_not_chosen_is_refused() -> N
         lay_out(DJANGO, variants=["uwsgi-5", "uvicorn-5"])
 
     assert caught.value.message == (
-        "The rate of load overload follows from what gunicorn-5 can do, which is not measured."
+        "The rate of load overload follows from the capacity of gunicorn-5, which VARIANTS leaves out."
     )
     assert caught.value.hint == "VARIANTS=gunicorn-5,uwsgi-5,uvicorn-5"
     assert {trial.variant_name for trial in lay_out(DJANGO, variants=["gunicorn-5", "uwsgi-5"]).trials} == {

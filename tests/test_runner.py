@@ -252,7 +252,7 @@ def test_a_rate_follows_from_the_capacity_of_the_same_round(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("requests", "changed", "message"),
     [
-        (climbing(1, 0), {}, "where visits failed already in the first step"),
+        (climbing(1, 0), {}, "where visits already failed in the first step"),
         (climbing(0), {"outcome": "failed", "reason": "k6 ended with exit code 107: no"},
          "which was not measured: k6 ended with exit code 107: no"),
         ([Request()], {}, "which shows no capacity: no visit was made"),
@@ -287,8 +287,8 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
     stack.up()
 
     assert stack.reason == (
-        "the rate is relative to one under mix, and too high: 450 requests a second are more than the 400 that one k6 "
-        "container sends; ask for fewer, or let several containers share them (generators)"
+        "the rate is relative to one under mix, and is too high: 450 requests a second are more than the 400 that one "
+        "k6 container can send; reduce them, or increase generators (the k6 containers)"
     )
 
 
@@ -300,7 +300,7 @@ def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tm
 
     with pytest.raises(NoRate) as caught:
         stack._rate_after(FOLLOWED)
-    assert str(caught.value) == f"{relative}, of which there is no record"
+    assert str(caught.value) == f"{relative}, which has no record"
     make_trial(tmp_path / RUN, "one", 2, climbing(0))
     with pytest.raises(NoRate) as caught:
         stack._rate_after(PlannedTrial("one", DJANGO, "mix", CLIMB, "2s", 2))

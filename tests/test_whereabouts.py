@@ -161,10 +161,10 @@ def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, ol
     copy = unpack(archive, tmp_path / "elsewhere")
     assert (done.returncode, done.stdout) == (0, f"{archive}\n")
     assert done.stderr == (
-        "19 files are what was measured; summary.json, report.html and requests.parquet follow from them.\n"
+        "19 measured files are unchanged; summary.json, report.html and requests.parquet follow from these files.\n"
         f"manifest.sha256: {sha256(old_run / MANIFEST)}\n"
-        "In the archive 6 records were cleaned of paths, host name and user number. The run itself was not changed.\n"
-        f"manifest.sha256 of the archive: {sha256(copy / MANIFEST)} (the hash above is that of the run)\n"
+        "Paths, host name and user number were removed from 6 records in the archive. The run was not changed.\n"
+        f"manifest.sha256 of the archive: {sha256(copy / MANIFEST)} (the hash above belongs to the run)\n"
     )
     assert telling(archive, *PLACES) == []
     assert content(old_run) == before
@@ -189,7 +189,7 @@ def test_what_an_archive_of_an_older_run_says_still_follows_from_its_records(
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "19 files are what was measured; summary.json, report.html and requests.parquet follow from them.\n"
+        "19 measured files are unchanged; summary.json, report.html and requests.parquet follow from these files.\n"
         f"manifest.sha256: {sha256(copy / MANIFEST)}\n"
     )
     reasons = {
@@ -240,7 +240,7 @@ def test_an_archive_does_not_tell_who_packs_it_either(lab: Lab, tmp_path: Path) 
 
     done = lab.run("export", str(run), "--to", str(archive))
 
-    assert "\nIn the archive 1 record was cleaned of paths, host name and user number. " in done.stderr
+    assert "\nPaths, host name and user number were removed from 1 record in the archive. " in done.stderr
     assert telling(archive, str(lab.results), str(lab.root), str(home), USER, f"//{host}") == []
     copy = unpack(archive, tmp_path / "elsewhere")
     assert json.loads((copy / "run.json").read_text())["reason"] == (

@@ -1,4 +1,4 @@
-"""Experiment files: one YAML file is one question, and nothing in it goes unread."""
+"""Read experiment files. Each YAML file asks one question, and an unknown or repeated key in it is an error."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def names() -> list[str]:
 
 
 def load_experiment(name: str) -> Experiment:
-    """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first thing that is wrong."""
+    """Read and check experiments/<name>.yaml. Raise WrongUse with the place of the first mistake."""
     path = EXPERIMENTS / f"{name}.yaml"
     if not name:
         raise WrongUse("No experiment was named.", hint=f"NAME=…, one of {nearest_first(name, names())}")
@@ -35,21 +35,21 @@ def load_experiment(name: str) -> Experiment:
 
 
 def read_experiment(path: Path) -> Experiment:
-    """Read and check one experiment file. Raise WrongUse with the place of the first thing that is wrong."""
+    """Read and check one experiment file. Raise WrongUse with the place of the first mistake."""
     try:
         text = path.read_text(encoding="utf-8")
         document = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_duplicates(document)
-        values = yaml.load(text, Loader=_Loader)  # noqa: S506  # a safe loader that refuses more
+        values = yaml.load(text, Loader=_Loader)  # noqa: S506  # _Loader is a SafeLoader
     except (OSError, UnicodeDecodeError) as error:
         raise WrongUse(f"{path} cannot be read: {error}") from None
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise WrongUse(f"{path.name}{line}: not YAML: {error.problem}") from None
+        raise WrongUse(f"{path.name}{line}: not valid YAML: {error.problem}") from None
     except yaml.reader.ReaderError as error:
-        raise WrongUse(f"{path.name}: not YAML: {error.reason} (#x{error.character:04x})") from None
+        raise WrongUse(f"{path.name}: not valid YAML: {error.reason} (#x{error.character:04x})") from None
     except RecursionError:
-        raise WrongUse(f"{path.name}: not YAML: it is nested too deeply") from None
+        raise WrongUse(f"{path.name}: not valid YAML: it is nested too deeply") from None
     try:
         return Experiment.model_validate(values)
     except ValidationError as error:
@@ -62,9 +62,9 @@ def editor_schema() -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe loader, which names the line of every value that it cannot read or that nothing could write again."""
+    """A safe loader that names the line of each value that cannot be read, or that could not be written again."""
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401  # whatever is written
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401  # YAML allows any type
         try:
             value = super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, OverflowError):
@@ -73,7 +73,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(value, int) and value.bit_length() > BITS:
             raise _refused(f"the number has more than {BITS} bits", node)
         if isinstance(value, str) and (odd := _UNPRINTABLE.search(value)):
-            raise _refused(f"the text has the character {odd[0]!r}", node)
+            raise _refused(f"the text must not contain {odd[0]!r}", node)
         return value
 
 
@@ -86,9 +86,9 @@ def _refused(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
 
 
 def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = None) -> None:
-    """Raise a YAML error when a key stands twice in one mapping: YAML's readers would keep the last one silently.
+    """Raise a YAML error if a mapping has the same key twice: PyYAML would silently keep only the last value.
 
-    Each node is looked at once, however many aliases name it.
+    Each node is visited once, even if several aliases refer to it.
     """
     seen_nodes = set() if seen_nodes is None else seen_nodes
     if id(node) in seen_nodes:
@@ -102,6 +102,6 @@ def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = Non
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise _refused(f"the key {key.value} stands twice", key)
+                    raise _refused(f"the key {key.value} appears twice", key)
                 seen.add(key.value)
             _refuse_duplicates(value, seen_nodes)

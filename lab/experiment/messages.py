@@ -1,6 +1,6 @@
-"""What is said of a mistake in an experiment file: the line, the place, the value, and what is allowed instead.
+"""Explain a mistake in an experiment file: its line, its place, the value, and what is allowed instead.
 
-What is allowed is read from the JSON schema of experiment files, so that a new key needs no words here.
+What is allowed comes from the JSON schema of experiment files, so a new key needs no new text here.
 """
 
 import reprlib
@@ -34,7 +34,7 @@ PATTERNS = {
     SETTING_NAME_PATTERN: ("a name of lower-case letters, digits and underscores", "light_vus"),
     SETTING_TEXT_PATTERN: ("a number, or a word without quotes and backslashes", "wait"),
 }
-"""What a text must be that has a pattern, in words, and an example."""
+"""For each pattern, what a text must be, in words, and an example."""
 
 EXAMPLES = {
     "Api": "{first_s: 5, every_s: 20, stall_s: 5, takes_s: 10}",
@@ -51,12 +51,12 @@ EXAMPLES = {
     "Relative": "{times: 2, of: gunicorn-5, under: capacity}",
     "Source": "{title: …, publisher: …, year: 2025}",
 }
-"""What a file says where a model belongs, by the model's title."""
+"""An example of each model as a file writes it, by the model's title."""
 
 
 def explain(file: str, document: yaml.Node | None, values: object, error: ValidationError) -> str:
-    """Return the first mistake in a sentence that begins with the file, the line and the place."""
-    problems = error.errors()  # a misspelt key is both unknown and missing: say what was written
+    """Return a sentence about the first mistake, which begins with the file, the line and the place."""
+    problems = error.errors()  # pydantic reports a misspelt key as unknown and as missing: prefer unknown
     first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     further = getattr(first.get("ctx", {}).get("error"), "place", ())
     place = _in_file((*first["loc"], *further))
@@ -84,7 +84,7 @@ def _problem(error: Any, place: Place, values: object) -> str:  # noqa: ANN401  
 
 
 def _about_keys(error: Any, place: Place, key: str) -> str | None:  # noqa: ANN401  # pydantic's ErrorDetails
-    """Return what is said of a key that is unknown or missing."""
+    """Return the message for a key that is unknown or missing; None if the mistake is another one."""
     kind, said = error["type"], None
     if kind in ("extra_forbidden", "invalid_key") and place[0] in ("load", "loads") and key == "loop":
         said = "loop follows from the script; delete this line"
@@ -101,7 +101,7 @@ def _about_keys(error: Any, place: Place, key: str) -> str | None:  # noqa: ANN4
 
 
 def _own_words(error: Exception) -> str:
-    """Return what one of our validators said, whichever model it was that another validator has made."""
+    """Return the message of one of our validators, also if the validator built another model that failed."""
     if isinstance(error, ValidationError):
         inner = error.errors()[0]
         return _own_words(inner["ctx"]["error"]) if inner["type"] == "value_error" else _problem(inner, (), None)
@@ -109,7 +109,7 @@ def _own_words(error: Exception) -> str:
 
 
 def _script_of_settings(place: Place, values: object) -> str | None:
-    """Return the script that has the settings of which a place is part; None: it is another place, or unknown."""
+    """Return the script whose settings contain a place; None if the place is elsewhere or the script is unknown."""
     if not place or place[0] not in ("load", "loads") or "settings" not in place:
         return None
     holder: Any = values
@@ -120,7 +120,7 @@ def _script_of_settings(place: Place, values: object) -> str | None:
 
 
 def _setting(script: str, place: Place, values: object) -> str:
-    """Return what the settings of a script, or one of them, must be, as lab/loads.py declares it."""
+    """Return what lab/loads.py allows at a place: for a single setting, or for all settings of a script."""
     given: Any = values
     for key in place[: place.index("settings") + 1]:
         given = given[key]
@@ -131,7 +131,7 @@ def _setting(script: str, place: Place, values: object) -> str:
 
 
 def _allowed(schema: Schema, key: str, given: object = None) -> str:
-    """Return what is allowed at a place, with an example where that says more."""
+    """Return what is allowed at a place, with an example if the words alone are not enough."""
     said, example = _in_words(schema, given), _example(schema, given)
     if not example or "enum" in schema or "const" in schema:
         return said
@@ -150,7 +150,7 @@ _TYPES = {
 
 
 def _in_words(schema: Schema, given: object) -> str:
-    """Return in words what a schema allows; of several words those nearest to what was given come first."""
+    """Return in words what a schema allows. In a list of words, the words nearest to the given value come first."""
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
@@ -171,7 +171,7 @@ def _bounds(schema: Schema) -> str:
 
 
 def _example(schema: Schema, given: object = None) -> str:
-    """Return how a file would say something that a schema allows; empty where the schema's words are enough."""
+    """Return an example of what a schema allows, as a file writes it; empty if the words of the schema are enough."""
     if schema.get("pattern") in PATTERNS:
         return PATTERNS[schema["pattern"]][1]
     if "properties" in schema and schema.get("title") in EXAMPLES:
@@ -198,7 +198,7 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def _shown(value: object) -> str:
-    """Return a value as a file says it, shortened."""
+    """Return a value as a file writes it, shortened."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:,}" if isinstance(value, int) else _SHORT.repr(value)
@@ -210,7 +210,7 @@ def _whole() -> Schema:
 
 
 def _resolved(schema: Schema) -> Schema:
-    """Return what a schema refers to, with its own words beside; an optional value is what it is when it is there."""
+    """Return the schema that a schema refers to. The schema of an optional value is the schema of the value itself."""
     if "$ref" in schema:
         return _resolved(_whole()["$defs"][schema["$ref"].rpartition("/")[2]])
     if there := [one for one in schema.get("anyOf", []) if one.get("type") != "null"]:
@@ -219,7 +219,7 @@ def _resolved(schema: Schema) -> Schema:
 
 
 def _schema_at(place: Place) -> Schema:
-    """Return the schema of a place as pydantic says it, with the kind of server after a variant's name."""
+    """Return the schema at a place. Pydantic's places have the kind of server after a variant's name."""
     if place[-1:] == ("[key]",):
         return _key_schema(_schema_at(place[:-2]))
     schema = _resolved(_whole())
@@ -234,14 +234,14 @@ def _schema_at(place: Place) -> Schema:
 
 
 def _each(schema: Schema) -> Schema:
-    """Return the schema of each value of a mapping with keys of one's own."""
+    """Return the schema of the values of a mapping whose keys the file chooses."""
     further = schema.get("additionalProperties")
     found = [*schema.get("patternProperties", {}).values(), *([further] if isinstance(further, Mapping) else [])]
     return _resolved(found[0]) if found else {}
 
 
 def _key_schema(schema: Schema) -> Schema:
-    """Return the schema of the keys of such a mapping."""
+    """Return the schema of the keys of a mapping whose keys the file chooses."""
     pattern = next(iter(schema.get("patternProperties", {})), None)
     return {"type": "string", "pattern": pattern} if pattern else {"type": "string", **schema.get("propertyNames", {})}
 
@@ -256,7 +256,7 @@ def _keys(schema: Schema) -> list[str]:
 
 
 def _in_file(location: Place) -> Place:
-    """Return a place as it is in the file, without what pydantic adds: kinds of servers, types of settings, keys."""
+    """Return pydantic's place as a place in the file, without kinds of servers, types of settings and ``[key]``."""
     place = tuple(key for key in location if key != "[key]")
     if place[:1] == ("variants",) and KINDS.keys() & {*place[2:3]}:
         place = (*place[:2], *place[3:])
@@ -265,7 +265,7 @@ def _in_file(location: Place) -> Place:
 
 
 def _line(node: yaml.Node | None, place: Place) -> int:
-    """Return the line of a place, or of what should have it."""
+    """Return the line of a place, or the line of the nearest enclosing place if the place itself is missing."""
     line = node.start_mark.line + 1 if node else 0
     for key in place:
         if isinstance(node, yaml.MappingNode):

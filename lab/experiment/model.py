@@ -1,4 +1,4 @@
-"""An experiment: a question with its variants, loads, claims and published figures, and their cross-checks."""
+"""The model of an experiment file. It also checks that variants, loads, claims and published figures fit together."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,9 +22,9 @@ DURATION_MAX_S = 24 * 3600
 
 def _short_enough(duration: str) -> str:
     if not re.fullmatch(DURATION_PATTERN, duration):
-        raise ValueError(f"{duration!r} is neither whole seconds nor minutes, such as 90s or 5m")
+        raise ValueError(f"{duration!r} must be whole seconds or minutes, such as 90s or 5m")
     if in_seconds(duration) > DURATION_MAX_S:
-        raise ValueError(f"{duration} is longer than a day, which is the longest that a load may last")
+        raise ValueError(f"{duration} must be at most a day (24 hours)")
     return duration
 
 
@@ -38,19 +38,19 @@ SettingName = Annotated[str, Field(pattern=SETTING_NAME_PATTERN)]
 SettingNumber = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 SETTING_TEXT_PATTERN = r"^[^'\\\x00-\x1f\x7f]*$"
 SettingText = Annotated[str, Field(pattern=SETTING_TEXT_PATTERN)]
-"""It stands between single quotes in an env file, where Compose takes a backslash before the last one for an escape."""
+"""A text between single quotes in an env file. Compose would read a quote or a backslash in it as more than text."""
 SET_BY_THE_LAB = {"duration", "start_after", "start_at_ms", "lab_url", "lab_server", "cpu"}
 
 
 class Durations(Model):
-    """How long a load lasts: ``short`` by default, ``full`` as it was published."""
+    """How long a load lasts: ``short`` by default; ``full`` with FULL=1, as in the article if there is one."""
 
     short: Duration
     full: Duration
 
 
 class Source(Model):
-    """Where the published figures come from, and what it does not say of its set-up."""
+    """Where the published figures come from; ``unknown`` lists what the source does not say about its set-up."""
 
     title: str
     publisher: str
@@ -59,7 +59,7 @@ class Source(Model):
 
 
 def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any]], None]:
-    """Return what tells an editor which settings each script has; whose rate is relative, says no rate."""
+    """Return a function that adds each script's settings to the schema. A load with a relative rate has no RELATIVE."""
 
     def tell(schema: dict[str, Any]) -> None:
         schema["properties"]["script"]["enum"] = list(scripts)
@@ -83,13 +83,13 @@ def _with_settings(scripts: Mapping[str, LoadScript]) -> Callable[[dict[str, Any
 
 
 class Script(Model):
-    """A program that asks, and its settings, which reach it as upper-case environment variables."""
+    """A program that sends requests, and its settings, which it reads as upper-case environment variables."""
 
     script: str
     settings: dict[SettingName, SettingNumber | SettingText] = Field({})
 
     programs: ClassVar[tuple[Path, Mapping[str, LoadScript]]]
-    """The folder that holds them, and what each of them can be asked for."""
+    """The folder of the programs, and the declaration of each program."""
 
     @model_validator(mode="after")
     def _script_can(self) -> Self:
@@ -105,25 +105,25 @@ class Script(Model):
         return self
 
     def _check(self, declared: LoadScript) -> None:
-        """Raise WrongSetting where the script cannot be asked for this."""
+        """Raise WrongSetting if the script does not allow the settings."""
         declared.check(self.script, self.settings, generators=1)
 
     def environment(self) -> dict[str, str]:
-        """Return what was asked for as the script reads it; a run's record keeps it."""
+        """Return the settings as environment variables for the script; a run's record keeps these variables."""
         return as_variables(self.settings)
 
     def handed_over(self, duration: str) -> dict[str, str]:
-        """Return what else the script reads, which follows from the settings and the duration."""
+        """Return the further variables for the script, which follow from the settings and the duration."""
         return self.declared.handed_over(self.settings, duration)
 
     @property
     def declared(self) -> LoadScript:
-        """What the script was declared to be in lab/loads.py."""
+        """The declaration of the script in lab/loads.py."""
         return self.programs[1][self.script]
 
 
 class Client(Script):
-    """A client that misbehaves as k6 cannot, and asks the server past the balancer."""
+    """A client that misbehaves in ways that k6 cannot, and that connects to the server without the balancer."""
 
     model_config = ConfigDict(json_schema_extra=_with_settings(CLIENT_SCRIPTS))
 
@@ -131,18 +131,26 @@ class Client(Script):
 
 
 class Api(Model):
-    """A service that the application calls, and its stalls, which are counted from the first call."""
+    """A service that the application calls, and that may stall. The times of its stalls count from the first call."""
 
-    one_device: bool = Field(False, description="It works on one call at a time, a slice for each in turn.")
-    first_s: float = Field(0, ge=0, le=3600, description="When it stalls first, after the first call.")
-    every_s: float = Field(3600, gt=0, le=3600, description="How often it stalls.")
-    stall_s: float = Field(0, ge=0, le=3600, description="How long a stall lasts; 0: there is none.")
-    takes_s: float = Field(0, ge=0, le=30, description="How long a call takes that comes during a stall.")
+    one_device: bool = Field(
+        False, description="true: it works on one call at a time, and gives each waiting call a slice of time in turn."
+    )
+    first_s: float = Field(
+        0, ge=0, le=3600, description="When the first stall begins, in seconds after the first call."
+    )
+    every_s: float = Field(
+        3600, gt=0, le=3600, description="Seconds from the start of one stall to the start of the next."
+    )
+    stall_s: float = Field(0, ge=0, le=3600, description="How long a stall lasts, in seconds; 0: it never stalls.")
+    takes_s: float = Field(0, ge=0, le=30, description="How long a call during a stall takes, in seconds.")
 
     @model_validator(mode="after")
     def _stalls_end(self) -> Self:
         if self.stall_s >= self.every_s:
-            raise ValueError(f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends")
+            raise ValueError(
+                f"a stall of {self.stall_s:g} s every {self.every_s:g} s never ends; stall_s must be less than every_s"
+            )
         return self
 
     def factors(self) -> dict[str, str]:
@@ -151,9 +159,11 @@ class Api(Model):
 
 
 class Database(Model):
-    """A database of the application's own, empty at the beginning of each trial."""
+    """The application's database, which is empty at the beginning of each trial."""
 
-    max_connections: int = Field(151, ge=10, le=1000, description="More than so many at once it refuses.")
+    max_connections: int = Field(
+        151, ge=10, le=1000, description="The most connections at once; the database refuses further connections."
+    )
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
@@ -161,15 +171,15 @@ class Database(Model):
 
 
 DATABASE = "mariadb"
-"""The service that is the database, and its name on the lab's network."""
+"""The database's service, which is also its name on the lab's network."""
 
 
 class Relative(Model):
-    """A rate that follows from what another load has shown in the same round."""
+    """A rate that follows from a capacity which another load has measured in the same round."""
 
-    times: float = Field(gt=0, le=100, description="So many times the capacity.")
-    of: Name = Field(description="The variant whose capacity it is.")
-    under: Name = Field(description="The load under which it shows its capacity: one whose rate climbs.")
+    times: float = Field(gt=0, le=100, description="The rate as a multiple of the capacity.")
+    of: Name = Field(description="The variant whose capacity counts.")
+    under: Name = Field(description="The load, with a rate that climbs, under which the capacity is measured.")
 
 
 def _as_factor(value: float | bool) -> str:
@@ -177,48 +187,51 @@ def _as_factor(value: float | bool) -> str:
 
 
 Cpu = Literal["hold", "burn"]
-"""How a request computes: really, or by holding the interpreter lock without using a core."""
+"""How a request computes: burn computes, hold only holds the interpreter lock and uses no core."""
 
 
 class Load(Script):
-    """One way of asking: a k6 script, how long, and perhaps somebody who misbehaves meanwhile.
+    """One way to send requests: a k6 script, its settings and a duration, perhaps with a client that misbehaves.
 
-    Requests compute where there is a setting ``cpu_ms``: ``rounds`` times, after waiting for ``wait_ms`` each time.
+    With a setting ``cpu_ms``, each request repeats the following ``rounds`` times: wait for ``wait_ms``, then compute
+    for ``cpu_ms``.
     """
 
     model_config = ConfigDict(json_schema_extra=_with_settings(K6_SCRIPTS))
 
     duration: Durations
-    generators: int = Field(1, ge=1, le=16, description="k6 containers that share it.")
+    generators: int = Field(1, ge=1, le=16, description="The number of k6 containers that share the load.")
     client: Client | None = Field(None, description="A client that misbehaves beside k6.")
     api: Api | None = Field(None, description="A service that the application calls.")
     database: Database | None = Field(None, description="The application's database.")
-    overloads: bool = Field(False, description="It asks for more than can be answered: failures are findings.")
-    relative: Relative | None = Field(
-        None, description="Its rate, first_per_s and last_per_s, is relative to a capacity."
+    overloads: bool = Field(
+        False, description="true: the load exceeds what the servers can answer, so failed requests are findings."
     )
-    variants: list[Name] = Field([], description="Only these are measured under this load; left out: all.")
+    relative: Relative | None = Field(
+        None, description="A capacity that sets the rate; the settings then leave out first_per_s and last_per_s."
+    )
+    variants: list[Name] = Field([], description="The variants that are measured under this load; left out: all.")
 
     programs = (K6, K6_SCRIPTS)
 
     def _check(self, declared: LoadScript) -> None:
-        """Raise WrongSetting where the script cannot be asked for this, or the rate is said twice."""
+        """Raise WrongSetting if the script does not allow the settings, or if the rate is given twice."""
         if self.relative and (twice := RELATIVE & self.settings.keys()):
-            raise WrongSetting("relative says the rate; leave one of them out", min(twice))
+            raise WrongSetting("relative already gives the rate; delete this setting or relative", min(twice))
         declared.check(self.script, self.settings, self.generators, relative=self.relative is not None)
 
     def k6_mib(self, duration: str) -> int:
-        """Return how much memory each of its k6 containers may use when it lasts so long, in MiB."""
+        """Return the memory limit of each k6 container for a load of this duration, in MiB."""
         return limits.k6_mib(self.script, self.settings, in_seconds(duration), self.generators)
 
     @property
     def climbs(self) -> bool:
-        """Whether its rate climbs, so that a capacity shows."""
+        """Whether the rate climbs, so that the load can measure a capacity."""
         first, last = (self.settings.get(name) for name in ("first_per_s", "last_per_s"))
         return isinstance(first, int | float) and isinstance(last, int | float) and first < last
 
     def at(self, visits_per_s: float | None) -> "Load":
-        """Return the load with its rate, if that is relative. Raise WrongSetting when k6 cannot send so much."""
+        """Return the load with this rate; None: the rate is not relative. Raise WrongSetting if k6 cannot send it."""
         if visits_per_s is None:
             return self
         rate = max(1, round(visits_per_s))
@@ -232,7 +245,7 @@ class Load(Script):
 
     @property
     def loop(self) -> Literal["closed", "open"]:
-        """Whether a user waits for an answer before the next request (closed)."""
+        """Whether users wait for an answer before they send the next request (closed) or not (open)."""
         return "open" if self.declared.open_loop else "closed"
 
     @property
@@ -251,13 +264,13 @@ class Experiment(Model):
     title: str
     question: str
     source: Source | None = None
-    load: Load | None = Field(None, description="The load, when there is one.")
-    loads: dict[Name, Load] = Field({}, description="Several loads by name.")
-    parallel: bool = Field(False, description="Requests only sleep: variants may be measured side by side.")
+    load: Load | None = Field(None, description="The load, if the experiment has only one load.")
+    loads: dict[Name, Load] = Field({}, description="The loads by name, if the experiment has several loads.")
+    parallel: bool = Field(False, description="true: requests only sleep, so variants may be measured side by side.")
     variants: dict[Name, Server] = Field(min_length=1)
     published: list[Published] = Field([])
     claims: list[Claim] = Field([])
-    curve: Curve | None = Field(None, description="What a setting does, as a picture in the report.")
+    curve: Curve | None = Field(None, description="A picture in the report that shows what a setting does.")
 
     @model_validator(mode="after")
     def _curve_fits(self) -> Self:
@@ -271,7 +284,7 @@ class Experiment(Model):
     @model_validator(mode="after")
     def _capacities_show(self) -> Self:
         if self.load and self.load.relative:
-            raise Misplaced("there is no other load whose capacity it could follow", "load", "relative")
+            raise Misplaced("relative needs another load, which measures the capacity; use loads", "load", "relative")
         earlier: dict[str, Load] = {}
         for name, load in self.loads.items():
             if load.relative:
@@ -282,10 +295,13 @@ class Experiment(Model):
     def _check_relative(self, name: str, relative: Relative, earlier: dict[str, Load]) -> None:
         place = ("loads", name, "relative")
         if relative.under not in earlier:
-            there = f"there are {nearest_first(relative.under, list(earlier))}" if earlier else "it is the first"
-            raise Misplaced(f"there is no load {relative.under} before it; {there}", *place, "under")
+            known = (
+                f"there are {nearest_first(relative.under, list(earlier))}" if earlier else f"{name} is the first load"
+            )
+            raise Misplaced(f"there is no load {relative.under} before {name}; {known}", *place, "under")
         if not earlier[relative.under].climbs:
-            raise Misplaced(f"the rate of {relative.under} does not climb", *place, "under")
+            problem = f"the rate of {relative.under} does not climb; last_per_s must be above first_per_s"
+            raise Misplaced(problem, *place, "under")
         if relative.of not in self.variants:
             known = nearest_first(relative.of, list(self.variants))
             raise Misplaced(f"there is no variant {relative.of}; there are {known}", *place, "of")
@@ -302,7 +318,7 @@ class Experiment(Model):
                 known = nearest_first(one.variant, list(self.variants))
                 raise Misplaced(f"there is no variant {one.variant}; there are {known}", *place, "variant")
             if one.load is None and len(loads) > 1:
-                raise Misplaced(f"say which load; there are {', '.join(loads)}", *place)
+                raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
             if one.load is not None and one.load not in loads:
                 raise Misplaced(
                     f"there is no load {one.load}; there are {nearest_first(one.load, loads)}", *place, "load"
@@ -315,7 +331,7 @@ class Experiment(Model):
                 raise Misplaced(f"there is no variant {unknown[0]}; there are {known}", *self._place(name), "variants")
         for variant in self.variants:
             if not any(load.is_for(variant) for load in self.all_loads.values()):
-                raise Misplaced("it is measured under no load", "variants", variant)
+                raise Misplaced("no load measures this variant; add it to the variants of a load", "variants", variant)
         return self
 
     @model_validator(mode="after")
@@ -325,16 +341,16 @@ class Experiment(Model):
                 if not (load.database and load.is_for(variant)):
                     continue
                 if one.app != "django":
-                    problem = f"{variant} has no use for a database; only app: django has"
+                    problem = f"{variant} does not use a database; only variants with app: django do"
                     raise Misplaced(problem, *self._place(name), "database")
                 if one.server == "gunicorn-tornado":
-                    problem = f"{variant}: Django asks no database on the event loop of tornado"
+                    problem = f"{variant}: Django refuses to use a database on tornado's event loop"
                     raise Misplaced(problem, *self._place(name), "database")
         return self
 
     @property
     def all_loads(self) -> dict[str, Load]:
-        """The loads by name; a single one bears the name of its script."""
+        """The loads by name. A single load has the name of its script."""
         return {Path(self.load.script).stem: self.load} if self.load else dict(self.loads)
 
     @property
@@ -347,7 +363,7 @@ class Experiment(Model):
         return ("load",) if self.load else ("loads", load)
 
     def _references(self) -> list[tuple[tuple[str | int, ...], Quantity | Published]]:
-        """Return what names a variant and a load, and where."""
+        """Return the places that name a variant and a load, each with its quantity or published row."""
         published = [(("published", number), one) for number, one in enumerate(self.published)]
         claims = [
             (("claims", number, key), quantity)
@@ -359,14 +375,14 @@ class Experiment(Model):
 
 
 def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
-    """Return the error that lists the variants there are."""
+    """Return the error for an unknown variant, with a hint that lists the known variants."""
     return WrongUse(
         f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {nearest_first(name, list(experiment.variants))}"
     )
 
 
 def check_duration(duration: str) -> None:
-    """Raise WrongUse when a duration is not like 90s or 5m, or is longer than a day."""
+    """Raise WrongUse if a duration is not written like 90s or 5m, or if it is longer than a day."""
     try:
         _short_enough(duration)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Experiments made of others: one whose requests compute in one way, and a variant against itself."""
+"""Derive an experiment from another: with requests that compute in a chosen way, or a variant against itself."""
 
 from typing import get_args
 
@@ -10,17 +10,18 @@ from lab.experiment.model import Cpu, Experiment, Load, unknown_variant
 
 
 def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
-    """Return an experiment whose requests compute as ``cpu`` says; where none computes it stays as it is.
+    """Return an experiment whose requests compute as ``cpu`` says: hold or burn. Without such requests change nothing.
 
-    Empty is hold where this machine has fewer cores than the largest of ``variants`` (default: all) has workers, and
-    OTHERS_CORES for the rest of the lab; else burn. Requests that burn are never measured side by side. Raise WrongUse
-    for another word, and for any word where nothing computes.
+    If ``cpu`` is empty, choose burn if this machine has a core for each worker of the largest of ``variants`` (default:
+    all) and OTHERS_CORES for the rest of the lab; otherwise choose hold. Trials whose requests burn are never measured
+    side by side. Raise WrongUse for any other word, and for hold or burn if no request of the experiment computes.
     """
     if cpu not in ("", *get_args(Cpu)):
-        raise WrongUse(f"CPU={cpu!r} is no way to compute.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
+        raise WrongUse(f"There is no CPU={cpu!r}.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
     if not any(load.computes for load in experiment.all_loads.values()):
         if cpu:
-            raise WrongUse(f"CPU={cpu}: no request of this experiment computes.", hint="Leave CPU out.")
+            problem = f"CPU={cpu} has no effect, because no request of this experiment computes."
+            raise WrongUse(problem, hint="Leave CPU out.")
         return experiment
     chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
     enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
@@ -39,9 +40,9 @@ def computing(experiment: Experiment, cpu: str, variants: list[str] | None = Non
 
 
 def against_itself(experiment: Experiment, variant: str) -> Experiment:
-    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse when there is none.
+    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse if ``variant`` is unknown.
 
-    A rate that is relative to a capacity follows from that of a.
+    A rate that is relative to a capacity follows from the capacity of a.
     """
     if variant not in experiment.variants:
         raise unknown_variant(variant, experiment)
@@ -56,7 +57,7 @@ def against_itself(experiment: Experiment, variant: str) -> Experiment:
             "load": None,
             "loads": loads,
             "title": f"{variant} against itself",
-            "question": "Which difference is more than chance on this machine?",
+            "question": "Which differences on this machine are more than chance?",
             "source": None,
             "variants": {"a": one, "b": one},
             "published": [],

@@ -1,1 +1,1 @@
-"""The machine: its container engine, the images on it, what happens to it during a load, and what it was."""
+"""The machine: its container engine and images, its load during a trial, and what a run records about it."""

@@ -1,6 +1,6 @@
-"""What the lab needs of a machine: looked at without changing anything, or made ready.
+"""Check what the lab needs of a machine without changing anything, or make the machine ready.
 
-Each step looks first, is silent when there is nothing to do, and says what it does when there is.
+Each step checks first. If there is something to do, the step says so; otherwise it is silent.
 """
 
 import platform
@@ -26,7 +26,7 @@ from lab.paths import ROOT
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing the lab needs: whether it is there, which one, and what to do when it is not."""
+    """One thing that the lab needs: whether the machine has it, its version, and how to get it if it is missing."""
 
     what: str
     there: bool
@@ -35,14 +35,14 @@ class Finding:
 
 
 def make_ready(say: Say) -> None:
-    """Make the engine and the base images ready. Raise LabError with the commands to run where that is not allowed."""
+    """Make the engine and the base images ready. If the lab may not, raise LabError with the commands for the user."""
     make_engine_ready(say)
     check_that_memory_is_limited()
     make_base_images_ready(say)
 
 
 def findings() -> list[Finding]:
-    """Look at everything the lab needs, without changing anything."""
+    """Check everything that the lab needs, without changing anything."""
     client = DockerClient()
     found = [
         Finding("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),

@@ -1,6 +1,6 @@
-"""The container engine with Compose v2 and buildx: found, installed and started where that is allowed, and asked.
+"""Find the container engine with Compose v2 and buildx, install or start the engine if allowed, and call it.
 
-The lab changes a user's machine only as root on Debian or Ubuntu, where the engine comes from the distribution.
+The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
 """
 
 import os
@@ -39,14 +39,14 @@ Say = Callable[[str], None]
 
 
 def default_jobs() -> int:
-    """How many sleeping variants the cores of this machine carry side by side: four each."""
+    """Return how many variants whose requests sleep may run side by side: four for each core."""
     return 4 * (os.cpu_count() or 1)
 
 
 def room() -> Room:
     """Return the memory of the machine that containers run on.
 
-    Of an engine that has a machine of its own nobody knows how much is in use; all of it is taken for available.
+    If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
     """
     memory = psutil.virtual_memory()
     engine = output(["docker", "info", "--format", "{{.MemTotal}}"])
@@ -56,7 +56,7 @@ def room() -> Room:
 
 
 def ca_bundle() -> str:
-    """Return the host's CA bundle, with which images are built on networks that re-sign TLS."""
+    """Return the path of the host's CA bundle, which builds of images need on networks that re-sign TLS."""
     return next((path for path in _CA_BUNDLES if path and Path(path).is_file()), "/dev/null")
 
 
@@ -67,7 +67,7 @@ def engine_version() -> str:
 
 
 def make_engine_ready(say: Say) -> None:
-    """Install or start the engine if needed. Raise LabError with the commands to run where that is not allowed."""
+    """Install or start the engine if needed. If the lab may not, raise LabError with the commands for the user."""
     client = bool(shutil.which("docker")) and is_v2(plugin_version("compose")) and bool(plugin_version("buildx"))
     if client and engine_version():
         return
@@ -78,16 +78,16 @@ def make_engine_ready(say: Say) -> None:
 
 
 def check_that_memory_is_limited() -> None:
-    """Raise LabError where the engine leaves out limits of memory, without which a load can harm the machine."""
+    """Raise LabError if the engine cannot limit the memory of containers: a load could then harm the machine."""
     if output(["docker", "info", "--format", "{{.MemoryLimit}}"]) == "false":
         raise LabError(
-            "The container engine cannot limit the memory of containers, so that a load could take all of it.",
-            hint="If the kernel was started without it: add cgroup_enable=memory to its command line, and restart.",
+            "The container engine cannot limit the memory of containers, so a load could use up all memory.",
+            hint="If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine.",
         )
 
 
 def _dockerd() -> str | None:
-    """Return where the engine's program is; Debian keeps it where only root's PATH leads."""
+    """Return the path of the engine's program. Debian keeps it in a folder that only root's PATH contains."""
     return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
 
 
@@ -118,7 +118,7 @@ def _start_engine(say: Say) -> None:
         with ENGINE_LOG.open("ab") as log:
             subprocess.Popen(
                 [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
-            )  # it outlives the lab, as an engine that the system starts would
+            )  # the engine goes on after the lab has ended, like an engine that the system starts
     deadline = time.monotonic() + ENGINE_START_S
     while not engine_version():
         if time.monotonic() > deadline:
@@ -131,31 +131,31 @@ def _start_engine(say: Say) -> None:
 
 
 def plugin_version(plugin: str) -> str:
-    """Return the version of one of docker's plug-ins; empty when it is missing."""
+    """Return the version of a plug-in of docker; empty if the plug-in is missing."""
     return output(["docker", plugin, "version"] + (["--short"] if plugin == "compose" else []))
 
 
 def is_v2(compose: str) -> bool:
-    """Whether this version of Compose is the one that the lab needs, or a later one."""
+    """Whether this version of Compose is 2 or later."""
     return compose.lstrip("v").split(".")[0].isdecimal() and int(compose.lstrip("v").split(".")[0]) >= 2
 
 
 def is_debian_root() -> bool:
-    """Whether the lab may install packages here."""
+    """Whether the lab may install packages: it runs as root on Debian or Ubuntu."""
     return os.geteuid() == 0 and Path("/etc/debian_version").exists()
 
 
 def how_to_start() -> str:
-    """Return how this user starts the engine."""
+    """Return a hint that says how the user starts the engine."""
     if _engine_is_elsewhere():
-        return "DOCKER_HOST or docker context names an engine elsewhere: start that one, or choose another."
+        return "DOCKER_HOST or docker context names an engine elsewhere: start that engine, or choose another engine."
     if platform.system() == "Darwin":
         return "Start Docker Desktop (or: colima start), then run the same command again."
     return "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
 
 
 def output(command: list[str]) -> str:
-    """Return what a command prints; empty when it fails, hangs or is missing."""
+    """Return what a command prints; empty if the command fails, hangs or is missing."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -164,7 +164,7 @@ def output(command: list[str]) -> str:
 
 
 def run_command(command: list[str], problem: str, environment: dict[str, str] | None = None) -> None:
-    """Run a command in the checkout. Raise LabError with its last lines when it fails; ``problem`` says what failed."""
+    """Run a command in the checkout. If it fails, raise LabError with the message ``problem`` and its last lines."""
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)
     if done.returncode != 0:
         last = "\n".join((done.stderr + done.stdout).strip().splitlines()[-12:])
@@ -172,9 +172,9 @@ def run_command(command: list[str], problem: str, environment: dict[str, str] | 
 
 
 def last_line(error: DockerException) -> str:
-    """Return the last line that Docker said, which is where it names the problem.
+    """Return the last line of Docker's error message, because this line names the problem.
 
-    Of a long line at most 300 characters are kept, and no part of a word: half of a path would not be known as one.
+    Cut a long line after at most 300 characters, at the end of a word: ``without`` would not recognise half a path.
     """
-    line = ((error.stderr or str(error)).strip().splitlines() or ["it said nothing"])[-1]
+    line = ((error.stderr or str(error)).strip().splitlines() or ["Docker gave no reason"])[-1]
     return line if len(line) <= 300 else f"{line[:299].rpartition(' ')[0]} …"

@@ -1,4 +1,7 @@
-"""The images: two base images, pulled or built as stand-ins, and the lab's own, built on them when a file changed."""
+"""The images: two base images, which are pulled or built as stand-ins, and the lab's own images.
+
+The lab builds its own images, and builds an image again when one of its files has changed.
+"""
 
 import os
 import time
@@ -19,9 +22,9 @@ DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "1.8.1"
 K6 = f"grafana/k6:{K6_RELEASE}"
 BASE_IMAGES: dict[str, tuple[str, ...]] = {DEBIAN: (), K6: ("k6",)}
-"""What everything else is built on, or used as it is published, each with the packages that it is for."""
+"""The images that are used as published or that other images are built on, each with its main packages."""
 PINNED = {line.split("@")[0]: line for line in (TOOLS / "base-images.txt").read_text(encoding="utf-8").split()}
-"""What is pulled for each base image: its name with the digest of its contents. `make lock` pins anew."""
+"""For each base image, the name with the digest that is pulled. `make lock` pins newer digests."""
 STAND_IN = "stampede.stand-in"
 INPUTS = "stampede.inputs"
 
@@ -30,7 +33,7 @@ INPUTS = "stampede.inputs"
 class OwnImage:
     """An image that the lab builds: its service, the factors (LAB_…) that Compose builds it with, and its packages.
 
-    ``packages`` names what the image is for, as provenance finds it; Python's own packages are called ``python/…``.
+    ``packages`` names the main packages of the image, as provenance finds them: Python's packages are ``python/…``.
     """
 
     service: str
@@ -39,7 +42,7 @@ class OwnImage:
 
     @property
     def name(self) -> str:
-        """What docker-compose.yml calls it, e.g. stampede/gunicorn:27.0.1."""
+        """The name of the image in docker-compose.yml, e.g. stampede/gunicorn:27.0.1."""
         return image_of(self.service, self.factors)
 
 
@@ -50,11 +53,11 @@ BESIDE_SERVERS = {
     "api": OwnImage("api", ("python3",)),
     "client": OwnImage("client", ("python3",)),
 }
-"""The lab's own images beside those of servers, by their service."""
+"""The lab's own images that are not servers, by their service."""
 
 
 def images_of(plan: Plan) -> list[OwnImage]:
-    """Return the lab's own images that a plan needs, each once."""
+    """Return the lab's own images that a plan needs, without repetitions."""
     images: dict[str, OwnImage] = {}
     for trial in plan.trials:
         server = trial.variant
@@ -68,7 +71,7 @@ def images_of(plan: Plan) -> list[OwnImage]:
 
 
 def build_images(images: Iterable[OwnImage], say: Say) -> None:
-    """Build the lab's own images that are missing, or whose own files or base image have changed."""
+    """Build those of the lab's own images that are missing, or whose files or base image have changed."""
     base = DockerClient().image.inspect(DEBIAN).id
     for image in images:
         digest = inputs_digest(image.service, image.factors, base)
@@ -83,7 +86,7 @@ def build_images(images: Iterable[OwnImage], say: Say) -> None:
 
 
 def make_base_images_ready(say: Say) -> None:
-    """Pull the base images that are missing, or build stand-ins where no registry has them for us."""
+    """Pull the base images that are missing, or build stand-ins if the pull fails."""
     client = DockerClient()
     for image in BASE_IMAGES:
         if client.image.exists(image):
@@ -92,21 +95,22 @@ def make_base_images_ready(say: Say) -> None:
         began = time.monotonic()
         try:
             client.image.pull(PINNED[image], quiet=True)
-            client.image.tag(PINNED[image], image)  # the name that FROM and Compose know, as a stand-in has it
+            client.image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
         except DockerException as error:
-            say(f"No registry has it for us ({last_line(error)}); building a stand-in from package registries …")
+            say(f"{image} could not be pulled ({last_line(error)}). Building a stand-in from package registries …")
             _build_stand_in(image)
-        say(f"{image} is there after {time.monotonic() - began:.0f} s.")
+        say(f"{image} is ready after {time.monotonic() - began:.0f} s.")
 
 
 def _build_stand_in(image: str) -> None:
-    problem = f"The image {image} can neither be pulled nor built here."
+    problem = f"The image {image} can be neither pulled nor built on this machine."
     if image == DEBIAN:
         if not is_debian_root():
             raise LabError(
                 problem,
-                hint=f"Where a registry is reached: docker pull {PINNED[image]} && docker tag {PINNED[image]} {image} "
-                f"&& docker save {image} --output image.tar\nHere: docker load --input image.tar",
+                hint="On a machine that reaches a registry: "
+                f"docker pull {PINNED[image]} && docker tag {PINNED[image]} {image} "
+                f"&& docker save {image} --output image.tar\nOn this machine: docker load --input image.tar",
             )
         run_command([str(TOOLS / "build-debian.sh"), image], problem)
         return
@@ -118,20 +122,20 @@ def _build_stand_in(image: str) -> None:
 
 
 def origin(image: str) -> str:
-    """Return where a base image came from, in words."""
+    """Return in words where a base image came from."""
     if stand_in := label(image, STAND_IN):
         return f"stand-in from the {stand_in}"
     pinned = PINNED[image].split("@")[1]
-    return "pulled as pinned" if any(one.endswith(f"@{pinned}") for one in digests(image)) else "not the pinned one"
+    return "pulled as pinned" if any(one.endswith(f"@{pinned}") for one in digests(image)) else "not the pinned image"
 
 
 def digests(image: str) -> list[str]:
-    """Return the digests under which a registry gave us an image; none of a stand-in."""
+    """Return the digests of an image in its registry; an empty list for a stand-in."""
     return [] if label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
 
 
 def label(image: str, name: str) -> str:
-    """Return a label of an image; empty when either is missing."""
+    """Return a label of an image; empty if the image or the label is missing."""
     try:
         return (DockerClient().image.inspect(image).config.labels or {}).get(name, "")
     except NoSuchImage:

@@ -1,4 +1,4 @@
-"""What one of the lab's own images is made of: its stages of a Dockerfile, and the files that these copy."""
+"""Find what an image of the lab is made of: the stages of its Dockerfile, and the files that these stages copy."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ _FROM_STAGE = re.compile(r"\bfrom=([\w-]+)")
 
 
 def inputs_digest(service: str, factors: Mapping[str, str], base: str) -> str:
-    """Return a digest of what Compose makes a service's image of: its stages, its files and the base image's id."""
+    """Return a digest of a service's image: of its stages, its files, its build arguments and the base image's id."""
     build = services()[service]["build"]
     arguments = {name: filled(str(value), factors) for name, value in build.get("args", {}).items()}
     stages = stages_of(build["dockerfile"], build.get("target"))
@@ -26,7 +26,7 @@ def inputs_digest(service: str, factors: Mapping[str, str], base: str) -> str:
 
 
 def stages_of(dockerfile: str, target: str | None) -> list[str]:
-    """Return the text of a stage, the last one by default, and of every stage that it is built on or takes from."""
+    """Return the text of the target stage (default: the last stage), and of each stage that it takes files from."""
     text = (ROOT / dockerfile).read_text(encoding="utf-8").replace("\\\n", "")
     found = list(_STAGE.finditer(text))
     ends = [one.start() for one in found[1:]] + [len(text)]
@@ -40,14 +40,14 @@ def stages_of(dockerfile: str, target: str | None) -> list[str]:
 
 
 def files_of(stages: list[str], arguments: Mapping[str, str]) -> list[Path]:
-    """Return the files of the checkout that stages copy. Raise FileNotFoundError for one that is not there."""
+    """Return the files of the checkout that stages copy. Raise FileNotFoundError if a copied file does not exist."""
     files: set[Path] = set()
     for stage in stages:
         for copy in _COPY.finditer(stage):
             for source in filled(copy[2], arguments).split():
                 matching = list(ROOT.glob(source.rstrip("/")))
                 if not matching:
-                    raise FileNotFoundError(f"{source} is copied into an image, and does not exist")
+                    raise FileNotFoundError(f"{source} is copied into an image, but does not exist")
                 for path in matching:
                     files |= {path} if path.is_file() else {one for one in path.rglob("*") if one.is_file()}
     return sorted(path for path in files if "__pycache__" not in path.parts)

@@ -1,4 +1,4 @@
-"""What a run was made of: the machine, the lab's own files, and every program in every image."""
+"""Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from lab.machine.engine import engine_version, output, plugin_version
 from lab.machine.images import BASE_IMAGES, STAND_IN, digests, label
 from lab.paths import ROOT
 
-# Debian's packages or Alpine's, Python's in the virtual environment, and k6: a line each, name and version.
+# Print a line with name and version for each package of Debian or Alpine, each package of Python, and k6.
 _PACKAGES = """\
 set -e
 if command -v dpkg-query > /dev/null; then dpkg-query --show --showformat='${Package} ${Version}\\n'
@@ -47,7 +47,7 @@ def host() -> Host:
 
 
 def git() -> Git | None:
-    """Return the commit of the lab's own files and whether they were changed since; None outside a git checkout."""
+    """Return the commit of the checkout, and whether files differ from the commit; None outside a git checkout."""
     commit = output(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
     if not commit:
         return None
@@ -55,9 +55,9 @@ def git() -> Git | None:
 
 
 def images(named: Mapping[str, Sequence[str]]) -> list[Image]:
-    """Return the identities of images, what stand-ins were built from, and the packages in each.
+    """Return the ids of images, what stand-ins were built from, and the packages in each image.
 
-    ``named`` has the packages that each image is for, of which the record says the versions apart.
+    ``named`` lists the main packages of each image. The record repeats the versions of the main packages separately.
     """
     ids = [DockerClient().image.inspect(name).id for name in named]
     with uninterrupted(), ThreadPoolExecutor() as pool:
@@ -76,22 +76,22 @@ def images(named: Mapping[str, Sequence[str]]) -> list[Image]:
 
 
 def packages_of(identity: str) -> dict[str, str]:
-    """Return the version of every package in an image, given by its id, by its name; ``python/…`` for Python's own.
+    """Return the version of each package in an image by the package's name (``python/…`` for Python's packages).
 
-    Asking takes a container, so it is done once: another content would be another id.
+    Finding the versions takes a container, so the answer is kept by the image's id, which changes with its contents.
     """
     with suppress(OSError, ValueError):
         return TypeAdapter(dict[str, str]).validate_json(_kept(identity).read_bytes())
     packages = _look_into(identity)
     if packages:
-        with suppress(OSError):  # then the next run looks again
+        with suppress(OSError):  # if the answer cannot be kept, the next run asks again
             _kept(identity).parent.mkdir(parents=True, exist_ok=True)
             write_whole(_kept(identity), json.dumps(packages))
     return packages
 
 
 def _kept(identity: str) -> Path:
-    """Return the file of what an image said to this question. Raise OSError where there is no home."""
+    """Return the file that keeps the packages of an image. Raise OSError if the user has no home folder."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:

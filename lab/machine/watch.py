@@ -1,4 +1,4 @@
-"""The machine itself: is it quiet before a load, and what happens to it meanwhile?"""
+"""Watch the machine: whether it is quiet before a load, and how busy it is during the load."""
 
 import time
 from collections.abc import Callable
@@ -12,24 +12,24 @@ QUIET = 0.2
 QUIET_WITHIN_S = 10
 HARDLY_ANY_MEMORY = 0.05, 1 * 2**30
 LITTLE_MEMORY = 0.1, 2 * 2**30
-"""What is left of the machine's memory, as a share and in bytes, whichever is less: the lab plans to leave a tenth."""
+"""Bounds of the available memory, as a share and in bytes; the lower bound counts. Plans leave a tenth available."""
 STALLED = 0.2
-"""The share of the time in which programs wait for memory when a machine is short of it."""
+"""The share of the time that programs wait for memory, above which little available memory is a shortage."""
 
 Progress = Callable[[str, float, float], None]
-"""Called with what is being done, for how many seconds, of how many expected."""
+"""A function that is called with the current step, the seconds that it has taken, and the seconds expected."""
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """How long the machine took to become quiet, and how busy it still was, as a share of all cores."""
+    """How long the lab waited for a quiet machine, and how busy the machine was then, as a share of all cores."""
 
     waited_s: float
     busy: float
 
 
 def settle(progress: Progress) -> Quiet:
-    """Wait until the machine is quiet, but not for ever: what was still going on is written down."""
+    """Wait until the machine is quiet, for at most QUIET_WITHIN_S, and return how busy it still is."""
     began = time.monotonic()
     while True:
         busy = psutil.cpu_percent(interval=0.4) / 100
@@ -41,7 +41,7 @@ def settle(progress: Progress) -> Quiet:
 
 @dataclass(frozen=True)
 class Usage:
-    """The machine during the load, as shares between 0 and 1; None: it does not tell."""
+    """The machine during the load, as shares between 0 and 1, and the clock's step. None: the kernel does not tell."""
 
     busy: float
     steal: float
@@ -50,7 +50,7 @@ class Usage:
 
 
 class Watch:
-    """Accounts for the machine from its making to ``read``."""
+    """Measure how busy the machine is between the creation of a Watch and ``read``."""
 
     def __init__(self) -> None:
         self._cpu = psutil.cpu_times()
@@ -58,7 +58,7 @@ class Watch:
         self._wall_s, self._monotonic_s = time.time(), time.monotonic()
 
     def read(self) -> Usage:
-        """Return how the machine was since the making."""
+        """Return the machine's usage since the creation of this Watch."""
         last = psutil.cpu_times()
         spent = {field: getattr(last, field) - getattr(self._cpu, field) for field in last._fields}
         total = sum(value for field, value in spent.items() if not field.startswith("guest")) or 1.0
@@ -75,17 +75,17 @@ class Watch:
 
 
 class Memory:
-    """The machine's memory, asked every now and then whether it runs short."""
+    """Check repeatedly whether the machine is short of memory."""
 
     def __init__(self) -> None:
         self._stalled_us, self._at_s = _pressure_us("memory"), time.monotonic()
 
     def shortage(self) -> str | None:
-        """Return why the machine is short of memory, if it is.
+        """Return why the machine is short of memory; None if it is not.
 
-        The machine is short of memory when hardly any is available, or when little is available and programs waited
-        for memory for more than a fifth of the time since the last call. A container at its own limit makes programs
-        wait, too, so that waiting alone is no shortage.
+        The machine is short of memory if hardly any memory is available, or if little memory is available and programs
+        waited for memory for more than a fifth of the time since the last call. Waiting alone is no shortage, because
+        programs also wait when a container reaches its own limit.
         """
         memory = psutil.virtual_memory()
         waited = self._waited()
@@ -96,7 +96,7 @@ class Memory:
         return f"the machine ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
 
     def _waited(self) -> float:
-        """Return for which share of the time since the last call something waited for memory; 0: nobody can tell."""
+        """Return the share of the time since the last call in which a program waited for memory; 0 if unknown."""
         stalled_us, at_s = _pressure_us("memory"), time.monotonic()
         before_us, before_s = self._stalled_us, self._at_s
         self._stalled_us, self._at_s = stalled_us, at_s
@@ -106,7 +106,7 @@ class Memory:
 
 
 def _pressure_us(resource: Literal["cpu", "memory"]) -> int | None:
-    """Return for how many microseconds since its start something on this machine waited for a resource."""
+    """Return for how many microseconds since the machine's start any program waited for a resource; None if unknown."""
     try:
         some = Path(f"/proc/pressure/{resource}").read_text(encoding="ascii").splitlines()[0]
     except (OSError, IndexError):  # a kernel without pressure stall information

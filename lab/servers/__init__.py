@@ -1,6 +1,6 @@
-"""The servers that can be measured: each is a class in SERVERS, a folder and a stage of servers/, and a service.
+"""The servers that can be measured. Each has a class in SERVERS, a folder and a stage in servers/, and a service.
 
-The union of an experiment file's variants, the editor's schema, the messages and the tests follow from SERVERS.
+The variants that an experiment file allows, the editor's schema, the messages and the tests follow from SERVERS.
 """
 
 from typing import TYPE_CHECKING, Annotated, Union, get_args
@@ -16,15 +16,15 @@ from lab.servers.uwsgi import Uwsgi
 SERVERS: tuple[type[Variant], ...] = (
     GunicornGthread, GunicornSync, GunicornGreen, GunicornAsgi, Asgi, Uwsgi, Flup,
 )  # fmt: skip
-"""What an experiment file can name, in the order of the documentation."""
+"""The servers that an experiment file can name, in the order of the documentation."""
 
 KINDS: dict[str, type[Variant]] = {
     kind: server for server in SERVERS for kind in get_args(server.model_fields["server"].annotation)
 }
-"""The class of each word that the key ``server`` of a variant can be."""
+"""The class for each word that the key ``server`` of a variant can be."""
 
 if TYPE_CHECKING:
     Server = Variant
 else:
     Server = Annotated[Union[SERVERS], Field(discriminator="server")]  # noqa: UP007  # X | Y takes no tuple
-"""A variant of an experiment file, told apart by its key ``server``."""
+"""A variant of an experiment file. Its key ``server`` selects the class."""

@@ -1,4 +1,4 @@
-"""Applications on an event loop, and the servers that are made for them."""
+"""Applications on an event loop, and the servers for such applications."""
 
 from abc import ABC
 from typing import Any, ClassVar, Literal, Self
@@ -13,20 +13,20 @@ _ASGI = {
     "fastapi-async": "fastapi_app:asynchronous",
     "django": "django_app:asgi",
 }
-_WITHOUT_A_POOL = {"fastapi-async": "none", "django": "one for each request"}
+_WITHOUT_A_POOL = {"fastapi-async": "no threads", "django": "one thread for each request"}
 
 
 class AsgiApplication(Variant, ABC):
-    """An application on an event loop: end points run in a pool of threads (``def``) or on the loop (``async def``)."""
+    """An application on an event loop. Endpoints run in a pool of threads (``def``) or on the loop (``async def``)."""
 
     loop: Literal["asyncio", "uvloop"] = "asyncio"
 
     @model_validator(mode="after")
     def _threads_fit(self) -> Self:
         if self.app in _WITHOUT_A_POOL and self.threads is not None:
-            raise ValueError(f"threads: app: {self.app} has {_WITHOUT_A_POOL[self.app]}; leave it out")
+            raise ValueError(f"threads: app: {self.app} has {_WITHOUT_A_POOL[self.app]}; leave threads out")
         if self.app not in _WITHOUT_A_POOL and self.threads is None:
-            raise ValueError(f"app: {self.app} runs in threads; say how many each process has (FastAPI's own: 40)")
+            raise ValueError(f"app: {self.app} runs in threads; give threads for each process (FastAPI's default: 40)")
         return self
 
     def factors(self) -> dict[str, str]:
@@ -35,11 +35,11 @@ class AsgiApplication(Variant, ABC):
 
 
 class Asgi(AsgiApplication):
-    """FastAPI, or Django, on a server of its own kind."""
+    """FastAPI or Django on a server that was made for ASGI."""
 
     server: Literal["uvicorn", "granian", "hypercorn"]
     app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django"] = Field(
-        description="FastAPI's end points are def, def with a response model, or async def; Django's views are def."
+        description="FastAPI with endpoints that are def, def with a response model, or async def; or Django."
     )
 
     service: ClassVar[str] = "asgi"
@@ -48,7 +48,7 @@ class Asgi(AsgiApplication):
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
-        """Each of granian's workers has a listening socket of its own."""
+        """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
         return "per-worker" if self.server == "granian" else "shared"
 
     def factors(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What every server has in common: its box, and the balancer before it."""
+"""The settings that all servers share: those of the container, and those of the balancer before it."""
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -23,64 +23,69 @@ _BALANCE: dict[str, dict[Balance, str]] = {
 LEAST_CPUS = 0.01
 BALANCER_PORT = 8080
 SOMAXCONN = 4096
-"""What Linux allows since 5.4."""
+"""The default of Linux since 5.4."""
 _OF_A_BALANCER = {"replicas", "balance", "upstream_keepalive", "max_conns", "queue_timeout_s", "map_socket", "protocol"}
 
 
 def check_lock_file(server: str, release: str, package: str = "") -> None:
-    """Raise ValueError when an image of a server has no such release, or the release comes without a package."""
+    """Raise ValueError if the lab has no lock file for a release of a server, or if the lock file lacks a package."""
     locks = {path.stem: path.read_text(encoding="utf-8") for path in (SERVERS / server / "requirements").glob("*.txt")}
     if release not in locks:
         raise ValueError(f"{server} {release} has no lock file; there are {nearest_first(release, list(locks))}")
     having = [one for one, lock in locks.items() if f"\n{package}==" in lock]
     if package and release not in having:
-        raise ValueError(f"{server} {release} has no {package} here; {', '.join(having)} has")
+        raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
 
 
 class Variant(Model, ABC):
-    """One way of serving: what every server behind the balancer has."""
+    """One way to serve requests: the settings that every server has."""
 
-    workers: int = Field(ge=1, description="Processes in each container.")
-    threads: int | None = Field(None, ge=1, description="Threads in each process that requests are served in.")
+    workers: int = Field(ge=1, description="Worker processes in each container.")
+    threads: int | None = Field(None, ge=1, description="Threads in each process that serve requests.")
     replicas: int = Field(1, ge=1, le=32, description="Containers behind the balancer.")
     balancer: Literal["nginx", "haproxy", "none"] = Field(
-        "nginx", description="What stands before the containers; none: k6 asks the only one itself."
+        "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )
     balance: Balance = Field("round_robin", description="How the balancer chooses among the containers.")
-    upstream_keepalive: int = Field(0, ge=0, le=1024, description="Idle connections it keeps to the servers; 0: none.")
+    upstream_keepalive: int = Field(
+        0, ge=0, le=1024, description="Idle connections that the balancer keeps open to the servers; 0: none."
+    )
     max_conns: int = Field(
         0,
         ge=0,
         le=65535,
-        description="Requests that it gives to one socket at once; nginx refuses others, haproxy queues; 0: any.",
+        description="The most requests that the balancer passes to one socket at once; "
+        "nginx refuses further requests, haproxy queues them; 0: no limit.",
     )
     queue_timeout_s: int = Field(
-        3600, ge=1, le=86400, description="How long haproxy lets a request queue before it answers 503."
+        3600, ge=1, le=86400, description="How long haproxy queues a request before it answers 503, in seconds."
     )
-    cpus: float = Field(1, ge=0, le=1024, description="Cores' worth of time that each container may use; 0: any.")
-    memory_mib: int = Field(256, ge=64, description="Memory that each container may use.")
+    cpus: float = Field(1, ge=0, le=1024, description="CPU time that each container may use, in cores; 0: no limit.")
+    memory_mib: int = Field(256, ge=64, description="Memory that each container may use, in MiB.")
     somaxconn: int = Field(SOMAXCONN, ge=1, le=65535, description="The longest listen queue that the kernel allows.")
-    cpuset: str = Field("", pattern=CPUSET_PATTERN, description="Cores that it may run on, e.g. 0 or 0-1.")
+    cpuset: str = Field(
+        "", pattern=CPUSET_PATTERN, description="The cores that each container may run on, e.g. 0 or 0-1; empty: all."
+    )
 
     if TYPE_CHECKING:
         server: str
         app: str
 
     service: ClassVar[str]
-    """The service of docker-compose.yml that serves this variant, from the image that is named there."""
+    """The service of docker-compose.yml that serves this variant. The service names its image."""
     packages: ClassVar[tuple[str, ...]]
-    """What the image is for, by the names that Image.packages has; a run records their versions."""
+    """The main packages of the image, by their names in Image.packages. A run records their versions."""
     example: ClassVar[dict[str, Any]]
-    """What a file could say of such a variant beside the first word that its key ``server`` can be."""
+    """Example settings of a variant whose ``server`` is the first word that the class allows."""
 
     @model_validator(mode="after")
     def _engine_and_balancer_can(self) -> Self:
         if 0 < self.cpus < LEAST_CPUS:
-            raise ValueError(f"cpus {self.cpus:g} is less than {LEAST_CPUS}, the least there is; 0 is any")
+            raise ValueError(f"cpus {self.cpus:g} must be at least {LEAST_CPUS}, or 0 for no limit")
         if self.balancer == "nginx" and "queue_timeout_s" in self.model_fields_set:
-            raise ValueError("queue_timeout_s: this nginx has no queue; choose balancer: haproxy")
+            raise ValueError("queue_timeout_s: nginx does not queue requests here; choose balancer: haproxy")
         if self.balancer == "none" and (left := _OF_A_BALANCER & self.model_fields_set):
-            raise ValueError(f"{min(left)}: there is no balancer to do that; choose balancer: nginx")
+            raise ValueError(f"{min(left)}: balancer: none cannot do this; choose balancer: nginx")
         return self
 
     @model_validator(mode="after")
@@ -92,27 +97,27 @@ class Variant(Model, ABC):
 
     @property
     def front(self) -> str:
-        """The service that k6 asks."""
+        """The service that k6 connects to: the balancer, or the server if there is no balancer."""
         return self.service if self.balancer == "none" else self.balancer
 
     @property
     def front_port(self) -> int:
-        """Where it listens."""
+        """The port on which the front listens."""
         return self.ports[0] if self.balancer == "none" else BALANCER_PORT
 
     @property
     @abstractmethod
     def accept(self) -> Literal["shared", "per-worker"]:
-        """Whether the workers of one container share a listening socket or have one each."""
+        """Whether the workers of one container share a listening socket, or each have their own."""
 
     @property
     def elastic(self) -> bool:
-        """Whether the server starts and ends workers as it needs them, up to as many as ``workers`` says."""
+        """Whether the server starts and ends workers as needed, up to ``workers``."""
         return False
 
     @property
     def ports(self) -> range:
-        """Where each container listens: one port for each that the balancer chooses among."""
+        """The ports on which each container listens; the balancer chooses among them."""
         return APP_PORTS[:1]
 
     def factors(self) -> dict[str, str]:

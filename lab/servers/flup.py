@@ -1,4 +1,4 @@
-"""flup, which Django's runfcgi was."""
+"""flup, the FastCGI server behind Django's former command runfcgi."""
 
 from typing import Any, ClassVar, Literal, Self
 
@@ -8,19 +8,25 @@ from lab.servers.base import WSGI, Variant
 
 
 class Flup(Variant):
-    """flup, which Django's runfcgi was: FastCGI from processes, or threads, that are started and ended as needed.
+    """flup, the FastCGI server of Django's runfcgi, which starts and ends processes or threads as needed.
 
-    The settings that are not given are those of runfcgi.
+    The defaults are those of runfcgi.
     """
 
     server: Literal["flup-prefork", "flup-threaded"]
-    workers: int = Field(ge=1, le=500, description="The most processes that it starts.")
-    threads: int = Field(ge=1, le=500, description="The most threads that it starts in its process.")
-    min_spare: int = Field(2, ge=1, description="Where fewer are idle it starts one.")
-    max_spare: int = Field(5, ge=1, description="It begins with so many; where more are idle it ends one.")
-    quick_exit: bool = Field(False, description="Whether a process ends without taking its interpreter down.")
+    workers: int = Field(ge=1, le=500, description="The most processes that flup starts; 1 for flup-threaded.")
+    threads: int = Field(ge=1, le=500, description="The most threads that flup starts; 1 for flup-prefork.")
+    min_spare: int = Field(
+        2, ge=1, description="If fewer processes (or threads) than this are idle, flup starts another."
+    )
+    max_spare: int = Field(
+        5,
+        ge=1,
+        description="The number of processes (or threads) at the start; if more are idle, flup ends one of them.",
+    )
+    quick_exit: bool = Field(False, description="true: a process ends without shutting down its interpreter.")
     app: Literal["wsgi", "flask", "django"] = Field(
-        "django", description="What stands between the server and the work."
+        "django", description="The framework of the application; wsgi: no framework."
     )
     balancer: Literal["nginx"] = "nginx"
     upstream_keepalive: Literal[0] = 0
@@ -33,24 +39,24 @@ class Flup(Variant):
     def _has_processes_or_threads(self) -> Self:
         one, several = ("threads", "workers") if self.server == "flup-prefork" else ("workers", "threads")
         if self.quick_exit and self.server != "flup-prefork":
-            raise ValueError(f"quick_exit: {self.server} ends no process")
+            raise ValueError(f"quick_exit: {self.server} ends no processes; choose server: flup-prefork")
         if getattr(self, one) != 1:
-            raise ValueError(f"{one}: {self.server} has one; its number of {several} varies")
+            raise ValueError(f"{one}: must be 1 with {self.server}, which varies its {several}")
         most = getattr(self, several)
         if not self.min_spare <= self.max_spare <= most:
             raise ValueError(
-                f"min_spare {self.min_spare} <= max_spare {self.max_spare} <= {several} {most} does not hold"
+                f"min_spare {self.min_spare}, max_spare {self.max_spare} and {several} {most} must be in rising order"
             )
         return self
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
-        """All processes wait at one listening socket."""
+        """shared: all processes accept from one listening socket."""
         return "shared"
 
     @property
     def elastic(self) -> bool:
-        """Its processes come and go."""
+        """Whether flup starts and ends processes as needed."""
         return self.server == "flup-prefork"
 
     def factors(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""gunicorn with each of its workers."""
+"""gunicorn with each of its kinds of workers."""
 
 from abc import ABC
 from typing import Any, ClassVar, Literal, Self
@@ -12,10 +12,10 @@ FIRST_WITH_REUSE_PORT = 24
 
 
 class Gunicorn(Variant, ABC):
-    """gunicorn, whatever its workers are."""
+    """gunicorn with any kind of worker."""
 
     release: Release = "27.0.1"
-    reuse_port: bool = Field(False, description="One listening socket for each worker.")
+    reuse_port: bool = Field(False, description="true: each worker has its own listening socket.")
 
     service: ClassVar[str] = "gunicorn"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
@@ -24,12 +24,14 @@ class Gunicorn(Variant, ABC):
     def _release_is_locked(self) -> Self:
         check_lock_file("gunicorn", self.release)
         if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
-            raise ValueError(f"gunicorn {self.release} ignores reuse_port; it works from {FIRST_WITH_REUSE_PORT} on")
+            raise ValueError(
+                f"gunicorn {self.release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
+            )
         return self
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
-        """reuse_port gives every worker a listening socket of its own."""
+        """per-worker with reuse_port, which gives each worker its own listening socket; otherwise shared."""
         return "per-worker" if self.reuse_port else "shared"
 
     def factors(self) -> dict[str, str]:
@@ -40,7 +42,9 @@ class Gunicorn(Variant, ABC):
 class GunicornWsgi(Gunicorn, ABC):
     """gunicorn with a synchronous application: bare WSGI, Flask or Django."""
 
-    app: Literal["wsgi", "flask", "django"] = Field("wsgi", description="What stands between the server and the work.")
+    app: Literal["wsgi", "flask", "django"] = Field(
+        "wsgi", description="The framework of the application; wsgi: no framework."
+    )
 
     @model_validator(mode="after")
     def _release_has_the_framework(self) -> Self:
@@ -54,7 +58,7 @@ class GunicornWsgi(Gunicorn, ABC):
 
 
 class GunicornGthread(GunicornWsgi):
-    """gunicorn with threads: the released worker, or one of ours on top of it."""
+    """gunicorn with threads: its gthread worker, or one of the lab's workers that extend gthread."""
 
     server: Literal["gunicorn-gthread"]
     threads: int = Field(ge=1, description="Threads in each process.")
@@ -65,9 +69,12 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.CountedThreads",
         "acceptors.CountedRandomAccept",
     ] = "gthread"
-    worker_connections: int = Field(1000, ge=1, le=65535, description="Connections that one worker holds at most.")
+    worker_connections: int = Field(1000, ge=1, le=65535, description="The most connections that one worker holds.")
     keepalive_s: int = Field(
-        0, ge=0, le=3600, description="How long an idle connection stays open; 0: one request each."
+        0,
+        ge=0,
+        le=3600,
+        description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
     )
 
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
@@ -82,7 +89,7 @@ class GunicornGthread(GunicornWsgi):
 
 
 class GunicornSync(GunicornWsgi):
-    """gunicorn without threads: a worker accepts when it is free, and has one connection at a time."""
+    """gunicorn without threads: a worker accepts a connection when it is free, and holds one connection at a time."""
 
     server: Literal["gunicorn-sync"]
     worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
@@ -96,7 +103,7 @@ class GunicornSync(GunicornWsgi):
 
 
 class GunicornGreen(GunicornWsgi):
-    """gunicorn on an event loop: with greenlets, which serve others while one waits, or Tornado's, which does not."""
+    """gunicorn on an event loop: while a request waits, greenlets serve other requests, but Tornado's loop does not."""
 
     server: Literal["gunicorn-gevent", "gunicorn-eventlet", "gunicorn-tornado"]
     threads: None = None
@@ -119,11 +126,11 @@ class GunicornGreen(GunicornWsgi):
 
 
 class GunicornAsgi(AsgiApplication, Gunicorn):
-    """FastAPI on gunicorn, with its own worker (asgi) or uvicorn's."""
+    """FastAPI on gunicorn, with gunicorn's own ASGI worker or uvicorn's worker."""
 
     server: Literal["gunicorn-asgi", "gunicorn-uvicorn"]
     app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async"] = Field(
-        description="End points that are def, def with a response model, or async def."
+        description="FastAPI with endpoints that are def, def with a response model, or async def."
     )
 
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/uvicorn")

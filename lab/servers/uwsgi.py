@@ -9,15 +9,17 @@ from lab.servers.base import WSGI, Release, Variant, check_lock_file
 
 
 class Uwsgi(Variant):
-    """uWSGI: a thread accepts when it is free, from one socket that all share or from its process's own."""
+    """uWSGI: a thread accepts when it is free, from a socket that all processes share or its process's socket."""
 
     server: Literal["uwsgi"]
     threads: int = Field(ge=1, description="Threads in each process.")
     release: Release = "2.0.31"
-    app: Literal["wsgi", "django"] = Field("wsgi", description="What stands between the server and the work.")
-    protocol: Literal["http", "uwsgi", "fastcgi"] = Field("http", description="How the balancer speaks to it.")
-    thunder_lock: bool = Field(False, description="One process at a time waits for a connection.")
-    map_socket: bool = Field(False, description="Each process has a port of its own, which the balancer knows.")
+    app: Literal["wsgi", "django"] = Field("wsgi", description="The framework of the application; wsgi: no framework.")
+    protocol: Literal["http", "uwsgi", "fastcgi"] = Field(
+        "http", description="The protocol between the balancer and uWSGI."
+    )
+    thunder_lock: bool = Field(False, description="true: only one process at a time waits for a connection.")
+    map_socket: bool = Field(False, description="true: each process has its own port, and the balancer chooses a port.")
     upstream_keepalive: Literal[0] = 0
 
     service: ClassVar[str] = "uwsgi"
@@ -31,18 +33,18 @@ class Uwsgi(Variant):
             raise ValueError(f"haproxy does not speak {self.protocol} here; choose protocol: http or balancer: nginx")
         if self.map_socket and self.workers > len(APP_PORTS):
             raise ValueError(
-                f"map_socket: {self.workers} workers are more than the {len(APP_PORTS)} that may have ports"
+                f"map_socket: {self.workers} workers are more than the {len(APP_PORTS)} ports; reduce workers"
             )
         return self
 
     @property
     def accept(self) -> Literal["shared", "per-worker"]:
-        """map_socket gives every process a listening socket of its own."""
+        """per-worker with map_socket, which gives each process its own listening socket; otherwise shared."""
         return "per-worker" if self.map_socket else "shared"
 
     @property
     def ports(self) -> range:
-        """Where each container listens: one port, or one for each process."""
+        """The ports on which each container listens: one port, or with map_socket a port for each process."""
         return APP_PORTS[: self.workers if self.map_socket else 1]
 
     def factors(self) -> dict[str, str]:

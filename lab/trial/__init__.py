@@ -1,4 +1,4 @@
-"""One trial in containers: what Compose gets, its containers, several side by side, and what is left behind.
+"""Run trials in containers: write the files for Compose, start and remove containers, and remove leftovers.
 
 Only this package starts containers that measure.
 """

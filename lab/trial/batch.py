@@ -1,7 +1,7 @@
-"""Trials side by side, each in a Compose project and network of its own.
+"""Measure trials side by side, each in its own Compose project and network.
 
-No load starts before every stack of the batch is up and the machine is quiet; no stack is torn down before all loads
-have ended. Whatever happens, the containers are gone afterwards and what was measured lies in the run's folder.
+No load starts before all stacks of the batch are up and the machine is quiet. No stack is removed before all loads have
+ended. Whatever happens, the containers are removed and the measured files are kept in the run's folder.
 """
 
 import json
@@ -25,7 +25,7 @@ from lab.trial.containers import OWNER_LABEL, PROJECT, owner
 from lab.trial.stack import Stack
 
 FURTHER_START_UP_S = 0.25
-"""What each further load generator of a trial needs to start up, beside START_UP_S for the first."""
+"""The start-up time of each further load generator of a trial; START_UP_S is the time of the first."""
 K6_SLACK_S = 60
 LOOK_AGAIN_S = 1
 LOOK_EVERY_S = 0.5
@@ -34,15 +34,15 @@ LOOK_EVERY_S = 0.5
 def measure(plan: Plan, run_folder: Path, progress: Progress) -> Iterator[list[TrialRecord]]:
     """Measure all trials of a plan, and yield the records of each batch once its folders are complete.
 
-    On KeyboardInterrupt the batch under way is stopped, what it measured is kept as interrupted, and the interrupt
-    goes on to the caller. A trial that fails is a record that failed.
+    On an interrupt, stop the current batch, keep its measured files as interrupted trials, and raise KeyboardInterrupt.
+    A trial that fails raises no error: its record has the outcome ``failed``.
     """
     for batch in plan.batches:
         yield _measure_batch(batch, run_folder, progress)
 
 
 def _measure_batch(batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress) -> list[TrialRecord]:
-    with uninterrupted() as asked:  # heeded between two steps, and while the load is waited for
+    with uninterrupted() as asked:  # signals count between two steps and during the load
         stacks = [Stack(trial, run_folder, len(batch), asked) for trial in batch]
         with _watching(stacks):
             return _measure_stacks(stacks, progress, asked)
@@ -63,7 +63,7 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -
         _together(Stack.up, stacks, starting, expected_s=3 + len(stacks), asked=asked)
         if computing := [stack for stack in ready() if stack.trial.load.computes]:
             quiet = settled()
-            for stack in computing:  # one after the other: alone is alone
+            for stack in computing:  # one after the other, because calibration needs requests that run alone
                 _together(Stack.calibrate, [stack], partial(progress, "calibrating"), expected_s=2, asked=asked)
         if ready():
             _together(Stack.look_before, ready(), partial(progress, "observing the servers"), expected_s=1, asked=asked)
@@ -82,7 +82,7 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -
             try:
                 _together(Stack.down, stacks, stopping, expected_s=2)
             finally:
-                if asked:  # a terminal's Ctrl-C reaches the engine's clients, too: their failure is the interrupt
+                if asked:  # Ctrl-C also kills docker's commands, so a failure after Ctrl-C is an interrupt
                     _interrupt(stack for stack in measured if stack.outcome == "failed")
                 records = _save(stacks, quiet, usage)
     return records
@@ -100,7 +100,7 @@ def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, e
 
 
 def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[TrialRecord]:
-    """Save every stack, whatever becomes of the others; the first that could not be saved is raised afterwards."""
+    """Save every stack, even if another stack cannot be saved. Afterwards raise the first OSError, if there was any."""
     records: list[TrialRecord] = []
     problem: OSError | None = None
     for stack in stacks:
@@ -110,7 +110,7 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
             if _is_worth_keeping(stack):
                 records.append(stack.save(quiet, usage))
         except OSError as error:
-            with suppress(OSError):  # renaming takes no room: the raw points stay, and are never counted
+            with suppress(OSError):  # renaming needs no disk space; keep the raw points, but never count them
                 stack.part.rename(stack.part.with_name(f"unsaved-{stack.trial.number}"))
             problem = problem or error
     if problem:
@@ -119,7 +119,7 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
 
 
 def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
-    """Start the load on all stacks at once, wait until the last has ended, and return how the machine was meanwhile."""
+    """Start all loads at the same time, wait until the last load has ended, and return the usage of the machine."""
     if asked:
         raise KeyboardInterrupt
     further = sum(stack.trial.load.generators - 1 for stack in stacks)
@@ -127,7 +127,7 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
     _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
     started = [stack for stack in stacks if stack.outcome == "measured"]
     for stack in stacks:
-        if stack not in started:  # of several load generators some may have started
+        if stack not in started:  # some of its load generators may have started
             stack.end_load()
     if not started:
         return Watch().read()
@@ -159,14 +159,14 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
 
 @contextmanager
 def _watching(stacks: list[Stack]) -> Iterator[None]:
-    """End a stack's load as soon as one of its servers ends, or one of its containers has no memory left.
+    """End a stack's load as soon as one of its servers ends, or one of its containers reaches its memory limit.
 
-    k6 would ask the dead for minutes, and a server whose workers are killed as they start is never healthy. Of each
-    stack the first such event counts.
+    Otherwise k6 would send requests to a dead server for minutes, and the lab would wait in vain for a server whose
+    workers are killed as they start. Only the first such event of each stack counts.
     """
 
     def heed(lines: Iterable[str]) -> None:
-        with ThreadPoolExecutor(len(stacks)) as pool:  # while one stack ends, the events of others are read
+        with ThreadPoolExecutor(len(stacks)) as pool:  # read the events of other stacks while one stack ends
             for line in lines:
                 event = json.loads(line)
                 of = event["Actor"]["Attributes"]
@@ -220,10 +220,11 @@ def _together(
     asked: Sequence[int] = (),
     stop: Callable[[Stack], None] | None = None,
 ) -> None:
-    """Do one step for all stacks at the same time, and return or raise only when none is at it any more.
+    """Do one step for all stacks at the same time, and return or raise only after the step has ended for all stacks.
 
-    Once signals are among ``asked`` a step does not begin, or ``stop``, if there is one, is called so that it ends
-    early; then KeyboardInterrupt is raised. An unexpected error of one stack is raised when all are through.
+    ``asked`` collects signals that ask to stop. With ``stop``, a signal makes the step end early by calling ``stop``
+    for each stack. Without ``stop``, a step does not begin after a signal. In both cases raise KeyboardInterrupt. An
+    unexpected error of one stack is raised after the step has ended for all stacks.
     """
     if asked and not stop:
         raise KeyboardInterrupt
@@ -246,7 +247,7 @@ def _together(
 
 
 def _is_worth_keeping(stack: Stack) -> bool:
-    """Whether a trial leaves a folder: an interrupted one that sent nothing does not."""
+    """Whether to keep a trial's folder. Remove the folder of an interrupted trial that has measured nothing."""
     if stack.outcome == "interrupted" and not (stack.part / "points.json.gz").exists():
         shutil.rmtree(stack.part, ignore_errors=True)
         return False

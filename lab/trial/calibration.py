@@ -1,4 +1,4 @@
-"""What a request that computes takes alone, so that ten milliseconds are ten milliseconds on this machine."""
+"""Calibrate requests that compute, so that ten milliseconds of computing take ten milliseconds on this machine."""
 
 from collections.abc import Callable
 from statistics import median
@@ -8,26 +8,27 @@ from lab import loads
 from lab.experiment.model import Load
 
 ALONE = 5
-"""How many requests, one at a time, a calibration rests on; of long ones two are enough."""
+"""The number of requests, one at a time, for a calibration. If requests take LONG_MS or more, two are enough."""
 LONG_MS = 500
 FIRST_CALL_US = 940.0
 CALL_US = 100.0, 1500.0
-"""The least and the most that a call which holds the interpreter lock for a millisecond may be."""
+"""The bounds of ``call_us``, the duration of a call that is to hold the interpreter lock for one millisecond."""
 
 Ask = Callable[[str], float]
-"""Asks for a path and returns how long the server was at work, in ms."""
+"""Requests a path and returns how long the server worked, in ms."""
 
 
 def calibrate(load: Load, ask: Ask) -> Calibration:
-    """Find out how to compute for as long as ``load`` says, and how long one of its requests takes alone.
+    """Find out how a request computes for as long as ``load`` says, and how long one request takes alone.
 
-    Burning is timed by the processor's own clock and needs nothing found out. Holding the interpreter lock is one call
-    for each millisecond: by what a request takes too long, its calls are made shorter. Raise what ``ask`` raises.
+    With ``cpu: burn`` the server measures its own CPU time, so only the time of a request alone is measured. With
+    ``cpu: hold`` a request makes one call for each millisecond; if requests take too long, their calls are made
+    shorter. Raise what ``ask`` raises.
     """
     path, asked_ms = loads.request(load.settings)
     count = ALONE if asked_ms < LONG_MS else 2
     if asked_ms < LONG_MS:
-        ask(path)  # the first one pays for what is loaded late
+        ask(path)  # the first request is slower, because the server loads some modules late
     if load.settings["cpu"] == "burn":
         return Calibration(cpu="burn", call_us=None, asked_ms=asked_ms, alone_ms=[ask(path) for _ in range(count)])
 
@@ -41,7 +42,7 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
 
 
 def asks(load: Load, found: Calibration) -> dict[str, str]:
-    """Return the variables that tell the script what to ask for, now that it is known how requests compute."""
+    """Return the variables that tell the script what to ask for, given the result of the calibration."""
     path, asked_ms = loads.request(load.settings)
     return loads.asks(path if found.call_us is None else _held(path, found.call_us), asked_ms)
 

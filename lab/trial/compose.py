@@ -1,4 +1,4 @@
-"""What Compose gets for one trial: its factors, the settings of its load, and the file that Compose makes of them."""
+"""Write the files of one trial for Compose: its factors, the settings of its load, and the resolved Compose file."""
 
 import os
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ from lab.trial.containers import owner
 from lab.whereabouts import LOCAL_ENV, placeless
 
 START_UP_S = 0.5
-"""What one trial's load generators need to start up before the first sends. Those of trials side by side add up."""
+"""The time that one trial's load generators need to start up. The times of trials side by side add up."""
 
 
 Services = dict[str, dict[str, Any]]
-"""The services of a Compose file as Compose resolves them."""
+"""The services of a Compose file after Compose has resolved its variables."""
 
 
 @dataclass(frozen=True)
 class Composed:
-    """A trial that was written down: what starts just that, and how much memory each service may use, in MiB."""
+    """A trial whose files were written: the client that starts its containers, and the memory limits in MiB."""
 
     client: DockerClient
     limits_mib: dict[str, int]
 
 
 def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, visits_per_s: float | None) -> Composed:
-    """Write down what Compose makes of a trial's factors into its folder ``part``, and return what starts just that.
+    """Write a trial's factors and its resolved Compose file to its folder ``part``; return what starts its containers.
 
-    ``visits_per_s`` is the rate of a load whose rate is relative. Raise DockerException when Compose refuses.
+    ``visits_per_s`` is the rate if the rate of the load is relative. Raise DockerException if Compose fails.
     """
     variant, load = trial.variant, trial.load
     profiles = list(dict.fromkeys([variant.service, variant.front, "load", *trial.services_beside]))
@@ -86,9 +86,9 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
 
 
 def _complete(services: Services, generators: int) -> Services:
-    """Return the services of a trial with all of its k6 containers, each depending on services of the trial alone.
+    """Return the services of a trial with all of its k6 containers. Services depend only on services of the trial.
 
-    By hand a service on which another depends may be missing or fail; in a trial it is there, and must not fail.
+    docker-compose.yml declares dependencies as optional, for Compose by hand. In a trial they are required.
     """
     complete = {}
     for name, service in services.items():
@@ -98,12 +98,12 @@ def _complete(services: Services, generators: int) -> Services:
 
 
 def k6_service(number: int) -> str:
-    """Return the service of one of several k6 containers, counted from 1."""
+    """Return the service of a k6 container, given its number from 1."""
     return "k6" if number == 1 else f"k6-{number}"
 
 
 def shared_out(k6: dict[str, Any], count: int) -> Services:
-    """Return the services of so many k6 containers, each of which sends its share; one sends all."""
+    """Return the services of ``count`` k6 containers, each of which sends its share; empty if ``count`` is 1."""
     if count == 1:
         return {}
     sequence = ",".join(["0", *(f"{number}/{count}" for number in range(1, count)), "1"])
@@ -120,10 +120,10 @@ def shared_out(k6: dict[str, Any], count: int) -> Services:
 
 
 def _variables(script: Script, duration: str) -> dict[str, str]:
-    """Return all that a script reads and Compose gets; k6/run adds what is known only later."""
+    """Return the variables that Compose passes to a script; k6/run adds the variables that become known later."""
     return script.environment() | script.handed_over(duration) | {"DURATION": duration}
 
 
 def env_file(values: dict[str, str]) -> str:
-    """Return variables as Compose and a shell read them."""
+    """Return variables as an env file, which Compose and a shell can read."""
     return "".join(f"{name}='{value}'\n" for name, value in values.items())

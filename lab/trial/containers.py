@@ -1,4 +1,4 @@
-"""The containers of a trial as the engine knows them: whose they are, what each is for, and what it wrote."""
+"""Ask the engine about the containers of a trial: their owner, their services and what they wrote."""
 
 import os
 import platform
@@ -14,28 +14,28 @@ OWNER_LABEL = "stampede.owner"
 SERVICE = "com.docker.compose.service"
 PROJECT = "com.docker.compose.project"
 GENERATORS = ("k6", "client")
-"""The services that ask, and end by themselves."""
+"""The services that send requests, and that end by themselves."""
 
 LabelFilter = list[tuple[Literal["label"], str]]
 
 
 def owner() -> str:
-    """Return who starts containers here: this user on this machine, also when several share an engine."""
+    """Return the owner of this lab's containers, made of machine and user, because several may share an engine."""
     return f"{platform.node()}-{os.getuid()}"
 
 
 def containers_of(project: str) -> list[Container]:
-    """Return all containers of a Compose project, those that have ended too."""
+    """Return all containers of a Compose project, including containers that have ended."""
     return DockerClient().container.list(all=True, filters=[("label", f"{PROJECT}={project}")])
 
 
 def labels_of(container: Container) -> dict[str, str]:
-    """Return the labels of a container, SERVICE and PROJECT among them."""
+    """Return the labels of a container, which include SERVICE and PROJECT."""
     return container.config.labels or {}
 
 
 def service_of(container: Container) -> str:
-    """Return the service of a container in docker-compose.yml, or what Compose made of it for one of several k6."""
+    """Return the service of a container: its name in docker-compose.yml, or e.g. k6-2 for a further k6 container."""
     return labels_of(container)[SERVICE]
 
 
@@ -45,19 +45,19 @@ def name_of(container: Container) -> str:
 
 
 def is_generator(service: str) -> bool:
-    """Whether a service is a load generator, one of several k6 too."""
+    """Whether a service is a load generator: k6, a further k6 container such as k6-2, or the client."""
     return service.partition("-")[0] in GENERATORS
 
 
 def output_of(container: Container) -> bytes:
-    """Return what a container wrote, on both streams."""
+    """Return what a container wrote to standard output and standard error."""
     lines = DockerClient().container.logs(container, stream=True)
     return b"".join(line for _, line in cast("Iterable[tuple[str, bytes]]", lines))
 
 
 @contextmanager
 def tolerating_docker_errors() -> Iterator[None]:
-    """Go on when the engine refuses or is gone: what cannot be removed now is removed by the next command."""
+    """Go on if the engine refuses or does not answer. The next command removes what could not be removed."""
     try:
         yield
     except DockerException:

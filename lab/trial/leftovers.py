@@ -1,4 +1,4 @@
-"""What killed runs left behind: found by the label of their owner, and removed."""
+"""Remove the containers and networks of killed runs, which carry the label of their owner."""
 
 import time
 
@@ -11,9 +11,9 @@ LOOK_AGAIN_S = 1
 
 
 def remove_leftovers() -> list[str]:
-    """Remove what this user's killed runs on this machine left behind, and return the names of their projects.
+    """Remove the containers and networks of this user's killed runs on this machine, and return their projects' names.
 
-    Call it only while no run is under way. What somebody started by hand, or another user or machine, is left alone.
+    Call it only while no run is measuring. Leave alone what was started by hand, by other users or by other machines.
     """
     projects: set[str] = set()
     for _ in range(ATTEMPTS):
@@ -21,7 +21,7 @@ def remove_leftovers() -> list[str]:
         if not found:
             break
         projects |= found
-        time.sleep(LOOK_AGAIN_S)  # a Compose whose runner was killed may still be starting the next container
+        time.sleep(LOOK_AGAIN_S)  # after its runner was killed, Compose may still start another container
     return sorted(projects)
 
 

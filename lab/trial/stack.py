@@ -1,4 +1,4 @@
-"""The containers of one trial, from their start to their removal, and what they leave in its folder."""
+"""The containers of one trial, from their start to their removal, and the files that the trial keeps."""
 
 import json
 import re
@@ -68,7 +68,7 @@ class Stack:
         self.gone = False
 
     def fail(self, reason: str) -> None:
-        """Note why this trial measures nothing; the first reason counts."""
+        """Note why this trial failed. Only the first reason counts."""
         if self.outcome == "measured":
             self.outcome, self.reason = "failed", reason
             self.failed_by_itself = not self.asked
@@ -78,7 +78,7 @@ class Stack:
         self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
 
     def heed(self, event: Literal["oom", "die"], container: str, labels: dict[str, str]) -> None:
-        """Heed what happens to a container, given its id and the labels with which the engine tells of it."""
+        """React to an event of the engine, given the container's id and the labels of the event."""
         service = labels[SERVICE]
         if event == "oom":
             self.out_of_memory(container, service)
@@ -87,14 +87,14 @@ class Stack:
             self.end_load()
 
     def out_of_memory(self, container: str, service: str) -> None:
-        """Fail because a container has reached its limit of memory, and end what it takes part in at once.
+        """Fail because a container has reached its memory limit, and at once end the load or the container.
 
-        Where the machine itself is short of memory, that is the reason: the lab's containers are the first to go.
+        If the machine itself is short of memory, say so: then the kernel kills the lab's containers first.
         """
         self.fail(Memory().shortage() or self._limit_reached(service))
         if self.loading:
             self.end_load()
-        else:  # nobody waits any longer until a server is healthy, or answers
+        else:  # so that the lab stops waiting until a server is healthy or answers
             with tolerating_docker_errors():
                 DockerClient().container.kill(container)
 
@@ -122,7 +122,7 @@ class Stack:
         self.took_s["up"] = time.monotonic() - began
 
     def calibrate(self) -> None:
-        """Find out how requests compute for as long as the load says; k6/run hands it to the script."""
+        """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
         began = time.monotonic()
         try:
             variant = self.trial.variant
@@ -130,20 +130,20 @@ class Stack:
             self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
             write_whole(self.part / "calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
         except DockerException as error:
-            self.fail(f"a request alone was not answered: {last_line(error)}")
+            self.fail(f"a single request before the load was not answered: {last_line(error)}")
         except (ValueError, KeyError) as error:
-            self.fail(f"a request alone was not answered as agreed: {error}")
+            self.fail(f"a single request before the load got an answer that the lab cannot read: {error}")
         self.took_s["calibrate"] = time.monotonic() - began
 
     def look_before(self) -> None:
-        """Keep what the containers are, and have counted so far, before the load."""
+        """Keep the settings and the counters of the containers before the load."""
         try:
             self._observe("before")
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
 
     def start_load(self, at: float) -> None:
-        """Start the load generators; k6 begins to send ``at`` that time, in epoch seconds."""
+        """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds."""
         self.loading = True
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         for generator in self.generators:
@@ -168,7 +168,7 @@ class Stack:
         self.took_s["load"] = time.monotonic() - began
 
     def end_load(self) -> None:
-        """Stop the load generators, which first write out what they have measured."""
+        """Stop the load generators, which write their measurements before they end."""
 
         def stop(generator: Container) -> None:
             with tolerating_docker_errors():
@@ -179,7 +179,7 @@ class Stack:
                 list(pool.map(stop, self.generators))
 
     def collect(self) -> None:
-        """Keep what the containers have counted, their logs and how the load generator ended."""
+        """Keep the counters and the logs of the containers, and the exit codes of the load generators."""
         began = time.monotonic()
         try:
             for container in self._containers():
@@ -205,7 +205,7 @@ class Stack:
         self.took_s["collect"] = time.monotonic() - began
 
     def down(self) -> None:
-        """Remove this trial's containers and network, and no others; what resists is left to the next command."""
+        """Remove only this trial's containers and network. The next command removes what could not be removed."""
         client = DockerClient()
         mine: LabelFilter = [("label", f"{PROJECT}={self.project}")]
         for _ in range(DOWN_ATTEMPTS):
@@ -218,10 +218,10 @@ class Stack:
                 return
 
     def save(self, quiet: Quiet | None, usage: Usage | None) -> TrialRecord:
-        """Write trial.json and give the folder its name, and return the record, whose reason has the true paths."""
+        """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""
         if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
-        if thrown := self._thrown():  # k6 itself goes on, and ends with 0
+        if thrown := self._thrown():  # k6 goes on after an exception, and ends with 0
             self.fail(f"the load script threw: {thrown}")
         record = TrialRecord(
             variant=self.trial.variant_name,
@@ -254,9 +254,9 @@ class Stack:
         return composed.client
 
     def _observe(self, moment: Literal["before", "after"]) -> None:
-        """Ask every container but the load generators' what it is and has counted; see servers/observe.
+        """Ask every container except the load generators for its settings and counters; see servers/observe.
 
-        One that does not answer leaves no observation, and the trial will be doubted for it.
+        A container that does not answer leaves no observation, which makes the trial suspect or invalid.
         """
 
         def observe(container: Container) -> None:
@@ -271,8 +271,8 @@ class Stack:
             list(pool.map(observe, self._containers()))
 
     def _rate_after(self, follows: PlannedTrial) -> float:
-        """Return the rate that follows from another trial of this round. Raise NoRate when it shows no capacity."""
-        # DuckDB loads in the time of a whole set-up
+        """Return the rate that follows from another trial of this round. Raise NoRate if that trial has no capacity."""
+        # imported here because loading DuckDB takes as long as a whole set-up
         from analysis.capacity import measured_capacity_per_s  # noqa: PLC0415
         from analysis.read.rows import UnreadablePoints  # noqa: PLC0415
 
@@ -287,25 +287,25 @@ class Stack:
                 follows.load.environment(), follows.duration,
             )  # fmt: skip
         except BadRun:
-            raise NoRate(f"the rate is relative to {which}, of which there is no record") from None
+            raise NoRate(f"the rate is relative to {which}, which has no record") from None
         except (UnreadablePoints, ValueError) as error:
             reason = str(error).replace(f"{folder}/", "")
             raise NoRate(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
         if not capacity_per_s:
-            raise NoRate(f"the rate is relative to {which}, where visits failed already in the first step")
+            raise NoRate(f"the rate is relative to {which}, where visits already failed in the first step")
         rate_per_s = self.trial.load.relative.times * capacity_per_s
         try:
             self.trial.load.at(rate_per_s)
         except WrongSetting as error:
-            raise NoRate(f"the rate is relative to {which}, and too high: {error}") from None
+            raise NoRate(f"the rate is relative to {which}, and is too high: {error}") from None
         return rate_per_s
 
     def _containers(self) -> list[Container]:
         return containers_of(self.project)
 
     def _why_not_healthy(self, error: DockerException) -> str:
-        """Return the last lines that the least healthy container wrote; else what Docker said."""
-        front = self.trial.variant.front  # which only waits for the servers, or is one
+        """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
+        front = self.trial.variant.front  # the front comes last: a balancer only waits for the servers
         with tolerating_docker_errors():
             for container in sorted(self._containers(), key=lambda one: service_of(one) == front):
                 health = container.state.health.status if container.state.health else None
@@ -320,7 +320,7 @@ class Stack:
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
-        """Say which container needed more memory than it may have, and what to change."""
+        """Return which container reached its memory limit, and what sets this limit."""
         load = self.trial.load
         if service == self.trial.variant.service:
             setting = "which the variant's memory_mib sets"
@@ -332,7 +332,7 @@ class Stack:
         return f"{service} needed more memory than its limit of {self.limits_mib.get(service, 0)} MiB, {setting}"
 
     def _k6_ended(self, exit_code: int | None) -> None:
-        """Note how one k6 ended; of several the one that measured nothing tells, or whose threshold was crossed."""
+        """Note the exit code of a k6 container. Of several containers, keep the worst: failure, then threshold (99)."""
         codes = [0, 99, self.k6_exit_code, exit_code]
         self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index, default=None)
 
@@ -351,18 +351,18 @@ class Stack:
 
 
 class NoRate(Exception):
-    """The rate of a load is relative to a capacity that nobody knows; the message says why."""
+    """The rate of a load is relative to a capacity that is unknown; the message says why."""
 
 
 def _at_work_ms(front: Container, port: int, path: str) -> float:
-    """Ask as k6 will, and return how long the server was at work."""
+    """Send a request as k6 will, and return how long the server worked, in ms."""
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
     answer = json.loads(str(DockerClient().container.execute(front, command)))
     return 1000 * (float(answer["ended"]) - float(answer["began"]))
 
 
 def _message(line: str) -> str:
-    """Return the message of one line of k6's log, without the stack below it."""
+    """Return the message in one line of k6's log, without its stack trace."""
     found = re.search(r'msg="(.*?)(?:\\n|"(?: |$))', line)
     return (found[1] if found else line)[:300]
 
