@@ -36,7 +36,7 @@ def describe(runs: list[Path]) -> Rows:
 
 
 def verdicts(runs: list[Path]) -> Rows:
-    """Return a row for each claim, with a column for each run that has the claim's verdict in that run."""
+    """Return a row for each claim; the column with the name of a run has the claim's verdict in that run."""
     table: dict[str, dict[str, Any]] = {}
     for run in runs:
         for claim in _summary(run)["claims"]:

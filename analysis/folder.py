@@ -21,7 +21,7 @@ class BadRun(Exception):
 
 
 class NoTemporaryRoom(OSError):
-    """The folder TMPDIR, which is ``filename``, has no room for data that does not fit into memory."""
+    """The folder TMPDIR has no room for data that does not fit into memory; ``filename`` is the folder's path."""
 
 
 def trial_folder(run: Path, variant: str, load: str, trial: int) -> Path:

@@ -51,7 +51,7 @@ def _difference_of_medians(values: Any, others: Any, axis: int) -> Any:  # noqa:
 
 def _bootstrap(samples: tuple[Any, ...], statistic: Any) -> Any:  # noqa: ANN401  # as scipy takes them
     """Resample trials. The same samples always give the same interval."""
-    from scipy import stats  # noqa: PLC0415  # loading it takes as long as deriving a small run, which may have no interval
+    from scipy import stats  # noqa: PLC0415  # SciPy loads slowly, and a small run may need no interval
 
     done = stats.bootstrap(
         samples,

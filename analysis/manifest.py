@@ -55,7 +55,7 @@ def sealed(run_folder: Path) -> Hashes:
 
 
 def read_manifest(run_folder: Path) -> Hashes:
-    """Read manifest.sha256. Raise BadRun if it is missing, or with the line that cannot be understood."""
+    """Read manifest.sha256. Raise BadRun if the file is missing or if a line cannot be understood."""
     path = run_folder / MANIFEST
     try:
         *lines, rest = path.read_bytes().split(b"\n")

@@ -35,8 +35,8 @@ Cell = tuple[str, str, str | None]
 class Measured(NamedTuple):
     """The statistics of one cell in one trial; ``answered`` requests of the cell succeeded.
 
-    ``stats`` leaves out statistics that need more requests. If a metric was computed from something other than answered
-    requests, such as visits, ``carried_by`` says from how many.
+    ``stats`` leaves out statistics that need more requests, or of which too many requests failed. If a metric was
+    computed from something other than answered requests, such as visits, ``carried_by`` says from how many.
     """
 
     trial: int
@@ -108,7 +108,7 @@ class Results:
         self._intervals = {cell: _intervals(trials) for cell, trials in cells.items()}
 
     def values(self, quantity: Quantity) -> list[float]:
-        """Return a statistic of every trial that has it, in the metric's unit."""
+        """Return the values of a statistic in all trials that have the statistic, in the metric's unit."""
         return [one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)]
 
     def measured(self, quantity: Quantity) -> float | None:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-"""The name of an experiment, a variant or a load. Folders and containers get the same name."""
+"""The name of an experiment, a variant or a load. It also names folders and containers."""
 
 
 class Model(BaseModel):

@@ -30,7 +30,7 @@ class ClassCount(NamedTuple):
 
     @property
     def answered(self) -> int:
-        """The requests that did not fail."""
+        """How many requests did not fail."""
         return self.sent - self.failed
 
 
@@ -63,12 +63,12 @@ class Requests(NamedTuple):
 
     @property
     def sent(self) -> int:
-        """All requests."""
+        """How many requests were sent."""
         return sum(one.sent for one in self.classes)
 
     @property
     def answered(self) -> int:
-        """The requests that did not fail."""
+        """How many requests did not fail."""
         return sum(one.answered for one in self.classes)
 
     @property

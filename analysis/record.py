@@ -10,9 +10,9 @@ SCHEMA = 1
 OTHERS_CORES = 2
 """How many cores the balancer and the load generator need in addition to the cores of workers that compute."""
 STAIRS = 50
-"""The most requests that a burst may have for its figures and pictures to show every request."""
+"""If a burst has at most this many requests, its figures and pictures show every request."""
 SHOWN_STAIRS = 12
-"""The most requests that a burst may have for tables to show every request, too."""
+"""If a burst has at most this many requests, tables show every request, too."""
 
 
 class Record(BaseModel):
@@ -101,7 +101,7 @@ class RelativeRate(Record):
 LoadKind = Literal["steady", "burst", "crash", "visits"]
 """How requests come: continuously, in bursts, in bursts with a request that kills its worker, or in visits."""
 _KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
-"""The kinds of scripts, for records from before a record had a kind; all other scripts were steady."""
+"""The kinds of scripts, for older records, which lack the kind; all other scripts were steady."""
 
 
 class LoadRecord(Record):
@@ -255,7 +255,7 @@ class TrialRecord(Record):
     The state of the machine is given in shares between 0 and 1: ``busy`` and ``steal`` are shares of the time of all
     cores, ``pressure`` is the share of the time in which something waited for a processor. None: the machine does not
     report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
-    None if no request computes. ``visits_per_s`` is None unless the load's rate follows from a measured capacity.
+    None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
     """
 
     schema_: int = SCHEMA

@@ -74,7 +74,7 @@ class CounterRow(Model):
 
 
 class ClaimRow(Model):
-    """A claim with its measured value and verdict. ``reason`` says why the verdict is missing or doubtful."""
+    """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful."""
 
     says: str
     stat: str
@@ -104,9 +104,10 @@ class PublishedFigure(Model):
 
 
 class PublishedRow(Model):
-    """Published figures of one metric with their common verdict. ``reason`` says why it is missing or doubtful.
+    """Published figures of one metric with their common verdict.
 
-    ``steps``: the figures are the response times of a burst in order of completion.
+    ``reason`` says why the verdict is undecided, invalid or doubtful. ``steps``: the figures are the response times of
+    a burst, in order of completion.
     """
 
     variant: str

@@ -1,4 +1,4 @@
-"""Whether a trial or a run can be trusted. The lab decides this before it shows any of its numbers."""
+"""Whether a trial or a run can be trusted. The lab decides this before it shows any numbers."""
 
 from collections.abc import Iterator
 from statistics import median

@@ -219,7 +219,7 @@ def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity
 
 
 def _not_trusted(variant: str, load: str | None, judged: list[TrialValidity]) -> str | None:
-    """Return why no trial of a variant under a load (None: the only load) can be trusted; None: one can be trusted."""
+    """Return why all trials of a variant under a load (None: the only load) are invalid; None: not all are invalid."""
     trials = [one for one in judged if one.variant == variant and load in (None, one.load)]
     if any(one.verdict != "invalid" for one in trials):
         return None

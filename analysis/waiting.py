@@ -49,7 +49,7 @@ class Waits:
 
     ``beside_s`` is in the order of the requests. ``busy`` and ``beside`` have one element for each worker. ``busy`` is
     when all threads of the worker were busy. ``beside`` is when a request waited for the worker beside a free thread;
-    it leaves out requests that waited so for FROM_S or less in all.
+    it leaves out requests whose waits add up to FROM_S or less.
     """
 
     beside_s: Times
@@ -107,9 +107,9 @@ def waits(answered: Answered, workers: int, threads: int) -> Waits:
     """Return which requests waited beside a free thread, if there are ``workers`` workers of ``threads`` threads each.
 
     A worker is busy while it works on as many requests as it has threads. A worker that served nothing is never busy.
-    While one worker is busy, another worker has a free thread unless all workers are busy. So we take the time from
-    when a request was sent to when its work began, count how long its worker was busy in that time, and subtract how
-    long all workers were busy.
+    While one worker is busy, another worker has a free thread unless all workers are busy. So the wait beside a free
+    thread is computed from the time between when the request was sent and when its work began: how long the request's
+    worker was busy in that time, minus how long all workers were busy in that time.
     """
     mine = [answered.worker == worker for worker in range(len(answered.workers))]
     busy = [at_least(threads, answered.began_s[one], answered.ended_s[one]) for one in mine]

@@ -59,7 +59,7 @@ class Sending(NamedTuple):
 
 
 class Stair(NamedTuple):
-    """One request of a burst; times are in seconds since the burst was sent. None: the request failed before."""
+    """One request of a burst. Times are in seconds since the burst was sent; None: the request failed before that."""
 
     sent_s: float
     began_s: float | None

@@ -191,7 +191,7 @@ def _servers(trial: Observed) -> Iterator[Doubt]:
 
 
 def _came_and_went(name: str, before: Observation, after: Observation, memory: str) -> Iterator[Doubt]:
-    """Say how many workers an elastic server started and ended, including dead workers that the server remembers."""
+    """Yield how many workers an elastic server started and ended, including dead workers that the server remembers."""
     known = before.workers | before.counts.keys()
     started = (after.workers | after.counts.keys()) - known
     ended = (before.workers | started) - after.workers

@@ -91,7 +91,7 @@ def balanced(containers: tuple[Container, ...]) -> int | None:
 
 
 def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str, int]:
-    """Return what each worker (host:pid) that has the counter ``name`` counted during the load."""
+    """Return by how much each worker's (host:pid) counter ``name`` rose during the load, for workers that have it."""
     return {
         f"{one.after.host}:{worker}": counts[name] - one.before.counts.get(worker, {}).get(name, 0)
         for one in containers
@@ -130,7 +130,7 @@ def _readings(path: Path) -> tuple[Reading, ...]:
 
 
 def parse(text: str) -> Observation:
-    """Return the observation that a text describes. Raise ValueError, KeyError or IndexError if it describes none."""
+    """Return the observation that a text describes. Raise ValueError, KeyError or IndexError if it is unreadable."""
     parts = _SECTION.split(text)[1:]
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     listening = {

@@ -47,7 +47,7 @@ def _ratio(figure: PublishedFigure) -> str:
 
 
 def _ratio_number(value: float) -> str:
-    """Return a ratio with two decimals; with fewer from 10 on, with two significant digits below 0.1."""
+    """Return a ratio with two decimals; from 10 on as ``number`` does, and below 0.1 with two significant digits."""
     return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 

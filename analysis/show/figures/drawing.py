@@ -95,7 +95,7 @@ def scattered(index: int) -> float:
 
 
 def styled(chart: Any, title: str, subtitle: str, height: int | None) -> alt.TopLevelMixin:  # noqa: ANN401
-    """Return a chart with its title, subtitle and fonts; ``height`` is in pixels; None: the chart has a height."""
+    """Return a chart with title, subtitle and fonts; ``height`` is in pixels; None: the chart has its own height."""
     if height is not None:
         chart = chart.properties(width=WIDTH, height=height)
     styled: alt.TopLevelMixin = (

@@ -46,7 +46,7 @@ _BUSY = "all threads of the worker are busy"
 _BESIDE = "a request waits for the worker while another worker has a free thread"
 _STALLED = "the api stalls"
 _LANES = 8
-"""The most workers that a variant shows: the workers for which requests waited longest, and the idlest worker."""
+"""A panel shows at most this many workers: the workers for which requests waited longest, and the idlest worker."""
 
 
 class _Moments(NamedTuple):

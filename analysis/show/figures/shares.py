@@ -1,4 +1,4 @@
-"""How many requests each worker served, and how this goes with the slowest requests."""
+"""How many requests each worker served, and whether even shares go with short waits."""
 
 from typing import Any
 
@@ -164,7 +164,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
         names = {worker: f"worker {place}" for place, worker in enumerate(sorted({row[0] for row in mine}), start=1)}
         singles = {worker: sum(1 for one, _, requests in mine if one == worker and requests == 1) for worker in names}
         kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
-        kept += [(worker, count, "connections of one request") for worker, count in singles.items() if count]
+        kept += [(worker, count, "connections with one request each") for worker, count in singles.items() if count]
         values += [
             {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
             for rank, (worker, requests, kind) in enumerate(kept)
@@ -178,14 +178,14 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
             y=alt.Y("worker:N", title=None),
             order=alt.Order("rank:Q"),
             color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
-                domain=["one connection", "connections of one request"], range=[MEASURED, "#a9c6e8"]
+                domain=["one connection", "connections with one request each"], range=[MEASURED, "#a9c6e8"]
             ),
             row=alt.Row("variant:N", sort=order, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
         )
         .properties(width=440, height=60)
     )
     title = f"Which connection brought the requests to which worker{of_load(run, load)}"
-    return styled(bars, title, "first trial of each variant; a segment is a connection", None)
+    return styled(bars, title, "first trial of each variant; a dark segment is one connection", None)
 
 
 def _segments(variant: str, request: str, kind: str, counts: list[int]) -> list[dict[str, Any]]:
