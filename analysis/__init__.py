@@ -1,1 +1,1 @@
-"""From k6's points to requests, figures, verdicts and pages. Depends on nothing else of the lab."""
+"""From k6's points to requests, figures, verdicts and pages. Imports no other package of the lab."""

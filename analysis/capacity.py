@@ -1,4 +1,4 @@
-"""The capacity that a trial shows, computed while its run is still measuring: other loads may be relative to it."""
+"""The capacity that a trial shows, computed during its run, because the rates of later loads may depend on it."""
 
 from pathlib import Path
 
@@ -11,10 +11,10 @@ from analysis.read.rows import write_requests
 def measured_capacity_per_s(
     trial_folder: Path, variant: str, load_name: str, trial: int, settings: dict[str, str], duration: str
 ) -> float:
-    """Write requests.parquet of a trial and return the capacity that it shows, in visits/s.
+    """Write requests.parquet of a trial and return the capacity that the trial shows, in visits/s.
 
-    Raise UnreadablePoints as ``write_requests`` does. Raise ValueError if there was no visit, if the load generator
-    made fewer visits than were due, if the rate does not climb, or if visits do not begin to fail.
+    Raise the same errors as ``write_requests``. Raise ValueError if no visit was made, if the load generator made
+    fewer visits than were due, if the rate does not climb, or if visits do not begin to fail.
     """
     rates = visits.rates_per_s(settings, duration)
     if len(rates) < 2:

@@ -1,4 +1,4 @@
-"""Many runs of one experiment, side by side: what the notebook narrates."""
+"""Many runs of one experiment, side by side, for the notebook."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def find_runs(results: Path, experiment: str) -> list[Path]:
 
 
 def describe(runs: list[Path]) -> Rows:
-    """Return a row for each run: when, on which machine, how long, how it ended, and whether to believe it."""
+    """Return a row for each run: its start, machine, loads and trials, how the run ended, and whether it is valid."""
     return [
         {
             "run": run.name,
@@ -36,7 +36,7 @@ def describe(runs: list[Path]) -> Rows:
 
 
 def verdicts(runs: list[Path]) -> Rows:
-    """Return a row for each claim, with its verdict in every run under the run's name."""
+    """Return a row for each claim; the column with the name of a run has the claim's verdict in that run."""
     table: dict[str, dict[str, Any]] = {}
     for run in runs:
         for claim in _summary(run)["claims"]:
@@ -56,9 +56,9 @@ def measured(runs: list[Path], metric: MetricName, stat: Statistic, request: str
 
 
 def requests(runs: list[Path]) -> duckdb.DuckDBPyRelation:
-    """Return every request of the runs, with the run it belongs to as ``run``, to be queried with SQL.
+    """Return every request of the runs, for queries in SQL; the column ``run`` names the run of each request.
 
-    Columns that a run of an older version lacks are NULL.
+    If a run of an older version lacks a column, the column is NULL for that run.
     """
     files = [str(path) for run in runs for path in sorted(run.glob("*/*/*/requests.parquet"))]
     every = duckdb.read_parquet(files, filename=True, union_by_name=True)
@@ -70,7 +70,7 @@ def first_run(runs: list[Path]) -> Run:
     return read_run(runs[0])
 
 
-def _summary(run: Path) -> Any:  # noqa: ANN401  # JSON, with the keys that analysis.summary promises
+def _summary(run: Path) -> Any:  # noqa: ANN401  # JSON, with the keys of analysis.result.Summary
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     if (schema := summary.get("schema")) != SCHEMA:
         raise BadRun(f"{run / 'summary.json'} has schema {schema}; this version reads schema {SCHEMA}")

@@ -1,4 +1,4 @@
-"""A run's folder: where its files lie, and how records are read from it and written to it.
+"""A run's folder: where the files of the run are, and how the lab reads and writes records.
 
 ``results/<experiment>/<UTC time>/run.json`` and, for each trial, ``<variant>/<load>/<n>/trial.json``.
 """
@@ -17,15 +17,15 @@ R = TypeVar("R", bound=Record)
 
 
 class BadRun(Exception):
-    """A folder that is not a run, or a run that this version cannot read. The message names the file and the reason."""
+    """The folder is not a run, or this version cannot read the run. The message names the file and the reason."""
 
 
 class NoTemporaryRoom(OSError):
-    """TMPDIR, which ``filename`` names, has no room for data that does not fit into memory."""
+    """The folder TMPDIR has no room for data that does not fit into memory; ``filename`` is the folder's path."""
 
 
 def trial_folder(run: Path, variant: str, load: str, trial: int) -> Path:
-    """Return where a trial's files lie."""
+    """Return the folder of a trial's files."""
     return run / variant / load / str(trial)
 
 
@@ -35,12 +35,12 @@ def trial_folders(run: Path) -> list[Path]:
 
 
 def read_run(run: Path) -> Run:
-    """Read run.json. Raise BadRun when there is none or it cannot be understood."""
+    """Read run.json. Raise BadRun if run.json is missing or cannot be understood."""
     return _read(run / "run.json", Run)
 
 
 def read_trial(folder: Path) -> TrialRecord:
-    """Read trial.json. Raise BadRun when there is none or it cannot be understood."""
+    """Read trial.json. Raise BadRun if trial.json is missing or cannot be understood."""
     return _read(folder / "trial.json", TrialRecord)
 
 
@@ -51,7 +51,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` through a neighbour that is renamed, so that no reader sees half a file."""
+    """Write ``text`` to a temporary file and rename it to ``path``, so that readers see the whole file or no file."""
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
     ) as neighbour:

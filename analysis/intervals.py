@@ -1,8 +1,8 @@
-"""How sure a median over trials is: bootstrap intervals with the trial as the unit.
+"""How precise a median over trials is: bootstrap intervals with the trial as the unit.
 
-Which connection meets which worker is drawn once per start, so the requests of one trial are not independent of each
-other; its statistics are. Percentile bootstrap (Efron 1979): with five trials or fewer it is the range of what was
-measured, which holds the true median in 1 - 2 / 2^n of all cases.
+Chance decides after every start of the servers which worker gets which connection. So the requests of one trial depend
+on each other, but the statistics of different trials do not. With the percentile bootstrap (Efron 1979) and up to five
+trials, the interval is the range of the measured values, which contains the true median in 1 - 2 / 2^n of all cases.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ import numpy as np
 
 CONFIDENCE = 0.95
 NOMINAL_FROM = 5
-"""Trials from which on the interval holds the true median about as often as its name says."""
+"""The number of trials from which on the interval contains the true median in about 95 % of all cases."""
 _RESAMPLES = 9999
 
 Interval = tuple[float, float]
 
 
 def coverage(trials: int) -> float:
-    """Return how often the range of ``trials`` independent values holds the median that they were drawn from."""
+    """Return how often, as a share, the range of ``trials`` independent values contains the true median."""
     return float(1 - 2 * 0.5**trials)
 
 
 def of_medians(rows: Sequence[Sequence[float]]) -> list[Interval]:
-    """Return the interval of each row's median; all rows have a value from each of the same two or more trials."""
+    """Return the interval of each row's median; all rows have one value for each of the same two or more trials."""
     result = _bootstrap((np.asarray(rows),), np.median)
     return list(zip(result.low.tolist(), result.high.tolist(), strict=True))
 
 
 def of_ratio(values: Sequence[float], others: Sequence[float]) -> Interval:
-    """Return the interval of the ratio of two medians, each over two or more trials; ``others`` are not zero."""
+    """Return the interval of the ratio of two medians, each over two or more trials; no value of ``others`` is zero."""
     result = _bootstrap((np.asarray(values), np.asarray(others)), _ratio_of_medians)
     return float(result.low), float(result.high)
 
@@ -50,8 +50,8 @@ def _difference_of_medians(values: Any, others: Any, axis: int) -> Any:  # noqa:
 
 
 def _bootstrap(samples: tuple[Any, ...], statistic: Any) -> Any:  # noqa: ANN401  # as scipy takes them
-    """Resample trials; the same samples give the same interval every time."""
-    from scipy import stats  # noqa: PLC0415  # loading it takes as long as deriving a small run, which may have no interval
+    """Resample trials. The same samples always give the same interval."""
+    from scipy import stats  # noqa: PLC0415  # SciPy loads slowly, and a small run may need no interval
 
     done = stats.bootstrap(
         samples,

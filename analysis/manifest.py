@@ -1,7 +1,7 @@
-"""The hashes of what a run measured and recorded: manifest.sha256, which ``sha256sum --check`` reads too.
+"""manifest.sha256: the hashes of all files that a run measured and recorded, in the format of ``sha256sum --check``.
 
-It shows that a file was changed, not who did it: whoever can change a file can write its hash anew. Quote the hash of
-the manifest where others can see it, and no file can be changed unseen any more.
+The manifest reveals that a file was changed by accident. It does not prevent forgery, because whoever can change a
+file can also change its hash. If you publish the hash of the manifest itself, everybody can detect later changes.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from analysis.read.observation import GENERATOR, OBSERVATIONS
 MANIFEST = "manifest.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _DERIVED = {"summary.json", "report.html", MANIFEST}
-_REWRITTEN = "run.json"  # by the lab, when the run ends
+_REWRITTEN = "run.json"  # the lab writes it again when the run ends
 
 Hashes = dict[str, str]
-"""The SHA-256 of files in hexadecimal digits, by their path in the run's folder."""
+"""The SHA-256 of each file in hexadecimal digits, by the file's path in the run's folder."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Difference:
 def seal(run_folder: Path) -> None:
     """Write the hashes of everything that was measured and recorded so far, whole or not at all.
 
-    A hash that is already there stays, so that sealing again never blesses a change; only run.json, which the lab
-    writes anew when the run ends, is hashed anew. Raise BadRun when the manifest that is there cannot be understood.
+    Hashes that are already in the manifest stay, so a file that was changed later keeps its old hash. Only run.json,
+    which the lab writes again when the run ends, gets a new hash. Raise BadRun if the manifest cannot be understood.
     """
     hashes = sealed(run_folder)
     hashes.pop(_REWRITTEN, None)
@@ -50,12 +50,12 @@ def seal(run_folder: Path) -> None:
 
 
 def sealed(run_folder: Path) -> Hashes:
-    """Return what the manifest says; nothing when there is none, as in runs of older versions."""
+    """Return the hashes in the manifest; an empty dictionary if there is no manifest, as in runs of older versions."""
     return read_manifest(run_folder) if (run_folder / MANIFEST).exists() else {}
 
 
 def read_manifest(run_folder: Path) -> Hashes:
-    """Read manifest.sha256. Raise BadRun when there is none, or with the line that cannot be understood and why."""
+    """Read manifest.sha256. Raise BadRun if the file is missing or if a line cannot be understood."""
     path = run_folder / MANIFEST
     try:
         *lines, rest = path.read_bytes().split(b"\n")
@@ -84,9 +84,9 @@ def read_manifest(run_folder: Path) -> Hashes:
 
 
 def changes(run_folder: Path) -> list[Difference]:
-    """Return every recorded file that is not as the manifest says, in the order of their paths.
+    """Return every recorded file that differs from the manifest, in the order of their paths.
 
-    Raise BadRun when there is no manifest, or none that can be understood.
+    Raise BadRun if the manifest is missing or cannot be understood.
     """
     hashes = read_manifest(run_folder)
     there = {name for name in files(run_folder) if not is_derived(name)}
@@ -95,9 +95,9 @@ def changes(run_folder: Path) -> list[Difference]:
 
 
 def evidence_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
-    """Return why what results are derived from is not what was measured in a trial; None if it is, or nobody can tell.
+    """Return why the raw files of a trial are not what was measured; None: they are, or the trial was never sealed.
 
-    ``hashes`` is what the manifest says. A trial of which it lists no file was never sealed.
+    ``hashes`` are the hashes in the manifest. If the manifest lists no file of a trial, the trial was never sealed.
     """
     trial = trial_folder.relative_to(run_folder).as_posix()
     of_trial = {name for name in hashes if name.startswith(f"{trial}/")}
@@ -119,14 +119,14 @@ def evidence_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> st
 
 
 def _is_evidence(name: str) -> bool:
-    """Whether results are derived from a file of a trial's folder, besides its record."""
+    """Whether results are derived from this file of a trial's folder; trial.json does not count."""
     return any(PurePosixPath(name).match(pattern) for pattern in (POINTS, *OBSERVATIONS, GENERATOR))
 
 
 def files(run_folder: Path) -> list[str]:
-    """Return the path of every file in a run's folder, sorted. What begins with a dot is temporary and left out.
+    """Return the path of every file in a run's folder, sorted.
 
-    A link to a folder is returned as if it were a file, and never followed.
+    Names that begin with a dot are temporary and left out. A link to a folder counts as a file and is never followed.
     """
     found = []
     for parent, folders, names in os.walk(run_folder, onerror=_raise):
@@ -138,7 +138,7 @@ def files(run_folder: Path) -> list[str]:
 
 
 def is_derived(name: str) -> bool:
-    """Whether a path in a run's folder is that of a file which follows from the others."""
+    """Whether a path in a run's folder is the path of a file that the lab can compute again from the other files."""
     return name in _DERIVED or (name.count("/") == 3 and name.endswith("/requests.parquet"))
 
 

@@ -1,4 +1,4 @@
-"""The statistics of a run's trusted trials, and what is looked up in them."""
+"""The statistics of a run's trusted trials, and how to look up a quantity in them."""
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -33,10 +33,10 @@ Cell = tuple[str, str, str | None]
 
 
 class Measured(NamedTuple):
-    """The statistics of one cell in one trial, of which ``answered`` requests succeeded.
+    """The statistics of one cell in one trial; ``answered`` requests of the cell succeeded.
 
-    ``stats`` leaves out what the requests cannot carry. ``carried_by`` says how many visits or other things a metric
-    was computed from, if they are not the answered requests.
+    ``stats`` leaves out statistics that need more requests, or of which too many requests failed. If a metric was
+    computed from something other than answered requests, such as visits, ``carried_by`` says from how many.
     """
 
     trial: int
@@ -52,7 +52,7 @@ class Measured(NamedTuple):
 class Stairs(NamedTuple):
     """The staircase of a variant's bursts under a load: response times in ms, in order of completion.
 
-    ``intervals`` are those of the stairs that two trials or more have.
+    ``intervals`` has an interval for each step that two or more trials have.
     """
 
     measured: list[float]
@@ -60,7 +60,7 @@ class Stairs(NamedTuple):
 
 
 def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[Cell, list[Measured]]:
-    """Ask every family what it finds in each trial, and return the statistics of every class of request."""
+    """Collect the findings of every family in each trial, and return the statistics of every cell."""
     cells: dict[Cell, list[Measured]] = {}
     for trial in trials:
         found = [finding for family in FAMILIES for finding in family.measure(database, trial)]
@@ -78,7 +78,7 @@ def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> 
 
 
 def staircases(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[tuple[str, str], Stairs]:
-    """Return the staircases of small bursts by variant and load: medians over trials, with their intervals."""
+    """Return the staircases of small bursts by variant and load: medians over trials, with intervals."""
     by_trial: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
         if trial.load.burst and trial.load.has_stairs and not trial.load.crashes:
@@ -88,7 +88,7 @@ def staircases(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) 
 
 
 def _of_trials(trials: list[list[float]]) -> Stairs:
-    """Return the median and the interval of each stair over the trials that have it."""
+    """Return the median and the interval of each step over the trials that have the step."""
     most = max(map(len, trials))
     stairs = [[trial[place] for trial in trials if place < len(trial)] for place in range(most)]
     ends = [end for with_it, some in groupby(stairs, len) if with_it > 1 for end in intervals.of_medians(list(some))]
@@ -96,9 +96,9 @@ def _of_trials(trials: list[list[float]]) -> Stairs:
 
 
 class Results:
-    """The statistics of a run's trusted trials, and how to look one quantity up in them.
+    """The statistics of a run's trusted trials, and how to look up a quantity in them.
 
-    ``stairs`` are the staircases by variant and load.
+    ``stairs`` has the staircases by variant and load.
     """
 
     def __init__(self, run: Run, cells: dict[Cell, list[Measured]], stairs: dict[tuple[str, str], Stairs]) -> None:
@@ -108,11 +108,11 @@ class Results:
         self._intervals = {cell: _intervals(trials) for cell, trials in cells.items()}
 
     def values(self, quantity: Quantity) -> list[float]:
-        """Return a statistic of every trial that carries it, in the metric's unit."""
+        """Return the values of a statistic in all trials that have the statistic, in the metric's unit."""
         return [one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)]
 
     def measured(self, quantity: Quantity) -> float | None:
-        """Return the median over trials, in the metric's unit; None when no trial carries the statistic."""
+        """Return the median over trials, in the metric's unit; None: no trial has the statistic."""
         values = self.values(quantity)
         return median(values) if values else None
 
@@ -122,12 +122,12 @@ class Results:
         return self._intervals.get(cell, {}).get((quantity.metric, quantity.stat), (None, None))
 
     def sample(self, quantity: Quantity) -> tuple[int, int]:
-        """Return how many answered requests, or visits, in how many trials, a quantity was computed from."""
+        """Return how many answered requests, or visits, and how many trials a quantity was computed from."""
         carrying = self._carrying(quantity)
         return sum(one.carrying(quantity.metric) for one in carrying), len(carrying)
 
     def why_not(self, quantity: Quantity) -> str:
-        """Return why no trial carries a statistic, although there are trials."""
+        """Return why no trial has a statistic, although there are trials."""
         cell = self._cell(quantity)
         if not cell:
             return f"no {quantity.request or ''} request was answered".replace("  ", " ")
@@ -144,9 +144,9 @@ class Results:
         return f"{quantity.stat} needs {needed} {sample} a trial; there were {most} at most"
 
     def too_few(self) -> Iterator[str]:
-        """Yield a sentence for each percentile that a table would show, had there been more requests.
+        """Yield a sentence for each percentile that a table would show if there were more requests.
 
-        Of small bursts each request is shown: only percentiles that somebody speaks of are missed.
+        For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
         """
         wanted = {quantity.stat for quantity in self._published() if percentile(quantity.stat)} | {*PRINTED}
         classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
@@ -161,7 +161,7 @@ class Results:
                         f"no {stat} of {request} requests of {which}: it needs {rows_needed(stat)} a trial, "
                         f"there were {max(most[variant] for variant in lacking)} at most"
                     )
-                    break  # the percentiles beyond need more still
+                    break  # higher percentiles need even more requests
 
     def _spoken_of(self, load: str, request: str) -> set[str]:
         """Return the percentiles of one class of request that were published or claimed."""
@@ -211,7 +211,7 @@ class Results:
                 )
 
     def load_name(self, name: str | None) -> str:
-        """Return the name of a load; of the only one where none is given."""
+        """Return the name of a load; None: the name of the only load."""
         return name or self.run.loads[0].name
 
     def _published(self) -> dict[Quantity, float]:
@@ -223,7 +223,7 @@ class Results:
         return figures
 
     def figures(self, one: Published) -> dict[Quantity, float]:
-        """Return what a source printed for one variant, each figure as a quantity of this run."""
+        """Return what a source published for one variant, each figure as a quantity of this run."""
         load = self.load_name(one.load)
         return {
             Quantity(variant=one.variant, load=load, request=one.request, metric=one.metric, stat=stat): value
@@ -249,7 +249,7 @@ class Results:
 
 
 def _intervals(trials: list[Measured]) -> dict[tuple[str, str], Interval]:
-    """Return the interval of every statistic that two or more trials carry."""
+    """Return the interval of every statistic that two or more trials have."""
     together: dict[tuple[int, ...], list[tuple[str, str]]] = {}
     for key in dict.fromkeys(key for one in trials for key in one.stats):
         carrying = tuple(index for index, one in enumerate(trials) if key in one.stats)

@@ -1,4 +1,4 @@
-"""The base of the models that experiment files and results are made of, and the names in them."""
+"""The base class of the models of experiment files and results, and the type of names."""
 
 from typing import Annotated
 
@@ -6,10 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-"""The name of an experiment, a variant or a load: it becomes the name of a folder and of containers."""
+"""The name of an experiment, a variant or a load. It also names folders and containers."""
 
 
 class Model(BaseModel):
-    """A frozen record that refuses keys it does not know."""
+    """A frozen record that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""What is known of one trial: its record, what its rows say as a whole, and what its containers said of themselves."""
+"""What is known of one trial: its record, totals over its rows, and the observations of its containers."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,19 +30,21 @@ class ClassCount(NamedTuple):
 
     @property
     def answered(self) -> int:
-        """The requests that did not fail."""
+        """How many requests did not fail."""
         return self.sent - self.failed
 
 
 class Requests(NamedTuple):
-    """What the rows of a trial say as a whole.
+    """Totals over the rows of a trial.
 
-    ``began`` is when the first was sent, in epoch seconds. ``with_status`` had an answer of any kind. ``in_flight`` is
-    the mean number of requests under way, from the times at which they were sent and answered; ``little`` what it
-    should be: throughput times mean response time, by k6's own timings. ``by_worker`` counts answers by the worker
-    (host:pid) that they name. ``quickest_ms`` is the shortest time that a worker was at work. ``direct_sent`` went
-    past the balancer, ``direct_with_status`` of them were answered. ``sending`` is how bursts were sent;
-    None: the load has none. ``generators`` is how many k6 there are requests of, ``posts`` what visits wrote.
+    ``began`` is when the first request was sent, in epoch seconds. ``with_status`` is how many requests got an answer
+    of any kind. ``in_flight`` is the mean number of requests under way, from the times at which requests were sent and
+    answered. ``little`` is what ``in_flight`` should be: throughput times mean response time, by k6's own timings.
+    ``by_worker`` counts answers by the worker (host:pid) that they name. ``quickest_ms`` is the shortest time that a
+    worker was at work on a request. ``direct_sent`` is how many requests went directly to the server, not through the
+    balancer, and ``direct_with_status`` how many of these requests were answered. ``sending`` is how bursts were sent;
+    None: the load has no bursts. ``generators`` is how many k6 containers sent requests. ``posts`` says which visits
+    posted a form.
     """
 
     began: float | None
@@ -61,30 +63,31 @@ class Requests(NamedTuple):
 
     @property
     def sent(self) -> int:
-        """All requests."""
+        """How many requests were sent."""
         return sum(one.sent for one in self.classes)
 
     @property
     def answered(self) -> int:
-        """The requests that did not fail."""
+        """How many requests did not fail."""
         return sum(one.answered for one in self.classes)
 
     @property
     def names(self) -> list[str | None]:
-        """The classes of request, and None for all together; nothing if no request was sent."""
+        """The classes of request, and None for all classes together; empty if no request was sent."""
         return [*(one.request for one in self.classes), None] if self.classes else []
 
     def of_class(self, request: str | None) -> ClassCount:
-        """Return the counts of one class of request; None: of all together."""
+        """Return the counts of one class of request; None: of all classes together."""
         if request is None:
             return ClassCount("", self.sent, self.sent - self.answered)
         return next(one for one in self.classes if one.request == request)
 
 
 class Evidence(NamedTuple):
-    """What else is known of a trial: its containers, its load generators, what the points say besides requests.
+    """What a trial's raw files say besides requests: its containers, its load generators, and dropped iterations.
 
-    ``generators`` has the readings of each. ``problem`` is why the raw files could not be read, if they could not.
+    ``generators`` has the readings of each load generator. ``problem`` is why the raw files could not be read; None:
+    they could be read.
     """
 
     containers: tuple[Container, ...] = ()
@@ -94,7 +97,7 @@ class Evidence(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """One trial of a run with everything that its verdict and its metrics follow from, besides the rows themselves."""
+    """One trial of a run, with everything except the rows that its verdict and its metrics are computed from."""
 
     run: Run
     record: TrialRecord
@@ -103,29 +106,29 @@ class Observed(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Its variant, its load and its number."""
+        """The trial's variant, load and number."""
         return self.record.variant, self.record.load, self.record.trial
 
     @property
     def variant(self) -> VariantRecord:
-        """What was measured."""
+        """The variant that was measured."""
         return self.run.variant(self.record.variant)
 
     @property
     def load(self) -> LoadRecord:
-        """How it was asked."""
+        """The load under which the variant was measured."""
         return self.run.load(self.record.load)
 
     @property
     def containers(self) -> tuple[Container, ...]:
-        """Its containers before and after the load."""
+        """The trial's containers before and after the load."""
         return self.evidence.containers
 
 
 def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
-    """Write a trial's requests.parquet, and return what else its raw files say.
+    """Write a trial's requests.parquet, and return what the trial's raw files say besides requests.
 
-    If the raw files cannot be read, or are not the files that the manifest lists, there is no requests.parquet.
+    If the raw files cannot be read, or differ from the manifest, remove requests.parquet instead.
     """
     trial = read_trial(folder)
     problem = evidence_problem(run_folder, folder, hashes)
@@ -140,7 +143,7 @@ def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
 
 
 def observe(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, evidence: Evidence) -> Observed:
-    """Return what is known of a trial. Raise BadRun if run.json does not know its variant or its load."""
+    """Return what is known of a trial. Raise BadRun if run.json lacks the trial's variant or load."""
     record = read_trial(folder)
     if record.variant not in {one.name for one in run.variants} or record.load not in {one.name for one in run.loads}:
         raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
@@ -149,7 +152,7 @@ def observe(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, evidenc
 
 
 def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> Requests:
-    """Return what the rows of a trial say as a whole; ``burst`` requests of it were sent at once."""
+    """Return totals over the rows of a trial; ``burst`` is how many requests were sent at once."""
     rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
 
     def rows(query: str) -> list[tuple[Any, ...]]:
@@ -188,9 +191,9 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
     )
 
 
-# L = lambda W (Little 1961). L from the wall clock, W from k6's own timings, which run on another clock. What k6 itself
-# takes for a request between the two, a quarter of a millisecond, counts as part of the response: it is the median's.
-# Of a connection that broke k6 does not time the wait.
+# L = lambda W (Little 1961). L comes from the wall clock, W from k6's own timings, which use another clock. k6 itself
+# needs about a quarter of a millisecond for each request, which its timings leave out. We add the median of this time
+# to W. If a connection broke, k6 does not time the wait, so we leave out these requests (status 0).
 _LITTLE = """
 WITH timed AS (
     SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,

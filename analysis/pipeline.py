@@ -1,6 +1,6 @@
-"""From a run's raw points to what people see of it: rows, observed, judged, measured, verdicts, shown.
+"""From a run's raw points to its report: rows, observed, judged, measured, verdicts, shown (see docs/method.md).
 
-Everything here can be derived again: delete it, call ``derive``, and it is back, with the same summary.
+You can delete everything that ``derive`` writes and call ``derive`` again: it writes the same files.
 """
 
 import json
@@ -31,7 +31,7 @@ def derive(run_folder: Path) -> Summary:
 
 
 def derive_summary(run_folder: Path) -> Summary:
-    """Do what ``derive`` does, but draw nothing."""
+    """Do the same as ``derive``, but without report.html."""
     hashes = sealed(run_folder)
     evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     summary = summarise(run_folder, evidence)
@@ -41,7 +41,7 @@ def derive_summary(run_folder: Path) -> Summary:
 
 
 def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
-    """Compute the summary of a run from its records, the rows of its trials and their other ``evidence``, by folder."""
+    """Compute the summary of a run from its records, and from the rows and the ``evidence`` of each trial's folder."""
     run = read_run(run_folder)
     with opened(list(evidence)) as rows:
         observed = [observe(rows, run, folder, found) for folder, found in evidence.items()]

@@ -1,4 +1,4 @@
-"""The words for a measured number: which variant, load and class of request, which metric, which statistic."""
+"""How experiment files name a measured number: its variant, load, class of request, metric and statistic."""
 
 from itertools import pairwise
 from typing import Self
@@ -12,7 +12,7 @@ from analysis.model import Model, Name
 
 
 class Measure(Model):
-    """A statistic of one metric, of one class of request or of all together (None)."""
+    """A statistic of one metric, for one class of request or for all classes together (None)."""
 
     request: str | None = None
     metric: MetricName
@@ -25,7 +25,7 @@ class Measure(Model):
 
 
 def _check_statistic(request: str | None, metric: str, stat: str) -> None:
-    """Raise ValueError if the metric has no such statistic, or has no classes of request."""
+    """Raise ValueError if the metric lacks the statistic, or if a metric of all requests has a class of request."""
     if stat not in STATISTICS[metric]:
         raise ValueError(f"metric {metric} has no stat {stat}; it has {', '.join(STATISTICS[metric])}")
     if request and metric in OF_ALL_REQUESTS:
@@ -33,21 +33,21 @@ def _check_statistic(request: str | None, metric: str, stat: str) -> None:
 
 
 class Quantity(Measure):
-    """One number of an experiment. ``load`` may be left out when there is one."""
+    """One number of an experiment. ``load`` may be left out if the experiment has only one load."""
 
     variant: Name
     load: Name | None = None
 
 
 class Curve(Model):
-    """A picture of what a setting does: one panel for each statistic, the variants in the order of their setting."""
+    """A picture of how a setting changes statistics: one panel for each statistic, with the setting along the axis."""
 
-    over: str = Field(description="The setting that runs along the axis.")
+    over: str = Field(description="The setting that is drawn along the axis.")
     values: list[Measure] = Field(min_length=1)
 
 
 class Published(Model):
-    """What a source printed for one variant: statistics of one metric, requests by worker, or the steps of a burst."""
+    """What a source published for one variant: statistics of one metric, requests by worker, or steps of a burst."""
 
     variant: Name
     load: Name | None = None
@@ -56,16 +56,16 @@ class Published(Model):
     stats: dict[Statistic, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
     steps: list[FiniteFloat] = Field(
-        default=[], description="The response times of requests that were sent at once, in ms, in order of completion."
+        default=[], description="The response times of the requests of one burst, in ms, in order of completion."
     )
     divided_by: FiniteFloat = Field(
-        1, gt=0, description="The lab is so many times quicker: published figures are divided by this."
+        1, gt=0, description="How many times shorter the lab's requests are. Published times are divided by it."
     )
     within: FiniteFloat | None = Field(
         None,
         gt=0,
         le=10,
-        description="How far the measured figures may be from these, as a share: 0.15; without it there is no verdict.",
+        description="How far the measured figures may be from these, as a share: 0.15. Without within, no verdict.",
     )
 
     @model_validator(mode="after")
@@ -81,7 +81,7 @@ class Published(Model):
         for stat in self.stats:
             _check_statistic(self.request, self.metric, stat)
             if self.within is not None and not self.stats[stat]:
-                raise ValueError(f"stats.{stat} is 0, by which nothing can be divided; leave it or within out")
+                raise ValueError(f"stats.{stat} is 0, and the lab cannot divide by 0; leave out stats.{stat} or within")
         if self.divided_by != 1 and not self.steps and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
             raise ValueError("divided_by is for times")
         return self
@@ -92,14 +92,14 @@ class Published(Model):
         if self.request:
             raise ValueError("steps are of all requests; leave request out")
         if min(self.steps) <= 0:
-            raise ValueError(f"steps: {min(self.steps):g} ms is no time that a request takes")
+            raise ValueError(f"steps: {min(self.steps):g} ms is not a response time; a response time is more than 0 ms")
         for one, after in pairwise(self.steps):
             if after < one:
                 raise ValueError(f"steps are in order of completion; {after:g} ms comes after {one:g} ms")
 
     @property
     def figures_here(self) -> dict[str, float]:
-        """What the statistics should be in this lab, with those of how even the counts are."""
+        """The statistics that this lab should measure; for published counts, the statistics of how even they are."""
         return {
             stat: value / self.divided_by if unit(self.metric, stat) == "ms" else value
             for stat, value in (self.stats | evenness(self.counts)).items()
@@ -107,16 +107,16 @@ class Published(Model):
 
     @property
     def steps_here(self) -> list[float]:
-        """What the steps should be in this lab, in ms."""
+        """The steps that this lab should measure, in ms."""
         return [step / self.divided_by for step in self.steps]
 
 
 class Claim(Model):
-    """A sentence with a test: a measured value, or its ratio to another, against one bound."""
+    """A sentence with a test: a measured value, or the ratio of two measured values, is compared with a bound."""
 
     says: str
     value: Quantity
-    relative_to: Quantity | None = Field(None, description="Divide the value by this one before comparing.")
+    relative_to: Quantity | None = Field(None, description="Divide the value by this value before comparing it.")
     at_least: FiniteFloat | None = None
     at_most: FiniteFloat | None = None
 
@@ -133,7 +133,7 @@ class Claim(Model):
 
     @property
     def quantities(self) -> list[Quantity]:
-        """The quantities that it compares with its bound or each other."""
+        """The quantities that the claim needs: its value, and the value that it is relative to."""
         return [self.value] + ([self.relative_to] if self.relative_to else [])
 
     def expects_failures_of(self, variant: str, load: str, request: str) -> bool:
@@ -153,7 +153,7 @@ class Claim(Model):
         return f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
 
     def holds(self, value: float) -> bool:
-        """Whether ``value``, in the metric's unit or as a ratio, keeps the bound."""
+        """Whether ``value``, in the metric's unit or as a ratio, satisfies the bound."""
         if self.at_least is not None:
             return value >= self.at_least
         assert self.at_most is not None

@@ -8,11 +8,11 @@ from analysis.quantities import Claim, Curve, Published
 
 SCHEMA = 1
 OTHERS_CORES = 2
-"""What the balancer and the load generator need beside workers that compute."""
+"""How many cores the balancer and the load generator need in addition to the cores of workers that compute."""
 STAIRS = 50
-"""Of bursts of at most so many requests each has its place in figures and pictures."""
+"""If a burst has at most this many requests, its figures and pictures show every request."""
 SHOWN_STAIRS = 12
-"""Of bursts of at most so many requests each has its place in tables, too."""
+"""If a burst has at most this many requests, tables show every request, too."""
 
 
 class Record(BaseModel):
@@ -22,11 +22,12 @@ class Record(BaseModel):
 
 
 class Image(Record):
-    """A container image that took part. ``stand_in`` names what it was built from when no registry was reached.
+    """A container image that took part in the run.
 
-    ``digests`` are those under which a registry knows the image; a stand-in, and what was built here, has none.
-    ``packages`` has the version of every package inside; Python's own are called ``python/…``. ``programs`` has the
-    versions of what the image is for.
+    If no registry could be reached, ``stand_in`` names what the image was built from instead. ``digests`` are the
+    digests by which a registry knows the image; stand-ins and images that were built here have no digests.
+    ``packages`` has the version of every package in the image; the names of Python packages begin with ``python/``.
+    ``programs`` has the versions of the programs that the image is for.
     """
 
     name: str
@@ -38,8 +39,8 @@ class Image(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _programs_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # whatever a file says
-        """Choose the programs from the packages, as long as a record does not say what its image is for."""
+    def _programs_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
+        """Choose the programs from the packages if the record has no programs."""
         if not isinstance(values, dict) or "programs" in values or not isinstance(values.get("packages"), dict):
             return values
         packages = values["packages"]
@@ -51,7 +52,7 @@ _PROGRAMS = ("k6", "nginx", "haproxy", "python3", "python/gunicorn", "python/uws
 
 
 class Host(Record):
-    """The machine that measured."""
+    """The machine on which the run was measured."""
 
     cpu: str
     cores: int
@@ -69,10 +70,10 @@ class Git(Record):
 
 
 class VariantRecord(Record):
-    """A variant as it was asked for, with the number of workers that should have shared its requests.
+    """A variant as it was requested, with the number of workers that its requests should be spread over.
 
-    ``accept`` says whether the workers of one container share a listening socket or have one each. An ``elastic``
-    server starts and ends workers as it needs them, up to ``workers``.
+    ``accept`` says whether the workers of one container share a listening socket, or whether each worker has a socket
+    of its own. An ``elastic`` server starts and ends workers as it needs them, and has at most ``workers``.
     """
 
     name: str
@@ -83,14 +84,14 @@ class VariantRecord(Record):
 
 
 class ClientRecord(Record):
-    """A client beside k6 as it was asked for; ``settings`` is the environment that it got."""
+    """A client that ran beside k6, as it was requested; ``settings`` is the client's environment."""
 
     script: str
     settings: dict[str, str]
 
 
 class RelativeRate(Record):
-    """A rate: so many ``times`` the capacity that variant ``of`` showed under load ``under`` in the same round."""
+    """A rate: ``times`` times the capacity that variant ``of`` showed under load ``under`` in the same round."""
 
     times: float
     of: str
@@ -98,17 +99,18 @@ class RelativeRate(Record):
 
 
 LoadKind = Literal["steady", "burst", "crash", "visits"]
-"""How requests come: on and on, many at once, at once with one that kills its worker, or as visits of several."""
+"""How requests come: continuously, in bursts, in bursts with a request that kills its worker, or in visits."""
 _KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
-"""The kinds of the scripts that there were before a record said its kind; all others were steady."""
+"""The kinds of scripts, for older records, which lack the kind; all other scripts were steady."""
 
 
 class LoadRecord(Record):
-    """A load as it was asked for; ``settings`` is the environment that its script got.
+    """A load as it was requested; ``settings`` is the environment of the load's script.
 
-    ``generators`` is how many k6 containers shared it. ``api`` is what was said of the service that the servers call,
-    times in seconds, ``database`` what was said of their database; None: they have none. A load that ``overloads`` asks
-    for more than can be answered: failures are findings. ``relative`` is how its rate follows from a capacity.
+    ``generators`` is how many k6 containers shared the load. ``api`` has the settings of the service that the servers
+    call, times in seconds; ``database`` has the settings of the servers' database; None: there is no such service or
+    database. A load that ``overloads`` asks for more than the servers can answer, so failures are findings.
+    ``relative`` says how the load's rate follows from a capacity.
     """
 
     name: str
@@ -126,17 +128,17 @@ class LoadRecord(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _kind_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # whatever a file says
-        """Choose the kind by the script, as long as a record does not say it."""
+    def _kind_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
+        """Choose the kind by the script if the record has no kind."""
         if not isinstance(values, dict) or "kind" in values or values.get("script") not in _KINDS:
             return values
         return values | {"kind": _KINDS[values["script"]]}
 
     @property
     def burst(self) -> int | None:
-        """How many requests it sends at once; None: they do not come in bursts.
+        """How many requests the load sends at once; None: the load has no bursts.
 
-        A crash and the requests that come before and after it are a burst, too.
+        A request that kills its worker, and the requests before and after it, are a burst, too.
         """
         match self.kind:
             case "burst":
@@ -149,17 +151,17 @@ class LoadRecord(Record):
 
     @property
     def has_stairs(self) -> bool:
-        """Whether its bursts are so small that each of their requests is drawn."""
+        """Whether the load's bursts are so small that pictures show every request."""
         return self.burst is not None and self.burst <= STAIRS
 
     @property
     def has_few_stairs(self) -> bool:
-        """Whether its bursts are so small that a table says of each of their requests when it was answered."""
+        """Whether the load's bursts are so small that a table shows when each request was answered."""
         return self.burst is not None and self.burst <= SHOWN_STAIRS
 
     @property
     def crashes(self) -> bool:
-        """Whether one of its requests kills the worker that serves it."""
+        """Whether one of the load's requests kills the worker that serves the request."""
         return self.kind == "crash"
 
 
@@ -173,7 +175,7 @@ class Source(Record):
 
 
 class Run(Record):
-    """run.json: what was asked, of which machine, and how it ended. ``sleeping``: no request uses a core."""
+    """run.json: what was measured, on which machine, and how the run ended. ``sleeping``: no request uses a core."""
 
     schema_: int = SCHEMA
     experiment: str
@@ -209,7 +211,7 @@ class Run(Record):
         return next(one for one in self.variants if one.name == name)
 
     def has_several_workers(self, load: str) -> bool:
-        """Whether there is a variant under a load whose requests several workers share."""
+        """Whether any variant under a load has several workers."""
         return any(variant.workers > 1 for variant in self.variants_under(load))
 
     def variants_under(self, load: str) -> list[VariantRecord]:
@@ -219,12 +221,12 @@ class Run(Record):
 
     @property
     def against_itself(self) -> bool:
-        """Whether two variants are the same, so that a difference between them is chance."""
+        """Whether the run measures two equal variants, so that any difference between them is chance."""
         return len(self.variants) == 2 and self.variants[0].settings == self.variants[1].settings
 
 
 class Seconds(Record):
-    """Where the time of a trial went. None: it did not get that far."""
+    """How long each step of a trial took, in seconds. None: the trial ended before this step did."""
 
     up: float | None = None
     settle: float | None = None
@@ -234,10 +236,11 @@ class Seconds(Record):
 
 
 class Calibration(Record):
-    """What one request that computes takes alone, before the load.
+    """How long requests that compute take when they are sent one at a time, before the load.
 
-    ``cpu`` is how it computes, ``call_us`` the length of the calls with which it holds the interpreter lock (None: it
-    burns). It asks for ``asked_ms``; ``alone_ms`` is how long each of some such requests was at work, one at a time.
+    ``cpu`` is how a request computes. ``call_us`` is the length of the calls with which a request holds the
+    interpreter lock; None: the request really computes (``burn``). Each request asks for ``asked_ms`` of work;
+    ``alone_ms`` has how long a worker was at work on each request.
     """
 
     cpu: Literal["hold", "burn"]
@@ -247,12 +250,12 @@ class Calibration(Record):
 
 
 class TrialRecord(Record):
-    """trial.json: one variant under one load, once.
+    """trial.json: one variant under one load, measured once.
 
-    The machine's state is in shares between 0 and 1: ``busy`` and ``steal`` of all cores, ``pressure`` of the time in
-    which something waited for a processor. None: this machine does not tell. ``settings`` is what each container says
-    that its settings are, by the container's name; ``calibration`` is None where no request computes, ``visits_per_s``
-    where the rate of a load does not follow from what was measured.
+    The state of the machine is given in shares between 0 and 1: ``busy`` and ``steal`` are shares of the time of all
+    cores, ``pressure`` is the share of the time in which something waited for a processor. None: the machine does not
+    report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
+    None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
     """
 
     schema_: int = SCHEMA

@@ -1,4 +1,4 @@
-"""What a run has shown: the models of summary.json, with nothing that computes them."""
+"""The results of a run: the models of summary.json. Other modules compute them."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
 
 
 class TrialValidity(Model):
-    """The verdict on one trial. ``reasons`` says why it is not valid, or what to keep in mind although it is."""
+    """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial."""
 
     variant: str
     load: str
@@ -19,17 +19,17 @@ class TrialValidity(Model):
 
 
 class Validity(Model):
-    """The verdict on a run: that of its worst trial, with everything that gives reason to doubt."""
+    """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run."""
 
     verdict: Verdict
     reasons: list[str]
 
 
 class Row(Model):
-    """One number as published, predicted and measured. ``n`` rows over ``trials`` trials carry the measured one.
+    """One number as published, predicted and measured. The measured number comes from ``n`` rows in ``trials`` trials.
 
     ``request`` is None for all classes together. ``low`` and ``high`` are the 95 % bootstrap interval of the median
-    over trials; None: one trial has none.
+    over trials; None: there are fewer than two trials.
     """
 
     variant: str
@@ -48,9 +48,9 @@ class Row(Model):
 
 
 class WorkerRow(Model):
-    """How many requests of one class one worker of one trial answered, and which share of them that is.
+    """How many requests of one class one worker answered in one trial, and which share of the class this is.
 
-    ``connections`` is how many connections brought them; 0 where the server cannot tell.
+    ``connections`` is how many connections brought these requests; 0 if the server cannot tell.
     """
 
     variant: str
@@ -64,7 +64,7 @@ class WorkerRow(Model):
 
 
 class CounterRow(Model):
-    """What one worker of one trial counted itself during the load, by name; a worker that died meanwhile, too."""
+    """The counters of one worker in one trial, counted during the load. Workers that died meanwhile are included."""
 
     variant: str
     load: str
@@ -74,7 +74,7 @@ class CounterRow(Model):
 
 
 class ClaimRow(Model):
-    """A claim with what was measured for it and the verdict. ``reason`` says why there is no plain answer."""
+    """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful."""
 
     says: str
     stat: str
@@ -88,9 +88,9 @@ class ClaimRow(Model):
 
 
 class PublishedFigure(Model):
-    """One published figure beside the measured one. ``ratio`` is measured divided by published.
+    """One published figure and the measured figure. ``ratio`` is the measured divided by the published figure.
 
-    ``stat`` is a statistic, or which request of a burst was answered: 1st, 2nd, 3rd …
+    ``stat`` is a statistic or, for a staircase, which answer of a burst the figure is for: 1st, 2nd, 3rd …
     """
 
     stat: str
@@ -104,9 +104,10 @@ class PublishedFigure(Model):
 
 
 class PublishedRow(Model):
-    """Published figures of one metric with their common verdict. ``reason`` says why there is no plain answer.
+    """Published figures of one metric with their common verdict.
 
-    ``steps``: the figures are the response times of a burst in order of completion.
+    ``reason`` says why the verdict is undecided, invalid or doubtful. ``steps``: the figures are the response times of
+    a burst, in order of completion.
     """
 
     variant: str
@@ -124,8 +125,9 @@ class PublishedRow(Model):
 class StairsRow(Model):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
-    ``low`` and ``high`` are the intervals of the medians over trials; None: one trial has none. They are shorter than
-    ``measured`` where a stair is of one trial only, because requests failed in the others.
+    ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. ``low``
+    and ``high`` are shorter than ``measured`` if only one trial has the last steps, because requests failed in the
+    other trials.
     """
 
     variant: str
@@ -137,9 +139,9 @@ class StairsRow(Model):
 
 
 class WaveRow(Model):
-    """How many requests of one burst a worker began in one wave: while a request that began at once would be served.
+    """How many requests of one burst a worker began in one wave.
 
-    Waves and bursts are counted from 1.
+    A wave lasts as long as one request asks for. Waves and bursts are counted from 1.
     """
 
     variant: str
@@ -152,9 +154,9 @@ class WaveRow(Model):
 
 
 class LevelRow(Model):
-    """How many visits came to one trial while ``per_s`` were due in a second, and how many of them failed.
+    """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
-    A trial whose rate does not climb has one such row.
+    If the rate does not climb, the trial has one such row.
     """
 
     variant: str
@@ -177,9 +179,9 @@ class ErrorRow(Model):
 
 
 class DifferenceRow(Model):
-    """How far two measurements of the same thing differ: b minus a, with the interval of the difference of medians.
+    """How far two measurements of the same variant differ: medians ``a`` and ``b``, and the interval of b minus a.
 
-    ``smallest`` is the end of the interval that is farther from zero: what is not larger may be chance.
+    ``smallest`` is the distance from zero of the interval's farther end. A difference up to ``smallest`` may be chance.
     """
 
     load: str
@@ -198,9 +200,9 @@ class DifferenceRow(Model):
 class Summary(Model):
     """All results of one run.
 
-    ``published`` has the rows that say how near is near enough, ``differences`` has rows only where a variant was
-    measured against itself, ``steps`` and ``waves`` where requests came in bursts, ``visit_steps`` where visits came.
-    ``errors`` has why requests of trusted trials failed, the most frequent first.
+    ``published`` has the published rows that have ``within``. ``differences`` has rows only if a variant was measured
+    against itself, ``steps`` and ``waves`` only if requests came in bursts, ``visit_steps`` only if visits came.
+    ``errors`` says why requests of trusted trials failed, the most frequent error first.
     """
 
     experiment: str

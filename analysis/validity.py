@@ -1,4 +1,4 @@
-"""Whether a measurement can be believed, decided before any of its numbers is shown."""
+"""Whether a trial or a run can be trusted. The lab decides this before it shows any numbers."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -23,11 +23,11 @@ LITTLE_ALLOWED = 0.05
 CLOCK_STEP_ALLOWED_S = 0.05
 ALONE_ALLOWED = 0.05
 
-_K6_MEASURED = {0, 99}  # 99: a threshold of the script was crossed, which is a finding
+_K6_MEASURED = {0, 99}  # 99: the load crossed a threshold of its script, which is a finding
 
 
 def judge_trial(trial: Observed) -> TrialValidity:
-    """Judge one trial from its record, its requests, what its containers said, and what each family doubts."""
+    """Judge one trial from its record, its requests, its containers, and each family's doubts."""
     doubts = [*_record(trial), *_failures(trial), *_machine(trial)]
     if trial.record.outcome == "measured" and trial.requests.sent:
         doubts += _load(trial)
@@ -59,10 +59,10 @@ def _record(trial: Observed) -> Iterator[Doubt]:
 
 
 def _failures(trial: Observed) -> Iterator[Doubt]:
-    """Judge each class by itself, so that a few slow requests that all fail do not vanish among many quick ones.
+    """Judge each class of request by itself, so that failures of a rare class stay visible among many other requests.
 
-    Failures are a finding, and no reason to doubt the trial, if a claim says that the requests fail, if a request kills
-    its worker, or if the load is more than can be answered.
+    Failures are a finding, and only a note, if a claim says that the requests fail, if a request kills its worker, or
+    if the load asks for more than the servers can answer.
     """
     variant, load, _ = trial.key
     kinds = "; ".join(trial.requests.errors[:3]) or "no reason given"
@@ -92,7 +92,7 @@ def _machine(trial: Observed) -> Iterator[Doubt]:
 
 
 def _work(trial: Observed) -> Iterator[Doubt]:
-    """Did requests that compute do so for as long as they asked for: alone before the load, and no less during it?"""
+    """Check that requests that compute take as long as they ask for when sent alone, and no less during the load."""
     calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
     if not calibration:
         return
@@ -105,9 +105,10 @@ def _work(trial: Observed) -> Iterator[Doubt]:
 
 
 def _load(trial: Observed) -> Iterator[Doubt]:
-    """Was the load what was asked for, and did the load generators keep up?
+    """Check that the load was sent as planned, and that the load generators kept up.
 
-    If a load is more than can be answered, k6 does not time the waits of the many requests that failed.
+    Skip Little's law if the load asks for more than the servers can answer and many requests failed, because k6 does
+    not time the waits of failed requests.
     """
     requests, load, dropped = trial.requests, trial.load, trial.evidence.dropped
     if load.generators > 1 and requests.generators != load.generators:
@@ -129,9 +130,9 @@ def _load(trial: Observed) -> Iterator[Doubt]:
 
 
 def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
-    """Return how long k6's threads waited for a processor in a second of the load; 0 when too few readings tell.
+    """Return how many seconds k6's threads waited for a processor per second of the load; 0 if readings are missing.
 
-    Starting up does not count: a thousand virtual users take seconds to be made.
+    The time before the first request is left out, because k6 needs seconds to start a thousand virtual users.
     """
     within = [one for one in readings if requests.began is not None and one.at >= requests.began]
     if len(within) < 2:
@@ -140,7 +141,7 @@ def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
 
 
 def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
-    """Return an invalid verdict for every trial that was planned and left nothing behind."""
+    """Return an invalid verdict for every planned trial that has no record."""
     there = {(one.variant, one.load, one.trial) for one in judged}
     planned = [(variant, load, int(number)) for variant, load, number in run.order]
     why = {
@@ -157,7 +158,7 @@ def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
 
 
 def judge_run(run: Run, trials: list[TrialValidity], too_few: list[str]) -> Validity:
-    """Judge a run from its trials and its record; ``too_few`` says which percentiles its samples do not carry."""
+    """Judge a run from its trials and its record; ``too_few`` says which percentiles have too few requests."""
     verdict: Verdict = "valid"
     for worse in ("suspect", "invalid"):
         if any(one.verdict == worse for one in trials):
@@ -187,7 +188,7 @@ def judge_run(run: Run, trials: list[TrialValidity], too_few: list[str]) -> Vali
 
 
 def _computing(run: Run) -> Iterator[str]:
-    """Say how requests computed, where that is not what they do elsewhere."""
+    """Yield reasons to doubt how requests computed: imitated computing, or too few cores."""
     ways = {load.settings.get("CPU") for load in run.loads}
     most = max((one.workers for one in run.variants), default=0)
     if "hold" in ways:

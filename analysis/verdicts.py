@@ -1,4 +1,4 @@
-"""Verdicts on claims and on published figures, and the differences between two measurements of the same thing."""
+"""Verdicts on claims and published figures, and the differences between two measurements of the same variant."""
 
 from collections.abc import Iterator
 from math import isclose
@@ -15,7 +15,7 @@ from analysis.result import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigu
 
 
 def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
-    """Return a claim with what was measured for it and its verdict, given the verdicts on all trials."""
+    """Return a claim with its measured value and its verdict, given the verdicts on all trials."""
     verdict: ClaimVerdict
     measured: float | None = None
     low: float | None = None
@@ -48,13 +48,13 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
 
 
 def _doubts(rests_on: set[tuple[str, str]], judged: list[TrialValidity]) -> list[str]:
-    """Return why a verdict that rests on these variants under these loads is doubtful, if it is."""
+    """Return why a verdict that rests on these variants under these loads is doubtful; empty if it is not."""
     doubtful = [one for one in judged if (one.variant, one.load) in rests_on and one.verdict == "suspect"]
     return [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
 
 
 def published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[PublishedRow]:
-    """Yield the published rows that say how near is near enough, of the variants that are part of the run."""
+    """Yield the verdicts on published rows that have ``within``, for the variants that are part of the run."""
     asked = {variant.name for variant in results.run.variants}
     for one in results.run.published:
         if one.within is not None and one.variant in asked:
@@ -91,7 +91,7 @@ _WORST_FIRST: tuple[ClaimVerdict, ...] = ("invalid", "not reproduced", "undecide
 def _published_figure(
     quantity: Quantity, published: float, within: float, results: Results, judged: list[TrialValidity]
 ) -> tuple[PublishedFigure, str | None]:
-    """Return one figure with its verdict, and why nothing was measured for it, if so."""
+    """Return one published figure with its verdict; if nothing was measured for the figure, also return why."""
     measured, of_unit = results.measured(quantity), unit(quantity.metric, quantity.stat)
     if measured is None:
         verdict, reason = _no_verdict(quantity, results, judged)
@@ -102,7 +102,7 @@ def _published_figure(
 def _published_stairs(
     one: Published, within: float, results: Results, judged: list[TrialValidity]
 ) -> list[tuple[PublishedFigure, str | None]]:
-    """Return the published steps of one staircase with their verdicts, and why they cannot be compared, if so."""
+    """Return the steps of a published staircase with their verdicts; if they cannot be compared, also return why."""
     load = results.run.load(results.load_name(one.load))
     stairs = results.stairs.get((one.variant, load.name), Stairs([], []))
     if no_verdict := _no_stairs(one, load, len(stairs.measured), judged):
@@ -121,7 +121,7 @@ def _published_stairs(
 def _no_stairs(
     one: Published, load: LoadRecord, measured: int, judged: list[TrialValidity]
 ) -> tuple[ClaimVerdict, str] | None:
-    """Return why published steps cannot be compared with so many measured ones; None: they can."""
+    """Return why published steps cannot be compared with ``measured`` measured steps; None: they can be compared."""
     if untrusted := _not_trusted(one.variant, load.name, judged):
         return "invalid", untrusted
     if not load.has_stairs:
@@ -141,7 +141,7 @@ def _compared(
     interval: tuple[float | None, float | None],
     within: float,
 ) -> PublishedFigure:
-    """Return a published figure with what was measured and how near that is."""
+    """Return a published figure with the measured value, the ratio of the two and the verdict."""
     low, high = interval
     ends = (low, high) if low is not None and high is not None else (measured,)
     sides = {_side(end / published, within) for end in ends}
@@ -158,14 +158,14 @@ def _compared(
 
 
 def _not_measured(stat: str, of_unit: str, published: float, verdict: ClaimVerdict) -> PublishedFigure:
-    """Return a published figure that nothing was measured for."""
+    """Return a published figure that has no measured value."""
     return PublishedFigure(
         stat=stat, unit=of_unit, published=published, measured=None, low=None, high=None, ratio=None, verdict=verdict
     )
 
 
 def _side(ratio: float, within: float) -> Literal["below", "within", "above"]:
-    """Return where a ratio lies: between 1 / (1 + within) and 1 + within, the edges included, or beyond one of them."""
+    """Return where a ratio lies: from 1 / (1 + within) to 1 + within, edges included, or below or above this range."""
     edge = 1 + within
     if isclose(ratio, edge) or isclose(ratio, 1 / edge) or 1 / edge < ratio < edge:
         return "within"
@@ -173,7 +173,7 @@ def _side(ratio: float, within: float) -> Literal["below", "within", "above"]:
 
 
 def differences(results: Results) -> Iterator[DifferenceRow]:
-    """Yield the differences between the two variants of a run, for every statistic that both carry twice."""
+    """Yield the differences between a run's two variants, for each statistic that both have from two or more trials."""
     one, other = (variant.name for variant in results.run.variants)
     for variant, load, request in sorted(results.cells, key=lambda cell: (cell[1], cell[2] is None, cell[2] or "")):
         for metric, stat in statistics_of(request) if variant == one else ():
@@ -198,7 +198,7 @@ def differences(results: Results) -> Iterator[DifferenceRow]:
 
 
 def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | tuple[None, None]]:
-    """Return the value that a claim speaks of, and its interval if both sides have two trials or more."""
+    """Return the value or ratio that a claim is about, and its interval if each side has two or more trials."""
     value = results.measured(claim.value)
     assert value is not None
     if not claim.relative_to:
@@ -212,14 +212,14 @@ def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | tuple[No
 
 
 def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:
-    """Return why a quantity has no value: nothing of its trials can be trusted, or they do not carry it."""
+    """Return why a quantity has no value: no trial can be trusted, or the trusted trials do not have the statistic."""
     if untrusted := _not_trusted(quantity.variant, quantity.load, judged):
         return "invalid", untrusted
     return "undecided", results.why_not(quantity)
 
 
 def _not_trusted(variant: str, load: str | None, judged: list[TrialValidity]) -> str | None:
-    """Return why no trial of a variant under a load (None: the only one) can be trusted; None: one can."""
+    """Return why all trials of a variant under a load (None: the only load) are invalid; None: not all are invalid."""
     trials = [one for one in judged if one.variant == variant and load in (None, one.load)]
     if any(one.verdict != "invalid" for one in trials):
         return None

@@ -1,4 +1,4 @@
-"""Whether a run's folder is what was measured, and whether its results follow from that."""
+"""Whether a run's files are unchanged since they were measured, and whether the results follow from these files."""
 
 import filecmp
 import tempfile
@@ -14,9 +14,10 @@ _RECORDS = {"run.json", "trial.json"}
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found. ``manifest`` is the hash of the manifest, ``recorded`` the number of files that it lists.
+    """The result of verifying a run.
 
-    ``derived`` names what follows from them; None: not checked, because a record that it follows from was changed.
+    ``manifest`` is the hash of the manifest, ``recorded`` the number of files that the manifest lists. ``derived``
+    names the derived files that were checked; None: none was checked, because run.json or a trial.json was changed.
     """
 
     manifest: str
@@ -26,14 +27,15 @@ class Verification:
 
     @property
     def is_as_measured(self) -> bool:
-        """Whether nothing that was measured or recorded has changed, whatever was made of it."""
+        """Whether all measured and recorded files are unchanged; derived files may differ."""
         return all(is_derived(one.path) for one in self.differences)
 
 
 def verify(run_folder: Path) -> Verification:
-    """Compare a run with its manifest, and its results with what follows from its raw points, byte by byte.
+    """Compare a run with its manifest, compute its results again, and compare the results byte by byte.
 
-    Nothing is written into the run's folder. Raise BadRun when it is no run, has no manifest or cannot be understood.
+    Write nothing into the run's folder. Raise BadRun if the folder is not a run, has no manifest or cannot be
+    understood.
     """
     if not (run_folder / MANIFEST).exists() and not (run_folder / "run.json").exists():
         raise BadRun(f"{run_folder} has no run.json")
@@ -47,7 +49,7 @@ def verify(run_folder: Path) -> Verification:
 
 
 def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
-    """Derive everything again beside links to what was recorded, and compare it with what is there."""
+    """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
     with tempfile.TemporaryDirectory(prefix="stampede-verify-") as folder:
         again = Path(folder)
         _link_recorded(run_folder.resolve(), again)

@@ -1,4 +1,4 @@
-"""Who waited for a worker whose threads were all busy, while another worker had a free one."""
+"""Which requests waited for a worker whose threads were all busy, while another worker had a free thread."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,22 +12,23 @@ from analysis.metrics import Statistic
 from analysis.record import VariantRecord
 
 FROM_S = 0.050
-"""A request has waited beside a free thread when it did so for longer than this in all: the moments between one request
-and the next add up to some hundredths of a second in a queue that keeps nobody waiting."""
+"""A request counts if it waited beside a free thread for longer than this in all. Even if no request has to queue, the
+short gaps between one request and the next add up to some hundredths of a second."""
 NOTICED_S = 0.010
-"""After a stall, a request counts as waiting for a thread when its work begins later than this after it was sent."""
+"""After a stall, a request counts as waiting for a thread if its work begins more than this long after it was sent."""
 
 Times = npt.NDArray[np.float64]
 Segments = npt.NDArray[np.float64]
-"""Pairs of start and end, in order, none of which overlap."""
+"""Pairs of start and end, in order and without overlap."""
 
 
 @dataclass(frozen=True)
 class Answered:
-    """The answered requests of one trial, in the order of sending; times are seconds since its first one was sent.
+    """The answered requests of one trial, in the order of sending; times are seconds since the first request was sent.
 
-    ``worker`` and ``request`` are places in ``workers`` (those that served something) and ``classes``. ``first`` and
-    ``last_sent`` are the epoch seconds of the first and the last request sent, ``last`` of the last one answered.
+    ``workers`` are the workers that served a request. ``worker`` and ``request`` are indexes into ``workers`` and
+    ``classes``. ``first`` and ``last_sent`` are when the first and the last request were sent, and ``last`` is when the
+    last answer came, in epoch seconds.
     """
 
     workers: list[str]
@@ -44,10 +45,11 @@ class Answered:
 
 @dataclass(frozen=True)
 class Waits:
-    """How long each answered request waited beside a free thread, and when each worker made one wait.
+    """How long each answered request waited beside a free thread, and which worker it waited for.
 
-    ``beside_s`` is in the order of the requests. ``busy`` and ``beside`` have an element for each worker: when all its
-    threads were busy, and when a request that waited beside a free thread for longer than FROM_S did so for it.
+    ``beside_s`` is in the order of the requests. ``busy`` and ``beside`` have one element for each worker. ``busy`` is
+    when all threads of the worker were busy. ``beside`` is when a request waited for the worker beside a free thread;
+    it leaves out requests whose waits add up to FROM_S or less.
     """
 
     beside_s: Times
@@ -86,10 +88,10 @@ FROM trial WHERE known ORDER BY sent, id, generator
 
 
 def of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
-    """Return who waited in a trial of a variant; None: nobody knows how many threads there were.
+    """Return which requests waited in a trial of a variant; None: the number of threads is unknown.
 
-    That is so where workers do not say how many they have, or come and go. Beside a single worker there is no other,
-    however many threads it has.
+    The number of threads is unknown if the server is elastic, or if several workers do not say how many threads they
+    have. A variant with a single worker has no other worker, so no request waits beside a free thread.
     """
     if variant.elastic:
         return None
@@ -102,11 +104,12 @@ def of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
 
 
 def waits(answered: Answered, workers: int, threads: int) -> Waits:
-    """Return who waited beside a free thread, of ``workers`` that have so many ``threads`` each.
+    """Return which requests waited beside a free thread, if there are ``workers`` workers of ``threads`` threads each.
 
-    A worker has no free thread while it works on as many requests as it has threads. Then another has one unless all
-    workers are as busy; those that served nothing never are. So a request waited beside a free thread for as long as
-    its worker was busy between its sending and its beginning, less the time in which all were.
+    A worker is busy while it works on as many requests as it has threads. A worker that served nothing is never busy.
+    While one worker is busy, another worker has a free thread unless all workers are busy. So the wait beside a free
+    thread is computed from the time between when the request was sent and when its work began: how long the request's
+    worker was busy in that time, minus how long all workers were busy in that time.
     """
     mine = [answered.worker == worker for worker in range(len(answered.workers))]
     busy = [at_least(threads, answered.began_s[one], answered.ended_s[one]) for one in mine]
@@ -117,14 +120,14 @@ def waits(answered: Answered, workers: int, threads: int) -> Waits:
     for one, segments in zip(mine, busy, strict=True):
         sent_s, began_s = answered.sent_s[one], answered.began_s[one]
         waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
-        beside_s[one] = np.maximum(waited_s.round(6), 0)  # to the digits that the times have
+        beside_s[one] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
         long = beside_s[one] > FROM_S
         beside.append(_common(at_least(1, sent_s[long], began_s[long]), segments, _besides(all_busy)))
     return Waits(beside_s, busy, beside)
 
 
 def statistics(beside_s: Times) -> dict[Statistic, float]:
-    """Return what is said of requests that waited so long beside a free thread; nothing of no request."""
+    """Return the statistics of how long requests waited beside a free thread; empty if there is no request."""
     if not beside_s.size:
         return {}
     count = int((beside_s > FROM_S).sum())
@@ -137,9 +140,9 @@ def statistics(beside_s: Times) -> dict[Statistic, float]:
 
 
 def recoveries_s(answered: Answered, stalls: Sequence[tuple[float, float]]) -> Iterator[float]:
-    """Yield how long after the end of each stall (epoch seconds) there was always a request that waited for a thread.
+    """Yield for each stall (epoch seconds) how long after its end at least one request still waited for a thread.
 
-    A request waits from its sending to its beginning; those that do so for no longer than NOTICED_S do not count.
+    A request waits from when it was sent to when its work begins. A wait of up to NOTICED_S does not count.
     """
     noticed = answered.began_s - answered.sent_s > NOTICED_S
     sent_s, began_s = answered.sent_s[noticed], answered.began_s[noticed]
@@ -151,10 +154,10 @@ def recoveries_s(answered: Answered, stalls: Sequence[tuple[float, float]]) -> I
 
 
 def at_least(count: int, starts: Times, ends: Times) -> Segments:
-    """Return when at least ``count`` of the intervals are open; each has its start, not its end."""
+    """Return when at least ``count`` of the intervals are open; an interval includes its start, but not its end."""
     times = np.concatenate([starts, np.maximum(starts, ends)])
     changes = np.repeat([1, -1], len(starts))
-    order = np.argsort(times, kind="stable")  # what starts when another ends leaves no gap
+    order = np.argsort(times, kind="stable")  # starts come before ends at the same time, so there is no gap
     enough = np.cumsum(changes[order]) >= count
     turns = np.flatnonzero(np.diff(enough, prepend=False))
     segments = times[order][turns].reshape(-1, 2)
@@ -162,7 +165,7 @@ def at_least(count: int, starts: Times, ends: Times) -> Segments:
 
 
 def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
-    """Return how much of each interval lies within the segments; an interval that ends before it starts has none."""
+    """Return how much of each interval lies within the segments; 0 if the interval ends before it starts."""
     if not len(segments):
         return np.zeros_like(starts)
     lengths = segments[:, 1] - segments[:, 0]
@@ -172,13 +175,13 @@ def time_in(segments: Segments, starts: Times, ends: Times) -> Times:
 
 
 def _common(*sets: Segments) -> Segments:
-    """Return when all sets of segments have one."""
+    """Return the time that lies in a segment of every set."""
     every = np.concatenate(sets)
     return at_least(len(sets), every[:, 0], every[:, 1])
 
 
 def _besides(segments: Segments) -> Segments:
-    """Return the time that lies in none of the segments."""
+    """Return the time that lies outside all segments."""
     return np.concatenate([[-np.inf], segments.ravel(), [np.inf]]).reshape(-1, 2)
 
 

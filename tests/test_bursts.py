@@ -299,22 +299,23 @@ def test_a_staircase_is_a_line_of_seconds(tmp_path: Path) -> None:
 
     lines = printed(tmp_path, found)
 
-    start = lines.index("Seconds in order of completion")
+    start = lines.index("Response times in seconds, in order of completion")
     assert lines[start : start + 5] == [
-        "Seconds in order of completion",
+        "Response times in seconds, in order of completion",
         "variant                           1st to last",
         "one              published ÷ 222  1.00  2.00  3.50  4.00",
         "                 measured         1.00  2.00  3.00  4.00",
         "another-variant  measured         1.00  1.00  1.00  1.00",
     ]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    table = page[page.index("<caption>Seconds in order of completion</caption>") :].split("</table>")[0]
+    caption = "<caption>Response times in seconds, in order of completion</caption>"
+    table = page[page.index(caption) :].split("</table>")[0]
     assert "<th>1st</th><th>2nd</th><th>3rd</th><th>4th</th>" in table
     assert '<td class="text">published ÷ 222</td>' in table
     assert "<td>1.00</td><td>2.00</td><td>3.50</td><td>4.00</td>" in table
     text = markdown(read_run(tmp_path), found)
     assert "| one | published ÷ 222 | 1.00 | 2.00 | 3.50 | 4.00 |" in text
-    assert "Seconds in order of completion:\n\n| variant |  | 1st | 2nd | 3rd | 4th |\n" in text
+    assert "Response times in seconds, in order of completion:\n\n| variant |  | 1st | 2nd | 3rd | 4th |\n" in text
     row = found.published[0]
     assert (row.divided_by, [one.published for one in row.figures]) == (222, [1000, 2000, 3500, 4000])
     words = "one: response time of all requests, in order of completion, published ÷ 222"
@@ -328,7 +329,7 @@ def test_a_long_staircase_is_broken_between_two_steps(tmp_path: Path) -> None:
 
     lines = printed(tmp_path, derive_summary(tmp_path))
 
-    start = lines.index("Seconds in order of completion")
+    start = lines.index("Response times in seconds, in order of completion")
     seconds = " ".join(lines[start + 2 : start + 4]).split()
     assert [one for one in seconds if "." in one] == [f"{place}.00" for place in range(1, 13)]
 
@@ -338,8 +339,9 @@ def test_a_burst_of_more_than_twelve_has_no_table_of_steps(tmp_path: Path) -> No
     found = derive(tmp_path)
 
     assert len(found.steps[0].measured) == 13
-    assert "Seconds in order of completion" not in printed(tmp_path, found)
-    assert "Seconds in order of completion" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for shown in (printed(tmp_path, found), page):
+        assert "Response times in seconds, in order of completion" not in shown
 
 
 def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided(tmp_path: Path) -> None:

@@ -70,15 +70,16 @@ def test_a_lane_shows_when_its_worker_was_busy_and_when_somebody_waited_for_it(t
     assert drawn is not None
     uneven, even = drawn["vconcat"]
     assert shown(drawn, 0) == [
-        ("all its threads were busy", "worker 1", 0, pytest.approx(5.1, abs=0.01)),
-        ("somebody waits here while another worker has a free thread", "worker 1", 1, 5),
+        ("all threads of the worker are busy", "worker 1", 0, pytest.approx(5.1, abs=0.01)),
+        ("a request waits for the worker while another worker has a free thread", "worker 1", 1, 5),
     ]
-    assert [kind for kind, *_ in shown(drawn, 1)] == ["all its threads were busy"] * 2
+    assert [kind for kind, *_ in shown(drawn, 1)] == ["all threads of the worker are busy"] * 2
     assert [panel["title"]["text"] for panel in (uneven, even)] == [
-        "uneven: 1 of 2 requests waited so, the longest for 4000 ms", "even: nobody waited so",
-    ]  # fmt: skip
+        "uneven: 1 of 2 requests waited beside a free thread, the longest for 4000 ms",
+        "even: no request waited beside a free thread",
+    ]
     assert uneven["layer"][1]["encoding"]["y"]["scale"]["domain"] == ["worker 1", "worker 2"]
-    assert drawn["title"]["text"] == "Who waited beside a free thread"
+    assert drawn["title"]["text"] == "When requests waited beside a free thread"
 
 
 def test_there_is_no_picture_when_nobody_waited(tmp_path: Path) -> None:
@@ -103,7 +104,7 @@ def test_requests_that_failed_have_a_lane_and_stalls_a_background(tmp_path: Path
 
     assert drawn is not None
     [panel] = drawn["vconcat"]
-    assert panel["title"]["text"] == "one: nobody waited so, 200 refused or failed"
+    assert panel["title"]["text"] == "one: no request waited beside a free thread, 200 refused or failed"
     assert [mark for mark in shown(drawn) if mark[0] == "the api stalls"] == [("the api stalls", None, 1.5, 2.5)]
     crosses = [at for kind, lane, at, _ in shown(drawn) if (kind, lane) == ("refused or failed", "refused or failed")]
     assert 2 <= len(crosses) <= 6
@@ -123,7 +124,10 @@ def test_a_lane_never_has_more_marks_than_can_be_told_apart(tmp_path: Path) -> N
 
     assert drawn is not None
     marks = shown(drawn)
-    for kind in ("all its threads were busy", "somebody waits here while another worker has a free thread"):
+    for kind in (
+        "all threads of the worker are busy",
+        "a request waits for the worker while another worker has a free thread",
+    ):
         assert 1 <= sum(mark[0] == kind for mark in marks) <= 430
 
 
@@ -224,7 +228,7 @@ def test_a_staircase_shows_who_waited_and_who_was_served_in_order_of_completion(
         "One of 3 requests kills its worker: how long each waits, and when a worker is at work on it"
     )
     assert drawn["title"]["subtitle"] == (
-        "first burst of the first valid trial of each variant; a line is a request, the first one answered above; "
+        "first burst of the first valid trial of each variant; each row is a request, in order of completion; "
         "published ÷ 222"
     )
 
@@ -288,7 +292,7 @@ def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
     assert [panel["title"]["text"] for panel in drawn["vconcat"]] == [
         "skewed: 60 requests in 2 waves", "quick: 60 requests in 1 wave",
     ]  # fmt: skip
-    assert drawn["title"]["text"] == "Waves: how many requests each worker was at work on, wave by wave"
+    assert drawn["title"]["text"] == "Waves: how many requests each worker began in each wave"
 
 
 @pytest.mark.parametrize(("size", "workers"), [(50, 2), (60, 1)])
@@ -450,7 +454,7 @@ def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
     assert drawn is not None
     [panel] = drawn["vconcat"]
     outcomes = [dot["outcome"] for dot in values_of(panel, drawn, 0)]
-    assert outcomes == [*errors[:12], "failed otherwise", "failed otherwise"]
+    assert outcomes == [*errors[:12], "failed for another reason", "failed for another reason"]
 
 
 def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
@@ -464,7 +468,7 @@ def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
     [panel] = drawn["vconcat"]
     assert [dot["came"] for dot in values_of(panel, drawn, 0)] == [0.2, 0.6, 1.0, 1.4, 1.8]
     assert panel["title"]["text"] == "one: none of 20 visits failed"
-    assert drawn["title"]["subtitle"].endswith("; of more than 5 in a panel evenly spaced ones are drawn")
+    assert drawn["title"]["subtitle"].endswith("; a panel shows at most 5 visits, evenly spaced")
 
 
 def test_there_is_no_picture_of_visits_where_there_are_none(tmp_path: Path) -> None:
@@ -493,14 +497,14 @@ def test_failures_are_drawn_over_the_rate_of_visits(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert values_of(drawn, drawn, 0) == [{"failed": 0.01}]
     assert drawn["title"]["text"] == "one keeps up with 100 visits/s, two not even with the first step"
-    assert drawn["title"]["subtitle"] == "median of 2 trials; the rule is the 1% that a capacity stays below"
+    assert drawn["title"]["subtitle"] == "median of 2 trials; up to the capacity, fewer than 1% fail (dashed line)"
 
 
 @pytest.mark.parametrize(
     ("steps", "title"),
     [
         ({"one": [None, "no"]}, "one keeps up with 100 visits/s"),
-        ({"one": ["no"]}, "Nobody keeps up with the visits"),
+        ({"one": ["no"]}, "No variant keeps up with the visits"),
         ({"one": [None, None]}, "one keeps up with every rate that was tried"),
         ({"one": [None, "no"], "two": [None, None]}, "two keeps up with every rate that was tried, one with 100"),
         ({"one": [None, None], "two": ["no"]},

@@ -73,8 +73,8 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
         "not reproduced", "one: overhead of light requests", "1 of 2 within 15 %: max 10.0",
         "undecided", "one: overhead of light requests — p99 needs 100 requests a trial; there were 10 at most",
         "1 of 2 within 15 %: p99 –",
-        "Reproduced: every figure, with its interval, is within that share of the published one; behind a statistic "
-        "stands measured / published.",
+        "Reproduced: every figure, with its interval, is within the stated percentage of the published figure; the "
+        "other figures are listed as measured / published.",
     ]  # fmt: skip
     assert '<td class="verdict not-reproduced">not reproduced</td>' in verdicts
 
@@ -82,10 +82,10 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("size", "drawn"),
     [
-        (None, ["How long light requests waited", "Who answered", "Who wins the race"]),
-        (4, ["4 requests at once", "Who answered"]),
-        (20, ["20 requests at once", "How long light requests waited", "Who answered"]),
-        (60, ["Waves", "How long light requests waited", "Who answered"]),
+        (None, ["How long light requests waited", "Which share of the requests", "Which worker wins the race"]),
+        (4, ["4 requests at once", "Which share of the requests"]),
+        (20, ["20 requests at once", "How long light requests waited", "Which share of the requests"]),
+        (60, ["Waves", "How long light requests waited", "Which share of the requests"]),
     ],
 )
 def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size: int | None, drawn: list[str]) -> None:
@@ -99,7 +99,7 @@ def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size:
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
 
     titles = ("4 requests at once", "20 requests at once", "Waves", "How long light requests waited", "Even shares",
-              "Who answered", "Who wins the race")  # fmt: skip
+              "Which share of the requests", "Which worker wins the race")  # fmt: skip
     assert [title for title in titles if f">{title}" in page] == [title for title in titles if title in drawn]
     subtitle = "each dot is one request; published ÷ 222"
     assert (subtitle in page) == ("How long light requests waited" in drawn)
@@ -137,7 +137,7 @@ def test_the_page_says_of_a_called_service_what_the_experiment_says(tmp_path: Pa
     derive(make_run(tmp_path, {"one": [Request()]}, loads=loads))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "; the service that they call: one_device=True, takes_s=2.0<" in page
+    assert "; the service that the servers call: one_device=True, takes_s=2.0<" in page
 
 
 def test_the_page_forbids_itself_everything_but_its_own_style_and_pictures(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
     settings = haproxy.read_text()
     assert "default-server maxconn 4" in settings
     assert int(settings.partition("queued ")[2].split()[0]) > 0
-    assert "Who waited beside a free thread" in result.report
-    assert "somebody waits here while another worker has a free thread" in result.report
+    assert "When requests waited beside a free thread" in result.report
+    assert "a request waits for the worker while another worker has a free thread" in result.report
     assert "the api stalls" in result.report
     assert "the service that they call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
 
@@ -44,7 +44,7 @@ def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
     longest = result.each("overhead", "max", "user")
     assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
     assert longest["in-a-thread"] > 20 * longest["spare-thread"]
-    assert "; beside it silent.py, CONNECTIONS=2, SILENT_S=15" in result.report
+    assert "; beside k6, the client silent.py, CONNECTIONS=2, SILENT_S=15" in result.report
     silent = "SELECT count(*), count(error) FROM requests WHERE request = 'silent'"
     assert result.requests("in-a-thread", "users", silent) == [(2, 0)]
 

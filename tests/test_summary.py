@@ -634,8 +634,8 @@ def test_published_figures_are_judged_in_a_table_of_80_columns(tmp_path: Path) -
         "                requests a trial; there were",
         "                100 at most; the interval of",
         "                p50 straddles an edge",
-        "reproduced: every figure, with its interval, is within that share of the",
-        "published one; behind a statistic stands measured / published",
+        "reproduced: every figure, with its interval, is within the stated percentage of",
+        "the published figure; the other figures are listed as measured / published",
     ]
 
 

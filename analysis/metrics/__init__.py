@@ -1,7 +1,7 @@
-"""Everything that is measured: one module a family, each of which declares its metrics and computes them.
+"""All metrics. Each module is a family: it declares its metrics and computes them.
 
-To add a metric, declare it in the module of its family, or in a new module whose FAMILY is added here. Tables, units,
-the schema of experiment files and docs/method.md follow.
+To add a metric, declare it in the module of its family, or in a new module, and add that module's FAMILY here. Tables,
+units, the schema of experiment files and docs/method.md are made from these declarations.
 """
 
 from collections.abc import Iterator
@@ -61,19 +61,19 @@ FAMILIES = (
     bursts.FAMILY,
     visits.FAMILY,
 )
-"""The families in the order of tables."""
+"""The families, in the order in which tables show them."""
 
 METRICS = {metric.name: metric for family in FAMILIES for metric in family.metrics}
 STATISTICS = {name: tuple(metric.units) for name, metric in METRICS.items()}
 OF_ALL_REQUESTS = tuple(name for name, metric in METRICS.items() if metric.of_all)
-"""The metrics of a trial as a whole, which classes of request have none of."""
+"""The metrics that exist for a trial as a whole, but not for each class of request."""
 WHOLE_UNITS = frozenset(
     unit
     for metric in METRICS.values()
     for stat, unit in metric.units.items()
     if stat == "count" or (stat == "max" and unit != "ms")
 )
-"""The units of what is counted: their values are whole numbers."""
+"""The units of counts, whose values are whole numbers."""
 
 
 def unit(metric: str, stat: str) -> str:
@@ -82,7 +82,7 @@ def unit(metric: str, stat: str) -> str:
 
 
 def statistics_of(request: str | None) -> Iterator[tuple[str, str]]:
-    """Yield every metric and statistic that one class of request can have; None: all classes together."""
+    """Yield every metric and statistic that a class of request can have; None: all classes together."""
     for metric in METRICS.values():
         if request is None or not metric.of_all:
             for stat in metric.units:
@@ -90,7 +90,7 @@ def statistics_of(request: str | None) -> Iterator[tuple[str, str]]:
 
 
 def table() -> str:
-    """Return the table of metrics that stands in docs/method.md, in Markdown."""
+    """Return the table of metrics in docs/method.md, as Markdown."""
     lines = [
         "| metric | statistics | unit | of which requests | how it is counted |",
         "| --- | --- | --- | --- | --- |",

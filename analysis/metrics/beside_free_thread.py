@@ -1,6 +1,6 @@
 """Which requests waited for a worker whose threads were all busy although another worker had a free thread.
 
-``analysis.waiting`` computes the waits, for this family and for the picture of them.
+``analysis.waiting`` computes the waits for this family and for the picture of the waits.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ RECOVERY = Metric(
 def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
     """Yield how long requests of each class waited beside a free thread, and how long the servers took to recover.
 
-    Of workers that are killed and replaced nobody knows how many there were at a time.
+    Yield nothing if the load kills workers, because the number of workers at each moment is then unknown.
     """
-    from analysis import waiting  # noqa: PLC0415  # NumPy loads as long as a command that derives nothing takes
+    from analysis import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
     if trial.load.crashes:
         return

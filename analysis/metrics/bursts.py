@@ -1,4 +1,4 @@
-"""Requests that are sent at once: whether they were, when each was answered, who served them, in which waves."""
+"""Bursts: whether their requests were sent at once, when each was answered, and which workers served them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ BURST = Metric(
 )
 
 WAVES = 60
-"""A burst of more waves than this is a stream."""
+"""The most waves that are told apart. A burst with more waves is more like a steady load."""
 WAVE_FROM_MS = 100
-"""Waves of shorter requests are blurred by how long a request takes to get from here to there."""
+"""Waves of shorter requests cannot be told apart, because the time on the network blurs them."""
 
-# k6 numbers the requests of each virtual user, so only the order of sending tells which belong together.
+# k6 numbers the requests of each virtual user, so only the order of sending tells which requests make up a burst.
 _BURSTS = f"""
 WITH numbered AS (
     SELECT *, ((row_number() OVER (ORDER BY sent, id, generator) - 1) // $size + 1)::INTEGER AS burst
@@ -49,8 +49,8 @@ bursts AS (SELECT *, count(*) OVER (PARTITION BY burst) = $size AS whole FROM nu
 class Sending(NamedTuple):
     """How the bursts of a trial were sent.
 
-    In ``early`` of the ``bursts`` a request was answered before the last one was sent; the last burst has ``in_last``
-    requests.
+    In ``early`` of the ``bursts`` bursts, a request was answered before the burst's last request was sent. The last
+    burst has ``in_last`` requests.
     """
 
     bursts: int
@@ -59,7 +59,7 @@ class Sending(NamedTuple):
 
 
 class Stair(NamedTuple):
-    """One request of a burst, with times in seconds since the burst was sent; None: it did not get that far."""
+    """One request of a burst. Times are in seconds since the burst was sent; None: the request failed before that."""
 
     sent_s: float
     began_s: float | None
@@ -70,7 +70,7 @@ class Stair(NamedTuple):
 
 
 def sending(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> Sending:
-    """Return how the bursts of a trial were sent; a connection that was refused is no answer."""
+    """Return how the bursts of a trial were sent; a refused connection does not count as an answer."""
     query = """
         SELECT count(*), count(*) FILTER (WHERE first_answered <= last_sent), coalesce(arg_max(requests, burst), 0)
         FROM (SELECT burst, count(*) AS requests, max(sent) AS last_sent,
@@ -81,7 +81,7 @@ def sending(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> Sending
 
 
 def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
-    """Yield how long a trial's whole bursts took and which share of one the busiest worker got: medians over them."""
+    """Yield the medians over a trial's complete bursts: how long a burst took, and the busiest worker's share of it."""
     if not (size := trial.load.burst):
         return
     query = """
@@ -98,9 +98,9 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
 
 
 def stairs_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[float]:
-    """Return the response times of a burst, the quickest first, each the median over a trial's whole bursts.
+    """Return the response times of a burst in ms, the shortest first: medians over a trial's complete bursts.
 
-    A burst of which a request failed has a stair less.
+    Failed requests have no response time. The first value is the median of the shortest response times, and so on.
     """
     query = """
         SELECT median(duration_ms)
@@ -114,8 +114,8 @@ def stairs_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[
 def waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tuple[str, int, int]]:
     """Return how many requests of the first burst each worker began in each wave: (worker, wave, requests).
 
-    A wave lasts as long as a request asks for, and the first has its middle where the first request began. Nothing
-    where there are more than WAVES, or a request asks for less than WAVE_FROM_MS.
+    A wave lasts as long as a request asks for. The middle of the first wave is when the first request began. Return
+    nothing if there are more than WAVES waves, or if a request asks for less than WAVE_FROM_MS.
     """
     query = f"""
         SELECT worker, wave, count(*)::INTEGER FROM (
@@ -129,7 +129,7 @@ def waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tupl
 
 
 def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Iterable[Key]) -> Iterator[WaveRow]:
-    """Yield the waves of the first burst of each variant's first trusted trial, where several workers share it."""
+    """Yield the waves of the first burst in each variant's first trusted trial, if the variant has several workers."""
     variants, loads = [one.name for one in run.variants], [one.name for one in run.loads]
     firsts = {key[:2]: key for key in sorted(trusted, reverse=True)}
     for variant, load, trial in sorted(firsts.values(), key=lambda key: (variants.index(key[0]), loads.index(key[1]))):
@@ -143,7 +143,7 @@ def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Iterable[K
 
 
 def first(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[Stair]:
-    """Return the requests of the first burst in the order of their answers; those without one are the last."""
+    """Return the requests of the first burst in the order of their answers; requests without an answer come last."""
     query = """
         SELECT epoch(sent) - first, began - first, ended - first, epoch(answered) - first, worker, error IS NOT NULL
         FROM (SELECT *, epoch(min(sent) OVER ()) AS first FROM bursts WHERE burst = 1)
@@ -153,13 +153,13 @@ def first(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[Stai
 
 
 def ordinal(place: int) -> str:
-    """Return the word for a place: 1st, 2nd, 3rd, 4th and so on."""
+    """Return a number as an ordinal: 1st, 2nd, 3rd, 4th and so on."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
     return f"{place}{'th' if place % 100 in (11, 12, 13) else ending}"
 
 
 def in_order(workers: set[str]) -> list[str]:
-    """Return workers (host:pid) container by container, in the order of forking."""
+    """Return workers (host:pid) by container, and in each container in the order in which they were forked."""
 
     def forked(worker: str) -> tuple[str, int, str]:
         host, _, pid = worker.rpartition(":")
@@ -173,7 +173,7 @@ def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, size: int) 
 
 
 def doubts(trial: Observed) -> Iterator[Doubt]:
-    """Were the requests of a burst all under way before one of them was answered?"""
+    """Check that all requests of a burst were sent before the first of them was answered."""
     if not trial.requests.sending:
         return
     bursts, early, in_last = trial.requests.sending

@@ -1,4 +1,4 @@
-"""Which requests failed, and why. Whether failures make a trial doubtful is for analysis.validity to say."""
+"""Which requests failed, and why. analysis.validity decides whether failures make a trial doubtful."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
 
 
 def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterator[ErrorRow]:
-    """Yield why requests failed in the trials that can be trusted, the most frequent reason first."""
+    """Yield why requests failed in the trusted trials, the most frequent reason first."""
     names = list(ErrorRow.model_fields)
     for row in database.execute(_ERRORS).fetchall():
         if row[:3] in trusted:

@@ -1,4 +1,4 @@
-"""How a family declares its metrics, what it offers to the pipeline, and what is true of each statistic."""
+"""How a family declares and computes its metrics, and the rules for each statistic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-if TYPE_CHECKING:  # to load DuckDB takes as long as a command that derives nothing
+if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     import duckdb
 
     from analysis.observed import Observed
@@ -14,28 +14,28 @@ if TYPE_CHECKING:  # to load DuckDB takes as long as a command that derives noth
 Key = tuple[str, str, int]
 """A variant, a load and the number of a trial."""
 Stats = dict[tuple[str, str], float]
-"""Measured values by the names of metric and statistic, each in the unit that the metric declares."""
+"""Measured values by the names of metric and statistic, in the units that the metrics declare."""
 Doubt = tuple[Literal["invalid", "suspect", "note"], str]
-"""What a reason does to the verdict on a trial, and the reason. A note leaves the verdict as it is."""
+"""A reason to doubt a trial, and the verdict that follows from it. A note leaves the verdict as it is."""
 
 TIME_STATISTICS = (
     "min", "avg", "stdev", "p10", "p25", "p50", "p60", "p75", "p80", "p90", "p95", "p99", "p99.9", "max",
 )  # fmt: skip
-"""The statistics of a metric that is a time of each request or visit."""
+"""The statistics of a metric that has a time for each request or visit."""
 TIMES = dict.fromkeys(TIME_STATISTICS, "ms")
 """The units of these statistics."""
 PRINTED = ("min", "p50", "p90", "p99")
-"""The statistics of times that a table shows even if nobody published them."""
+"""The statistics of times that a table always shows; it shows the others only if they were published."""
 
 OF_TRIAL = "variant = $variant AND load = $load AND trial = $trial"
-"""Which rows belong to one trial, in SQL; ``of_trial`` returns the parameters."""
+"""The SQL condition for the rows of one trial; ``of_trial`` returns its parameters."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Statistics of one metric with their units, in the order of tables, and how they are counted.
+    """Statistics of one metric with their units, and how they are counted; tables show them in this order.
 
-    ``how`` is a plain sentence in Markdown, with links from docs/method.md.
+    ``how`` is a plain sentence in Markdown; its links are relative to docs/method.md.
     """
 
     units: Mapping[str, str]
@@ -44,11 +44,11 @@ class Counted:
 
 @dataclass(frozen=True)
 class Metric:
-    """One thing that is measured of a trial.
+    """One thing that is measured in a trial.
 
-    ``of_all``: the metric is of the trial as a whole, and a class of request has none of its own. ``sample`` is what
-    each statistic is computed from, so that a sample which is too small or failed too often explains a missing value;
-    None: the metric has no sample. ``called`` is how titles call the metric of a class.
+    ``of_all``: the metric is computed for the trial as a whole, and not for each class of request. ``sample`` is what
+    the statistics are computed from; if a value is missing, the reason may be that the sample was too small or that too
+    much of it failed. None: the metric has no sample. ``called`` is how titles name the metric of a class.
     """
 
     name: str
@@ -59,14 +59,15 @@ class Metric:
 
     @property
     def units(self) -> dict[str, str]:
-        """The unit of each statistic, in the order of tables."""
+        """The unit of each statistic, in the order in which tables show them."""
         return {stat: unit for some in self.counted for stat, unit in some.units.items()}
 
 
 class Finding(NamedTuple):
     """What a family found for one class of request in one trial; ``request`` is None for all classes together.
 
-    ``carried_by`` says how many visits or other things a metric was computed from, if they are not answered requests.
+    If a metric was computed from something other than answered requests, such as visits, ``carried_by`` says from how
+    many.
     """
 
     request: str | None
@@ -78,8 +79,8 @@ class Finding(NamedTuple):
 class Family:
     """Metrics that belong together.
 
-    ``measure`` yields what the rows of a trial (the views ``requests`` and ``classes``) and its observations show.
-    ``doubts`` yields the family's reasons to doubt a trial that has requests.
+    ``measure`` yields the findings from a trial's rows (the views ``requests`` and ``classes``) and observations.
+    ``doubts`` yields reasons to doubt a trial; it is called only for trials that have requests.
     """
 
     metrics: tuple[Metric, ...]
@@ -100,7 +101,7 @@ def percentile(stat: str) -> float | None:
 def rows_needed(stat: str) -> int:
     """Return how many rows a statistic needs before it may be printed: p99 needs 100, p99.9 needs 1000.
 
-    At least one row must lie beyond a percentile, so that the sample carries it.
+    At least one row must lie beyond a percentile.
     """
     q = percentile(stat)
     if q is not None:
@@ -109,16 +110,16 @@ def rows_needed(stat: str) -> int:
 
 
 def failures_allowed(stat: str) -> float:
-    """Return the share of failed requests, or visits, from which on a statistic of their times is not printed.
+    """Return the share of failed requests, or visits, at which a statistic of their times is no longer printed.
 
-    Had they been answered, they might have been the slowest: a p99 means nothing when one request in a hundred failed.
+    The failed requests might have been the slowest. So if one request in a hundred failed, there is no p99.
     """
     q = percentile(stat)
     return 1 if q is None else 1 - q / 100
 
 
 def aggregate(stat: str, column: str) -> str:
-    """Return what computes a statistic of times in SQL, from a column of them; percentiles are interpolated."""
+    """Return the SQL that computes a statistic from a column of times; percentiles are interpolated."""
     if (q := percentile(stat)) is not None:
         return f"quantile_cont({column}, {q / 100})"
     return {"min": "min", "max": "max", "avg": "avg", "stdev": "stddev_samp"}[stat] + f"({column})"

@@ -1,4 +1,4 @@
-"""What servers and the balancer tell of themselves, and whether they tell of the same requests as the generators."""
+"""What servers and the balancer count, and whether their counts agree with the counts of the load generators."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ QUEUED = Metric(
 
 
 def measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
-    """Yield what the servers of a trial tell of themselves: races for connections, processor time, memory, queue."""
+    """Yield what a trial's servers and balancer report: attempts to accept, processor time, memory, queued requests."""
     containers = trial.containers
     servers = [
         (one.before, one.after)
@@ -103,7 +103,7 @@ def _counted(containers: tuple[Container, ...], name: str) -> int:
 
 
 def counter_rows(trials: Iterable[Observed]) -> Iterator[CounterRow]:
-    """Yield what each worker of each trial counted, by the order of their names."""
+    """Yield the counters of each worker in each trial; the workers of a trial are sorted by name."""
     for trial in trials:
         observed = [one.after for one in trial.containers if one.after]
         names = sorted({name for after in observed for counts in after.counts.values() for name in counts})
@@ -115,17 +115,18 @@ def counter_rows(trials: Iterable[Observed]) -> Iterator[CounterRow]:
 
 
 def doubts(trial: Observed) -> Iterator[Doubt]:
-    """Yield where counts disagree, and where the servers were something else than the variant asks for."""
+    """Yield where counts disagree, and where the servers were not what the variant asks for."""
     yield from _counts(trial)
     yield from _servers(trial)
 
 
 def _counts(trial: Observed) -> Iterator[Doubt]:
-    """Do the load generators, the balancer and the workers tell of the same requests?
+    """Check that the load generators, the balancer and the workers counted the same requests.
 
-    The load generators cannot know how far a failed request got. If some failed, the counts must lie between what was
-    sent and what was answered; otherwise they must be equal. Without a balancer there is one count less. A worker that
-    is killed may have answered a request that it had no time to count.
+    If no request failed, the counts must be equal. The load generators cannot know how far a failed request got; so if
+    some requests failed, the other counts must lie between the number of requests sent and the number answered. If the
+    variant has no balancer, only the counts of the load generators and of the workers are compared. If the load kills
+    workers, a difference is suspect and not invalid, because a worker may die before it counts its last answer.
     """
     requests = trial.requests
     asked_directly = trial.variant.settings.get("balancer") == "none"
@@ -151,10 +152,10 @@ def _counts(trial: Observed) -> Iterator[Doubt]:
 
 
 def _servers(trial: Observed) -> Iterator[Doubt]:
-    """Were the servers what the variant asks for, from the beginning to the end, and nothing else in their way?
+    """Check that the servers were what the variant asks for during the whole load, and that no limit slowed them.
 
-    Workers come and go where a request kills its worker, or the server is elastic. If the load is more than can be
-    answered, a full queue and a limit that is reached are findings.
+    Workers may come and go if a request kills its worker or if the server is elastic. If the load asks for more than
+    the servers can answer, a full queue and a throttled container are findings.
     """
     variant, load = trial.variant, trial.load
     living, living_after = 0, 0
@@ -190,7 +191,7 @@ def _servers(trial: Observed) -> Iterator[Doubt]:
 
 
 def _came_and_went(name: str, before: Observation, after: Observation, memory: str) -> Iterator[Doubt]:
-    """Say how many workers an elastic server started and ended; of those that did both, the ones it remembers."""
+    """Yield how many workers an elastic server started and ended, including dead workers that the server remembers."""
     known = before.workers | before.counts.keys()
     started = (after.workers | after.counts.keys()) - known
     ended = (before.workers | started) - after.workers
@@ -199,7 +200,7 @@ def _came_and_went(name: str, before: Observation, after: Observation, memory: s
 
 
 def _accept_model(name: str, observed: Observation, variant: VariantRecord) -> Iterator[Doubt]:
-    """Do the workers hold the listening sockets that the variant asks for?"""
+    """Check that the workers hold the listening sockets that the variant asks for."""
     held = [observed.holds[worker] for worker in sorted(observed.workers)]
     sockets = frozenset[int]().union(*held)
     if variant.accept is None:

@@ -61,7 +61,7 @@ GROUP BY request
 
 
 def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
-    """Yield how evenly requests and connections are spread over the workers, and how many a connection brought."""
+    """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried."""
     query = _WORKERS.format(and_of_trial=f"AND {OF_TRIAL}")
     rows = _rows(database.execute(query, of_trial(trial.key)).fetchall())
     for request, workers in groupby(rows, lambda row: row.request):
@@ -73,15 +73,15 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
 
 
 def worker_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> list[WorkerRow]:
-    """Return how many requests each worker of the trusted trials answered, by class, least first."""
+    """Return how many requests of each class each worker answered in the trusted trials, the smallest number first."""
     rows = _rows(database.execute(_WORKERS.format(and_of_trial="")).fetchall())
     return [one for one in rows if (one.variant, one.load, one.trial) in trusted]
 
 
 def evenness(counts: Sequence[int]) -> dict[str, float]:
-    """Return how evenly a count is spread over workers, an idle worker being a zero; nothing if all are zero.
+    """Return how evenly counts are spread over workers; an idle worker counts as zero. Empty if all counts are zero.
 
-    Jain's index (Jain, Chiu and Hawe 1984) is 1 when all are equal and 1/n when one of n has everything.
+    Jain's index (Jain, Chiu and Hawe 1984) is 1 if all n counts are equal, and 1/n if one worker has everything.
     """
     total = sum(counts)
     if not total:
@@ -96,7 +96,7 @@ def evenness(counts: Sequence[int]) -> dict[str, float]:
 def _spread(variant: VariantRecord, rows: list[WorkerRow]) -> Stats:
     """Return how evenly one class of request is spread.
 
-    How many workers of an elastic server were idle is unknown: the spread is over the workers that served something.
+    For an elastic server, the number of idle workers is unknown, so only workers that served something are counted.
     """
     idle = [] if variant.elastic else [0] * (variant.workers - len(rows))
     requests, connections = [*(one.requests for one in rows), *idle], [*(one.connections for one in rows), *idle]

@@ -1,4 +1,4 @@
-"""How many requests were answered in a second, and how many more there might have been."""
+"""How many requests were answered per second, and how near this is to what would be possible without waits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ SELECT request, epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - e
 FROM classes WHERE {OF_TRIAL} GROUP BY request
 """  # noqa: S608  # made of constants
 
-# What a user lost is time in which it would have asked: without it the same requests fit into so much less.
+# A user of a closed loop sends nothing while it waits. Without the overhead, the same requests would take that much
+# less time.
 _OF_IDEAL = f"""
 SELECT request, 1 - sum(lost_ms) / nullif(sum(span_ms), 0) AS of_ideal
 FROM (SELECT request, sum(overhead_ms) AS lost_ms, epoch_ms(max(answered)) - epoch_ms(min(sent)) AS span_ms
@@ -43,7 +44,7 @@ GROUP BY request
 
 
 def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
-    """Yield the throughput of each class. In an open loop the time that a user waits delays no other request."""
+    """Yield the throughput of each class; ``of_ideal`` only in a closed loop, where a wait delays the next request."""
     closed = trial.load.loop == "closed"
     of_ideal = dict(database.execute(_OF_IDEAL, of_trial(trial.key)).fetchall()) if closed else {}
     for request, seconds in database.execute(_SPANS, of_trial(trial.key)).fetchall():

@@ -1,4 +1,4 @@
-"""How long requests took, and how much of that they lost."""
+"""How long requests took, and how much of this time was overhead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 
 
 def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
-    """Yield the times of each class. A statistic that the sample cannot carry is left out, see ``rows_needed``."""
+    """Yield the times of each class. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out."""
     keys = [(metric.name, stat, column) for metric, column in _COLUMNS for stat in metric.units]
     query = f"""
         SELECT request, {", ".join(aggregate(stat, column) for _, stat, column in keys)}

@@ -1,7 +1,7 @@
-"""Visits: what one person does on a page, up to three requests one after the other, in an open loop.
+"""Visits: up to three requests of one visitor, one after the other, in an open loop.
 
-A visit gets a page with a form (class ``page``), posts the form, which writes one row (``post``), and gets what the
-answer's redirect names (``newest``). It stops at its first request that fails, and fails with it.
+A visit gets a page with a form (class ``page``), posts the form, which writes one row (``post``), and gets the page
+that the answer redirects to (``newest``). If a request fails, the visit ends there and has failed.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ DATABASE_CONNECTIONS = Metric(
 POST = "post"
 """The class of the request that writes a row."""
 LAST = "newest"
-"""The class of the request that a visit ends with."""
+"""The class of a visit's last request."""
 FAILED_ALLOWED = 0.01
-"""A rate of which a smaller share of the visits fails is within the capacity."""
+"""A rate is within the capacity if the share of its visits that fail is smaller than this."""
 CUT_OFF = "cut off by the end of the run"
-"""What became of a visit none of whose requests failed, and which did not come to its last one."""
+"""The outcome of a visit that the end of the run cut off: no request failed, but the last request was never sent."""
 
-# Of a request that was never answered nobody knows how long it took; its visit was under way until the end.
+# If a request was never answered, its visit has no end and no time; ``read`` takes the trial's last answer as the end.
 _VISITS = f"""
 WITH of_trial AS (
     FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
@@ -121,9 +121,9 @@ visits AS (
 
 
 class Visit(NamedTuple):
-    """One visit of a trial: when it came and how long it took, in seconds; the former since the first one came.
+    """One visit of a trial: when it came, in seconds since the first visit came, and how long it took, in seconds.
 
-    ``outcome`` is the error of its request of class ``failed_in``; None: it succeeded.
+    ``outcome`` is the error of the visit's request of class ``failed_in``, or CUT_OFF; None: the visit succeeded.
     """
 
     arrived_s: float
@@ -140,7 +140,7 @@ class Count(NamedTuple):
 
 
 class Level(NamedTuple):
-    """The visits that were due while so many came in a second, and how many of them failed."""
+    """The visits that were due while the rate was ``per_s`` visits a second, and how many of these visits failed."""
 
     per_s: int
     visits: int
@@ -148,17 +148,18 @@ class Level(NamedTuple):
 
 
 class Posts(NamedTuple):
-    """The visits of a trial that posted a form, and those of them that were told of success."""
+    """The visits of a trial that posted a form, and the visits whose post succeeded."""
 
     sent: frozenset[str] = frozenset()
     succeeded: frozenset[str] = frozenset()
 
 
 class Written(NamedTuple):
-    """What the rows of a database are, beside the posts that should have written them.
+    """The rows of a database, compared with the posts that should have written the rows.
 
-    ``lost`` are visits that were told of success and have no row, ``doubled`` those that have several. ``foreign``
-    rows belong to no visit that posted, ``unreported`` ones to visits that were not told of success.
+    ``lost`` are visits whose post succeeded and which have no row. ``doubled`` are visits with several rows.
+    ``foreign`` is the number of rows that belong to no visit that posted, ``unreported`` the number of rows of visits
+    whose post failed.
     """
 
     rows: int
@@ -169,10 +170,10 @@ class Written(NamedTuple):
 
 
 def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
-    """Return how many visits are due in a second, level by level; nothing if the settings do not say it.
+    """Return how many visits are due per second in each level; empty if one of the three settings is missing.
 
-    Of n levels of STEP_S seconds the first has the rate FIRST_PER_S and the last LAST_PER_S. The ratio of neighbouring
-    levels is the same everywhere.
+    Each level lasts STEP_S seconds. The rate of the first level is FIRST_PER_S, and the rate of the last level is
+    LAST_PER_S. From each level to the next, the rate grows by the same factor.
     """
     if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
         return []
@@ -182,7 +183,7 @@ def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
 
 
 def read(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
-    """Return the visits of a trial in the order of coming."""
+    """Return the visits of a trial in the order in which they came."""
     query = """
         SELECT (epoch_us(arrived) - epoch_us(min(arrived) OVER ())) / 1e6,
             (epoch_us(coalesce(ended, (SELECT max(coalesce(answered, sent)) FROM of_trial))) - epoch_us(arrived)) / 1e6,
@@ -193,13 +194,13 @@ def read(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
 
 
 def count(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
-    """Return how many visits a trial made."""
+    """Return how many visits a trial made, and how many of the visits succeeded."""
     [row] = _rows(database, "SELECT count(*), count(*) FILTER (WHERE outcome IS NULL) FROM visits", key)
     return Count(*row)
 
 
 def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
-    """Yield what became of a trial's visits, up to which rate all went well, and what its database tells."""
+    """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports."""
     made = count(database, trial.key)
     if made.made:
         carried_by = {VISIT.name: made.succeeded, VISITS_FAILED.name: made.made}
@@ -208,9 +209,9 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
 
 
 def statistics(database: duckdb.DuckDBPyConnection, key: Key) -> Stats:
-    """Return how long the visits of a trial took that succeeded, in ms, and how many failed; nothing without visits.
+    """Return how long a trial's successful visits took, in ms, and how many visits failed; empty if no visit was made.
 
-    A statistic that they cannot carry, or of which too many failed, is left out.
+    Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
     """
     made, succeeded = count(database, key)
     if not made:
@@ -226,10 +227,10 @@ def statistics(database: duckdb.DuckDBPyConnection, key: Key) -> Stats:
 
 
 def levels(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> list[Level]:
-    """Return the visits of each level of a trial; rates are in visits/s, each for ``level_s``.
+    """Return the visits of each level of a trial; rates are in visits/s, and each level lasts ``level_s`` seconds.
 
-    Visits are numbered from 0 in the order in which they are due, whichever load generator makes them, so that the
-    number of a visit says its level. Visits beyond the last level count as part of it.
+    All load generators together number the visits from 0, in the order in which the visits are due, so the number of a
+    visit says its level. Visits beyond the last level count as part of the last level.
     """
     ends = list(accumulate(rate * level_s for rate in rates))
     made, failed = Counter[int](), Counter[int]()
@@ -244,8 +245,8 @@ def levels(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], 
 def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> float | None:
     """Return the largest rate, in visits/s, up to which fewer than FAILED_ALLOWED of the visits of each level failed.
 
-    0 if more failed in the first level. None if no level has more failures, or none before a level without visits: the
-    capacity is larger than what was asked for.
+    Return 0 if too many visits failed in the first level. Return None if no level has too many failures, or if a level
+    without visits comes first: then the capacity is larger than the rates that were tried.
     """
     capacity = 0
     for level in levels(database, key, rates, level_s):
@@ -258,7 +259,7 @@ def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequenc
 
 
 def level_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> Iterator[LevelRow]:
-    """Yield the levels of each trial that made visits, if it is known how many were due in a second."""
+    """Yield the levels of each trial that made visits, if the rate of visits is known."""
     for trial in trials:
         settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
         due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
@@ -269,14 +270,14 @@ def level_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) 
 
 
 def posts(database: duckdb.DuckDBPyConnection, key: Key) -> Posts:
-    """Return which visits of a trial posted a form."""
+    """Return which visits of a trial posted a form, and which of these posts succeeded."""
     query = "SELECT visit, error IS NULL FROM of_trial WHERE request = $post"
     told = dict(_rows(database, query, key, post=POST))
     return Posts(frozenset(told), frozenset(visit for visit, succeeded in told.items() if succeeded))
 
 
 def written(rows: Sequence[str], posts: Posts) -> Written:
-    """Compare the rows of a database, each the visit that wrote it, with the posts of a trial."""
+    """Compare the rows of a database with the posts of a trial; each row is the name of the visit that wrote it."""
     by_visit = Counter(rows)
     return Written(
         rows=len(rows),
@@ -288,7 +289,7 @@ def written(rows: Sequence[str], posts: Posts) -> Written:
 
 
 def doubts(trial: Observed) -> Iterator[Doubt]:
-    """Does the database have a row of every visit that was told so, and of no other, and did it let everybody in?"""
+    """Check that each successful post wrote exactly one row, that no other rows exist, and that nobody was refused."""
     if trial.load.database is None:
         return
     one = database_of(trial.containers)
@@ -314,7 +315,7 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
 
 
 def _capacity(database: duckdb.DuckDBPyConnection, trial: Observed) -> Stats:
-    """Return the capacity, if the rate climbs and failures show it."""
+    """Return the capacity, if the rate climbs and visits began to fail."""
     rates = rates_per_s(trial.load.settings, trial.load.duration)
     if len(rates) < 2:
         return {}
@@ -323,7 +324,7 @@ def _capacity(database: duckdb.DuckDBPyConnection, trial: Observed) -> Stats:
 
 
 def _written(trial: Observed) -> Stats:
-    """Return what the database of a trial tells: its rows, and how many connections it had at most."""
+    """Return what the database of a trial reports: its rows, and its highest number of simultaneous connections."""
     after = one.after if (one := database_of(trial.containers)) else None
     if not after or after.rows is None:
         return {}
@@ -343,12 +344,12 @@ def _counted_are(rows: int) -> str:
 
 
 def _of_visits(names: Sequence[str]) -> str:
-    """Return the first three of some visits by name."""
+    """Return the names of the first three of some visits."""
     return f"visit{'' if len(names) == 1 else 's'} {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
 
 
 def _in_order(names: set[str] | frozenset[str]) -> list[str]:
-    """Return visits sorted, numbers by what they are."""
+    """Return the names of visits sorted; numbers are in numeric order."""
     return sorted(names, key=lambda name: (len(name), name))
 
 

@@ -1,6 +1,6 @@
-"""What a trial left, read: the points of its requests (rows), and what its containers said (observation)."""
+"""Readers of a trial's raw files: the points of its requests (rows), and the state of its containers (observation)."""
 
 POINTS = "points*.json.gz"
-"""The names of a trial's raw points. Each file has the requests of one generator."""
+"""The names of the files with a trial's raw points. Each file has the requests of one generator."""
 CLIENT = "points-client"
-"""The generator that sends past the balancer (a script of clients/); all other generators are k6."""
+"""The generator that sends directly to the server, not through the balancer: a script of clients/. Others are k6."""

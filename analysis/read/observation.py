@@ -1,4 +1,4 @@
-"""What the containers of a trial said of themselves before and after the load: servers/observe, read."""
+"""The state of a trial's containers before and after the load, as servers/observe printed it."""
 
 import math
 import re
@@ -9,31 +9,33 @@ from pydantic import Field
 from analysis.model import Model
 
 APP_PORTS = range(8000, 8064)
-"""Where servers listen: at the first, or each worker at one of its own."""
+"""The ports at which servers listen: all workers at the first port, or each worker at a port of its own."""
 
 OBSERVATIONS = ("*.before.txt", "*.after.txt")
+"""The names of the files with observations in a trial's folder."""
 GENERATOR = "k6-processor*.txt"
-"""The files of a trial's folder that are read here."""
+"""The names of the files that say how long each k6 waited for a processor."""
 
 _SECTION = re.compile(r"^==> (.+) <==\n", re.MULTILINE)
 _NS_PER_S = 1e9
 
 
 class UnreadableObservation(Exception):
-    """An observation that is cut short or not ours; the message says which file and what is wrong."""
+    """A file is cut short, or not from servers/observe or k6/run; the message names the file and the reason."""
 
 
 class Observation(Model):
-    """One container at one moment. Counts run from its start.
+    """One container at one moment. All counts begin at the start of the container.
 
-    ``counts`` is what each worker has counted itself, by process id and name, with the dead ones where the server
-    remembers them; every worker counts the requests that it ``served``. ``holds`` says which listening sockets of the
-    server (inodes) each living process has open. ``balanced`` is how many requests a balancer has handled, ``queued``
-    how many of them waited in its queue; None where there is no balancer, or no queue. ``stalls`` is when a called
-    service was slow, from and to. ``processor_s`` is the processor time that the container has used, ``memory_mib``
-    what its processes hold for themselves, without what the machine caches for them; None: the machine does not tell.
-    ``rows`` has the visit that wrote it for each row of a database, ``database`` what that counts by name:
-    ``connections_max``, the most at a time, and ``connections_refused``; None and nothing elsewhere.
+    ``counts`` has the counters of each worker, by process id and name. If the server remembers workers that have died,
+    ``counts`` includes them. Every worker counts the requests that it ``served``. ``holds`` has the listening sockets
+    of the server (inodes) that each living process has open. ``balanced`` is how many requests the balancer has
+    handled, ``queued`` how many of these requests waited in the balancer's queue; None: the container is no balancer,
+    or has no queue. ``stalls`` has the beginning and end of each stall of a called service, in epoch seconds.
+    ``processor_s`` is the processor time that the container has used, ``memory_mib`` the memory of its processes
+    without the machine's file cache; None: the machine does not report it. For a database, ``rows`` names for each row
+    the visit that wrote the row, and ``database`` has two counters: ``connections_max`` (the most connections at the
+    same time) and ``connections_refused``. For other containers ``rows`` is None and ``database`` is empty.
     """
 
     host: str
@@ -52,12 +54,12 @@ class Observation(Model):
 
     @property
     def workers(self) -> set[int]:
-        """The workers that are alive."""
+        """The workers that are alive, by process id."""
         return self.counts.keys() & self.holds.keys()
 
 
 class Container(Model):
-    """One container of a trial, e.g. nginx-1, before and after the load. None: it was not there to be asked."""
+    """One container of a trial, e.g. nginx-1, before and after the load. None: the container was not observed then."""
 
     name: str
     before: Observation | None
@@ -72,7 +74,7 @@ class Reading(Model):
 
 
 def read_containers(trial_folder: Path) -> tuple[Container, ...]:
-    """Read all observations of a trial, ordered by container. Raise UnreadableObservation when one makes no sense."""
+    """Read all observations of a trial, ordered by container. Raise UnreadableObservation if a file makes no sense."""
     names = {path.name.rsplit(".", 2)[0] for when in ("before", "after") for path in trial_folder.glob(f"*.{when}.txt")}
     return tuple(
         Container(name=name, **{when: _read(trial_folder / f"{name}.{when}.txt") for when in ("before", "after")})
@@ -81,7 +83,7 @@ def read_containers(trial_folder: Path) -> tuple[Container, ...]:
 
 
 def balanced(containers: tuple[Container, ...]) -> int | None:
-    """Return how many requests the balancer handled during the load; None when it was not observed."""
+    """Return how many requests the balancer handled during the load; None: no balancer was observed."""
     for one in containers:
         if one.before and one.after and one.before.balanced is not None and one.after.balanced is not None:
             return one.after.balanced - one.before.balanced
@@ -89,7 +91,7 @@ def balanced(containers: tuple[Container, ...]) -> int | None:
 
 
 def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str, int]:
-    """Return what each worker (host:pid) counted under ``name`` during the load, of those that count it."""
+    """Return by how much each worker's (host:pid) counter ``name`` rose during the load, for workers that have it."""
     return {
         f"{one.after.host}:{worker}": counts[name] - one.before.counts.get(worker, {}).get(name, 0)
         for one in containers
@@ -100,20 +102,20 @@ def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str,
 
 
 def stalls_within(containers: tuple[Container, ...], began: float, ended: float) -> tuple[tuple[float, float], ...]:
-    """Return the stalls that lie between two times (epoch seconds), in order."""
+    """Return the stalls that began and ended between two times (epoch seconds), in order."""
     told = [stall for one in containers if one.after for stall in one.after.stalls]
     return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
 
 
 def database_of(containers: tuple[Container, ...]) -> Container | None:
-    """Return the database of a trial; None: it has none that was observed after the load."""
+    """Return the container of a trial's database; None: no database was observed after the load."""
     return next((one for one in containers if one.after and one.after.rows is not None), None)
 
 
 def read_generators(trial_folder: Path) -> tuple[tuple[Reading, ...], ...]:
-    """Read what k6/run of each load generator wrote down every second; a k6 that ended at once left nothing.
+    """Read what the k6/run of each load generator wrote every second; a k6 that ended at once has no readings.
 
-    Raise UnreadableObservation when a file makes no sense.
+    Raise UnreadableObservation if a file makes no sense.
     """
     return tuple(_readings(path) for path in sorted(trial_folder.glob(GENERATOR)))
 
@@ -128,7 +130,7 @@ def _readings(path: Path) -> tuple[Reading, ...]:
 
 
 def parse(text: str) -> Observation:
-    """Return what the text of an observation says. Raise ValueError or KeyError when it is not one."""
+    """Return the observation that a text describes. Raise ValueError, KeyError or IndexError if it is unreadable."""
     parts = _SECTION.split(text)[1:]
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
     listening = {
@@ -181,7 +183,7 @@ def _pairs(section: str) -> dict[str, str]:
 
 
 def _throttled_s(sections: dict[str, str]) -> float:
-    """Return how long the container was kept from computing by its limit; a container without limit has no count."""
+    """Return how long the container's CPU limit throttled it; 0 if the container has no limit."""
     if "/sys/fs/cgroup/cpu.stat" in sections:
         return int(_pairs(sections["/sys/fs/cgroup/cpu.stat"]).get("throttled_usec", "0")) / 1e6
     if "/sys/fs/cgroup/cpu/cpu.stat" in sections:

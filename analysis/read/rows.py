@@ -1,4 +1,4 @@
-"""k6's points to one row per request."""
+"""Turn k6's points into one row per request."""
 
 import errno
 import tempfile
@@ -12,13 +12,13 @@ from analysis.folder import NoTemporaryRoom
 from analysis.read import POINTS
 
 MEMORY = "768MB"
-"""What reading may take; what needs more is spilt into TMPDIR."""
+"""The memory that DuckDB may use to read points; it writes what does not fit into TMPDIR."""
 THREADS = 2
-"""How many threads read; however many there are, the table is the same."""
+"""The number of threads that read points. The table does not depend on it."""
 
 
 class UnreadablePoints(Exception):
-    """A points file that is missing, cut short or not k6's; the message says which and how."""
+    """A file of points is missing, cut short or not from k6; the message names the file and the reason."""
 
 
 COLUMNS = """
@@ -29,15 +29,16 @@ COLUMNS = """
 """
 """requests.parquet, one row per request, in the order of sending.
 
-``id`` is unique in what one generator sent, ``visit`` in a trial: the visit that a request is part of; None: the load
-makes none. ``sent`` and ``answered`` are UTC, taken just before and after the request; ``began`` and ``ended`` are
-epoch seconds on the server's side of the same clock. ``duration_ms`` is k6's http_req_duration, ``overhead_ms`` what it
-exceeds ``asked_ms`` by. ``connection`` is the one that brought the request to its worker; None where the server cannot
-tell. A request that failed has ``error`` and no ``overhead_ms``; one that the end of the run cut off has no
-``duration_ms`` either.
+``id`` is unique among the requests of one generator. ``visit`` names the visit that the request is part of, and is
+unique in a trial; None: the load has no visits. ``sent`` and ``answered`` are UTC, taken just before and after the
+request. ``began`` and ``ended`` are when the worker began and ended its work, in epoch seconds; the server reads the
+same clock as k6. ``duration_ms`` is k6's http_req_duration, and ``overhead_ms`` is ``duration_ms`` minus ``asked_ms``.
+``connection`` is the connection that brought the request to its worker; None: the server cannot tell. A request that
+failed has ``error`` and no ``overhead_ms``; a request that the end of the run cut off has no ``duration_ms`` either.
 """
 
-# The load scripts write two points of their own for each request, see k6/lib/request.js. k6's nine others stay unread.
+# The load scripts write two points for each request, see k6/lib/request.js. k6's own points are not read, except for
+# dropped_iterations.
 _READ = """
 CREATE TABLE points AS
 SELECT metric, type, data.time::TIMESTAMP AS time, data.value, data.tags.request, data.metadata
@@ -51,7 +52,8 @@ WHERE coalesce(metric, '') IN ('request_sent', 'request_answered', 'dropped_iter
     AND type IS DISTINCT FROM 'Metric'
 """
 
-# A number that is none would pass for a fast answer, and a number that two requests share for two answers.
+# A value that is not a number could look like a fast answer. If two requests had the same id, one answer would count
+# for both.
 _CHECK = """
 SELECT CASE
     WHEN bool_or(metric IS NULL OR type IS DISTINCT FROM 'Point') THEN 'a line is not one of k6'
@@ -106,9 +108,9 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
 
     Return how many iterations the load generators dropped: requests that were due and never sent.
 
-    Every ``points*.json.gz`` of the folder is one generator's. Raise UnreadablePoints when there is none, or one is
-    cut short, is not gzip, holds something else than k6's points, or points of which no sound rows can be made;
-    NoTemporaryRoom when TMPDIR is full, another OSError when the table cannot be written.
+    Every ``points*.json.gz`` in the folder has the points of one generator. Raise UnreadablePoints if there is no such
+    file, or if a file is cut short, is not gzip, or has points that do not make sound rows. Raise NoTemporaryRoom if
+    TMPDIR is full, and another OSError if the table cannot be written.
     """
     points_files = sorted(trial_folder.glob(POINTS))
     if not points_files:
@@ -132,7 +134,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
                 dropped += found[0] or 0
             except duckdb.OutOfMemoryException:
                 raise
-            except (duckdb.Error, UnicodeDecodeError) as error:  # its messages may end within a character
+            except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
                 if "No space left" in str(error):
                     raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), str(spill.parent)) from None
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
@@ -149,13 +151,13 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
 
 @contextmanager
 def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the rows of trials as the view ``requests``; a trial without requests.parquet has none.
+    """Open the rows of trials as the view ``requests``; a trial without requests.parquet has no rows.
 
-    The view ``classes`` has each row twice: in its class of request, and in the class NULL, which is all together.
+    The view ``classes`` has each row twice: in its class of request, and in the class NULL, which has all requests.
     """
     files = [str(path) for folder in trial_folders if (path := folder / "requests.parquet").exists()]
-    # Several threads would add up in a different order each time. One adds up in the order of the rows, and takes
-    # little longer: what takes long is reading points and drawing.
+    # Several threads would add numbers in a different order each time, and rounding would differ. One thread adds them
+    # in the order of the rows. It takes little longer: most of the time goes into reading points and drawing.
     with duckdb.connect(config={"threads": 1}) as database:
         if files:
             database.read_parquet(files).create_view("requests")
@@ -174,7 +176,7 @@ SELECT * REPLACE (NULL AS request) FROM requests
 
 
 def _refuse(points: Path, check: duckdb.DuckDBPyConnection) -> None:
-    """Raise UnreadablePoints with what a check found, if it found anything."""
+    """Raise UnreadablePoints if a check found a problem."""
     [(problem,)] = check.fetchall()
     if problem:
         raise UnreadablePoints(f"{points} cannot be read: {problem}")
@@ -182,7 +184,7 @@ def _refuse(points: Path, check: duckdb.DuckDBPyConnection) -> None:
 
 @contextmanager
 def _spill() -> Iterator[Path]:
-    """Make a folder for what does not fit into memory. Raise NoTemporaryRoom when it does not fit there either."""
+    """Make a folder for data that does not fit into memory. Raise NoTemporaryRoom if the folder has no room either."""
     place = "TMPDIR"
     try:
         place = tempfile.gettempdir()
@@ -192,7 +194,7 @@ def _spill() -> Iterator[Path]:
     with spill as folder:
         try:
             yield Path(folder)
-        except duckdb.OutOfMemoryException as error:  # DuckDB leaves the disk a tenth of its room and says this
+        except duckdb.OutOfMemoryException as error:  # DuckDB stops at nine tenths of the free disk
             raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), place) from None
 
 

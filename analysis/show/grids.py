@@ -1,4 +1,4 @@
-"""Tables of results, ready to be printed anywhere."""
+"""Tables of results, which the terminal, Markdown and the report print."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from analysis.show.words import divided, number, of_load, of_median, of_requests
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a grid: the published, predicted or measured statistics of one variant, or an end of the interval."""
+    """One line of a grid: published, predicted or measured statistics of one variant, or one end of their intervals."""
 
     variant: str
     word: Literal["published", "predicted", "measured", "low", "high"]
@@ -24,13 +24,13 @@ class Line:
 
     @property
     def says(self) -> str:
-        """Its word, and by what published figures were divided."""
+        """The first word of the line; for published figures that were divided, also the divisor."""
         return self.word + divided(self.divided_by)
 
 
 @dataclass(frozen=True)
 class Grid:
-    """What was published and measured for one load, metric and class of request, ready to be printed anywhere."""
+    """A table of what was published and measured for one load, metric and class of request."""
 
     title: str
     statistics: list[str]
@@ -39,7 +39,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class TextGrid:
-    """A table of words and numbers, ready to be printed anywhere; the first ``words`` columns are words."""
+    """A table of words and numbers; the first ``words`` columns are words."""
 
     title: str
     head: tuple[str, ...]
@@ -48,10 +48,10 @@ class TextGrid:
 
 
 def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
-    """Yield the grids of each load: overhead by class of request, frequent ones first, then what is spoken of besides.
+    """Yield the grids of each load, metric by metric, and for each metric the most frequent class of request first.
 
-    Spoken of is what was published, what a claim is about, who waited beside a free thread wherever somebody did, and
-    what a burst took.
+    There is a grid for the overhead of each class, for everything that was published or claimed, for the waits beside a
+    free thread of each class that had such waits, and for the times of bursts.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name]
@@ -62,7 +62,7 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         spoken_of |= {(one.metric, one.request) for one in claimed}
         spoken_of |= {(row.metric, row.request) for row in rows if row.request and waited_beside(row)}
         wanted = spoken_of if load.crashes else spoken_of | {("burst", None)}
-        if not load.has_few_stairs:  # or each request has a number of its own
+        if not load.has_few_stairs:  # small bursts have a table of every request instead
             wanted |= {("overhead", name) for name in classes if name}
         for metric in STATISTICS:
             for request in classes:
@@ -72,10 +72,11 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
 
 
 def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
-    """Yield what became of the visits of each load that made some: medians over trials, times of those that succeeded.
+    """Yield a table of visits for each load that made visits: failures, times of successful visits, and rows written.
 
-    ``visits`` are those of all trials. A rate that does not climb has a column, a capacity that showed has one instead.
-    What was published of a variant has a line of its own below it.
+    The figures are medians over trials, but ``visits`` counts the visits of all trials. If the rate does not climb,
+    there is a column for the rate; otherwise, if a capacity was found, there is a column for the capacity. If figures
+    of a variant were published, they have a line of their own below the variant's line.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name and row.request is None]
@@ -109,9 +110,9 @@ _VISIT_TIMES: tuple[Statistic, ...] = ("min", "p50", "avg", "max")
 
 
 def errors_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
-    """Yield why requests failed under each load, for each variant the most frequent reasons first.
+    """Yield a table of why requests failed under each load, for each variant the most frequent reasons first.
 
-    A count is the median over the trials that can be trusted; a trial without the reason has none of it.
+    A count is the median over the trusted trials. A trial in which a reason did not occur counts as zero.
     """
     for load in run.loads:
         lines: list[tuple[str, ...]] = []
@@ -137,11 +138,11 @@ def errors_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
 
 
 _ERRORS = 8
-"""Of a variant under a load at most so many reasons are told; errors of connections may name ports."""
+"""The most reasons that are listed for a variant under a load. There may be many, because errors may name ports."""
 
 
 def stairs_grids(run: Run, summary: Summary) -> Iterator[Grid]:
-    """Yield the staircases of each load of small bursts: when the 1st, 2nd … request was answered, in seconds."""
+    """Yield the staircases of each load that has small bursts: when the 1st, 2nd … answer came, in seconds."""
     for load in run.loads:
         rows = [row for row in summary.steps if row.load == load.name]
         if not rows or not load.has_few_stairs or load.crashes:
@@ -153,7 +154,7 @@ def stairs_grids(run: Run, summary: Summary) -> Iterator[Grid]:
                 by = _divided_by(run, row.variant, load.name, "response_time", None, steps=True)
                 lines.append(Line(row.variant, "published", _in_seconds(row.published, most), None, by))
             lines.append(Line(row.variant, "measured", _in_seconds(row.measured, most), None))
-        title = f"Seconds in order of completion{of_load(run, load.name)}"
+        title = f"Response times in seconds, in order of completion{of_load(run, load.name)}"
         yield Grid(title, [ordinal(place) for place in range(1, most + 1)], lines)
 
 
@@ -162,7 +163,7 @@ def _in_seconds(stairs_ms: list[float], places: int) -> list[float | None]:
 
 
 def _divided_by(run: Run, variant: str, load: str, metric: MetricName, request: str | None, *, steps: bool) -> float:
-    """Return what the published figures of a line were divided by."""
+    """Return the number by which the published figures of a line were divided; 1 if they were not."""
     for one in run.published:
         if (one.variant, one.metric, one.request, bool(one.steps)) == (variant, metric, request, steps) and (
             one.load in (None, load)
@@ -172,7 +173,7 @@ def _divided_by(run: Run, variant: str, load: str, metric: MetricName, request: 
 
 
 def telling_differences(summary: Summary) -> list[DifferenceRow]:
-    """Return the differences that a table shows: of the printed statistics, class by class."""
+    """Return the differences that tables show: overhead, throughput and largest share of each class of request."""
     return [
         row
         for row in summary.differences

@@ -9,7 +9,7 @@ from analysis.show.words import claim_interval, claim_value, number, published_f
 
 
 def markdown(run: Run, summary: Summary) -> str:
-    """Return what ``print_tables`` prints of claims and figures as tables in Markdown, for a page about the run."""
+    """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
     doubtful = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
     tables = [f"The measurement is {summary.validity.verdict}.\n\n{doubtful}"]
     if summary.claims:
@@ -36,6 +36,6 @@ def markdown(run: Run, summary: Summary) -> str:
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table; what would be taken for markup is escaped."""
+    """Return a table; characters that Markdown would take for markup are escaped."""
     lines = [head, ["---"] * len(head), *([re.sub(r"([\\|*_`<])", r"\\\1", cell) for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

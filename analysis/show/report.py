@@ -1,4 +1,4 @@
-"""report.html: one page with everything in it, that opens offline and asks the network for nothing."""
+"""report.html: one page that contains everything it needs, so it opens offline."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -35,7 +35,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
     page = _template().render(
         run=run,
         summary=summary,
-        figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # drawn by ourselves
+        figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # we draw these pictures
         grids=list(quantity_grids(run, summary)),
         stairs=list(stairs_grids(run, summary)),
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
@@ -87,7 +87,7 @@ def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
 def _pictures(
     database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary, load: str
 ) -> Iterator[alt.TopLevelMixin]:
-    """Yield the pictures of one load: those that every run has, and those that it has something to show for."""
+    """Yield the pictures of one load, without the pictures for which the load has no data."""
     classes = figures.classes(database, load)
     of = run.load(load)
     drawn = [

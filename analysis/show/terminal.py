@@ -91,7 +91,7 @@ def doubts(summary: Summary) -> RenderableType:
 
 
 def _parts(grid: Grid) -> Iterator[Grid]:
-    """Yield a grid in parts that fit a terminal: more columns would leave the names of variants no room."""
+    """Yield a grid in parts that fit a terminal and leave room for the names of variants."""
     for start in range(0, len(grid.statistics), _COLUMNS):
         part = slice(start, start + _COLUMNS)
         lines = [replace(line, values=line.values[part]) for line in grid.lines]
@@ -105,7 +105,7 @@ _COLUMNS = 6
 def quantity_table(grid: Grid) -> Table:
     """Return a grid as a table for the terminal."""
     table = _table(grid.title)
-    table.add_column("variant", overflow="fold")  # a name may be broken, a number never
+    table.add_column("variant", overflow="fold")  # names may wrap, numbers may not
     table.add_column("", no_wrap=True)
     for stat in [*grid.statistics, "n"]:
         table.add_column(stat, justify="right", no_wrap=True)
@@ -120,7 +120,7 @@ def quantity_table(grid: Grid) -> Table:
 
 
 def text_table(grid: TextGrid) -> Table:
-    """Return a grid of words and numbers as a table for the terminal; words may be broken anywhere."""
+    """Return a grid of words and numbers as a table for the terminal; words may wrap anywhere."""
     table = _table(grid.title)
     for place, name in enumerate(grid.head):
         if place < grid.words:
@@ -135,7 +135,7 @@ def text_table(grid: TextGrid) -> Table:
 
 
 def stairs_table(grid: Grid) -> Table:
-    """Return a staircase as a table for the terminal: its stairs in one cell, which may be broken anywhere."""
+    """Return a staircase as a table for the terminal; all its steps are in one cell, which may wrap."""
     table = _table(grid.title)
     table.add_column("variant", overflow="fold")
     table.add_column("")
@@ -150,7 +150,7 @@ def stairs_table(grid: Grid) -> Table:
 
 
 def workers_table(run: Run, summary: Summary, load: str) -> Table:
-    """Return how many requests each worker answered, least first, for each variant and class of request."""
+    """Return how many requests each worker answered, the smallest number first, by variant and class of request."""
     which = ", first trial" if run.trials > 1 else ""
     table = _table(f"Requests by worker, least first{which}{of_load(run, load)}")
     table.add_column("variant")
@@ -177,14 +177,14 @@ def workers_table(run: Run, summary: Summary, load: str) -> Table:
 
 
 def counts_by_worker(rows: list[WorkerRow], workers: int) -> list[int]:
-    """Return the requests per worker in the first trial of ``rows``, least first, idle workers as zeros."""
+    """Return the requests per worker in the first trial of ``rows``, the smallest first; idle workers count as zero."""
     first = min(row.trial for row in rows)
     counts = sorted(row.requests for row in rows if row.trial == first)
     return [0] * (workers - len(counts)) + counts
 
 
 def claims_table(summary: Summary) -> RenderableType:
-    """Return the claims with what was measured and the verdicts."""
+    """Return the claims with their measured values and verdicts."""
     if not summary.claims:
         return Text("This experiment makes no claims.")
     table = _table("Claims")
@@ -204,7 +204,7 @@ def claims_table(summary: Summary) -> RenderableType:
 
 
 def published_table(run: Run, summary: Summary) -> RenderableType:
-    """Return the published rows that have a verdict, and which of their figures are off."""
+    """Return the published rows that have a verdict, and their figures that were not reproduced."""
     table = _table("Published figures")
     table.add_column("verdict", no_wrap=True)
     table.add_column("what")
@@ -216,7 +216,7 @@ def published_table(run: Run, summary: Summary) -> RenderableType:
 
 
 def differences_table(run: Run, summary: Summary) -> RenderableType:
-    """Return how far a variant differs from itself, and so which difference is more than chance."""
+    """Return how far two measurements of one variant differ; larger differences between variants are not chance."""
     table = _table("The smallest difference that this machine can tell")
     table.add_column("request")
     table.add_column("what")

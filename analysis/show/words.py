@@ -1,4 +1,4 @@
-"""Numbers, names and verdicts as words: the same on the terminal, in Markdown and in the report."""
+"""Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
 
 from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS
 from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
@@ -7,7 +7,7 @@ from analysis.result import ClaimRow, DifferenceRow, PublishedFigure, PublishedR
 
 
 def of_median(run: Run) -> str:
-    """Return what a title adds where its numbers are medians over trials."""
+    """Return the end of a title whose numbers are medians over trials; empty for one trial."""
     return f", median of {run.trials} trials" if run.trials > 1 else ""
 
 
@@ -17,26 +17,26 @@ def seconds(value: float | None) -> str:
 
 
 def published_what(run: Run, row: PublishedRow) -> str:
-    """Return what a published row is about in words."""
+    """Return in words which figures a published row has."""
     steps = ", in order of completion" if row.steps else ""
     by = f", published{divided(row.divided_by)}" if row.divided_by != 1 else ""
     return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request)}{steps}{by}"
 
 
 def divided(by: float) -> str:
-    """Return what is added to the word for a published figure that was divided; nothing where it was not."""
+    """Return the divisor that follows the word ``published``, e.g. ÷ 222; empty if figures were not divided."""
     return "" if by == 1 else f" ÷ {by:g}"
 
 
 def published_figures(row: PublishedRow) -> str:
-    """Return how many figures of a published row are as near as stated, and how far off each of the others is."""
+    """Return how many figures of a published row were reproduced, and measured / published for each other figure."""
     off = ", ".join(f"{words(one.stat)} {_ratio(one)}" for one in row.figures if one.verdict != "reproduced")
     near = sum(one.verdict == "reproduced" for one in row.figures)
     return f"{near} of {len(row.figures)} within {100 * row.within:g} %" + (f": {off}" if off else "")
 
 
 def _ratio(figure: PublishedFigure) -> str:
-    """Return measured divided by published; of an undecided figure also the ends of its interval."""
+    """Return measured divided by published; if the figure is undecided, also the ends of the ratio's interval."""
     if figure.ratio is None:
         return number(None)
     ratio = _ratio_number(figure.ratio)
@@ -47,26 +47,26 @@ def _ratio(figure: PublishedFigure) -> str:
 
 
 def _ratio_number(value: float) -> str:
-    """Return a ratio with the digits that tell it from 1, however small it is."""
+    """Return a ratio with two decimals; from 10 on as ``number`` does, and below 0.1 with two significant digits."""
     return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
 def what(row: DifferenceRow) -> str:
-    """Return the quantity in words, with its unit."""
+    """Return the quantity of a difference in words, with its unit."""
     return f"{words(row.metric)} {words(row.stat)}, {row.unit}"
 
 
-SMALLEST = "b - a: 95 % interval of the difference; what is not larger than the smallest may be chance"
-MEANING = "reproduced: the measured value keeps the bound; it need not equal what was published"
+SMALLEST = "b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance"
+MEANING = "reproduced: the measured value satisfies the bound; it may differ from the published value"
 WITHIN = (
-    "reproduced: every figure, with its interval, is within that share of the published one; "
-    "behind a statistic stands measured / published"
+    "reproduced: every figure, with its interval, is within the stated percentage of the published figure; "
+    "the other figures are listed as measured / published"
 )
 INTERVAL = "low and high: 95 % bootstrap interval of the median over trials"
 
 
 def claim_value(claim: ClaimRow) -> str:
-    """Return what was measured for a claim, with its statistic and unit."""
+    """Return the measured value of a claim, with its statistic and unit."""
     if claim.measured is None:
         return number(None)
     if claim.unit in ("share", "ratio", "index"):
@@ -76,12 +76,12 @@ def claim_value(claim: ClaimRow) -> str:
 
 
 def claim_interval(claim: ClaimRow) -> str:
-    """Return the interval of what was measured for a claim, e.g. 1.2 to 3.4; empty for one trial."""
+    """Return the interval of a claim's measured value, e.g. 1.2 to 3.4; empty if there is no interval."""
     return "" if claim.low is None else f"{number(claim.low)} to {number(claim.high)}"
 
 
 def number(value: float | None) -> str:
-    """Return a value with the digits that matter: none after the point from 100 on, two below 1; a whole one as is."""
+    """Return a value with two decimals below 1, one below 100 and none from 100 on; an integer without decimals."""
     if value is None:
         return "–"
     if isinstance(value, int):
@@ -90,7 +90,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent, with the digits that tell it from nothing."""
+    """Return a share in percent, with one decimal; a small share is not rounded to zero."""
     return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
 
 
@@ -100,22 +100,22 @@ def waited_beside(row: Row) -> bool:
 
 
 def words(name: str) -> str:
-    """Return the name of a metric or statistic as people write it."""
+    """Return the name of a metric or statistic with spaces."""
     return name.replace("_", " ")
 
 
 def of_requests(metric: str, request: str | None) -> str:
-    """Return a metric with the class of request that it is of, where it knows classes."""
+    """Return the name of a metric, with the class of request unless the metric is of all requests."""
     if (declared := METRICS[metric]).of_all:
         return words(metric)
     return declared.called.format(metric=words(metric), requests=request or "all")
 
 
 def of_load(run: Run, load: str) -> str:
-    """Return what a title adds to say which load it is about: nothing where there is one."""
+    """Return the end of a title that names the load; empty if the run has only one load."""
     return f", {load}" if len(run.loads) > 1 else ""
 
 
 def whole(of_unit: str, value: float | None) -> float | None:
-    """Return a count as the whole number that it is; the median of several trials, or an average, may be none."""
+    """Return a count as an integer; the median of counts, or an average, may have decimals and then stays as it is."""
     return int(value) if of_unit in WHOLE_UNITS and value is not None and value.is_integer() else value

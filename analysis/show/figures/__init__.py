@@ -1,4 +1,4 @@
-"""The pictures of a run. Each function draws one, or returns None where a run has nothing to show in it."""
+"""The pictures of a run. Each function draws one picture, or returns None if the run has no data for the picture."""
 
 from analysis.show.figures.bursts import staircase, waves
 from analysis.show.figures.curves import across_loads, curve

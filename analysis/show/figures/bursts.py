@@ -1,4 +1,4 @@
-"""In which order the requests of a burst were answered, and in which waves they were served."""
+"""When the requests of a burst were answered, and in which waves they were served."""
 
 import altair as alt
 import duckdb
@@ -24,15 +24,15 @@ from analysis.show.words import of_load, seconds
 _WAITS = "it waits"
 _AT_WORK = "a worker is at work on it"
 _WORKERS = ("#1f5fa8", "#e69f00", "#2e8b57", "#a0529c", "#56b4e9", "#8c564b", "#7f7f7f", "#17becf")
-"""The colours by which workers are told apart; more of them have one together."""
+"""The colours of workers. If there are more workers than colours, all workers have the same colour."""
 _AS_PUBLISHED = "answered, as published"
 _POINTS = {_AS_PUBLISHED: ("diamond", PUBLISHED), FAILED: (CROSS, "black")}
 
 
 def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw what became of each request of a small burst: when it waited, when a worker was at work on it, the answer.
+    """Draw for each request of a small burst when it waited, when a worker was at work on it, and when it was answered.
 
-    Of each variant the first burst of the first trial that can be trusted. None: there is no such burst.
+    The picture shows the first burst of each variant's first trusted trial. None: there is no such burst.
     """
     size = run.load(load).burst
     if not size or not run.load(load).has_stairs:
@@ -55,12 +55,12 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     panels = [_panel(name, told[name], marks[name], seen, lasted_s, last=name == [*told][-1]) for name in told]
     came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
     title = f"{came}: how long each waits, and when a worker is at work on it{of_load(run, load)}"
-    which = "first burst of the first valid trial of each variant; a line is a request, the first one answered above"
+    which = "first burst of the first valid trial of each variant; each row is a request, in order of completion"
     return styled(alt.vconcat(*panels, spacing=8), title, which + divided_of(run, "response_time", load), None)
 
 
 def _marks(stairs: list[bursts.Stair], published_ms: list[float], *, by_worker: bool) -> Marks:
-    """Return the marks of one burst: a request's place, what happened to it, from and to which second."""
+    """Return the marks of one burst: the place of a request, what happened to the request, from and to which second."""
     over_s = max(stair.sent_s if stair.answered_s is None else stair.answered_s for stair in stairs)
     order = bursts.in_order({stair.worker for stair in stairs if stair.worker})
     marks: Marks = []
@@ -81,7 +81,7 @@ def _marks(stairs: list[bursts.Stair], published_ms: list[float], *, by_worker: 
 def _panel(
     name: str, stairs: list[bursts.Stair], marks: Marks, seen: set[str], lasted_s: float, *, last: bool
 ) -> alt.LayerChart | alt.FacetChart:
-    """Draw the bars of one variant; the axis of time is that of all, and written below the last."""
+    """Draw the bars of one variant; all panels share the time axis, and the last panel has its labels."""
     places = max(mark["place"] for mark in marks)
     x = alt.X("from:Q", title="seconds since the burst was sent" if last else None)
     x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
@@ -124,9 +124,9 @@ def _answered(stairs: list[bursts.Stair]) -> str:
 
 
 def waves(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw how many requests of a large burst each worker began in each wave, idle workers included.
+    """Draw how many requests of a large burst each worker began in each wave, including idle workers.
 
-    None: there is no large burst, or it came in no waves.
+    None: there is no large burst, or its requests were not served in waves.
     """
     if run.load(load).has_stairs:
         return None
@@ -142,7 +142,7 @@ def waves(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     panels = [
         _wave_cells(run.variant(name), mine, most, largest, last=name == [*rows][-1]) for name, mine in rows.items()
     ]
-    title = f"Waves: how many requests each worker was at work on, wave by wave{of_load(run, load)}"
+    title = f"Waves: how many requests each worker began in each wave{of_load(run, load)}"
     which = "first burst of the first valid trial of each variant; a wave lasts as long as one request asks for"
     return styled(alt.vconcat(*panels, spacing=10), title, which, None)
 
@@ -150,7 +150,7 @@ def waves(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
 def _wave_cells(
     variant: VariantRecord, rows: list[WaveRow], most: int, largest: int, *, last: bool
 ) -> alt.LayerChart | alt.FacetChart:
-    """Draw one variant's cells up to its last wave; the axis of waves is that of all, and written below the last."""
+    """Draw one variant's cells up to its last wave; all panels share the axis of waves, and the last has its labels."""
     order = bursts.in_order({row.worker for row in rows})
     known = len(order) if variant.elastic else max(variant.workers, len(order))
     lanes = [f"worker {place}" for place in range(1, known + 1)]

@@ -1,4 +1,4 @@
-"""What one setting of the variants or of the loads does."""
+"""How one setting of the variants or of the loads changes statistics."""
 
 import altair as alt
 
@@ -11,12 +11,12 @@ from analysis.show.words import of_load, words
 
 
 def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw what the experiment's setting does to its statistics, a panel for each; None: it asks for no curve."""
+    """Draw how the experiment's setting changes statistics, a panel for each; None: the experiment has no curve."""
     if not run.curve:
         return None
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
     title = f"What changes with {words(run.curve.over)}{of_load(run, load)}"
-    return styled(alt.hconcat(*panels), title, f"median of {of_trials(run)}, bars are its interval", None)
+    return styled(alt.hconcat(*panels), title, f"median of {of_trials(run)}; bars show its interval", None)
 
 
 def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
@@ -55,9 +55,9 @@ _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="respo
 
 
 def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
-    """Draw throughput and slowest responses over the one number in which the loads differ, a row for each server.
+    """Draw throughput and p99 response time over the number in which the loads differ, with a row for each server.
 
-    A line is a variant, diamonds are published. None: the loads do not differ in one number alone.
+    Each line is a variant; diamonds are published figures. None: there is no single number in which the loads differ.
     """
     setting = _only_difference(run.loads)
     if setting is None:
@@ -68,13 +68,13 @@ def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     ]
     title = f"What changes with {words(setting.lower())}"
     chart = alt.vconcat(*rows).resolve_scale(color="independent")
-    return styled(chart, title, f"median of {of_trials(run)}, bars are its interval, diamonds are published", None)
+    return styled(chart, title, f"median of {of_trials(run)}; bars show its interval; diamonds are published", None)
 
 
 def _only_difference(loads: list[LoadRecord]) -> str | None:
-    """Return the setting that is another positive number in each of several loads, if they differ in nothing else.
+    """Return the only setting in which several loads differ, if it is a different positive number in each load.
 
-    Bursts have pictures that say more.
+    Return None for bursts, which have pictures of their own.
     """
     names = {name for load in loads for name in load.settings}
     differing = [name for name in names if len({load.settings.get(name) for load in loads}) > 1]

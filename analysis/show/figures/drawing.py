@@ -16,7 +16,7 @@ PUBLISHED = "#c4512d"
 WIDTH = 640
 FLOOR_MS = 0.1  # the left end of the logarithmic axis
 Marks = list[dict[str, Any]]
-"""What is drawn, one dictionary a mark."""
+"""The marks of a chart, one dictionary for each mark."""
 
 
 def svg(chart: alt.TopLevelMixin) -> str:
@@ -35,19 +35,19 @@ def variant_names(run: Run) -> list[str]:
 
 
 def first_trials(summary: Summary, load: str) -> dict[str, int]:
-    """Return the first trial of each variant that can be trusted."""
+    """Return the number of each variant's first trusted trial."""
     trusted = [(one.variant, one.trial) for one in summary.trials if one.load == load and one.verdict != "invalid"]
     return dict(sorted(trusted, reverse=True))
 
 
 def divided_of(run: Run, metric: MetricName, load: str) -> str:
-    """Return what a subtitle adds where published figures were divided."""
+    """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
     by = {one.divided_by for one in run.published if one.metric == metric and one.load in (None, load)} - {1}
     return "".join(f"; published{divided(one)}" for one in sorted(by))
 
 
 def series_of(variants: list[VariantRecord], over: str) -> list[str]:
-    """Return in words what each variant differs in from the others, besides the setting along the axis."""
+    """Return in words the settings in which each variant differs from the others, without the setting on the axis."""
     differing = [
         key
         for key in dict.fromkeys(key for one in variants for key in one.settings)
@@ -73,29 +73,29 @@ def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
 
 
 def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
-    """Return a measured value with the ends of its interval, none of them below what an axis can show."""
+    """Return a measured value and the ends of its interval; values below ``floor`` become ``floor``."""
     assert row.measured is not None
     low, high = (row.measured if end is None else end for end in (row.low, row.high))
     return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
 
 
 def of_trials(run: Run) -> str:
-    """Return how many trials a figure rests on, for its subtitle."""
+    """Return the number of trials in words, for the subtitle of a figure."""
     return f"{run.trials} trial{'s' if run.trials > 1 else ''}"
 
 
 def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:
-    """Return the data of a chart, one dictionary a mark."""
+    """Return the data of a chart; each mark is a dictionary."""
     return alt.InlineData(values=values)
 
 
 def scattered(index: int) -> float:
-    """Spread neighbouring dots over the height of their row, the same way every time."""
+    """Return the height of a dot in its row, from -1 to 1, so that neighbouring dots are apart; always the same."""
     return (index * 0.618034) % 1 * 2 - 1
 
 
 def styled(chart: Any, title: str, subtitle: str, height: int | None) -> alt.TopLevelMixin:  # noqa: ANN401
-    """Return a chart with its title, subtitle and fonts; ``height`` in pixels, None where the chart has its own."""
+    """Return a chart with title, subtitle and fonts; ``height`` is in pixels; None: the chart has its own height."""
     if height is not None:
         chart = chart.properties(width=WIDTH, height=height)
     styled: alt.TopLevelMixin = (

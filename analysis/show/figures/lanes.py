@@ -23,10 +23,11 @@ _Worker = tuple[int, tuple[waiting.Segments, waiting.Segments]]
 def moments(
     database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary, load: str
 ) -> alt.TopLevelMixin | None:
-    """Draw when all threads of a worker were busy, and when a request waited for it beside a free thread.
+    """Draw when all threads of a worker were busy, and when a request waited for the worker beside a free thread.
 
-    A lane is a worker, and one has the requests that failed; the background shows when the api stalled. Of each
-    variant the first trial that can be trusted. None: nobody waited so, nothing failed and nothing stalled.
+    Each lane is a worker; one more lane shows the requests that failed. The background shows when ``api`` stalled. The
+    picture shows each variant's first trusted trial. None: no request waited beside a free thread or failed, and
+    ``api`` did not stall.
     """
     drawn = {variant.name: _moments(database, run_folder, variant, summary, load) for variant in run.variants}
     told = {name: one for name, one in drawn.items() if one}
@@ -35,21 +36,21 @@ def moments(
         return None
     lasted_s = max(one.lasted_s for one in told.values())
     panels = [_lanes(name, one, seen, lasted_s, last=name == [*told][-1]) for name, one in told.items()]
-    title = f"Who waited beside a free thread{of_load(run, load)}"
+    title = f"When requests waited beside a free thread{of_load(run, load)}"
     return styled(
         alt.vconcat(*panels, spacing=10), title, "first valid trial of each variant; a lane is a worker", None
     )
 
 
-_BUSY = "all its threads were busy"
-_BESIDE = "somebody waits here while another worker has a free thread"
+_BUSY = "all threads of the worker are busy"
+_BESIDE = "a request waits for the worker while another worker has a free thread"
 _STALLED = "the api stalls"
 _LANES = 8
-"""A variant of more workers shows so many: those for which the most time was waited, and the idlest."""
+"""A panel shows at most this many workers: the workers for which requests waited longest, and the idlest worker."""
 
 
 class _Moments(NamedTuple):
-    """What a panel shows of one trial: its marks, its lanes from top to bottom, and what is said of it."""
+    """What a panel shows of one trial: marks, lanes from top to bottom, and the text of the panel's title."""
 
     marks: list[dict[str, Any]]
     lanes: list[str]
@@ -60,7 +61,7 @@ class _Moments(NamedTuple):
 def _moments(
     database: duckdb.DuckDBPyConnection, run_folder: Path, variant: VariantRecord, summary: Summary, load: str
 ) -> _Moments | None:
-    """Return what there is to show of a variant; None: no trial of it can be trusted, or nobody knows its threads."""
+    """Return what a panel shows of a variant; None: it has no trusted trial, or its number of threads is unknown."""
     trusted = {one.trial for one in summary.trials if (one.variant, one.load) == (variant.name, load)
                and one.verdict != "invalid"}  # fmt: skip
     if not trusted:
@@ -95,12 +96,13 @@ def _moments(
 def _waited_so(waits: waiting.Waits) -> str:
     stats = waiting.statistics(waits.beside_s)
     if not stats.get("count"):
-        return "nobody waited so"
-    return f"{stats['count']} of {len(waits.beside_s)} requests waited so, the longest for {number(stats['max'])} ms"
+        return "no request waited beside a free thread"
+    some = f"{stats['count']} of {len(waits.beside_s)} requests"
+    return f"{some} waited beside a free thread, the longest for {number(stats['max'])} ms"
 
 
 def _failed_s(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> list[float]:
-    """Return when the requests of a trial were sent that failed, in seconds since the first one."""
+    """Return when the failed requests of a trial were sent, in seconds since the first request was sent."""
     rows = database.execute(
         """SELECT epoch(sent) - epoch(first) FROM (
                SELECT sent, error, min(sent) OVER () AS first FROM requests WHERE (variant, load, trial) = (?, ?, ?))
@@ -111,7 +113,7 @@ def _failed_s(database: duckdb.DuckDBPyConnection, variant: str, load: str, tria
 
 
 def _apart(times_s: list[float], visible_s: float) -> Iterator[float]:
-    """Yield the times, in order, that can be told from the one before."""
+    """Yield the sorted times, without times that are too near to the time before to be told apart."""
     shown = -math.inf
     for at_s in times_s:
         if at_s - shown >= visible_s:
@@ -120,7 +122,7 @@ def _apart(times_s: list[float], visible_s: float) -> Iterator[float]:
 
 
 def _most_told(workers: list[_Worker]) -> list[_Worker]:
-    """Return the workers that get a lane, in their order."""
+    """Return the workers that get a lane, in the order of their numbers."""
     if len(workers) <= _LANES:
         return workers
 
@@ -133,7 +135,7 @@ def _most_told(workers: list[_Worker]) -> list[_Worker]:
 
 
 def _visible(segments: waiting.Segments, visible_s: float) -> Iterator[tuple[float, float]]:
-    """Yield segments with the gaps closed that nobody would see, each at least as wide as can be seen."""
+    """Yield segments that are wide enough to be seen, and close gaps that are too narrow to be seen."""
     if not len(segments):
         return
     apart = np.flatnonzero(segments[1:, 0] - segments[:-1, 1] >= max(0.05, 1.5 * visible_s))
@@ -145,7 +147,7 @@ def _visible(segments: waiting.Segments, visible_s: float) -> Iterator[tuple[flo
 def _lanes(
     name: str, told: _Moments, seen: set[str], lasted_s: float, *, last: bool
 ) -> alt.LayerChart | alt.FacetChart:
-    """Draw the lanes of one variant; the axis of time is that of all, and written below the last."""
+    """Draw the lanes of one variant; all panels share the time axis, and the last panel has its labels."""
     colours = {_BUSY: "#a9c6e8", _BESIDE: "#d62728", _STALLED: "#f6e3a8"}
     kinds = [kind for kind in colours if kind in seen | {_BUSY}]
     colour = alt.Color("kind:N", title=None).scale(domain=kinds, range=[colours[kind] for kind in kinds])

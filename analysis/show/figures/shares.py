@@ -1,4 +1,4 @@
-"""Which worker served how many requests, and what that did to the tail."""
+"""How many requests each worker served, and whether even shares go with short waits."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from analysis.show.words import of_load
 
 
 def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
-    """Draw which share of the requests each worker answered, measured beside published, the busiest first."""
+    """Draw the share of the requests that each worker answered, measured and published, the busiest worker first."""
     values = []
     for variant in run.variants_under(load):
         rows = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
@@ -49,13 +49,13 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
         )
         .properties(width=250, height=34 * len(order))
     )
-    return styled(bars, "Who answered: the share of each worker", "first trial of each variant", None)
+    return styled(bars, "Which share of the requests each worker answered", "first trial of each variant", None)
 
 
 def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.TopLevelMixin | None:
-    """Draw the busiest worker's share beside the tail of the overhead, a dot for each variant; None: too few have both.
+    """Draw the overhead's p99 over the busiest worker's share, a dot for each variant; None: too few have both.
 
-    An even share is not the goal: who waits is. Bars are the intervals of the medians over trials.
+    The picture shows whether even shares go with short waits. Bars are the intervals of the medians over trials.
     """
     stat: Statistic = "p99"
     tails = rows_of(summary, load, Measure(request=request, metric="overhead", stat=stat))
@@ -74,14 +74,14 @@ def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.T
     across = chart.mark_rule(color=MEASURED, opacity=0.4).encode(x="share_low:Q", x2="share_high:Q", y=y)
     along = chart.mark_rule(color=MEASURED, opacity=0.4).encode(x=x, y="tail_low:Q", y2="tail_high:Q")
     names = chart.mark_text(align="left", dx=8, fontSize=10).encode(x=x, y=y, text="variant:N")
-    title = f"Even shares and short waits are two things: {request} requests"
+    title = f"Even shares do not mean short waits: {request} requests"
     return styled(alt.layer(across, along, dots, names), title, f"each dot is a variant, {of_trials(run)}", 320)
 
 
 def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw the share of the requests that each worker of one container served, in the order in which they were forked.
+    """Draw the share of the requests that each worker of one container served, in the order of forking.
 
-    A dot is a worker of one trial, lines are medians. None: no variant has several workers in one container.
+    Each dot is a worker in one trial; lines are medians. None: no variant has several workers in a single container.
     """
     trusted = {(one.variant, one.load, one.trial) for one in summary.trials if one.verdict != "invalid"}
     values = []
@@ -105,12 +105,12 @@ def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
     dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share)
     medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
-    title = f"Who wins the race: the share of each worker by its age{of_load(run, load)}"
-    return styled(alt.layer(medians, dots), title, f"{of_trials(run)}; variants of one container", 280)
+    title = f"Which worker wins the race: the share of each worker by its age{of_load(run, load)}"
+    return styled(alt.layer(medians, dots), title, f"{of_trials(run)}; only variants with one container", 280)
 
 
 def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw how often workers tried to accept for each connection, and how often in vain; None: nobody counted it."""
+    """Draw how often workers tried to accept each connection, and how often in vain; None: no variant counts this."""
     attempts = rows_of(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
     failures = rows_of(summary, load, Measure(metric="accept_failures", stat="per_connection"))
     counted = [one.name for one in run.variants if one.name in attempts and attempts[one.name].measured is not None]
@@ -134,7 +134,7 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
         alt.Chart(inline_data(bars))
         .mark_bar()
         .encode(
-            x=alt.X("attempts:Q", title="attempts to accept for each connection", stack=True),
+            x=alt.X("attempts:Q", title="attempts to accept, per connection", stack=True),
             y=y,
             color=colour,
             order=alt.Order("kind:N"),
@@ -142,12 +142,12 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     )
     published = alt.Chart(inline_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
     layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
-    title = f"How many workers try for one connection{of_load(run, load)}"
+    title = f"How many workers try to accept one connection{of_load(run, load)}"
     return styled(alt.layer(*layers), title, f"median of {of_trials(run)}", 30 * len(counted))
 
 
 def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt.TopLevelMixin | None:
-    """Draw how many requests each connection brought to which worker; None: no connection brought more than one."""
+    """Draw how many requests each connection brought to which worker; None: each connection brought one request."""
     rows = database.execute(
         """SELECT variant, worker, connection, count(*) AS requests
            FROM requests SEMI JOIN (SELECT variant, min(trial) AS trial FROM requests WHERE load = $load GROUP BY ALL)
@@ -164,7 +164,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
         names = {worker: f"worker {place}" for place, worker in enumerate(sorted({row[0] for row in mine}), start=1)}
         singles = {worker: sum(1 for one, _, requests in mine if one == worker and requests == 1) for worker in names}
         kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
-        kept += [(worker, count, "connections of one request") for worker, count in singles.items() if count]
+        kept += [(worker, count, "connections with one request each") for worker, count in singles.items() if count]
         values += [
             {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
             for rank, (worker, requests, kind) in enumerate(kept)
@@ -178,14 +178,14 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
             y=alt.Y("worker:N", title=None),
             order=alt.Order("rank:Q"),
             color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
-                domain=["one connection", "connections of one request"], range=[MEASURED, "#a9c6e8"]
+                domain=["one connection", "connections with one request each"], range=[MEASURED, "#a9c6e8"]
             ),
             row=alt.Row("variant:N", sort=order, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
         )
         .properties(width=440, height=60)
     )
     title = f"Which connection brought the requests to which worker{of_load(run, load)}"
-    return styled(bars, title, "first trial of each variant; a segment is a connection", None)
+    return styled(bars, title, "first trial of each variant; a dark segment is one connection", None)
 
 
 def _segments(variant: str, request: str, kind: str, counts: list[int]) -> list[dict[str, Any]]:

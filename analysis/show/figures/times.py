@@ -1,4 +1,4 @@
-"""How long requests took, beside what was published."""
+"""How long requests took, beside published figures."""
 
 from typing import Any
 
@@ -37,9 +37,9 @@ def overhead(
 ) -> alt.TopLevelMixin:
     """Draw how the overhead of one class of request is distributed in every variant.
 
-    A dot is the middle of one hundredth of the requests, so ten dots to the right of a second are a tenth of all
-    requests that waited longer than that; of fewer than a hundred requests each is a dot. Diamonds are the published
-    percentiles.
+    Each dot is the middle of one hundredth of the requests. So ten dots to the right of 1 s mean that a tenth of the
+    requests waited longer than 1 s. If there are at most a hundred requests, each dot is a request. Diamonds are the
+    published percentiles.
     """
     rows = database.execute(
         """SELECT variant, list_sort(list(overhead_ms)) FROM requests
@@ -58,7 +58,7 @@ def overhead(
             "variant": row.variant,
             "overhead": max(row.published, FLOOR_MS),
             "kind": "published",
-            "label": row.stat if row.stat in ("p50", "p99") else "",  # the others would overlap
+            "label": row.stat if row.stat in ("p50", "p99") else "",  # other labels would overlap
         }
         for row in summary.rows
         if row.load == load and row.request == request and row.metric == "overhead" and row.published is not None
@@ -97,7 +97,7 @@ def overhead(
 
 
 def across_runs(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:
-    """Draw one statistic of every variant in several runs; ``rows`` are those of ``collection.measured``."""
+    """Draw one statistic of every variant in several runs; ``rows`` come from ``collection.measured``."""
     points = (
         alt.Chart(inline_data(rows))
         .mark_point(filled=True, size=60, opacity=0.7, color=MEASURED)
@@ -109,11 +109,11 @@ def across_runs(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:
     )
     variants = {row["variant"] for row in rows}
     runs = {row["run"] for row in rows}
-    return styled(points, title, f"{len(runs)} runs, a dot each", 30 * max(1, len(variants)))
+    return styled(points, title, f"{len(runs)} runs; each dot is a variant in one run", 30 * max(1, len(variants)))
 
 
 def _representatives(values: list[float]) -> list[float]:
-    """Return all of the sorted values, or the middles of their hundredths when there are more than that."""
+    """Return all of the sorted values, or the middle of each hundredth if there are more than a hundred values."""
     if len(values) <= DOTS:
         return values
     return [values[int((index + 0.5) / DOTS * len(values))] for index in range(DOTS)]

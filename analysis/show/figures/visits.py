@@ -25,17 +25,17 @@ from analysis.show.figures.drawing import (
 from analysis.show.words import number, of_load, percent
 
 _SUCCEEDED = "succeeded"
-_OTHERWISE = "failed otherwise"
+_OTHERWISE = "failed for another reason"
 _FAILURES = ("#d62728", "#e69f00", "#a0529c", "#2e8b57", "#56b4e9", "#8c564b")
-"""The colours of the most frequent reasons; visits that failed for another have one together."""
+"""The colours of the most frequent reasons; all other reasons together have one more colour."""
 VISITS = 2000
-"""A panel has at most about this many dots."""
+"""A panel has at most this many dots."""
 
 
 def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw how long each visit took and what became of it, over when it came, a panel for each variant.
+    """Draw when each visit came, how long it took, and whether it succeeded or why it failed; a panel for each variant.
 
-    Of each variant the first trial that can be trusted. None: no visit was made.
+    The picture shows each variant's first trusted trial. None: no visit was made.
     """
     firsts = first_trials(summary, load)
     read = {name: visits.read(database, (name, load, firsts[name])) for name in variant_names(run) if name in firsts}
@@ -56,7 +56,7 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
     ]
     which = "first valid trial of each variant; a dot is a visit"
     most = max(map(len, told.values()))
-    which += f"; of more than {VISITS} in a panel evenly spaced ones are drawn" if most > VISITS else ""
+    which += f"; a panel shows at most {VISITS} visits, evenly spaced" if most > VISITS else ""
     return styled(alt.vconcat(*panels, spacing=10), _failing(run, summary, load), which, None)
 
 
@@ -69,7 +69,7 @@ def _visit_dots(
     *,
     last: bool,
 ) -> alt.LayerChart | alt.FacetChart:
-    """Draw the visits of one variant; the axes are those of all, and time is written below the last."""
+    """Draw the visits of one variant; all panels share the axes, and the last panel has the labels of the time axis."""
     drawn = ones if len(ones) <= VISITS else [ones[int((n + 0.5) / VISITS * len(ones))] for n in range(VISITS)]
     dots = [
         {
@@ -81,7 +81,7 @@ def _visit_dots(
     ]
     x = alt.X("came:Q", title="seconds since the first visit came" if last else None)
     x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
-    y = alt.Y("took:Q", title="ms until it was over", axis=alt.Axis(minExtent=50, tickCount=4))
+    y = alt.Y("took:Q", title="visit time, ms", axis=alt.Axis(minExtent=50, tickCount=4))
     y = y.scale(type="log", domain=[*ends_ms], nice=False)
     colour = alt.Color("outcome:N", title=None).scale(domain=[*colours], range=[*colours.values()])
     colour = colour.legend(orient="top", columns=2, labelLimit=310, symbolOpacity=1)
@@ -93,7 +93,7 @@ def _visit_dots(
 
 
 def _failing(run: Run, summary: Summary, load: str) -> str:
-    """Return in a sentence which share of the visits failed with which variant."""
+    """Return a sentence about the share of visits that failed with the worst and with the best variant."""
     shares = measured_of(summary, load, Measure(metric="visits_failed", stat="share"))
     if not any(shares.values()):
         return f"No visit failed{of_load(run, load)}"
@@ -105,15 +105,15 @@ def _failing(run: Run, summary: Summary, load: str) -> str:
 
 
 def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
-    """Draw which share of the visits failed over how many came in a second, a line for each variant.
+    """Draw the share of the visits that failed over the rate of visits, a line for each variant.
 
-    The rule is what a capacity allows. None: the rate of visits does not climb.
+    The dashed line is FAILED_ALLOWED, which defines the capacity. None: the rate of visits does not climb.
     """
     by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
     for row in summary.visit_steps:
         if row.load == load:
             level = by_trial.setdefault((row.variant, row.per_s), {})
-            made, failed = level.get(row.trial, (0, 0))  # slow climbs have the same whole rate twice
+            made, failed = level.get(row.trial, (0, 0))  # in a slow climb, two levels may have the same rounded rate
             level[row.trial] = (made + row.visits, failed + row.failed)
     values: Marks = [
         {"variant": variant, "per_s": per_s, "failed": median(failed / made for made, failed in told)}
@@ -135,7 +135,7 @@ def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin |
         chart.mark_line(opacity=0.5),
         chart.mark_point(filled=True, size=45),
     ]
-    which = f"median of {of_trials(run)}; the rule is the {visits.FAILED_ALLOWED:.0%} that a capacity stays below"
+    which = f"median of {of_trials(run)}; up to the capacity, fewer than {visits.FAILED_ALLOWED:.0%} fail (dashed line)"
     return styled(alt.layer(*layers), _keeping_up(run, summary, load), which, 280)
 
 
@@ -143,12 +143,12 @@ _SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
 
 
 def _keeping_up(run: Run, summary: Summary, load: str) -> str:
-    """Return in a sentence with how many visits a second which variant keeps up."""
+    """Return a sentence about the visits per second with which the best and the worst variant keep up."""
     rates = measured_of(summary, load, Measure(metric="capacity", stat="per_second"))
     tried = {row.variant for row in summary.visit_steps if row.load == load}
     tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
     if not tireless and not any(rates.values()):
-        return f"Nobody keeps up with the visits{of_load(run, load)}"
+        return f"No variant keeps up with the visits{of_load(run, load)}"
     best, worst = (choose(rates, key=lambda name: rates[name], default="") for choose in (max, min))
     says = f"{best} keeps up with {number(rates[best])} visits/s" if not tireless else (
         f"{tireless[0]} keeps up with every rate that was tried"
