@@ -1,7 +1,7 @@
-"""Clients that have their answer and keep their socket open: each asks with ``Connection: close``, lingers, closes.
+"""Clients that get their answer and keep the connection open, although they asked with ``Connection: close``.
 
-A row of class ``lingering`` is the request; for LINGER_S after its answer, at most until the load's end, the client
-neither closes nor reads. PAUSE_S later it begins anew.
+For LINGER_S after its answer, but at most until the end of the load, a client neither reads nor closes the connection.
+Then the client closes it, pauses for PAUSE_S, and connects again. Each request is a row of class ``lingering``.
 """
 
 import sys
@@ -12,7 +12,7 @@ from lib.load import Load, run
 
 
 def main() -> int:
-    """Check the settings, load the server and return the exit code."""
+    """Check the settings, send the load to the server, and return the exit code."""
     linger_s = settings.number("LINGER_S")
     pause_s = settings.number("PAUSE_S")
 

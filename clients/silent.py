@@ -1,7 +1,7 @@
-"""Connections that say nothing: each connects, is silent for SILENT_S, then asks and begins anew.
+"""Clients that connect, say nothing for SILENT_S, then send a request, and connect again after the answer.
 
-A row of class ``silent`` is the request at the end of the silence; it is sent at the load's end at the latest. What the
-row says is how long its own answer took; the silence is no part of it.
+Each request is a row of class ``silent``. A client sends its request at the end of the load at the latest. The times in
+the row begin when the request is sent, so they do not include the silence.
 """
 
 import sys
@@ -12,7 +12,7 @@ from lib.load import Load, run
 
 
 def main() -> int:
-    """Check the settings, load the server and return the exit code."""
+    """Check the settings, send the load to the server, and return the exit code."""
     silent_s = settings.number("SILENT_S")
 
     async def ask_after_silence(load: Load, connection: Connection) -> None:

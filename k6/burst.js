@@ -1,4 +1,4 @@
-// Many requests at the same moment, one of each user, and again every EVERY_S: in which order are they answered?
+// Each user sends one request at the same moment, again every EVERY_S seconds. In which order are they answered?
 
 import { get } from './lib/request.js';
 import { number, text } from './lib/settings.js';

@@ -1,4 +1,4 @@
-// Requests that call another service, and quick ones that do not, both at a fixed rate: who waits while the service stalls?
+// Requests that call a service, and quick requests that do not, at fixed rates. Which wait while the service stalls?
 
 import { get } from './lib/request.js';
 import { number } from './lib/settings.js';

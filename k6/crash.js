@@ -1,4 +1,4 @@
-// Some requests at once, CRASH_AFTER_S later one that kills its worker, and as much later some more: who is lost with it?
+// Some requests at once, after CRASH_AFTER_S a request that kills its worker, then more requests. Which requests fail?
 
 import { get } from './lib/request.js';
 import { number } from './lib/settings.js';

@@ -1,4 +1,4 @@
-// Many quick requests and a few slow ones, closed loop: does a quick one wait behind a slow one?
+// Many quick requests and a few slow requests, in a closed loop. Does a quick request wait behind a slow request?
 
 import { get } from './lib/request.js';
 import { number } from './lib/settings.js';

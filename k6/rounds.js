@@ -1,4 +1,4 @@
-// Users that each ask for waiting and computing in turns, closed loop: who waits for the interpreter lock?
+// Users whose requests wait and compute in turns, in a closed loop. Which requests wait for the interpreter lock?
 
 import { get } from './lib/request.js';
 import { number, text } from './lib/settings.js';

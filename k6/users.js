@@ -1,4 +1,4 @@
-// Virtual users that each ask, wait for the answer, and pause: a closed loop with one class of request.
+// Virtual users who each send a request, wait for the answer, and pause: a closed loop with one class of request.
 
 import { sleep } from 'k6';
 import { get } from './lib/request.js';
@@ -16,7 +16,7 @@ export const options = {
 
 export function user() {
   if (__ITER === 0 && PAUSE_S > 0) {
-    sleep(Math.random() * PAUSE_S); // or all of them would ask at the same moment, for ever
+    sleep(Math.random() * PAUSE_S); // otherwise all users would send their requests at the same moments
   }
   const delayS = DELAY_MIN_S + Math.random() * (DELAY_MAX_S - DELAY_MIN_S);
   get('user', `/?delay=${delayS}`, delayS * 1000);

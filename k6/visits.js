@@ -1,4 +1,4 @@
-// Visitors of a guest book, who arrive at a rate that climbs in steps: each gets the page, sends the form, and follows.
+// Visitors of a guest book, at a rate that climbs in steps. Each gets the page, sends the form, follows the redirect.
 
 import exec from 'k6/execution';
 import { isGood, visit } from './lib/request.js';
@@ -15,10 +15,10 @@ const TOKEN = /name="csrfmiddlewaretoken" value="(\w+)"/;
 
 export const options = {
   scenarios: { visitor: openSteps('visitor', RATES_PER_S, STEP_LASTS_S, USERS_MAX) },
-  noVUConnectionReuse: true, // each visitor has a browser of its own
+  noVUConnectionReuse: true, // each visitor opens new connections, as a new browser would
 };
 
-// A visit ends with the first request that fails, or takes longer than TIMEOUT_S.
+// A visit ends with its first request that fails or takes longer than TIMEOUT_S.
 export function visitor() {
   const visitNumber = exec.scenario.iterationInTest;
   const ask = visit(visitNumber, TIMEOUT_S);

@@ -1,7 +1,7 @@
-"""What the lab itself costs and whether it disturbs what it measures: ``make bench``, results in docs/benchmarks.md.
+"""Measures what the lab itself costs, and whether it disturbs its measurements: ``make bench``.
 
-Every figure is a ratio, or stands beside what it is to be compared with, measured in one go and interleaved, because
-machines differ and drift. Takes about half an hour and needs a machine with nothing else to do.
+docs/benchmarks.md has the results. Machines differ and drift. So every figure is a ratio, or stands beside the figure
+to compare it with, and both are measured in turns in the same run. This takes about half an hour on an idle machine.
 """
 
 import gzip
@@ -48,11 +48,11 @@ MIX = {"DURATION": "20s", "START_AT_MS": "0", "LIGHT_VUS": "3", "LIGHT_DELAY_MAX
 
 
 ALONE = MIX | {"LIGHT_VUS": "1", "HEAVY_DELAY_S": "30"}
-"""One virtual user without delay; the other sleeps in a thread of its own."""
+"""One virtual user without delay. The other virtual user's request sleeps in another thread."""
 
 
 def main() -> None:
-    """Measure everything, or the parts that are named on the command line."""
+    """Measure all parts, or the parts that are named on the command line."""
     parts: dict[str, Callable[[Path], None]] = {
         "setup": nothing_to_do,
         "points": points_to_requests,
@@ -67,13 +67,13 @@ def main() -> None:
 
 
 def nothing_to_do(_folder: Path) -> None:
-    """The set-up part of a command on a machine that is ready."""
+    """Measure ``make setup`` on a machine that is ready."""
     times = [timed(["make", "setup"])[0] for _ in range(REPEATS + 1)][1:]
     show("Set-up when there is nothing to do", [("make setup", f"{median(times):.2f} s (max {max(times):.2f})")])
 
 
 def points_to_requests(folder: Path) -> None:
-    """From k6's points to the table of requests, against the article's way and against reading alone."""
+    """Measure how long it takes to turn points into requests, against the article's way and against only reading."""
     whole, tenth = folder / "whole", folder / "tenth"
     size = write_points_with_k6(whole)
     tenth.mkdir()
@@ -117,7 +117,7 @@ def points_to_requests(folder: Path) -> None:
 
 
 def floor(folder: Path) -> None:
-    """The least a request costs: four virtual users, no delay, through fewer and fewer parts."""
+    """Measure the least that a request costs: four virtual users, no delay, with more and more parts of the lab."""
     shown = []
     results: dict[str, list[tuple[float, float, float]]] = {}
     for repeat in range(3):
@@ -140,7 +140,7 @@ def floor(folder: Path) -> None:
 
 
 def added_by_the_lab(folder: Path) -> None:
-    """What a trial takes beyond its load, and what eight side by side take against one."""
+    """Measure how long a trial takes besides its load, and how long eight variants side by side take against one."""
     alone = [lab_run(folder / f"alone-{n}", "--variants", "one-process", "--duration", "30s") for n in range(REPEATS)]
     beyond = [trial_beyond_load(folder / f"alone-{n}") for n in range(REPEATS)]
     around = [wall - load - trial for (wall, load, _), trial in zip(alone, beyond, strict=True)]
@@ -160,7 +160,7 @@ def added_by_the_lab(folder: Path) -> None:
 
 
 def side_by_side(folder: Path) -> None:
-    """The overhead of two variants alone and among all eight, against how much repeats of the same differ."""
+    """Measure the overhead of two variants alone and among all eight. Compare the difference with that of repeats."""
     watched = ("one-process", "shared-socket")
     figures: dict[tuple[str, str], dict[str, list[float]]] = {}
     for repeat in range(REPEATS):
@@ -194,7 +194,7 @@ def collect(
 
 
 def lab_run(results: Path, *arguments: str) -> tuple[float, float, dict[str, Any]]:
-    """Measure heavy-mix in a process of its own; return its wall time, its longest load and its summary."""
+    """Measure heavy-mix in a separate process. Return wall time and longest load in seconds, and the summary."""
     began = time.monotonic()
     command = [sys.executable, "-m", "lab", "run", "heavy-mix", "--results", str(results), *arguments]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -213,7 +213,7 @@ def trial_beyond_load(results: Path) -> float:
 
 
 def write_points_with_k6(folder: Path) -> int:
-    """Let a real k6 write at least POINTS_BYTES of points, and return how many bytes they are."""
+    """Let k6 write at least POINTS_BYTES of points, and return their size in bytes."""
     size = 0
     duration_s = 40
     while size < POINTS_BYTES:
@@ -227,7 +227,7 @@ def write_points_with_k6(folder: Path) -> int:
 
 
 def memory_of_k6(folder: Path) -> None:
-    """What lab.limits reckons with: the memory of k6 for each virtual user and for each request."""
+    """Measure k6's memory for each virtual user and for each request, which lab.limits has as constants."""
     paused = {"START_AT_MS": "0", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "2", "DURATION": "10s"}
     with static_nginx(folder) as network:
         few, many = (
@@ -252,7 +252,7 @@ def memory_of_k6(folder: Path) -> None:
 
 
 def peak_of_k6(folder: Path, network: str, settings: dict[str, str]) -> tuple[float, int]:
-    """Run users.js in a network; return the most memory that k6 has had, in MiB, and how many requests it sent."""
+    """Run users.js in a network. Return k6's peak memory in MiB, and how many requests k6 sent."""
     command = k6_command(folder, network, "users.js", settings | {"LAB_URL": "http://static:8080"})
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         peak_kib = 0
@@ -277,7 +277,7 @@ def record(
     url: str,
     load: dict[str, str] = MIX,
 ) -> None:
-    """Measure one path once: p50 and p99 in ms, requests/s."""
+    """Measure one path once, and add p50 and p99 in ms and requests/s to the results."""
     out = k6(folder, network, url, load)
     found = re.search(r"http_req_duration\.*: (.*)", out)
     rate = re.search(r"http_reqs\.*: \d+\s+([\d.]+)/s", out)
@@ -306,7 +306,7 @@ def k6_command(folder: Path, network: str, script: str, settings: dict[str, str]
 
 @contextmanager
 def static_nginx(folder: Path) -> Iterator[str]:
-    """Start an nginx that answers by itself, in a closed network, and yield the network's name."""
+    """Start an nginx that answers without a server, in a closed network, and yield the network's name."""
     client = DockerClient()
     configuration = folder / "static"
     configuration.mkdir(parents=True, exist_ok=True)
@@ -338,7 +338,7 @@ def stack(factors: dict[str, str]) -> Iterator[str]:
 
 
 def timed(command: list[str]) -> tuple[float, int]:
-    """Return how many seconds a command took, and the largest peak memory in KiB of any command so far."""
+    """Return how many seconds a command took, and the largest peak memory of any command so far, in KiB."""
     began = time.monotonic()
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -353,12 +353,12 @@ def ms(text: str) -> float:
 
 
 def spread(values: list[float], unit: str = "s") -> str:
-    """Return median and range."""
+    """Return median and range as a text."""
     return f"{median(values):.2f} {unit} ({min(values):.2f} to {max(values):.2f})"
 
 
 def show(title: str, rows: list[tuple[str, str]]) -> None:
-    """Print one table, ready for docs/benchmarks.md."""
+    """Print one table as Markdown, for docs/benchmarks.md."""
     print(f"\n**{title}**\n\n| | |\n| --- | --- |")
     for name, value in rows:
         print(f"| {name} | {value} |", flush=True)

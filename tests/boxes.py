@@ -1,4 +1,4 @@
-"""Containers in which programs start one after the other, for a container of its own costs a start most of its time."""
+"""Containers that run one program after another, because starting a container takes longer than most programs."""
 
 import re
 import shlex
@@ -16,14 +16,14 @@ Done = subprocess.CompletedProcess[str]
 
 @dataclass(frozen=True)
 class Box:
-    """A container of an image, in which nothing runs until it is told to."""
+    """A container of an image. Nothing runs in the container until ``each`` or ``run`` is called."""
 
     container: str
 
     def each(self, command: str, environments: Iterable[Mapping[str, str]]) -> list[Done]:
-        """Run a command of the shell once with each environment, and return how each run ended.
+        """Run a shell command once with each environment, and return how each run ended.
 
-        A run finds nothing in /tmp and /results of what an earlier run has written there.
+        Before each run, /tmp and /results are emptied.
         """
         scripts = [
             f"rm -rf /tmp/* /results/*; ({_exports(one)} {command}) < /dev/null\n"
@@ -43,18 +43,18 @@ class Box:
         ]
 
     def run(self, command: str, environment: Mapping[str, str]) -> Done:
-        """Run a command of the shell once."""
+        """Run a shell command once."""
         [done] = self.each(command, [environment])
         return done
 
 
 BoxOf = Callable[..., Box]
-"""Returns the container of an image, in a network that is named or in none."""
+"""Returns the container of an image, in the named network or without a network."""
 
 
 @contextmanager
 def boxes() -> Iterator[BoxOf]:
-    """Start a container for each image and network that is asked for, and remove them all in the end."""
+    """Start a container for each image and network that a test asks for, and remove all containers at the end."""
     started: dict[tuple[str, str], Box] = {}
 
     def box_of(image: str, network: str = "none") -> Box:
@@ -77,5 +77,5 @@ def boxes() -> Iterator[BoxOf]:
 
 
 def _exports(environment: Mapping[str, str]) -> str:
-    """Return the commands of the shell that set an environment."""
+    """Return the shell commands that set an environment."""
     return " ".join(f"export {name}={shlex.quote(value)};" for name, value in environment.items())

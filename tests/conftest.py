@@ -1,4 +1,4 @@
-"""What the tests share: the command line as a user runs it, and copies of the lab that may be broken on purpose."""
+"""What the tests share: the lab's commands as a user runs them, and copies of the lab for tests to break."""
 
 import io
 import os
@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the long cases for --soak, whatever else chooses among the tests."""
+    """Run the tests marked soak only with --soak, and run no other tests with --soak."""
     soak = bool(config.getoption("--soak"))
     left_out = [item for item in items if bool(item.get_closest_marker("soak")) != soak]
     config.hook.pytest_deselected(items=left_out)
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass
 class Lab:
-    """The lab in some folder, its results in another, run as a process of its own."""
+    """The lab in the folder ``root`` with its results in another folder. Commands run as separate processes."""
 
     root: Path
     results: Path
@@ -62,7 +62,7 @@ class Lab:
     started: "list[subprocess.Popen[str]]" = field(default_factory=list, repr=False)
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a command and return the process; what it says can be read from it."""
+        """Start a command, and return the process, from which a test can read the output."""
         environment = {"PYTHONPATH": str(self.root)} | self._told()
         process = subprocess.Popen(
             [*self.before, sys.executable, "-m", "lab", *arguments],
@@ -73,7 +73,7 @@ class Lab:
         return process
 
     def call(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end within this process, which takes a tenth of the time; a copy cannot be called."""
+        """Run a command in this process, which takes a tenth of the time. A copy of the lab cannot do so."""
         assert self.root == ROOT
         assert not self.before
         out, err = io.StringIO(), io.StringIO()
@@ -94,7 +94,7 @@ class Lab:
         return {"COLUMNS": "80", "NO_COLOR": "1", "RESULTS": str(self.results)} | self.environment
 
     def end(self) -> None:
-        """Interrupt what a failed test left running, so that it spoils no other."""
+        """Interrupt the commands that a failed test left running, so that they disturb no other test."""
         for process in self.started:
             if process.poll() is None:
                 finish(process, signal.SIGINT)
@@ -104,11 +104,11 @@ class Lab:
         return self.run_for(PATIENCE_S, *arguments)
 
     def run_for(self, seconds: int, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end, which must come within some seconds."""
+        """Run a command to its end, and fail the test if the command takes more than ``seconds``."""
         return subprocess.CompletedProcess(arguments, *finish(self.start(*arguments), patience_s=seconds))
 
     def edit(self, path: str, old: str, new: str) -> None:
-        """Change one file of this copy."""
+        """Replace text in a file of this copy. The text must be there."""
         assert self.root != ROOT
         text = (self.root / path).read_text()
         assert old in text
@@ -119,13 +119,13 @@ class Lab:
         return (self.results / experiment / "latest").resolve()
 
     def leftovers(self) -> list[Path]:
-        """Return what looks like half-written files."""
+        """Return the files whose names mark them as half-written."""
         return [path for path in self.results.rglob("*") if ".part" in path.name or path.name.startswith(".")]
 
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """The lab itself, with results of its own."""
+    """The lab itself, with a results folder for this test."""
     one = Lab(ROOT, tmp_path / "results")
     yield one
     one.end()
@@ -133,7 +133,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture
 def copied_lab(tmp_path: Path) -> Iterator[Lab]:
-    """A copy of the lab, to break."""
+    """A copy of the lab, which the test may break."""
     one = copy_lab(tmp_path)
     yield one
     one.end()
@@ -141,13 +141,13 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def without_pictures() -> Iterator[None]:
-    """Leave the pictures out of reports: drawing them takes longer than all the rest."""
+    """Leave the figures out of reports, because drawing them takes longer than all other parts."""
     with patch("analysis.show.report._figures", lambda *_: []):
         yield
 
 
 def copy_lab(folder: Path) -> Lab:
-    """Copy the lab into a folder, to break it there."""
+    """Copy the lab into a folder, where a test may break it."""
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
@@ -158,7 +158,7 @@ def copy_lab(folder: Path) -> Lab:
 
 
 def on_host(name: str) -> list[str]:
-    """Return how a command begins that shall run under another host name; it needs root, and is empty without."""
+    """Return the beginning of a command that runs under another host name; empty without root, which this needs."""
     command = ["unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh"]
     works = shutil.which("unshare") and subprocess.run([*command, "true"], capture_output=True, check=False)
     return command if works and works.returncode == 0 else []
@@ -166,12 +166,12 @@ def on_host(name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def own_images() -> None:
-    """The images as the lab's own files make them: a broken copy may have built others under the same names."""
+    """Build the images from the lab's own files, as a broken copy may have built other images of the same names."""
     subprocess.run([sys.executable, "-m", "lab", "setup"], cwd=ROOT, check=True, capture_output=True)
 
 
 def lab_objects() -> list[str]:
-    """Return the names of all containers and networks that the lab, or somebody with its Compose file, has made."""
+    """Return the names of all containers and networks that anybody created with the lab or its Compose file."""
     client = DockerClient()
     containers = client.container.list(all=True, filters=[("label", OWNER_LABEL)])
     networks = client.network.list(filters=[("label", OWNER_LABEL)])
@@ -180,7 +180,7 @@ def lab_objects() -> list[str]:
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """Fail the test when it leaves a container or a network of the lab behind."""
+    """Fail the test if it leaves a container or a network of the lab behind."""
     assert lab_objects() == []
     yield
     left = lab_objects()
@@ -188,7 +188,7 @@ def nothing_left() -> Iterator[None]:
 
 
 def wait_for_line(process: "subprocess.Popen[str]", start: str) -> list[str]:
-    """Read what a process says on stderr until a line begins so, and return the lines."""
+    """Read a process's stderr until a line begins with ``start``, and return the lines."""
     assert process.stderr
     lines: list[str] = []
     deadline = time.monotonic() + PATIENCE_S
@@ -206,7 +206,7 @@ def wait_for_line(process: "subprocess.Popen[str]", start: str) -> list[str]:
 def finish(
     process: "subprocess.Popen[str]", with_signal: signal.Signals | None = None, patience_s: int = PATIENCE_S
 ) -> "tuple[int, str, str]":
-    """Signal a process if asked to, wait for its end, and return its exit code and the rest of what it said."""
+    """Send a signal to a process if there is one, wait for its end, and return exit code and remaining output."""
     if with_signal:
         process.send_signal(with_signal)
     try:

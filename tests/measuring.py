@@ -1,4 +1,4 @@
-"""Runs of experiments that were cut short, on real containers, and what came of them."""
+"""Short runs of experiments on real containers, and their results."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.conftest import Lab, lab_objects
 
 
 class Result:
-    """A run of an experiment that was cut short."""
+    """The results of a short run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -20,7 +20,7 @@ class Result:
         self.report = (folder / "report.html").read_text()
 
     def each(self, metric: str, stat: str, request: str | None = None, load: str | None = None) -> dict[str, float]:
-        """Return one number by variant, of the only load unless one is named."""
+        """Return a measured value of each variant, under ``load``, which may be left out if there is only one load."""
         return {
             row["variant"]: row["measured"]
             for row in self.summary["rows"]
@@ -29,7 +29,7 @@ class Result:
         }
 
     def measured(self, variant: str, metric: str, stat: str, request: str | None = None) -> float:
-        """Return one number of one variant."""
+        """Return a measured value of one variant."""
         return self.each(metric, stat, request)[variant]
 
     def requests(self, variant: str, load: str, query: str) -> list[tuple[object, ...]]:
@@ -39,14 +39,14 @@ class Result:
 
 
 def rows_of(relation: duckdb.DuckDBPyRelation, query: str) -> list[tuple[object, ...]]:
-    """Run a query on a relation that it calls requests."""
+    """Run a query that refers to a relation by the name ``requests``."""
     found = relation.query("requests", query)
     assert found is not None
     return found.fetchall()
 
 
 def measure(lab: Lab, name: str, variants: str, duration: str, *further: str) -> Result:
-    """Measure some variants of an experiment, and see that every trial is believed and nothing is left."""
+    """Measure some variants of an experiment. Fail if a trial is invalid, or if a container is left behind."""
     done = lab.run("run", name, "--variants", variants, "--duration", duration, *further)
     assert done.returncode == 0, done.stdout + done.stderr
     assert lab_objects() == []
@@ -57,7 +57,7 @@ def measure(lab: Lab, name: str, variants: str, duration: str, *further: str) ->
 
 
 def only_load(lab: Lab, name: str, load: str) -> Lab:
-    """Leave one of its loads to an experiment of a copy of the lab, and no claim or figure of another."""
+    """Keep only one load of an experiment in a copy of the lab, with the claims and published rows of this load."""
     path = lab.root / "experiments" / f"{name}.yaml"
     document = yaml.safe_load(path.read_text())
     document["loads"] = {load: document["loads"][load]}
@@ -69,7 +69,7 @@ def only_load(lab: Lab, name: str, load: str) -> Lab:
 
 
 def shorter(lab: Lab, name: str, loads: dict[str, dict[str, float]]) -> Lab:
-    """Leave some of its loads to an experiment of a copy of the lab, with other settings, and no claim or figure."""
+    """Keep only some loads of an experiment in a copy of the lab, with new settings. Drop claims and published rows."""
     path = lab.root / "experiments" / f"{name}.yaml"
     document = yaml.safe_load(path.read_text())
     if "load" in document:
@@ -84,7 +84,7 @@ def shorter(lab: Lab, name: str, loads: dict[str, dict[str, float]]) -> Lab:
 
 
 def steps(result: Result, load: str) -> dict[str, list[float]]:
-    """Return the response times of a burst in order of completion, in times of the shortest, by variant."""
+    """Return by variant the response times of a burst in order of completion, divided by the shortest."""
     return {
         row["variant"]: [step / min(row["measured"]) for step in row["measured"]]
         for row in result.summary["steps"]

@@ -1,4 +1,4 @@
-"""What is there inside a container, and whom it reaches, found out with nothing but what its image has."""
+"""What is inside a container, and which addresses it can reach, probed only with the programs of its image."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 
 def inspect(container: str) -> dict[str, Any]:
-    """Return what the engine says of a container."""
+    """Return what ``docker inspect`` says of a container."""
     done = subprocess.run(["docker", "inspect", container], capture_output=True, text=True, check=True)
     [found] = json.loads(done.stdout)
     assert isinstance(found, dict)
@@ -18,7 +18,7 @@ def inspect(container: str) -> dict[str, Any]:
 
 
 def inside(container: str, script: str, *, user: str = "", typed: str = "") -> str:
-    """Run a shell script in a container and return what it wrote, on both streams."""
+    """Run a shell script in a container, and return its output on stdout and stderr."""
     as_user = ["--user", user] if user else []
     done = subprocess.run(
         ["docker", "exec", "--interactive", *as_user, container, "sh", "-c", script],
@@ -29,17 +29,17 @@ def inside(container: str, script: str, *, user: str = "", typed: str = "") -> s
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is inside a container, for its own user and for root, and what the engine says of it."""
+    """What the container's own user and root find in a container, and what the engine says of the container."""
 
     processes: list[dict[str, str]]
-    """/proc/…/status of every process, the probe's own among them."""
+    """/proc/…/status of every process, the processes of the probe included."""
     first_process: str
     written: dict[str, dict[str, str]]
-    """What came of writing a file, by user and by folder."""
+    """The outcome of writing a file, by user and by folder."""
     sockets: list[str]
-    """The Unix sockets that lie there."""
+    """The paths of Unix sockets."""
     limits: dict[str, float | None]
-    """What the kernel allows. None: any."""
+    """What the kernel allows. None: no limit."""
     interfaces_of_ipv6: list[str]
     inspected: dict[str, Any]
 
@@ -59,7 +59,7 @@ class Facts:
 
 FOLDERS = ("/", "/srv", "/etc", "/usr/bin", "/tmp")
 WRITES = {folder: f"true > {folder}/probe && rm {folder}/probe && echo written" for folder in FOLDERS}
-"""Probes by what they find out: scripts that neither end their shell nor start another, which would be counted."""
+"""Probes by name: scripts that do not exit, and do not start another shell, which would count as a process."""
 OF_ITS_USER = WRITES | {
     "processes": "for one in /proc/[0-9]*/status; do cat $one; echo; done 2>/dev/null",
     "first process": "cat /proc/1/comm",
@@ -77,7 +77,7 @@ OF_ROOT = WRITES | {
 
 
 def look(container: str) -> Facts:
-    """Find out everything about a container, in two shells."""
+    """Return the facts about a container, found in two shells: as its own user, and as root."""
     own, root = (said_by(container, probes, user) for probes, user in ((OF_ITS_USER, ""), (OF_ROOT, "0")))
     return Facts(
         processes=[
@@ -98,9 +98,9 @@ def look(container: str) -> Facts:
 
 
 def said_by(container: str, probes: dict[str, str], user: str) -> dict[str, str]:
-    """Run scripts one after the other in a container and return what each wrote, by the same names."""
+    """Run scripts one after the other in a container, and return the output of each script by its name."""
     end = "-- end of a probe --"
-    script = "exec 2>&1\n" + "".join(f"{one}\necho '{end}'\n" for one in probes.values())  # or streams overtake
+    script = "exec 2>&1\n" + "".join(f"{one}\necho '{end}'\n" for one in probes.values())  # one stream keeps the order
     said = inside(container, script, user=user)
     *parts, rest = said.split(f"{end}\n")
     assert rest == "", said
@@ -108,7 +108,7 @@ def said_by(container: str, probes: dict[str, str], user: str) -> dict[str, str]
 
 
 def limits(said: str) -> dict[str, float | None]:
-    """Read the limits of a container from files of cgroups version 1 or 2. None: there is none."""
+    """Return the limits of a container, read from files of cgroups version 1 or 2. None: no limit."""
     cpu, memory, pids, files, backlog = said.splitlines()
     quota, period = cpu.split()
     return {
@@ -122,12 +122,12 @@ def limits(said: str) -> dict[str, float | None]:
 
 @cache
 def asks_with(container: str) -> str:
-    """Return the path of the program with which a container's image can ask."""
+    """Return the path of a program in a container's image that can send a request."""
     return inside(container, "command -v curl || command -v bash || command -v k6").strip()
 
 
 def fetch(container: str, urls: list[str]) -> str:
-    """Ask for several addresses at once from inside a container, with what its image has, and return all answers."""
+    """Request several URLs at once from inside a container, with a program of its image, and return all answers."""
     program = Path(asks_with(container)).name
     if program == "curl":
         script = "".join(f"curl --globoff --silent --max-time 2 '{url}' & " for url in urls) + "wait"
@@ -145,12 +145,12 @@ def fetch(container: str, urls: list[str]) -> str:
 
 
 def ask_with_bash(url: str) -> str:
-    """Return a script that sends a request and writes the answer, for an image that has nothing else."""
+    """Return a bash script that sends a request and writes the answer, for an image that has neither curl nor k6."""
     parts = urlsplit(url)
     request = f"GET {parts.path} HTTP/1.0\\r\\nHost: {parts.hostname}\\r\\n\\r\\n"
     return f'exec 3<>/dev/tcp/{parts.hostname}/{parts.port or 80} && printf "{request}" >&3 && cat <&3'
 
 
 def ready(answers: str) -> int:
-    """Return how often a server has said that it is ready; each server writes JSON in its own way."""
+    """Return how many answers say that a server is ready. Spaces and escapes in their JSON are ignored."""
     return answers.replace("\\", "").replace(" ", "").count('"ready":true')

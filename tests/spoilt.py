@@ -1,4 +1,4 @@
-"""An experiment of a few seconds and a small disk, to be spoilt by a test that wants to see what the lab says."""
+"""An experiment of a few seconds, and a small disk, for tests that make something fail and read what the lab says."""
 
 import json
 import os
@@ -39,9 +39,9 @@ def write_experiment(
 
 
 def tell_which(lab: Lab, **factors: str) -> None:
-    """Tell each load script of a copy which variant it asks, as WHICH, so that each variant may have its own fault.
+    """Make a copy of the lab set WHICH to the variant's name for each load script. So each variant can have a fault.
 
-    ``factors`` are expressions of a variant's ``name``, for a Compose file that has such variables.
+    ``factors`` are further variables for the Compose file, as expressions of the variant's ``name``.
     """
     settings = "env_file(_variables(load.at(visits_per_s), trial.duration)"
     lab.edit("lab/trial/compose.py", settings, f'{settings} | {{"WHICH": name}}')
@@ -53,13 +53,13 @@ def tell_which(lab: Lab, **factors: str) -> None:
 
 
 def trials(lab: Lab, name: str = "spoilt") -> dict[str, dict[str, Any]]:
-    """Return what the last run says of its trials, by variant, or by load where the variant is ``plain``."""
+    """Return the trials of the last run's summary, by variant; trials of the variant ``plain`` by load."""
     found = json.loads((lab.latest(name) / "summary.json").read_text())["trials"]
     return {one["load"] if one["variant"] == "plain" else one["variant"]: one for one in found}
 
 
 def container_of(variant: str, service: str) -> Container | None:
-    """Return the container of a service of a variant that is measured, if it is there."""
+    """Return the container of a service of a variant while the variant is measured; None if there is none."""
     for one in DockerClient().container.list(filters=[("label", OWNER_LABEL)]):
         labels = one.config.labels or {}
         if labels["com.docker.compose.service"] == service and f"-{variant}-" in labels["com.docker.compose.project"]:
@@ -89,7 +89,7 @@ def wait_for_requests(client: DockerClient) -> dict[str, Container]:
 
 @contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """Mount a disk of a given size. Only root can."""
+    """Mount a disk of a given size. This needs root."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)], check=True)
     try:
@@ -99,7 +99,7 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Write to a file until its disk is full."""
+    """Write to a file until the disk is full."""
     with pytest.raises(OSError, match="No space left"), path.open("wb") as file:  # noqa: PT012
         while True:
             file.write(bytes(2**20))

@@ -1,4 +1,4 @@
-"""Runs made of points that were counted by hand, written as k6 writes them."""
+"""Runs whose points are counted by hand, written in k6's format."""
 
 import gzip
 import json
@@ -17,11 +17,11 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Request:
-    """One request as k6 saw it. Without ``answered`` the end of the run cut it off.
+    """One request as k6 saw it. If ``answered`` is false, the end of the run cut the request off.
 
-    ``lag_ms`` is what k6 took besides, and did not count. Its worker begins ``waits_ms`` after it was sent. ``status``
-    is that of an error; 0: there was no answer. A ``post`` that succeeds is redirected. ``generator`` is the number of
-    the k6 that sent it.
+    ``lag_ms`` is time that k6 itself spent on the request, and did not count. The worker begins ``waits_ms`` after the
+    request was sent. ``status`` is the status of a failed request; 0 means that there was no answer. A request of class
+    ``post`` that succeeds is redirected. ``generator`` is the number of the k6 container that sent the request.
     """
 
     overhead_ms: float = 1.0
@@ -41,7 +41,7 @@ class Request:
 
 
 def point(metric: str, time: datetime, value: float, request: str, metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return one Point line of k6's JSON output; metadata are texts, as k6 writes them."""
+    """Return one Point line of k6's JSON output. The values of the metadata are strings, as in k6."""
     texts = {key: str(text) for key, text in metadata.items()}
     stamp = time.isoformat(timespec="microseconds").replace("+00:00", "Z")
     tags = {"group": "", "request": request, "scenario": request}
@@ -49,7 +49,7 @@ def point(metric: str, time: datetime, value: float, request: str, metadata: dic
 
 
 def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
-    """Yield what k6 would write for the requests, with points of its own among them."""
+    """Yield the lines that k6 would write for the requests, with some of k6's own points among them."""
     yield {"type": "Metric", "data": {"name": "request_sent", "type": "counter"}, "metric": "request_sent"}
     for number, one in enumerate(requests, start=1):
         sent = BEGAN + timedelta(seconds=one.sent_s)
@@ -79,7 +79,7 @@ def visit(
     generator: int = 1,
     worker: str = "box:7",
 ) -> list[Request]:
-    """Return the requests of a visit, one after the other; with an error the last of those that ``took_ms`` has it."""
+    """Return the successive requests of a visit, as many as ``took_ms`` has times. An ``error`` fails the last one."""
     requests = []
     for place, (request, one_ms) in enumerate(zip(("page", "post", "newest"), took_ms, strict=False), start=1):
         failed = error if place == len(took_ms) else None
@@ -114,9 +114,10 @@ def observation(
     rows: Iterable[str] | None = None,
     database: dict[str, int] | None = None,
 ) -> str:
-    """Return what servers/observe prints in a container with such counts; all workers share socket 100 if not told.
+    """Return what servers/observe prints in a container with such counts.
 
-    ``counts`` has what a worker counted besides the requests that it served. ``rows`` are the visits that wrote them.
+    Without ``sockets``, all workers share socket 100. ``counts`` has what a worker counted besides the requests that it
+    served. ``rows`` names the visit that wrote each row of the database.
     """
     served = served or {}
     holds = {pid: [100] for pid in served} if sockets is None else sockets
@@ -150,10 +151,10 @@ def observation(
 
 
 def write_observations(folder: Path, requests: Iterable[Request], workers: int = 2) -> None:
-    """Write what the containers would have said of requests that all came through, before and after the load.
+    """Write what the containers would say before and after the load if every request reached its worker.
 
-    If fewer than ``workers`` served something, the first container has others that are idle. The database has a row of
-    each visit that was told so; where there are no visits there is none.
+    If fewer than ``workers`` workers served requests, the first container also has idle workers. If there are visits,
+    there is a database, with a row for each visit whose form was answered without an error.
     """
     requests = list(requests)
     answered = [one for one in requests if one.answered]
@@ -176,7 +177,7 @@ def write_observations(folder: Path, requests: Iterable[Request], workers: int =
 def write_database(
     folder: Path, rows: Iterable[str], *, before: Iterable[str] = (), connections: int = 5, refused: int = 0
 ) -> None:
-    """Write what a database would have said that has such rows after the load, each the visit that wrote it."""
+    """Write what a database would say before and after the load. ``rows`` names the visit that wrote each row."""
     counts = {"connections_max": 1, "connections_refused": 2}
     (folder / "database-1.before.txt").write_text(observation("store", rows=before, database=counts))
     counts = {"connections_max": connections, "connections_refused": 2 + refused}
@@ -186,7 +187,7 @@ def write_database(
 def make_trial(
     run: Path, variant: str, number: int, requests: Iterable[Request], *, workers: int = 2, **changed: Any
 ) -> Path:
-    """Write the folder of one trial and return it."""
+    """Write the folder of one trial, and return the folder."""
     folder = trial_folder(run, variant, "mix", number)
     requests = list(requests)
     for generator in sorted({one.generator for one in requests} or {1}):
@@ -211,7 +212,7 @@ def make_run(
     claims: list[Claim] | None = None,
     **changed: Any,
 ) -> Path:
-    """Write the folder of a run with one trial of each variant under the load ``mix``, and return it."""
+    """Write the folder of a run with one trial of each variant under the load ``mix``, and return the folder."""
     workers = {one.name: one.workers for one in changed.get("variants", [])}
     for variant, ones in requests.items():
         make_trial(run, variant, 1, ones, workers=workers.get(variant, 2))

@@ -312,7 +312,7 @@ def test_a_refused_connection_is_a_request_that_failed_and_is_tried_again_a_seco
 BROKEN = {
     "status 503": ANSWER.replace(b"200 OK", b"503 Busy") % (2, b"{}"),
     "the answer is not JSON": ANSWER % (5, b"hello"),
-    "the answer does not say who served it": ANSWER % (15, b'{"ready": true}'),
+    "the answer does not say which worker served it": ANSWER % (15, b'{"ready": true}'),
     "the answer is not HTTP": b"hello\r\n\r\n",
     "the answer has no Content-Length": b"HTTP/1.1 200 OK\r\n\r\n" + BODY,
     "the connection was closed before the answer was complete": ANSWER % (len(BODY) + 1, BODY),

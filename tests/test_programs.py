@@ -69,11 +69,11 @@ def refused(environments: list[dict[str, str]], checked: list[Done]) -> list[tup
 @pytest.mark.parametrize(
     ("factor", "value", "message"),
     [
-        ("LAB_UPSTREAM_KEEPALIVE", "few", "LAB_UPSTREAM_KEEPALIVE is a whole number from 0 on, not few."),
-        ("LAB_SERVER_MAXCONN", "2.5", "LAB_SERVER_MAXCONN is a whole number from 0 on, not 2.5."),
-        ("LAB_QUEUE_TIMEOUT_S", "0", "LAB_QUEUE_TIMEOUT_S is a whole number from 1 on, not 0."),
+        ("LAB_UPSTREAM_KEEPALIVE", "few", "LAB_UPSTREAM_KEEPALIVE must be a whole number, at least 0, and not few."),
+        ("LAB_SERVER_MAXCONN", "2.5", "LAB_SERVER_MAXCONN must be a whole number, at least 0, and not 2.5."),
+        ("LAB_QUEUE_TIMEOUT_S", "0", "LAB_QUEUE_TIMEOUT_S must be a whole number, at least 1, and not 0."),
         ("LAB_UPSTREAM", "nobody.invalid:8000",
-         "No server answers to the name nobody.invalid: LAB_UPSTREAM=nobody.invalid:8000 does not resolve."),
+         "The name nobody.invalid in LAB_UPSTREAM=nobody.invalid:8000 does not resolve."),
     ],
 )  # fmt: skip
 def test_haproxy_does_not_start_with_a_factor_that_makes_no_sense(

@@ -116,7 +116,7 @@ def test_uwsgi_is_started_with_the_longest_queue_that_the_kernel_allows_up_to_20
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:
     done = shell(SERVERS / "asgi" / "start", told, LAB_SERVER="daphne")
 
-    assert (done.returncode, done.stderr) == (2, "LAB_SERVER=daphne is none of uvicorn, granian, hypercorn\n")
+    assert (done.returncode, done.stderr) == (2, "LAB_SERVER=daphne is unknown; choose uvicorn, granian or hypercorn\n")
     assert not (told / "settings").exists()
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build a stand-in for the image debian:trixie-slim from Debian's package archive, for machines that reach no
-# image registry. Debian or Ubuntu, as root.
+# Build a stand-in for the image debian:trixie-slim from Debian's package archive, for machines that cannot reach an
+# image registry. This needs Debian or Ubuntu, and root.
 # Usage: tools/build-debian.sh IMAGE
 set -eu
 cd "$(dirname "$0")/.."
@@ -14,7 +14,7 @@ if ! command -v mmdebstrap >/dev/null || [ ! -e "$keyring" ]; then
     apt-get install --yes --quiet --no-install-recommends mmdebstrap debian-archive-keyring
 fi
 
-# From where this machine gets its own packages, which a closed network mirrors; else from mmdebstrap's default.
+# Use the mirrors of this machine, because a closed network may reach only them; otherwise, mmdebstrap's default.
 mirror=$(tools/debian-mirror.sh Debian)
 security=$(tools/debian-mirror.sh Debian-Security)
 set --

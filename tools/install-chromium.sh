@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that there is a browser for the tests of the report. Does nothing when there is one.
+# Install a browser for the tests of the report, unless there is one already.
 set -eu
 for program in chromium chromium-browser google-chrome google-chrome-stable; do
     if command -v "$program" >/dev/null; then exit 0; fi
@@ -11,5 +11,5 @@ if [ "$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then
     apt-get install --yes --quiet --quiet --no-install-recommends chromium >/dev/null
     exit 0
 fi
-# Elsewhere Playwright brings one, into its own folder of the user's.
+# On other systems, Playwright installs a browser into the user's cache.
 .venv/bin/python -m playwright install chromium

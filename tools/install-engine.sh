@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install Docker's engine with the Compose and buildx plug-ins from the distribution's own archive.
-# Debian or Ubuntu, as root. Does nothing that is already done.
+# Install Docker's engine with the Compose and buildx plug-ins from the distribution's own archive, unless they are
+# there already. This needs Debian or Ubuntu, and root.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -11,8 +11,8 @@ has_package() { apt-cache show "$1" >/dev/null 2>&1; }
 has_plugin() { docker "$1" version >/dev/null 2>&1; }
 install_packages() { apt-get install --yes --quiet --no-install-recommends "$@"; }
 
-# Debian 12 has Compose 1 and no buildx. Those of Debian 13 are two programs that need only libc >= 2.34:
-# unpack them as plug-ins, and leave this system's own package sources and versions as they are.
+# Debian 12 has Compose 1, and no buildx. Compose and buildx of Debian 13 are two programs that need only libc >= 2.34.
+# Unpack these programs as plug-ins, and leave this system's own package sources and versions unchanged.
 install_plugins_of_trixie() {
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT

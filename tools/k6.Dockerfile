@@ -1,9 +1,9 @@
-# A stand-in for the image grafana/k6, for machines that reach no image registry: k6 from the Go module proxy.
+# A stand-in for the image grafana/k6, for machines that cannot reach an image registry: k6 from the Go module proxy.
 FROM debian:trixie-slim AS build
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends golang-go ca-certificates
 ARG K6_RELEASE
-# Debian's Go fetches, as a Go module, the newer tool chain that k6 asks for.
+# k6 needs a newer Go than Debian's. GOTOOLCHAIN=auto fetches the newer Go as a module.
 RUN --mount=type=secret,id=ca_bundle \
     if [ -s /run/secrets/ca_bundle ]; then export SSL_CERT_FILE=/run/secrets/ca_bundle; fi \
  && CGO_ENABLED=0 GOTOOLCHAIN=auto GOFLAGS=-trimpath GOBIN=/out go install "go.k6.io/k6@v${K6_RELEASE}"

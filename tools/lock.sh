@@ -1,5 +1,5 @@
 #!/bin/sh
-# Pin every package with its hashes, as the newest release that the .in files allow, and the base images.
+# Pin every package with its hashes, in the newest release that the .in files allow, and pin the base images.
 set -eu
 cd "$(dirname "$0")/.."
 tools/venv.sh lock

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install locked Python packages into .venv, which is made first where there is none.
+# Install locked Python packages into .venv, and create .venv first if it does not exist.
 # Usage: tools/venv.sh core|tests|notebook
 set -eu
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
     exit 1
 fi
 
-# On a network that re-signs TLS, only the host's bundle knows the certificate.
+# On a network that re-signs TLS, only the host's CA bundle has the network's certificate.
 if [ -z "${PIP_CERT:-}" ]; then
     for bundle in "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
         if [ -s "$bundle" ]; then export PIP_CERT="$bundle"; break; fi
@@ -26,7 +26,7 @@ make_venv() { "$python" -m venv .venv >/dev/null 2>&1; }
 
 if [ ! -x .venv/bin/pip ]; then
     say "Making .venv …"
-    # Debian and Ubuntu keep the module that makes them in a package of its own.
+    # On Debian and Ubuntu, the module venv is in a separate package.
     if ! make_venv && [ "$(id -u)" = 0 ] && [ -e /etc/debian_version ]; then
         say "Installing python3-venv …"
         export DEBIAN_FRONTEND=noninteractive

@@ -1,4 +1,4 @@
-"""One connection to the server, which carries at most one request and is kept open for as long as a client likes."""
+"""A connection to the server. It carries at most one request, and stays open for as long as the client wants."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ REQUEST = b"GET /?delay=0 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n"
 
 
 class NoAnswer(Exception):
-    """An answer that is none of the contract's; the message says why, ``status`` is 0 where there was no status."""
+    """No valid answer came. The message says why; ``status`` is 0 if there was no HTTP status."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -20,10 +20,10 @@ class NoAnswer(Exception):
 
 
 class Connection:
-    """A connection that is closed when the block ends.
+    """A connection that is closed at the end of its ``async with`` block.
 
-    One that cannot be made is written as a request that failed, and one that the end of the run finds half made as a
-    request without an answer, because the request would have been on it.
+    If connecting fails, the points show a failed request. If the run ends during connecting, the points show a request
+    without an answer, because the client would have sent its request on this connection.
     """
 
     def __init__(self, address: tuple[str, int], points: Points, request_id: str) -> None:
@@ -58,7 +58,7 @@ class Connection:
             self._stream[1].transport.abort()
 
     async def get(self) -> None:
-        """Send the request, read the whole answer by its Content-Length and write both points."""
+        """Send the request, read the whole answer (by its Content-Length), and write both points."""
         if not self._stream:
             return
         self._points.sent(self._id)
@@ -75,7 +75,7 @@ class Connection:
             self._points.answered(self._id, duration_ms, self._timings(200) | served)
 
     def stop_reading(self) -> None:
-        """Leave whatever comes now unread, the end of the stream too."""
+        """Read nothing more from the connection, not even its end."""
         if self._stream:
             self._stream[1].transport.pause_reading()  # type: ignore[attr-defined]
 
@@ -91,12 +91,12 @@ def _now() -> float:
 
 
 def _reason(error: OSError) -> str:
-    """Say why a connection failed without the address that asyncio puts into it."""
+    """Return why a connection failed, without the address that asyncio adds to the message."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
 
 
 async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str) -> tuple[int, bytes]:
-    """Send the request and return status and body of the answer."""
+    """Send the request, and return the status and the body of the answer."""
     if reader.at_eof():
         raise NoAnswer("the server had closed the connection before the request")
     writer.write(REQUEST % host.encode())
@@ -105,7 +105,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host:
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Return status and body of an answer."""
+    """Read an answer, and return its status and body."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         status_line, *fields = head.decode("latin-1").split("\r\n")
@@ -121,7 +121,7 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 def _served(status: int, body: bytes) -> dict[str, str]:
-    """Return who served the request. Anything but a 200 with the contract's answer is a failure, as in k6."""
+    """Return which worker served the request. Raise NoAnswer unless a 200 names the worker, as in k6."""
     if status != 200:
         raise NoAnswer(f"status {status}", status)
     try:
@@ -129,7 +129,7 @@ def _served(status: int, body: bytes) -> dict[str, str]:
     except ValueError:
         raise NoAnswer("the answer is not JSON", status) from None
     if not isinstance(answer, dict) or not all(answer.get(f) for f in ("worker", "host", "thread", "began", "ended")):
-        raise NoAnswer("the answer does not say who served it", status)
+        raise NoAnswer("the answer does not say which worker served it", status)
     return {
         "worker": f"{answer['host']}:{answer['worker']}",
         "thread": str(answer["thread"]),

@@ -1,4 +1,4 @@
-"""How a client's load begins, lasts and ends: CONNECTIONS at once, each beginning anew until DURATION is over."""
+"""The load of a client: CONNECTIONS connections at once, each opened again and again until DURATION has passed."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ RETRY_AFTER_S = 1.0
 
 
 class Load:
-    """The load while it lasts: what each connection's loop asks."""
+    """The load, as the function of a client sees it: it opens connections, waits, and knows when the load is over."""
 
     def __init__(self, address: tuple[str, int], points: Points, ends: float) -> None:
         self._address = address
@@ -30,24 +30,24 @@ class Load:
         return self._loop.time() >= self._ends
 
     def connect(self, request_id: str) -> Connection:
-        """Return a connection for one request, to be opened by ``async with``."""
+        """Return a connection for one request. ``async with`` opens it."""
         return Connection(self._address, self._points, request_id)
 
     async def wait(self, seconds: float) -> None:
-        """Wait, but not beyond the load's end."""
+        """Wait, but at most until the end of the load."""
         await asyncio.sleep(max(0.0, min(seconds, self._ends - self._loop.time())))
 
 
 Turn = Callable[[Load, Connection], Awaitable[None]]
-"""What a client does with one open connection, which is closed afterwards."""
+"""What a client does with one open connection. ``run`` closes the connection afterwards."""
 
 
 def run(request: str, turn: Turn, pause_s: float = 0) -> int:
-    """Check the settings that all clients share, load the server and return the exit code.
+    """Check the settings that all clients share, send the load to the server, and return the exit code.
 
-    Points of class ``request`` go to /results, or to the file that the command line names. The load begins START_AFTER
-    after now, and what is in flight at its end is cut off GRACE_S later. SIGTERM and SIGINT cut it off, too; the points
-    are complete in every case.
+    Write points of class ``request`` to /results, or to the file that the command line names. The load begins after
+    START_AFTER. Requests that are unanswered GRACE_S after its end are cut off. SIGTERM and SIGINT also cut requests
+    off. The points file is complete in every case.
     """
     connections = settings.count("CONNECTIONS")
     address = settings.address("LAB_SERVER")
@@ -100,7 +100,7 @@ async def _again_and_again(load: Load, number: int, turn: Turn, pause_s: float) 
 
 
 def _cancel_on_signals() -> None:
-    """Let the first SIGTERM or SIGINT cancel this task; later ones find the points being completed."""
+    """Let the first SIGTERM or SIGINT cancel this task. Later signals do nothing, so that the points are completed."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     stops = (signal.SIGTERM, signal.SIGINT)
@@ -116,7 +116,7 @@ def _cancel_on_signals() -> None:
 
 
 def _first(errors: BaseExceptionGroup[OSError]) -> str:
-    """Return what the first of a group of errors says."""
+    """Return the message of the first error of a group."""
     error: BaseException = errors
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -1,7 +1,7 @@
-"""What a client has done, in the lines of k6's JSON output: two points for each request, as k6/lib/request.js does.
+"""The points of a client, in the format of k6's JSON output: two points for each request, as in k6/lib/request.js.
 
-``request_sent`` is written before and ``request_answered`` after, joined by ``id``; a request that the end of the run
-cuts off has only the first. All metadata are texts.
+``request_sent`` is written before the request and ``request_answered`` after it, both with the same ``id``. A request
+that the end of the run cuts off has only ``request_sent``. All values of the metadata are strings.
 """
 
 import json
@@ -15,14 +15,15 @@ from typing import Self
 
 AS_GZIP = 31
 ASKED_MS = 0
-"""What every request of a client asks for: no work at all."""
+"""The service time of every request of a client: none."""
 
 
 class Points:
     """A points file of requests of one class.
 
-    It is written under its own name from the start and is complete when the block ends, by a signal too. What a client
-    leaves that was killed is cut short, and analysis.read.rows refuses it: a lost client never passes for an idle one.
+    The file has its final name from the start, and is complete at the end of the ``with`` block, also after a signal.
+    If a client is killed, its file is cut short, and analysis.read.rows refuses the file. So a killed client is never
+    mistaken for a client that sent nothing.
     """
 
     def __init__(self, path: Path, request: str) -> None:
@@ -51,7 +52,7 @@ class Points:
         self._write("request_sent", 1, {"id": request_id, "asked_ms": str(ASKED_MS)})
 
     def answered(self, request_id: str, duration_ms: float, outcome: Mapping[str, str]) -> None:
-        """Write how a request went that ``sent`` has announced: who served it and when, or the error."""
+        """Write the outcome of a request that ``sent`` announced: which worker served it and when, or the error."""
         self._write("request_answered", duration_ms, {"id": request_id, "asked_ms": str(ASKED_MS), **outcome})
 
     def _write(self, metric: str, value: float, metadata: Mapping[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""Settings come from the environment; a client that lacks one does not start, and sends nothing.
+"""Settings come from the environment. If a setting is missing or wrong, the client exits before it sends anything.
 
-Which values make sense is declared in lab/loads.py. The messages are those of k6/lib/settings.js.
+lab/loads.py declares which values are allowed. The messages are the same as in k6/lib/settings.js.
 """
 
 import math
@@ -43,7 +43,7 @@ def count(name: str) -> int:
 
 
 def duration_s(name: str) -> float:
-    """Return seconds from k6's own notation, e.g. ``30s``, ``0.5s`` or ``1m30s``."""
+    """Return a duration in seconds. It is written as for k6, e.g. ``30s``, ``0.5s`` or ``1m30s``."""
     given = text(name)
     if not _DURATION.fullmatch(given):
         _refuse(f"{name}={given} is not a duration like 30s or 1m30s")
@@ -51,7 +51,7 @@ def duration_s(name: str) -> float:
 
 
 def address(name: str) -> tuple[str, int]:
-    """Return host and port, e.g. of ``app:8000``."""
+    """Return host and port, e.g. ``app`` and 8000 for ``app:8000``."""
     given = text(name)
     host, _, port = given.rpartition(":")
     if not host or not re.fullmatch(r"\d{1,5}", port, re.ASCII) or not 1 <= int(port) <= 65535:

@@ -1,7 +1,8 @@
-// One request, recorded so that the analysis can rebuild one row per request from the points alone.
+// Sends requests, and records them so that the analysis can rebuild one row per request from the points alone.
 //
-// `request_sent` is written before and `request_answered` after, joined by `id`; a request that the end of the run
-// cuts off has only the first. What differs for every request goes into k6's metadata, never into tags.
+// `request_sent` is written before the request and `request_answered` after it, both with the same `id`. A request that
+// the end of the run cuts off has only `request_sent`. Values that differ between requests go into k6's metadata, never
+// into tags.
 
 import exec from 'k6/execution';
 import http from 'k6/http';
@@ -11,16 +12,16 @@ import { LAB_URL } from './settings.js';
 const requestSent = new Counter('request_sent');
 const requestAnswered = new Trend('request_answered', true);
 
-// Sent so far by this virtual user.
+// How many requests this virtual user has sent.
 let sequence = 0;
 
-// GET `path`, which asks for `askedMs` of service time, as one request of class `name` (a few fixed names).
+// Sends GET `path`, which takes `askedMs` of service time, as a request of class `name`. Use only a few fixed names.
 export function get(name, path, askedMs) {
   return exchange(name, 'GET', path, null, { asked_ms: String(askedMs) });
 }
 
-// Returns a function that sends the requests of one visit, `send(name, method, path, body)`, each at most once by name.
-// None may take longer than `timeoutS`; what is sent asks for no service time, and redirects are not followed.
+// Returns a function `send(name, method, path, body)` for the requests of one visit. Use each name once per visit. A
+// request fails if it takes longer than `timeoutS`. It asks for no service time, and does not follow redirects.
 export function visit(number, timeoutS) {
   const known = { asked_ms: '0', visit: String(number) };
   const params = { redirects: 0, timeout: `${timeoutS}s` };
@@ -50,12 +51,12 @@ function exchange(name, method, path, body, known, params = {}) {
   return response;
 }
 
-// Whether an answer is what was asked for; redirects are seen only where they are not followed.
+// Whether a request succeeded. A 302 arrives here only if redirects are not followed, as in a visit.
 export function isGood(response) {
   return (response.status === 200 || response.status === 302) && response.error_code === 0;
 }
 
-// Who served the request, or why nobody did: anything but an answer that says so, as JSON or in a header, is a failure.
+// Which worker served the request, or the error. The answer must name the worker, as JSON or in the header Lab-Served.
 function served(response) {
   if (response.headers['Lab-Error']) {
     return { error: response.headers['Lab-Error'] };
@@ -73,7 +74,7 @@ function served(response) {
     return { error: 'the answer is not JSON' };
   }
   if (!answer || !answer.worker || !answer.host || !answer.thread || !answer.began || !answer.ended) {
-    return { error: 'the answer does not say who served it' };
+    return { error: 'the answer does not say which worker served it' };
   }
   return {
     worker: `${answer.host}:${answer.worker}`,

@@ -1,5 +1,5 @@
-// Settings come from the environment; a script that lacks one does not start. Which values make sense is declared in
-// lab/loads.py, which also computes what follows from several settings and from the duration.
+// Settings come from the environment. A script does not start if a setting is missing. lab/loads.py declares which
+// values are allowed, and computes the values that follow from several settings or from the duration.
 
 // A text, e.g. text('ASKS').
 export function text(name) {
@@ -15,7 +15,7 @@ export function number(name) {
   return asNumber(name, text(name));
 }
 
-// Numbers with commas between them, e.g. numbers('RATES_PER_S').
+// Several numbers, separated by commas, e.g. numbers('RATES_PER_S').
 export function numbers(name) {
   return text(name)
     .split(',')
@@ -32,16 +32,16 @@ function asNumber(name, value) {
 // How long the load lasts, in k6's own notation.
 export const DURATION = text('DURATION');
 
-// How long what is in flight when the duration ends may still be answered; after that it is cut off.
+// How long k6 waits for the last answers after the duration has ended. Then it cuts the requests off.
 export const GRACE = `${number('GRACE_S')}s`;
 
-// The balancer; every request goes there.
+// The address that every request goes to: the balancer, or a server without a balancer.
 export const LAB_URL = text('LAB_URL');
 
-// When the load starts, in milliseconds since 1970, 0: at once. The lab leaves room for every generator of a batch to
-// start up before the first of them sends; k6/run hands it over.
+// When the load starts, in milliseconds since 1970; 0 means at once. The lab chooses a moment at which every generator
+// of a batch has started up. k6/run sets the variable.
 export const START_AT_MS = number('START_AT_MS');
 
-// The same as k6 wants it, counted from now; k6 itself counts from when its virtual users are there, a tenth of a second
-// later or three, and several that share a load differ by less.
+// The same moment as a time from now, for k6's startTime. k6 counts startTime from when its virtual users exist, 0.1 to
+// 0.3 s later. Generators that share a load differ by less than that.
 export const START_AFTER = `${Math.max(0, START_AT_MS - Date.now())}ms`;

@@ -1,10 +1,10 @@
-// The shapes of load that scripts combine: each returns one k6 scenario.
+// The shapes of load that scripts combine. Each function returns one k6 scenario.
 
 import { sleep } from 'k6';
 import execution from 'k6/execution';
 import { DURATION, GRACE, START_AFTER, START_AT_MS } from './settings.js';
 
-// Closed loop: `vus` virtual users, each sending its next request when the last one was answered.
+// Closed loop: `vus` virtual users. Each sends its next request after its last request was answered.
 export function closedLoop(exec, vus) {
   return {
     executor: 'constant-vus',
@@ -16,8 +16,8 @@ export function closedLoop(exec, vus) {
   };
 }
 
-// Open loop: `rateRps` requests a second, each sent by one of at most `usersMax` virtual users. When all of them still
-// wait for an answer, k6 drops what is due and counts it; the lab then doubts the trial.
+// Open loop: `rateRps` requests a second, sent by at most `usersMax` virtual users. While all users wait for answers,
+// k6 drops and counts the requests that are due, and the lab then doubts the trial.
 export function openLoop(exec, rateRps, usersMax) {
   return {
     executor: 'constant-arrival-rate',
@@ -31,7 +31,7 @@ export function openLoop(exec, rateRps, usersMax) {
   };
 }
 
-// Open loop in steps of `lastsS` seconds, each with its rate a second.
+// Open loop in steps of `lastsS` seconds. Each step has its own rate in requests a second.
 export function openSteps(exec, ratesPerS, lastsS, usersMax) {
   const due = ratesPerS.reduce((sum, rate) => sum + rate * lastsS, 0);
   return {
@@ -39,19 +39,19 @@ export function openSteps(exec, ratesPerS, lastsS, usersMax) {
     exec,
     startRate: ratesPerS[0],
     timeUnit: '1s',
-    // A stage without a length is a jump.
+    // In k6, a stage of 0 s makes the rate jump.
     stages: ratesPerS.flatMap((rate) => [
       { target: rate, duration: '0s' },
       { target: rate, duration: `${lastsS}s` },
     ]),
-    preAllocatedVUs: Math.min(usersMax, Math.ceil(due)), // each takes time to make, before and after the start
+    preAllocatedVUs: Math.min(usersMax, Math.ceil(due)), // k6 takes time to create each user
     startTime: START_AFTER,
     gracefulStop: GRACE,
   };
 }
 
-// A burst: `vus` virtual users send one request each at the same moment, and again every `everyS` seconds for as many
-// times as fit into the duration, at least once. What a script calls before it sends is whenAllAreThere.
+// Bursts: `vus` virtual users send one request each at the same moment, again every `everyS` seconds for as many times
+// as fit into the duration, and at least once. The script must call whenAllAreThere before it sends a request.
 export function atOnce(exec, vus, everyS = 0) {
   return {
     executor: 'per-vu-iterations',
@@ -64,13 +64,13 @@ export function atOnce(exec, vus, everyS = 0) {
   };
 }
 
-// A thousand virtual users need this long to get going.
+// A thousand virtual users need this long to start.
 const ALL_ARE_THERE_S = 2;
 
-// Wait for the moment of this burst, and for `afterS` seconds more.
+// Waits until the moment of this burst, and then `afterS` seconds more.
 export function whenAllAreThere(everyS = 0, afterS = 0) {
   const sinceS = ALL_ARE_THERE_S + execution.vu.iterationInScenario * everyS + afterS;
-  const startedMs = START_AT_MS || execution.scenario.startTime; // the one that all generators share, if there is one
+  const startedMs = START_AT_MS || execution.scenario.startTime; // the same moment for all generators, if it is set
   sleep(Math.max(0, (startedMs + sinceS * 1000 - Date.now()) / 1000));
 }
 

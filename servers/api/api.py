@@ -1,8 +1,9 @@
-"""The other service that an application waits for. On a schedule it is slow: that is a stall.
+"""A service that the application calls and waits for. It stalls on a schedule: during a stall, each call is slow.
 
-``GET /?delay=S`` answers after S seconds. Every LAB_API_EVERY_S, at first LAB_API_FIRST_S after the first call, there
-are LAB_API_STALL_S in which each call takes LAB_API_TAKES_S instead; LAB_API_STALL_S=0: never.
-With LAB_API_ONE_DEVICE=true it has one device, on which all calls take turns: of n at once each takes n times as long.
+``GET /?delay=S`` answers after S seconds. The first stall begins LAB_API_FIRST_S seconds after the first call, and
+another stall begins every LAB_API_EVERY_S seconds. A stall lasts LAB_API_STALL_S seconds, in which each call takes
+LAB_API_TAKES_S seconds. With LAB_API_STALL_S=0, the service never stalls.
+With LAB_API_ONE_DEVICE=true, all calls take turns on one device: n simultaneous calls each take n times as long.
 """
 
 import json
@@ -24,11 +25,11 @@ ONE_DEVICE = os.environ["LAB_API_ONE_DEVICE"] == "true"
 MAX_DELAY_S = 30
 SLICE_S = 0.010
 STALLS = Path("/tmp/stalls")
-"""A line for each stall that a call has met: when it began and ended, in epoch seconds."""
+"""A file with a line for each stall during which a call came: its beginning and its end, in epoch seconds."""
 
 
 class Schedule:
-    """Knows when the stalls are, and writes down those that were met."""
+    """Knows when the stalls are, and writes down each stall during which a call came."""
 
     def __init__(self) -> None:
         self._first_stall: float | None = None
@@ -36,7 +37,7 @@ class Schedule:
         self._lock = threading.Lock()
 
     def stalls(self, now: float) -> bool:
-        """Whether a call at ``now`` (epoch seconds) meets a stall."""
+        """Whether a call at ``now`` (epoch seconds) comes during a stall."""
         with self._lock:
             self._first_stall = self._first_stall or now + FIRST_S
             number, since = divmod(now - self._first_stall, EVERY_S)
@@ -51,14 +52,14 @@ class Schedule:
 
 
 class Device:
-    """Works on one call at a time, for a slice each in turn."""
+    """Works on one call at a time: each call in turn gets a slice of SLICE_S seconds."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[tuple[float, threading.Event]] = SimpleQueue()
         threading.Thread(target=self._work, daemon=True).start()
 
     def use(self, seconds: float) -> None:
-        """Use the device for some seconds of its time, and return when it is done."""
+        """Use the device for some seconds of its working time, and return when the work is done."""
         done = threading.Event()
         self._waiting.put((seconds, done))
         done.wait()
@@ -92,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
             delay_s = float(text)
         except ValueError:
             delay_s = math.nan
-        if not 0 <= delay_s <= MAX_DELAY_S:  # before it counts as a call
+        if not 0 <= delay_s <= MAX_DELAY_S:  # checked first: a bad request must not start the schedule
             self._answer(HTTPStatus.BAD_REQUEST, {"error": f"delay={text} is not between 0 and {MAX_DELAY_S}"})
             return
         stalled = self.schedule.stalls(time.time())
@@ -108,11 +109,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: a line for each call would be most of the work."""
+        """Log nothing: to log each call would take longer than to answer it."""
 
 
 class Server(ThreadingHTTPServer):
-    """One thread for each call, however many there are."""
+    """A server with one thread for each call, and no limit on the number of threads."""
 
     request_queue_size = 1024
     daemon_threads = True

@@ -1,4 +1,4 @@
-"""What a worker counts of itself, in a file that can be read while it works and after it was killed."""
+"""What each worker counts, in a file that can be read while the worker runs and after the worker was killed."""
 
 import os
 from mmap import mmap
@@ -10,9 +10,9 @@ _DIGITS = 20
 
 
 class Counters:
-    """Named counts of this process, each a line ``name number`` of ``/tmp/workers/<pid>``.
+    """Named counts of this process. Each count is a line ``name number`` in ``/tmp/workers/<pid>``.
 
-    The file is mapped into memory: counting costs about a microsecond, and what was counted outlives the process.
+    The file is mapped into memory, so adding 1 takes about a microsecond, and the counts outlive the process.
     """
 
     def __init__(self, *names: str) -> None:
@@ -27,7 +27,7 @@ class Counters:
         self._lock = Lock()
 
     def add(self, name: str) -> None:
-        """Count one more. Threads may do so at the same time."""
+        """Add 1 to a count. Several threads may call this at the same time."""
         with self._lock:
             self._counts[name] += 1
             start = self._offsets[name]

@@ -8,7 +8,7 @@ from counters import Counters
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "guestbook.settings")
 
-from django.core.asgi import get_asgi_application  # they read the settings
+from django.core.asgi import get_asgi_application  # imported late: these modules read the settings
 from django.core.wsgi import get_wsgi_application
 
 Message = MutableMapping[str, Any]
@@ -19,7 +19,10 @@ app = get_wsgi_application()
 
 
 class Counted:
-    """Django's ASGI application, which knows no life before the first request, and a count of the requests served."""
+    """Django's ASGI application, with a count of the requests that it served.
+
+    Django does not support ASGI's lifespan protocol, so this class answers it, and creates the counters at startup.
+    """
 
     def __init__(self) -> None:
         self._app = get_asgi_application()

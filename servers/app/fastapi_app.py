@@ -1,7 +1,7 @@
 """The workload behind FastAPI: ``sync`` in a pool of threads, ``asynchronous`` on the event loop.
 
-``typed`` is ``sync`` with a response model: FastAPI checks the answer in the same pool, so each request needs it twice.
-``LAB_THREADS`` is the size of the pool; without it there is AnyIO's default, 40. ``LAB_SERVER`` is what serves this.
+``typed`` is ``sync`` with a response model. FastAPI checks the answer in the same pool, so each request uses the pool
+twice. ``LAB_THREADS`` is the size of the pool (default: 40, from AnyIO). ``LAB_SERVER`` names the server.
 """
 
 import os
@@ -22,7 +22,7 @@ SERVER = f"{_NAME}/{version(_NAME)}"
 
 
 class Counted:
-    """Counts the requests that were served: few of these servers do so themselves."""
+    """Counts the requests that were served, because most ASGI servers have no such count."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -60,11 +60,11 @@ sync, typed, asynchronous = (_application() for _ in range(3))
 @sync.get("/{path:path}", response_model=None)
 @typed.get("/{path:path}")
 def work(path: str, request: Request) -> dict[str, Any]:
-    """Do what the paths of ``workload`` ask for, in a thread of the pool."""
+    """Do the work that the path asks for (see ``workload``), in a thread of the pool."""
     return workload.answer(f"/{path}", request.url.query, SERVER)
 
 
 @asynchronous.get("/{path:path}", response_model=None)
 async def work_on_the_loop(path: str, request: Request) -> dict[str, Any]:
-    """Do what the paths of ``workload`` ask for, on the event loop."""
+    """Do the work that the path asks for (see ``workload``), on the event loop."""
     return await workload.answer_async(f"/{path}", request.url.query, SERVER)

@@ -18,7 +18,7 @@ def ready() -> dict[str, Any]:
 @app.get("/", defaults={"path": ""})
 @app.get("/<path:path>")
 def work(path: str) -> dict[str, Any]:
-    """Do what the paths of ``workload`` ask for."""
+    """Do the work that the path asks for (see ``workload``)."""
     environ = request.environ
     server = environ.get("SERVER_SOFTWARE", "unknown")
     return workload.answer(f"/{path}", request.query_string.decode(), server, connection(environ))
@@ -26,5 +26,5 @@ def work(path: str) -> dict[str, Any]:
 
 @app.errorhandler(workload.Failure)
 def failed(failure: workload.Failure) -> tuple[dict[str, str], int]:
-    """Say why there is no answer."""
+    """Answer with the reason why the work failed."""
     return {"error": str(failure)}, failure.status

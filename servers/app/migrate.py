@@ -1,4 +1,4 @@
-"""Bring the database to what the application expects, before the server starts; say why that cannot be."""
+"""Apply the migrations to the database before the server starts, or say why they cannot be applied."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ WITHIN_S = 60
 
 
 def main() -> str | None:
-    """Apply all migrations, one server at a time. Return what went wrong, if anything did."""
+    """Apply all migrations, one server at a time. Return an error message, or None on success."""
     django.setup()
     host = connection.settings_dict["HOST"]
     changes = StringIO()
@@ -24,7 +24,7 @@ def main() -> str | None:
         return f"A migration is missing, the models have changed since the last one:\n{changes.getvalue()}"
     try:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT GET_LOCK('migrate', %s)", [WITHIN_S])  # of several servers the first does it
+            cursor.execute("SELECT GET_LOCK('migrate', %s)", [WITHIN_S])  # the first of several servers migrates
             if cursor.fetchone() != (1,):
                 return f"Another server has not ended migrating the database {host} within {WITHIN_S} s."
         call_command("migrate", verbosity=0)

@@ -1,10 +1,10 @@
-"""What every server of the lab is asked to do, without a word of HTTP.
+"""The work that requests ask for, the same for every server and framework. This module does not know HTTP.
 
-A request names its work in the query string: ``/?delay=S`` sleeps S seconds;
+A request names its work by its path and query string: ``/?delay=S`` sleeps S seconds;
 ``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms};
-``/call?delay=S`` asks the service ``api``, which answers after S seconds unless it stalls;
+``/call?delay=S`` calls the service ``api``, which answers after S seconds unless it stalls;
 ``/crash`` kills the process.
-The answer says which process and thread did it, and when.
+The answer says which process and thread did the work, and when.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from urllib.parse import parse_qsl
 
 MAX_SERVICE_S = 3600.0
 HOLD_CALL_US = 940.0
-"""One ``usleep`` of this length takes about a millisecond on Linux, timer slack included; ``call_us`` in a request is
-what was found to take one here. It must stay well under the interpreter's switch interval of 5 ms, or the other threads
-could not ask for the lock between two calls."""
+"""A ``usleep`` of this length takes about a millisecond on Linux, timer slack included. ``call_us`` in a request
+replaces this length by the length that takes a millisecond on this machine. A call must be much shorter than the
+interpreter's switch interval of 5 ms, or other threads could not ask for the lock between two calls."""
 MAX_CALL_US = 2000.0
 API = "api", 8000
 API_WITHIN_S = 55.0
@@ -36,23 +36,23 @@ _libc_holding_the_lock = ctypes.PyDLL(None)
 
 
 Work = Callable[[], Iterator[float]]
-"""Work in turns: between one and the next the server is to wait for as many seconds as were yielded."""
+"""Work that yields how many seconds the server must wait before the work goes on."""
 
 
 class Failure(Exception):
-    """Why there is no answer; the message says it."""
+    """A request that cannot be answered; the message says why."""
 
     status: ClassVar[HTTPStatus]
 
 
 class BadRequest(Failure):
-    """A query string that does not describe work; the message names the parameter and its value."""
+    """A query string with a wrong parameter; the message names the parameter and its value."""
 
     status = HTTPStatus.BAD_REQUEST
 
 
 class NoSuchPath(Failure):
-    """A path that nothing is known of."""
+    """A path that does not exist."""
 
     status = HTTPStatus.NOT_FOUND
 
@@ -66,11 +66,11 @@ class NoAnswer(Failure):
 def answer(path: str, query: str, server: str, connection: str = "") -> dict[str, Any]:
     """Do the work that ``path`` and ``query`` ask for and return the answer as JSON-ready values.
 
-    ``worker`` is the process id, ``host`` the container it lives in, ``thread`` the native thread id, ``connection``
-    whatever the server tells its connections apart by, empty when it cannot;
-    ``began`` and ``ended`` are epoch seconds around the work alone, with microsecond digits.
-    A parameter that is left out asks for nothing. Raise BadRequest or NoSuchPath before any work is done, and NoAnswer
-    when the called service does not answer.
+    ``worker`` is the process id, ``host`` the name of its container, ``thread`` the native thread id, ``connection`` an
+    identifier of the connection, which is empty if the server has none.
+    ``began`` and ``ended`` are epoch seconds just before and after the work, with microsecond digits.
+    A parameter that is left out asks for no work. Raise BadRequest or NoSuchPath before any work is done, and NoAnswer
+    if the called service does not answer.
     """
     work = _planned_work(path, query)
     began = time.time()
@@ -80,9 +80,9 @@ def answer(path: str, query: str, server: str, connection: str = "") -> dict[str
 
 
 async def answer_async(path: str, query: str, server: str) -> dict[str, Any]:
-    """Do as ``answer`` does on an event loop, which serves others while this waits, and only then.
+    """Do the same as ``answer`` on an event loop, which serves other requests only while this request sleeps.
 
-    Computing blocks it, and so does ``/call``: that is the mistake which this lab is about.
+    Computing and ``/call`` block the event loop. This is intended: the lab measures what such a mistake costs.
     """
     work = _planned_work(path, query)
     began = time.time()
@@ -112,16 +112,16 @@ def burn(cpu_ms: float) -> None:
 
 
 def hold(cpu_ms: float, call_us: float = HOLD_CALL_US) -> None:
-    """Hold the interpreter lock for about ``cpu_ms`` without using a core: once per millisecond for ``call_us``.
+    """Hold the interpreter lock for about ``cpu_ms`` without using a core: one call of ``call_us`` per millisecond.
 
-    Calls are counted, not timed against a deadline: time spent waiting for the lock is not work done.
+    The number of calls is fixed. A deadline would count time spent waiting for the lock as work.
     """
     for _ in range(round(cpu_ms)):
         _libc_holding_the_lock.usleep(round(call_us))
 
 
 def call(delay_s: float) -> None:
-    """Ask the other service and wait for its answer. Raise NoAnswer when there is none."""
+    """Call the service ``api`` and wait for its answer. Raise NoAnswer if it does not answer with status 200."""
     connection = HTTPConnection(*API, timeout=API_WITHIN_S)
     try:
         connection.request("GET", f"/?delay={delay_s}")
@@ -185,7 +185,7 @@ def _rounds(given: dict[str, str]) -> Work:
 
     def work() -> Iterator[float]:
         for _ in range(int(rounds)):
-            if wait_ms:  # waiting for nothing would let others go first
+            if wait_ms:  # even a wait of 0 s would let other requests go first
                 yield wait_ms / 1000
             computes[kind](cpu_ms)
 

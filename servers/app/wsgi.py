@@ -32,7 +32,7 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
 
 
 def connection(environ: dict[str, Any]) -> str:
-    """Return the inode of the request's socket: unlike a port it is never used again. Empty where no socket is told."""
+    """Return the inode of the request's socket, which, unlike a port, is unique; empty if there is no socket."""
     socket = environ.get("gunicorn.socket")
     descriptor = socket.fileno() if socket else environ.get("lab.connection_fd")
     return str(os.fstat(descriptor).st_ino) if descriptor is not None else ""

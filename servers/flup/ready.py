@@ -1,4 +1,4 @@
-"""Whether somebody who speaks FastCGI is told that the application is ready. Usage: python ready.py."""
+"""Ask the application over FastCGI whether it is ready, and exit with 0 if it is. Usage: python ready.py."""
 
 import socket
 import struct
@@ -22,7 +22,7 @@ def record(kind: int, content: bytes = b"") -> bytes:
 
 
 def main() -> str | None:
-    """Ask for /-/ready. Return what was said instead, if it is not ready."""
+    """Ask for /-/ready. Return None if the application is ready, and its answer otherwise."""
     params = b"".join(bytes((len(name), len(value))) + f"{name}{value}".encode() for name, value in ASKED.items())
     with socket.create_connection(("127.0.0.1", 8000), ANSWERS_WITHIN_S) as connection:
         begin = record(BEGIN, struct.pack(">HB5x", RESPONDER, 0))

@@ -1,6 +1,6 @@
-"""flup with the application that the experiment names: FastCGI from processes (prefork) or from threads.
+"""Start flup with the application that the experiment names: FastCGI from processes (prefork) or from threads.
 
-Settings are those that Django's runfcgi handed on. What flup counts nowhere is counted here.
+flup gets the same settings as from Django's runfcgi. flup has no counts of its own, so this program adds them.
 """
 
 import json
@@ -20,7 +20,7 @@ ADDRESS = "0.0.0.0", 8000
 
 
 class Prefork(fcgi_fork.WSGIServer):
-    """Processes, forked while too few are idle: when none may be added, connections wait in the listen queue."""
+    """Forks processes while too few are idle. If no more are allowed, connections wait in the listen queue."""
 
     def _child(self, sock: Any, parent: Any) -> None:
         self.counters = Counters("served", "ended_beside_a_queue")
@@ -28,14 +28,14 @@ class Prefork(fcgi_fork.WSGIServer):
         if queued(sock):
             self.counters.add("ended_beside_a_queue")
         if os.environ["LAB_QUICK_EXIT"] == "true":
-            os._exit(0)  # what is left to do is to take down an interpreter that nobody uses any more
+            os._exit(0)  # skip the interpreter's shutdown, which nothing needs any more
 
     def _intHandler(self, *_: Any) -> None:  # noqa: N802  # its name in flup
-        sys.exit()  # flup's own is heeded when a child says something; the children see that nobody is there any more
+        sys.exit()  # flup's handler waits for a message of a child; children notice that their parent has exited
 
 
 class Threaded(fcgi.WSGIServer):
-    """Threads, started while too few are idle: when none may be added, connections are accepted and closed."""
+    """Starts threads while too few are idle. If no more are allowed, it accepts connections and closes them."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -51,7 +51,7 @@ class Threaded(fcgi.WSGIServer):
 
 
 def queued(listening: socket.socket) -> int:
-    """Return how many connections wait to be accepted: the fifth number of Linux's tcp_info, after eight bytes."""
+    """Return how many connections wait to be accepted: the fifth number after the first eight bytes of tcp_info."""
     info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
     return int(struct.unpack_from("=I", info, 24)[0])
 

@@ -1,8 +1,8 @@
-"""Workers that count or choose when they accept, on top of the released gunicorn.
+"""gunicorn's workers with a changed ``accept``: they count their attempts to accept, or they wait before an attempt.
 
-``accept`` is the only method replaced. Releases up to 23 call the thread worker's ``accept(server, listener)``, later
-ones ``accept(listener)``: the listener is the last argument in both. RandomAccept and BusyAccept are the VISASQ
-article's changes, made without touching gunicorn's code.
+Releases up to 23 call the thread worker's ``accept(server, listener)``; later releases call ``accept(listener)``. The
+listener is always the last argument. RandomAccept and BusyAccept make the changes of the VISASQ article in subclasses;
+gunicorn's own code is unchanged.
 """
 
 import random
@@ -19,7 +19,7 @@ BUSY_SLEEP_S = 0.001
 
 
 class CountedListener:
-    """A listening socket that counts what becomes of every attempt to accept from it."""
+    """A listening socket that counts the attempts to accept a connection, and how many succeeded and failed."""
 
     def __init__(self, listener: Any, counters: Counters) -> None:
         self._listener = listener
@@ -29,7 +29,7 @@ class CountedListener:
         self._counters.add("accept_attempts")
         try:
             accepted = self._listener.accept()
-        except BlockingIOError:  # EAGAIN: another worker was faster
+        except BlockingIOError:  # EAGAIN: another worker accepted the connection
             self._counters.add("accept_failures")
             raise
         self._counters.add("accepted")
@@ -40,7 +40,7 @@ class CountedListener:
 
 
 class Counted:
-    """Count attempts to accept; gunicorn.conf.py makes the counters of each worker."""
+    """Counts the attempts to accept. gunicorn.conf.py creates the counters of each worker."""
 
     counted = ("accept_attempts", "accept_failures", "accepted")
     counters: Counters
@@ -59,7 +59,7 @@ class CountedSync(Counted, SyncWorker):
 
 
 class RandomAccept(ThreadWorker):
-    """Sleep uniform(0, 10 ms) before every attempt to accept, so that chance decides the race."""
+    """Sleeps uniform(0, 10 ms) before every attempt to accept, so that chance decides which worker is first."""
 
     def accept(self, *args: Any) -> None:
         time.sleep(random.uniform(0, RANDOM_SLEEP_S))
@@ -85,7 +85,7 @@ class RememberingPool(ThreadPoolExecutor):
 
 
 class BusyAccept(ThreadWorker):
-    """Sleep 1 ms before an attempt to accept, but only when every thread has something to do already."""
+    """Sleeps 1 ms before an attempt to accept if all threads of the worker are busy."""
 
     def get_thread_pool(self) -> RememberingPool:
         self.pool = RememberingPool(self.cfg.threads)

@@ -1,4 +1,4 @@
-"""Workers that run an event loop, where gunicorn's or uvicorn's own lack something the lab needs."""
+"""Event-loop workers of gunicorn and uvicorn, with what the lab needs in addition."""
 
 import os
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from uvicorn_worker import UvicornWorker
 
 
 class CountedTornado(TornadoWorker):
-    """The released tornado worker, which calls no hook after a request."""
+    """The released tornado worker, counted here because it does not call gunicorn's hook after a request."""
 
     counters: Counters
 

@@ -1,4 +1,4 @@
-"""gunicorn's settings, each from the experiment and none from the machine. Used by every release."""
+"""gunicorn's settings, for every release. They come from the experiment and never depend on the machine."""
 
 import json
 import os
@@ -16,11 +16,11 @@ threads = int(os.environ["LAB_THREADS"] or 1)
 worker_connections = int(os.environ["LAB_WORKER_CONNECTIONS"])
 keepalive = int(os.environ["LAB_KEEPALIVE_S"])
 reuse_port = os.environ["LAB_REUSE_PORT"] == "true"
-asgi_loop = os.environ["LAB_LOOP"]  # releases before 24 skip what they do not know
+asgi_loop = os.environ["LAB_LOOP"]  # releases before 24 ignore settings that they do not know
 
-worker_tmp_dir = "/dev/shm"  # the heartbeat file: never on a disk
-control_socket_disable = True  # 25.1 and later would all share one path
-graceful_timeout = 1  # a trial is over when its load has ended; nobody waits for an answer then
+worker_tmp_dir = "/dev/shm"  # keeps the heartbeat file in memory
+control_socket_disable = True  # from 25.1 on, all instances would use the same path
+graceful_timeout = 1  # gunicorn is stopped after the load, when no client waits for an answer
 
 
 def on_starting(server: Any) -> None:
@@ -28,7 +28,7 @@ def on_starting(server: Any) -> None:
     Path("/tmp/settings").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
 
 
-if not wsgi_app.startswith("fastapi"):  # which counts itself; the hook would fail after each request
+if not wsgi_app.startswith("fastapi"):  # fastapi_app counts for itself; the hook would fail after each request
 
     def post_worker_init(worker: Any) -> None:
         worker.counters = Counters("served", *getattr(worker, "counted", ()))

@@ -1,4 +1,4 @@
-"""The application as uWSGI serves it: its name, and the socket of each request, are told as gunicorn tells them."""
+"""The application for uWSGI, with the server's name and the connection's socket in ``environ``, as with gunicorn."""
 
 import os
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _APP = getattr(import_module(_MODULE), _NAME)
 
 
 def app(environ: dict[str, Any], start_response: wsgi.StartResponse) -> Iterable[bytes]:
-    """Serve what the application serves."""
+    """Pass the request on to the application."""
     environ["SERVER_SOFTWARE"] = SERVER
     environ["lab.connection_fd"] = uwsgi.connection_fd()
     answer: Iterable[bytes] = _APP(environ, start_response)

@@ -1,4 +1,4 @@
-"""What uWSGI's stats server knows of the workers. Usage: python stats.py ready | observe."""
+"""Ask uWSGI's stats server about the workers. Usage: python stats.py ready | observe."""
 
 import json
 import socket
@@ -10,7 +10,7 @@ ANSWERS_WITHIN_S = 5
 
 
 def read() -> dict[str, Any]:
-    """Return what the stats server says. Raise OSError while there is none."""
+    """Return what the stats server says. Raise OSError while the stats server is not running."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(ANSWERS_WITHIN_S)
         connection.connect("/tmp/stats.sock")
@@ -27,7 +27,7 @@ def ready(stats: dict[str, Any]) -> bool:
 def observe(stats: dict[str, Any]) -> None:
     """Print how many requests each worker has served, in the form of servers/observe.
 
-    The requests of a worker are those of its threads: its own count is not exact when there are several.
+    The requests of a worker are the sum over its threads, because the worker's own count is inexact if it has several.
     """
     for worker in stats["workers"]:
         print(f"==> worker {worker['pid']} <==")

@@ -1,1 +1,1 @@
-"""A page with a form and the newest entries, in a database: what a small Django site does."""
+"""The guest book: a page with a form and the newest entries, which are kept in a database."""

@@ -1,4 +1,4 @@
-"""Who served a page and when, and which error of the database kept it from being served, in headers of the answer."""
+"""Headers of the answer: which worker served a page and when, or which error of the database occurred."""
 
 import json
 import os
@@ -17,7 +17,7 @@ View = Callable[[HttpRequest], HttpResponse]
 
 
 def served(view: View) -> View:
-    """Have the answers of a view say who gave them and when."""
+    """Add a header to the answers of a view: which worker answered, and when."""
 
     @wraps(view)
     def told(request: HttpRequest) -> HttpResponse:
@@ -30,7 +30,7 @@ def served(view: View) -> View:
 
 
 def refused(view: View) -> View:
-    """Have a view answer with the error of the database where that refuses something."""
+    """Answer with status 503 and the error if the database raises an error in a view."""
 
     @wraps(view)
     def told(request: HttpRequest) -> HttpResponse:
@@ -44,7 +44,7 @@ def refused(view: View) -> View:
 
 
 def server(request: HttpRequest) -> str:
-    """Return the name and version of the server, which ASGI does not tell."""
+    """Return the name and version of the server. Under ASGI they come from the package, as ASGI does not tell them."""
     return request.META.get("SERVER_SOFTWARE") or _by_its_package()
 
 

@@ -1,13 +1,14 @@
-"""Django's settings: its defaults, but for what a page with a form in a database needs.
+"""Django's settings: the defaults, except for what the guest book needs.
 
-``LAB_DATABASE`` is the host of the database; without it there is none, and only the paths of ``workload`` work.
+``LAB_DATABASE`` is the host of the database. If it is empty, there is no database, and only the paths of ``workload``
+work.
 """
 
 import os
 
 import pymysql
 
-pymysql.install_as_MySQLdb()  # Django's own way to MariaDB, in plain Python
+pymysql.install_as_MySQLdb()  # pure Python; Django's MySQL backend then uses it
 
 DATABASE = os.environ.get("LAB_DATABASE", "")
 
@@ -29,7 +30,7 @@ DATABASES = {
 } if DATABASE else {}  # fmt: skip
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
-LOGGING = {  # what goes wrong is told to the visitor, see served.py; a line for each would be a load of its own
+LOGGING = {  # errors are in the answers (see served.py); a log line for each error would slow the server down
     "version": 1,
     "loggers": {"django.request": {"level": "CRITICAL"}},
 }

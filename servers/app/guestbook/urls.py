@@ -1,4 +1,4 @@
-"""Which view answers which path."""
+"""The view of each path."""
 
 from django.urls import path, re_path
 

@@ -1,4 +1,4 @@
-"""The views: the guest book, the paths of ``workload``, and whether all is ready."""
+"""The views: the guest book, the paths of ``workload``, and the readiness check."""
 
 import workload
 from django.db import connection as database
@@ -18,7 +18,7 @@ class EntryForm(ModelForm):
     """The form of an entry."""
 
     class Meta:
-        """What it is made of."""
+        """The model and the fields of the form."""
 
         model = Entry
         fields = ("visit",)
@@ -27,7 +27,7 @@ class EntryForm(ModelForm):
 @served
 @refused
 def entries(request: HttpRequest) -> HttpResponse:
-    """Show the form and the newest entries; write an entry and lead back to them."""
+    """Show the form and the newest entries. On POST, write an entry and redirect to the page."""
     form = EntryForm(request.POST if request.method == "POST" else None)
     if form.is_valid():
         form.save()
@@ -37,7 +37,7 @@ def entries(request: HttpRequest) -> HttpResponse:
 
 
 def work(request: HttpRequest, path: str) -> JsonResponse:
-    """Do what the paths of ``workload`` ask for."""
+    """Do the work that the path asks for (see ``workload``)."""
     try:
         query = request.META.get("QUERY_STRING", "")
         return JsonResponse(workload.answer(f"/{path}", query, server(request), connection(request.META)))
@@ -47,9 +47,9 @@ def work(request: HttpRequest, path: str) -> JsonResponse:
 
 @refused
 def ready(_: HttpRequest) -> JsonResponse:
-    """Say that this worker has loaded the application, and that the database has the tables it expects."""
+    """Say that this worker has loaded the application, and that all migrations of the database are applied."""
     if DATABASE:
-        # only this view needs it, and the others are not to wait until it is loaded
+        # imported here, because only this view needs it and it loads slowly
         from django.db.migrations.executor import MigrationExecutor  # noqa: PLC0415
 
         executor = MigrationExecutor(database)
