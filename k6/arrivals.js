@@ -1,4 +1,4 @@
-// Requests that arrive at a fixed rate, whether or not earlier ones were answered: an open loop.
+// Requests that arrive at a fixed rate, whether or not earlier requests were answered: an open loop.
 
 import { get } from './lib/request.js';
 import { number } from './lib/settings.js';

@@ -104,14 +104,23 @@ def points_to_requests(folder: Path) -> None:
     show(
         f"Points to requests: {size / 1e6:.0f} MB of points, {points.stat().st_size / 1e6:.0f} MB compressed",
         [
-            ("ours", spread(rows["ours"])),
+            ("the lab", spread(rows["ours"])),
             ("zcat > /dev/null", spread(rows["zcat"])),
-            ("ours / zcat", f"{middle['ours'] / middle['zcat']:.2f} (at most 1)"),
-            ("zcat, jq, sort, uniq -c", spread(rows["article"]) if rows["article"] else "jq is not installed"),
-            ("that / ours", f"{middle['article'] / middle['ours']:.1f} (at least 10)" if rows["article"] else ""),
-            ("a tenth of the input", spread(rows["tenth"])),
-            ("whole / tenth", f"{middle['ours'] / middle['tenth']:.1f} (at most 11)"),
-            ("peak memory", f"{peak / 1024:.0f} MB (at most 1000)"),
+            ("the lab / zcat", f"{middle['ours'] / middle['zcat']:.2f} (at most 1)"),
+            (
+                "the article's pipeline: zcat, jq, sort, uniq -c",
+                spread(rows["article"]) if rows["article"] else "jq is not installed",
+            ),
+            (
+                "the article's pipeline / the lab",
+                f"{middle['article'] / middle['ours']:.1f} (at least 10)" if rows["article"] else "",
+            ),
+            ("the lab, with a tenth of the input", spread(rows["tenth"])),
+            (
+                "the lab with the whole input / the lab with a tenth",
+                f"{middle['ours'] / middle['tenth']:.1f} (at most 11)",
+            ),
+            ("peak memory of the lab", f"{peak / 1024:.0f} MB (at most 1000)"),
         ],
     )
 
@@ -148,13 +157,16 @@ def added_by_the_lab(folder: Path) -> None:
     longest = [lab_run(folder / f"sixty-{n}", "--variants", "shared-socket", "--duration", "60s") for n in range(2)]
     eight, one = median(wall for wall, _, _ in together), median(wall for wall, _, _ in longest)
     show(
-        "What the lab adds",
+        "How long a run takes beyond its loads",
         [
-            ("a trial beyond its load: up, quiet, collecting, down", f"{spread(beyond)} (at most 6 s)"),
-            ("a command beyond its trials: start, analysis, report", spread(around)),
+            (
+                "what a trial takes beyond its load: start, wait for a quiet machine, collect, stop",
+                f"{spread(beyond)} (at most 6 s)",
+            ),
+            ("what a command takes beyond its trials: start, analysis, report", spread(around)),
             ("eight variants of 60 s, side by side", f"{eight:.1f} s"),
-            ("the longest of them alone", f"{one:.1f} s"),
-            ("ratio", f"{eight / one:.2f} (less than 1.5)"),
+            ("the slowest of the eight variants alone", f"{one:.1f} s"),
+            ("side by side / alone", f"{eight / one:.2f} (less than 1.5)"),
         ],
     )
 
@@ -179,7 +191,7 @@ def side_by_side(folder: Path) -> None:
         shown.append(
             (f"{variant} {stat}", f"alone {spread(alone, 'ms')}, among eight {spread(among, 'ms')}: {verdict}")
         )
-    show("Side by side is honest: light overhead alone and among eight", shown)
+    show("Variants side by side: overhead of light requests alone and among all eight", shown)
 
 
 def collect(
@@ -245,8 +257,8 @@ def memory_of_k6(folder: Path) -> None:
         "Memory of k6",
         [
             ("k6 with 10 virtual users", spread(few, "MiB")),
-            ("each further virtual user", f"{each_user:.2f} MiB (reckoned with: {USER_MIB})"),
-            ("each request", f"{each_request:.2f} KiB (reckoned with: {1024 * REQUEST_MIB:.2f})"),
+            ("each further virtual user", f"{each_user:.2f} MiB (constant in lab.limits: {USER_MIB})"),
+            ("each request", f"{each_request:.2f} KiB (constant in lab.limits: {1024 * REQUEST_MIB:.2f})"),
         ],
     )
 

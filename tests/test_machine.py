@@ -266,7 +266,7 @@ def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monk
     done = subprocess.run([tools / "lock-images.sh"], capture_output=True, text=True, check=True)
 
     assert (tools / "base-images.txt").read_text() == "one:1@sha256:new\ntwo:2@sha256:kept\n"
-    assert done.stderr == "no such host\nNo registry answered for two:2; its pin stays as it is.\n"
+    assert done.stderr == "no such host\nNo registry names a digest of two:2, so its pin stays as it is.\n"
 
 
 @pytest.mark.containers

@@ -35,7 +35,7 @@ export const DURATION = text('DURATION');
 // How long k6 waits for the last answers after the duration has ended. Then it cuts the requests off.
 export const GRACE = `${number('GRACE_S')}s`;
 
-// The address that every request goes to: the balancer, or a server without a balancer.
+// The address that every request goes to: the balancer or, without a balancer, the server.
 export const LAB_URL = text('LAB_URL');
 
 // When the load starts, in milliseconds since 1970; 0 means at once. The lab chooses a moment at which every generator
