@@ -248,7 +248,7 @@ def test_one_device_serves_two_at_once_in_twice_the_time(copied_lab: Lab) -> Non
         assert stairs[together] == pytest.approx([1, 1], rel=0.25)
     for in_turn in ("fastapi-one-thread", "flask-sync"):
         assert stairs[in_turn] == pytest.approx([1, 2], rel=0.25)
-    assert "the service that they call: one_device=True" in result.report
+    assert "the service that the servers call: one_device=True" in result.report
 
 
 def test_async_accept_is_even_only_where_somebody_chooses(copied_lab: Lab) -> None:

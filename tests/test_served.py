@@ -34,7 +34,7 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
     assert "When requests waited beside a free thread" in result.report
     assert "a request waits for the worker while another worker has a free thread" in result.report
     assert "the api stalls" in result.report
-    assert "the service that they call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
+    assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
 
 
 def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
