@@ -88,7 +88,7 @@ def test_no_request_is_missing_from_the_rows(measured: Measured) -> None:
             duckdb.read_parquet(f"{folder}/requests.parquet"), "SELECT count(*), count(error) FROM requests"
         )
         assert (rows, failed) == (counted, 0)
-        assert counted > 20
+        assert counted >= 7, "each of the seven users sends at least one request"
 
 
 def test_each_variant_is_served_as_its_file_says(measured: Measured) -> None:
