@@ -54,6 +54,7 @@ def test_all_servers_get_the_same_box(by_default: dict[str, Any], tmp_path: Path
     assert isinstance(resolved, dict)
 
     assert set(servers) == {one.service for one in SERVERS_OF_THE_LAB}
+    assert set(servers) <= document["x-balancer"]["depends_on"].keys(), "a balancer starts after its server"
     for name in servers:
         assert own(services[name]) == own(resolved["services"]["box"]), name
 

@@ -306,3 +306,18 @@ def test_every_script_is_of_one_kind() -> None:
     kinds = {name: script.kind for name, script in K6_SCRIPTS.items() if script.kind != "steady"}
 
     assert kinds == {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
+
+
+@pytest.mark.parametrize("script", sorted(K6_SCRIPTS.keys() - {"crash.js"}))
+def test_every_load_that_repeats_requests_knows_its_rate(script: str) -> None:
+    """The rate decides how much memory k6 gets; only crash.js sends each request once."""
+    load = K6_SCRIPTS[script]
+
+    assert load.rate_rps(dict.fromkeys(load.settings, 1.0) | {"rounds": 1.0, "wait_ms": 1.0, "cpu_ms": 1.0}) > 0
+
+
+@pytest.mark.parametrize("script", K6_SCRIPTS)
+def test_a_load_is_open_if_its_script_uses_an_open_shape(script: str) -> None:
+    text = (K6 / script).read_text(encoding="utf-8")
+
+    assert K6_SCRIPTS[script].open_loop == ("openLoop(" in text or "openSteps(" in text)

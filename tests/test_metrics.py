@@ -53,7 +53,7 @@ def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
 
 
 def test_the_table_in_the_docs_is_what_the_families_declare() -> None:
-    """Mend with: python -c 'from analysis.metrics import table; print(table())', between the two markers."""
+    """Mend with: python -c 'from analysis.metrics import table; print(table(), end="")', between the two markers."""
     found = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", METHOD.read_text(encoding="utf-8"), re.DOTALL)
 
     assert found == [table()]
