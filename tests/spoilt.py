@@ -59,10 +59,13 @@ def trials(lab: Lab, name: str = "spoilt") -> dict[str, dict[str, Any]]:
 
 
 def container_of(variant: str, service: str) -> Container | None:
-    """Return the container of a service of a variant while the variant is measured; None if there is none."""
+    """Return the container of a service of a variant while the variant is measured; None if there is none.
+
+    In the name of a trial's project, the variant follows the time of the run: one variant's name may end as another's.
+    """
     for one in DockerClient().container.list(filters=[("label", OWNER_LABEL)]):
         labels = one.config.labels or {}
-        if labels["com.docker.compose.service"] == service and f"-{variant}-" in labels["com.docker.compose.project"]:
+        if labels["com.docker.compose.service"] == service and f"z-{variant}-" in labels["com.docker.compose.project"]:
             return one
     return None
 
