@@ -16,7 +16,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.limits import Room
-from lab.machine import doctor, images, provenance
+from lab.machine import doctor, engine, images, provenance
 from lab.machine.engine import room
 from lab.paths import TOOLS
 
@@ -118,6 +118,79 @@ def test_an_engine_that_is_installed_where_only_root_looks_is_not_called_missing
 
     with pytest.raises(LabError, match="The container engine does not answer"):
         doctor.make_ready(said.append)
+
+
+@pytest.fixture
+def own_engine(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be root on a machine without systemd, whose engine is ``dockerd``; return the engine's data root."""
+    root = path.parent / "engine"
+    settings = path.parent / "daemon.json"
+    settings.write_text(json.dumps({"data-root": str(root)}))
+    (root / "network/files").mkdir(parents=True)
+    (root / "network/files/local-kv.db").write_text("half a network")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(engine, "SYSTEMD", path / "no-systemd")
+    monkeypatch.setattr(engine, "ENGINE_SETTINGS", settings)
+    monkeypatch.setattr(engine, "ENGINE_LOG", path.parent / "engine.log")
+    answers = HEALTHY.format(inspect="echo []", pull="exit 1", folder=path.parent)
+    put(path, "docker", f'case "$1" in version) [ -e {root}/started ] || exit 1 ;; esac{answers}')
+    return root
+
+
+def test_an_engine_that_was_killed_while_it_created_a_network_starts_again(
+    path: Path, own_engine: Path, said: list[str]
+) -> None:
+    """Such an engine panics at every start: github.com/moby/moby/issues/45057."""
+    networks = own_engine / "network/files/local-kv.db"
+    panic = "panic: runtime error: index out of range [0] with length 0\nlibnetwork.(*controller).reservePools(0x0?)"
+    starts = put(
+        path, "dockerd", f'if [ -e {networks} ]; then echo "{panic}" >&2; exit 2; fi; touch {own_engine}/started'
+    )
+
+    engine.make_engine_ready(said.append)
+
+    [aside] = networks.parent.iterdir()
+    assert aside.read_text() == "half a network"
+    assert said == [
+        "Starting the container engine …",
+        "The engine was once killed while it created a network, and its list of networks is damaged.\n"
+        f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …",
+    ]
+    assert len(starts.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("logged", "reason"),
+    [
+        ("noise\nfailed to start daemon: no space\nmore noise", "failed to start daemon: no space"),
+        ("noise\npanic: another\ngoroutine 1", "panic: another"),
+        ("noise\nthe last words", "the last words"),
+        ("", "exit code 1"),
+    ],
+)  # fmt: skip
+def test_an_engine_that_ends_instead_of_starting_says_why(
+    path: Path, own_engine: Path, said: list[str], logged: str, reason: str
+) -> None:
+    put(path, "dockerd", f"printf '{logged}' >&2; exit 1")
+
+    with pytest.raises(LabError) as caught:
+        engine.make_engine_ready(said.append)
+
+    assert caught.value.message == "The container engine ended instead of starting."
+    assert caught.value.hint == f"{reason}\nLog: {path.parent}/engine.log"
+    assert (own_engine / "network/files/local-kv.db").exists()
+
+
+@pytest.mark.usefixtures("own_engine")
+def test_an_engine_that_never_answers_is_given_up(path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ENGINE_START_S", 0.2)
+    put(path, "dockerd", "/bin/sleep 2")
+
+    with pytest.raises(LabError) as caught:
+        engine.make_engine_ready(said.append)
+
+    assert caught.value.message == "The container engine did not answer within 0.2 s."
+    assert caught.value.hint == engine.how_to_start()
 
 
 def test_an_engine_elsewhere_that_does_not_answer_is_not_replaced_by_one_here(

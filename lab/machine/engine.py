@@ -3,6 +3,7 @@
 The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
 """
 
+import json
 import os
 import platform
 import shutil
@@ -20,7 +21,12 @@ from lab.limits import Room
 from lab.paths import ROOT, TOOLS
 
 ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
+SYSTEMD = Path("/run/systemd/system")  # there if systemd starts the services of this machine
+ENGINE_SETTINGS = Path("/etc/docker/daemon.json")
 ENGINE_START_S = 60
+_HALF_A_NETWORK = (
+    "libnetwork.(*controller).reservePools"  # in its log, an engine's panic: github.com/moby/moby/issues/45057
+)
 
 _CA_BUNDLES = (
     os.environ.get("SSL_CERT_FILE", ""),
@@ -112,22 +118,60 @@ def _start_engine(say: Say) -> None:
     if os.geteuid() != 0 or not program or _engine_is_elsewhere():
         raise LabError("The container engine does not answer.", hint=how_to_start())
     say("Starting the container engine …")
-    if Path("/run/systemd/system").is_dir():
+    if SYSTEMD.is_dir():
         run_command(["systemctl", "start", "docker"], "The container engine could not be started.")
-    else:
-        with ENGINE_LOG.open("ab") as log:
-            subprocess.Popen(
-                [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
-            )  # the engine goes on after the lab has ended, like an engine that the system starts
+        _wait_for_engine(None)
+        return
+    said = _run_engine(program)
+    if _HALF_A_NETWORK in said and (networks := _data_root() / "network/files/local-kv.db").exists():
+        aside = networks.rename(f"{networks}.damaged-{time.time():.0f}")
+        say("The engine was once killed while it created a network, and its list of networks is damaged.\n"
+            f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …")  # fmt: skip
+        said = _run_engine(program)
+    if said:
+        raise LabError("The container engine ended instead of starting.", hint=f"{_reason(said)}\nLog: {ENGINE_LOG}")
+
+
+def _run_engine(program: str) -> str:
+    """Start the engine's program and wait until the engine answers.
+
+    Return what the engine logged if its program ended instead; empty if the engine answers.
+    """
+    with ENGINE_LOG.open("ab") as log:
+        logged_before = log.tell()
+        engine = subprocess.Popen(
+            [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+        )  # the engine goes on after the lab has ended, like an engine that the system starts
+    if _wait_for_engine(engine):
+        return ""
+    return ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace") or f"exit code {engine.returncode}"
+
+
+def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
+    """Return whether the engine answers: False as soon as its program has ended. Raise LabError if neither happens."""
     deadline = time.monotonic() + ENGINE_START_S
     while not engine_version():
+        if program and program.poll() is not None:
+            return False
         if time.monotonic() > deadline:
-            last = ENGINE_LOG.read_text(errors="replace").splitlines()[-3:] if ENGINE_LOG.exists() else []
-            raise LabError(
-                f"The container engine did not answer within {ENGINE_START_S} s.",
-                hint="\n".join([*last, how_to_start()]),
-            )
+            raise LabError(f"The container engine did not answer within {ENGINE_START_S} s.", hint=how_to_start())
         time.sleep(0.1)
+    return True
+
+
+def _data_root() -> Path:
+    """Return the folder in which an engine that the lab starts keeps its images and its list of networks."""
+    try:
+        settings = json.loads(ENGINE_SETTINGS.read_bytes())
+    except (OSError, ValueError):
+        settings = {}
+    return Path(settings.get("data-root", "/var/lib/docker"))
+
+
+def _reason(said: str) -> str:
+    """Return the line of an engine's log that says why the engine ended: by default, the last line."""
+    lines = said.strip().splitlines()
+    return next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
 
 
 def plugin_version(plugin: str) -> str:
