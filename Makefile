@@ -46,10 +46,12 @@ schema: .venv/core  ## print the JSON schema of experiment files, for editors
 check: .venv/core .venv/tests  ## run the linter and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
 
+SIDE_BY_SIDE = .venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 quick: .venv/core .venv/tests  ## run the tests that need no container, in under two minutes
-	@.venv/bin/python -m pytest -m "not containers" -n 3 --dist loadfile --no-loadscope-reorder
+	@$(SIDE_BY_SIDE) -m "not containers and not engine"
 
-test: check quick setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour
+test: check setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour
+	@$(SIDE_BY_SIDE) -m "not containers"
 	@.venv/bin/python -m pytest -m containers
 
 soak: setup .venv/tests  ## run the long tests: the phenomenon of every experiment, long faults and heavy loads

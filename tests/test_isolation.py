@@ -28,7 +28,7 @@ from lab.servers import KINDS
 from tests.conftest import lab_objects
 from tests.probes import Facts, ask_with_bash, fetch, inside, inspect, look, ready
 
-pytestmark = pytest.mark.containers
+pytestmark = pytest.mark.engine
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine has a host of its own")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="watching packets needs root")
 

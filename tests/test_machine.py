@@ -144,7 +144,9 @@ def test_an_engine_that_was_killed_while_it_created_a_network_starts_again(
     networks = own_engine / "network/files/local-kv.db"
     panic = "panic: runtime error: index out of range [0] with length 0\nlibnetwork.(*controller).reservePools(0x0?)"
     starts = put(
-        path, "dockerd", f'if [ -e {networks} ]; then echo "{panic}" >&2; exit 2; fi; touch {own_engine}/started'
+        path,
+        "dockerd",
+        f'if [ -e {networks} ]; then echo "{panic}" >&2; exit 2; fi; touch {own_engine}/started; /bin/sleep 1',
     )
 
     engine.make_engine_ready(said.append)

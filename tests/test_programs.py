@@ -8,7 +8,7 @@ import pytest
 from lab.paths import SERVERS
 from tests.boxes import BoxOf, Done, boxes
 
-pytestmark = pytest.mark.containers
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from lab.experiment.model import Database, Durations, Load
 from lab.paths import CLIENTS, K6
 from tests.boxes import BoxOf, Done, boxes
 
-pytestmark = pytest.mark.containers
+pytestmark = pytest.mark.engine
 FORM = '<input name="csrfmiddlewaretoken" value="abc">'
 NOT_SET = "{} is not set; the .env file beside the script has an example"
 Inspect = Callable[..., list[Done]]

@@ -117,6 +117,8 @@ class Stack:
             self.fail(str(error))
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
+            with tolerating_docker_errors():  # so that servers that start again and again do not disturb other trials
+                DockerClient().container.kill([one for one in self._containers() if one.state.running])
         finally:
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
         self.took_s["up"] = time.monotonic() - began
