@@ -26,7 +26,7 @@ title: Four servers that lag as they are told
 question: Does what went in come out?
 load:
   script: users.js
-  duration: {short: 5s, full: 1m}
+  duration: {short: 4s, full: 1m}
   settings: {users: 4, delay_min_s: 0.01, delay_max_s: 0.02, pause_s: 0}
 parallel: true
 variants:

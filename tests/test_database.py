@@ -35,14 +35,14 @@ loads:
     variants: [plain]
 parallel: true
 variants:
-  plain:        {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
-  wrong-rows:   {server: gunicorn-gthread, app: django, workers: 2, threads: 3}
-  changed-page: {server: gunicorn-gthread, app: django, workers: 2, threads: 4}
-  no-database:  {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
-  killed:       {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
-  stopped:      {server: gunicorn-gthread, app: django, workers: 2, threads: 16}
-  not-migrated: {server: gunicorn-gthread, app: django, workers: 2, threads: 5}
-  not-applied:  {server: gunicorn-gthread, app: django, workers: 2, threads: 6}
+  plain:        {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  wrong-rows:   {server: gunicorn-gthread, app: django, workers: 1, threads: 3}
+  changed-page: {server: gunicorn-gthread, app: django, workers: 1, threads: 4}
+  no-database:  {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  killed:       {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  stopped:      {server: gunicorn-gthread, app: django, workers: 1, threads: 16}
+  not-migrated: {server: gunicorn-gthread, app: django, workers: 1, threads: 5}
+  not-applied:  {server: gunicorn-gthread, app: django, workers: 1, threads: 6}
 """
 TOLD = 'os.environ["LAB_THREADS"]'
 ROWS = ["mariadb", "--defaults-file=/srv/mariadb.cnf", "--skip-column-names", "--execute",

@@ -33,7 +33,7 @@ HOST, USER = "dolores-thinkpad-7", "dolores"
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
-    """All eight variants, side by side, with slow requests of four seconds, by somebody whose name is nowhere else."""
+    """All eight variants, side by side, with slow requests of three seconds, by somebody whose name is nowhere else."""
     folder = tmp_path_factory.mktemp("measured")
     home = folder / "home-of-dolores"
     home.mkdir()
@@ -45,7 +45,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     }  # fmt: skip
     root = copy_lab(folder).root
     lab = Lab(root, folder / "results", environment, on_host(HOST))
-    lab.edit("experiments/heavy-mix.yaml", "heavy_delay_s: 10", "heavy_delay_s: 4")
+    lab.edit("experiments/heavy-mix.yaml", "heavy_delay_s: 10", "heavy_delay_s: 3")
     return lab, lab.run("run", "heavy-mix", "--duration", "12s")
 
 

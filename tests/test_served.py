@@ -39,7 +39,7 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
 
 def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
     """No absolute time: the longest wait with 24.1.1 is many times that with 23.0.0, and with a spare thread."""
-    result = measure(lab, "silent-clients", "in-the-poller,in-a-thread,spare-thread", "5s")
+    result = measure(lab, "silent-clients", "in-the-poller,in-a-thread,spare-thread", "4s")
 
     longest = result.each("overhead", "max", "user")
     assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
@@ -54,6 +54,8 @@ def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_
     lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
     result = measure(lab, "worker-types", "sync,gthread,gevent,eventlet,tornado", "4s")
 
+    eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
+    assert result.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
     stairs = steps(result, "waiting-4")
     assert stairs["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
     assert stairs["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
@@ -95,9 +97,6 @@ EVERY_SERVER: dict[str, dict[str, object]] = {
     "hypercorn": {"app": "fastapi-typed", "threads": 4, "loop": "uvloop"},
     "gunicorn-asgi": {"app": "fastapi-async"},
     "gunicorn-uvicorn": {"app": "fastapi-sync", "threads": 4},
-    "gunicorn-gevent": {},
-    "gunicorn-tornado": {},
-    "gunicorn-eventlet": {"release": "25.3.0"},
     "gunicorn-sync": {"app": "flask"},
     "gunicorn-23": COUNTED | {"release": "23.0.0"},
     "gunicorn-24": COUNTED | {"release": "24.1.1", "worker_class": "acceptors.CountedRandomAccept"},
@@ -106,8 +105,9 @@ EVERY_SERVER: dict[str, dict[str, object]] = {
     "uwsgi-uwsgi": UWSGI | {"protocol": "uwsgi", "map_socket": True},
     "uwsgi-fastcgi": UWSGI | {"protocol": "fastcgi"},
 }
+"""gevent, tornado and eventlet are in the test of worker-types."""
 RELEASES = {
-    "gunicorn-eventlet": "gunicorn/25.3.0", "gunicorn-23": "gunicorn/23.0.0", "gunicorn-24": "gunicorn/24.1.1",
+    "gunicorn-23": "gunicorn/23.0.0", "gunicorn-24": "gunicorn/24.1.1",
     "gunicorn-26": "gunicorn/26.2.0", "gunicorn-sync": "gunicorn/27.0.1", "uwsgi-http": "uwsgi/2.0.31",
 }  # fmt: skip
 
@@ -173,8 +173,6 @@ def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) ->
 GUEST_BOOKS: dict[str, dict[str, object]] = {
     "gunicorn-gevent": {},
     "uvicorn": {},
-    "granian": {},
-    "hypercorn": {},
     "uwsgi": {"threads": 2, "protocol": "fastcgi"},
     "flup-prefork": {"workers": 8, "threads": 1},
 }
@@ -182,7 +180,17 @@ GUEST_BOOKS: dict[str, dict[str, object]] = {
 SAYS = {"flup-prefork": "flup6"}
 
 
-def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(copied_lab: Lab) -> None:
+@pytest.mark.parametrize(
+    "books",
+    [
+        GUEST_BOOKS,
+        pytest.param({"granian": {}, "hypercorn": {}}, marks=pytest.mark.soak),
+    ],
+    ids=["several", "further"],
+)
+def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(
+    copied_lab: Lab, books: dict[str, dict[str, object]]
+) -> None:
     """Two generators share the visits. Nothing is lost or written twice, and the generators' shares add up.
 
     Were a count or a socket another than is asked for, a trial would be invalid.
@@ -196,15 +204,15 @@ def test_every_server_of_django_has_a_guest_book_and_a_row_of_each_visit(copied_
             "settings": {"first_per_s": 2, "last_per_s": 4, "step_s": 1, "timeout_steps": 10, "users_max": 40},
         },
         "parallel": True,
-        "variants": {name: {"server": name, "app": "django", "workers": 2, **own} for name, own in GUEST_BOOKS.items()},
+        "variants": {name: {"server": name, "app": "django", "workers": 2, **own} for name, own in books.items()},
     }  # fmt: skip
     (copied_lab.root / "experiments" / "guest-books.yaml").write_text(yaml.safe_dump(experiment, sort_keys=False))
 
-    result = measure(copied_lab, "guest-books", ",".join(GUEST_BOOKS), "3s", "--jobs", str(len(GUEST_BOOKS)))
+    result = measure(copied_lab, "guest-books", ",".join(books), "3s", "--jobs", str(len(books)))
 
     assert result.summary["errors"] == []
     written = result.each("rows_written", "count")
-    for name in GUEST_BOOKS:
+    for name in books:
         visits = "SELECT count(DISTINCT visit), count(*) = 3 * count(DISTINCT visit) FROM requests"
         assert result.requests(name, "visits", visits) == [(written[name], True)], name
         assert 7 <= written[name] <= 10, name
