@@ -15,7 +15,7 @@ from analysis.read.rows import opened
 from analysis.record import SCHEMA
 from analysis.result import Summary
 from analysis.show.report import write_report
-from analysis.validity import judge_missing, judge_run, judge_trial
+from analysis.validity import judge_missing, judge_run, judge_trial, unapplied
 from analysis.verdicts import claim_row, differences, published_rows
 
 
@@ -52,7 +52,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         results = Results(run, measure(rows, trusted), staircases(rows, trusted))
         return Summary(
             experiment=run.experiment,
-            validity=judge_run(run, judged, list(results.too_few())),
+            validity=judge_run(run, judged, [*unapplied(observed), *results.too_few()]),
             trials=judged,
             rows=list(results.rows()),
             workers=spread.worker_rows(rows, keys),

@@ -1,6 +1,6 @@
 """Whether a trial or a run can be trusted. The lab decides this before it shows any numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Literal
 
@@ -23,6 +23,8 @@ LITTLE_ALLOWED = 0.05
 CLOCK_STEP_ALLOWED_S = 0.05
 ALONE_ALLOWED = 0.05
 
+_READINGS = 2
+"""How many readings of a load generator it takes to know how long the load generator waited."""
 _K6_MEASURED = {0, 99}  # 99: the load crossed a threshold of its script, which is a finding
 
 
@@ -134,10 +136,14 @@ def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
 
     The time before the first request is left out, because k6 needs seconds to start a thousand virtual users.
     """
-    within = [one for one in readings if requests.began is not None and one.at >= requests.began]
-    if len(within) < 2:
+    within = _during(requests, readings)
+    if len(within) < _READINGS:
         return 0.0
     return (within[-1].waited_s - within[0].waited_s) / (within[-1].at - within[0].at or 1.0)
+
+
+def _during(requests: Requests, readings: tuple[Reading, ...]) -> list[Reading]:
+    return [one for one in readings if requests.began is not None and one.at >= requests.began]
 
 
 def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
@@ -157,8 +163,36 @@ def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
     ]
 
 
-def judge_run(run: Run, trials: list[TrialValidity], too_few: list[str]) -> Validity:
-    """Judge a run from its trials and its record; ``too_few`` says which percentiles have too few requests."""
+_RULES: dict[str, Callable[[Observed], bool]] = {
+    "whether something waited for a processor, because the kernel has no pressure information":
+        lambda trial: trial.run.sleeping and trial.record.pressure_during is None,
+    "whether other machines took processor time, because the kernel does not report it":
+        lambda trial: trial.record.steal_during is None,
+    "whether the load generator waited for a processor, because the kernel does not report it, or the load was too "
+    "short": lambda trial: any(len(_during(trial.requests, one)) < _READINGS for one in _generators(trial)),
+    "whether a limit kept a container from computing, because the kernel does not report it":
+        lambda trial: any(one.after and one.after.throttled_s is None for one in trial.containers),
+    "whether a container ran out of memory, because the kernel does not report it":
+        lambda trial: any(one.after and one.after.out_of_memory is None for one in trial.containers),
+}  # fmt: skip
+"""For each rule that needs something that not every machine reports: how a trial shows that it is missing."""
+
+
+def unapplied(trials: Sequence[Observed]) -> Iterator[str]:
+    """Yield which rules could not be applied to which of the measured ``trials``."""
+    measured = [one for one in trials if one.record.outcome == "measured" and one.requests.sent]
+    for what, is_missing in _RULES.items():
+        if missing := sum(map(is_missing, measured)):
+            where = f" in {missing} of {len(measured)} trials" if missing < len(measured) else ""
+            yield f"not checked{where}: {what}"
+
+
+def _generators(trial: Observed) -> Sequence[tuple[Reading, ...]]:
+    return trial.evidence.generators or [()]
+
+
+def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Validity:
+    """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers."""
     verdict: Verdict = "valid"
     for worse in ("suspect", "invalid"):
         if any(one.verdict == worse for one in trials):
@@ -178,7 +212,7 @@ def judge_run(run: Run, trials: list[TrialValidity], too_few: list[str]) -> Vali
             f"{run.trials} trials of each variant: the intervals are their range, "
             f"which holds the true median in {coverage(run.trials):.0%} of all cases"
         )
-    reasons += [*_computing(run), *too_few]
+    reasons += [*_computing(run), *further]
     stand_ins = [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]
     if stand_ins:
         reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")

@@ -48,6 +48,20 @@ def test_a_worker_that_is_dead_is_remembered_and_does_not_live() -> None:
     assert seen.workers == {8}
 
 
+@pytest.mark.parametrize("left", ["usage_usec 1500000\n", None])
+def test_what_the_kernel_does_not_report_is_unknown_and_not_zero(left: str | None) -> None:
+    """A control group of version 2 without a CPU controller has usage_usec alone, and the root group has no file."""
+    text = observation(processor_s=1.5).replace("usage_usec 1500000\nthrottled_usec 0\n", left or "")
+    if left is None:
+        text = text.replace("/sys/fs/cgroup/cpu.stat", "elsewhere")
+    text = text.replace("oom_kill 0\n", "")
+
+    seen = parse(text)
+
+    assert (seen.throttled_s, seen.out_of_memory) == (None, None)
+    assert seen.processor_s == (None if left is None else 1.5)
+
+
 def test_the_older_kind_of_control_groups_is_read_too() -> None:
     text = observation().replace("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat")
     text = text.replace("throttled_usec 0", "nr_throttled 4\nthrottled_time 2500000000")

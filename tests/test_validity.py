@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.folder import BadRun, read_run
+from analysis.folder import BadRun, read_run, trial_folder
 from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
 from analysis.record import Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord
@@ -103,6 +103,55 @@ def test_a_machine_that_computes_may_be_short_of_processors(tmp_path: Path) -> N
     make_trial(tmp_path, "one", 1, FINE, pressure_during=0.9)
 
     assert derive_summary(tmp_path).validity.verdict == "valid"
+
+
+AFTER_10_S = int(BEGAN.timestamp()) + 10
+WAITED = (
+    "whether the load generator waited for a processor, because the kernel does not report it, or the load was too "
+    "short"
+)
+STOLEN = "whether other machines took processor time, because the kernel does not report it"
+
+
+@pytest.mark.parametrize(
+    ("record", "spoilt", "what"),
+    [
+        ({}, {}, []),
+        ({"pressure_during": None}, {},
+         ["whether something waited for a processor, because the kernel has no pressure information"]),
+        ({"steal_during": None}, {}, [STOLEN]),
+        ({}, {"k6-processor.txt": (f"{AFTER_10_S} 1000000\n", "")}, [WAITED]),
+        ({}, {"server-1.after.txt": ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/elsewhere")},
+         ["whether a limit kept a container from computing, because the kernel does not report it"]),
+        ({}, {"nginx-1.after.txt": ("oom_kill 0", "")},
+         ["whether a container ran out of memory, because the kernel does not report it"]),
+    ],
+)  # fmt: skip
+def test_a_rule_that_could_not_be_applied_is_named(
+    tmp_path: Path, record: dict[str, Any], spoilt: dict[str, tuple[str, str]], what: list[str]
+) -> None:
+    """Once for the run, whatever the number of its trials, and the trial stays valid."""
+    make_run(tmp_path, {"one": FINE, "two": FINE})
+    for variant, changed in (("one", record), ("two", {})):
+        folder = make_trial(tmp_path, variant, 1, FINE, **changed)
+        (folder / "k6-processor.txt").write_text(f"{AFTER_10_S - 9} 0\n{AFTER_10_S} 1000000\n")
+    for name, (old, new) in spoilt.items():
+        path = trial_folder(tmp_path, "one", "mix", 1) / name
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+    validity = derive_summary(tmp_path).validity
+
+    assert validity.verdict == "valid"
+    assert [one for one in validity.reasons if one.startswith("not checked")] == [
+        f"not checked in 1 of 2 trials: {one}" for one in what
+    ]
+
+
+def test_a_rule_that_no_trial_could_be_judged_by_needs_no_count(tmp_path: Path) -> None:
+    reasons = derive_summary(make_run(tmp_path, {"one": FINE})).validity.reasons
+
+    assert f"not checked: {WAITED}" in reasons
 
 
 BOTH = {7: 150, 8: 50}

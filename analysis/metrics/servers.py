@@ -165,7 +165,7 @@ def _servers(trial: Observed) -> Iterator[Doubt]:
         if one.before is None or one.after is None:
             yield "suspect", f"{one.name} was not observed {'before' if one.before is None else 'after'} the load"
             continue
-        memory = " (out of memory)" if one.after.out_of_memory > one.before.out_of_memory else ""
+        memory = " (out of memory)" if (one.after.out_of_memory or 0) > (one.before.out_of_memory or 0) else ""
         if variant.elastic:
             yield from _came_and_went(one.name, one.before, one.after, memory)
         else:
@@ -175,7 +175,7 @@ def _servers(trial: Observed) -> Iterator[Doubt]:
                 yield changed, f"{one.name} started {_workers(new)} during the load"
         if full := one.after.listen_overflows - one.before.listen_overflows:
             yield full_kind, f"the listen queue of {one.name} was full for {full} connections"
-        throttled_s = one.after.throttled_s - one.before.throttled_s
+        throttled_s = (one.after.throttled_s or 0) - (one.before.throttled_s or 0)
         lasted_s = trial.record.seconds.load
         if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
             reason = f"{one.name} was kept from computing by its limit for {throttled_s:.1f} s"

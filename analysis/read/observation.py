@@ -33,17 +33,19 @@ class Observation(Model):
     handled, ``queued`` how many of these requests waited in the balancer's queue; None: the container is no balancer,
     or has no queue. ``stalls`` has the beginning and end of each stall of a called service, in epoch seconds.
     ``processor_s`` is the processor time that the container has used, ``memory_mib`` the memory of its processes
-    without the machine's file cache; None: the machine does not report it. For a database, ``rows`` names for each row
-    the visit that wrote the row, and ``database`` has two counters: ``connections_max`` (the most connections at the
-    same time) and ``connections_refused``. For other containers ``rows`` is None and ``database`` is empty.
+    without the machine's file cache, ``throttled_s`` how long its CPU limit kept it from computing, and
+    ``out_of_memory`` how many of its processes the kernel has killed; None: the machine does not report it. For a
+    database, ``rows`` names for each row the visit that wrote the row, and ``database`` has two counters:
+    ``connections_max`` (the most connections at the same time) and ``connections_refused``. For other containers
+    ``rows`` is None and ``database`` is empty.
     """
 
     host: str
     counts: dict[int, dict[str, int]]
     holds: dict[int, frozenset[int]]
     listen_overflows: int
-    throttled_s: float
-    out_of_memory: int
+    throttled_s: float | None
+    out_of_memory: int | None
     balanced: int | None
     queued: int | None
     processor_s: float | None
@@ -182,20 +184,21 @@ def _pairs(section: str) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in section.strip().splitlines())
 
 
-def _throttled_s(sections: dict[str, str]) -> float:
-    """Return how long the container's CPU limit throttled it; 0 if the container has no limit."""
-    if "/sys/fs/cgroup/cpu.stat" in sections:
-        return int(_pairs(sections["/sys/fs/cgroup/cpu.stat"]).get("throttled_usec", "0")) / 1e6
-    if "/sys/fs/cgroup/cpu/cpu.stat" in sections:
-        return int(_pairs(sections["/sys/fs/cgroup/cpu/cpu.stat"])["throttled_time"]) / _NS_PER_S
-    return 0.0
+def _throttled_s(sections: dict[str, str]) -> float | None:
+    for name, counter, per_s in (
+        ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),  # missing if the control group has no CPU controller
+        ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", _NS_PER_S),
+    ):
+        if throttled := _pairs(sections.get(name, "")).get(counter):
+            return int(throttled) / per_s
+    return None
 
 
-def _out_of_memory(sections: dict[str, str]) -> int:
+def _out_of_memory(sections: dict[str, str]) -> int | None:
     for name in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
-        if name in sections:
-            return int(_pairs(sections[name]).get("oom_kill", "0"))
-    return 0
+        if killed := _pairs(sections.get(name, "")).get("oom_kill"):  # a kernel before 4.13 does not count them
+            return int(killed)
+    return None
 
 
 def _stalls(sections: dict[str, str]) -> tuple[tuple[float, float], ...]:

@@ -44,7 +44,7 @@ class Usage:
     """The machine during the load, as shares between 0 and 1, and the clock's step. None: the kernel does not tell."""
 
     busy: float
-    steal: float
+    steal: float | None
     pressure: float | None
     clock_step_s: float
 
@@ -66,7 +66,7 @@ class Watch:
         pressure_us = _pressure_us("cpu")
         return Usage(
             busy=1 - (spent["idle"] + spent.get("iowait", 0.0)) / total,
-            steal=spent.get("steal", 0.0) / total,
+            steal=spent["steal"] / total if "steal" in spent else None,
             pressure=None
             if pressure_us is None or self._pressure_us is None
             else (pressure_us - self._pressure_us) / 1e6 / elapsed_s,
