@@ -109,7 +109,11 @@ class Results:
 
     def values(self, quantity: Quantity) -> list[float]:
         """Return the values of a statistic in all trials that have the statistic, in the metric's unit."""
-        return [one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)]
+        return [*self.by_trial(quantity).values()]
+
+    def by_trial(self, quantity: Quantity) -> dict[int, float]:
+        """Return the same values by the number of the trial."""
+        return {one.trial: one.stats[quantity.metric, quantity.stat] for one in self._carrying(quantity)}
 
     def measured(self, quantity: Quantity) -> float | None:
         """Return the median over trials, in the metric's unit; None: no trial has the statistic."""
@@ -208,6 +212,7 @@ class Results:
                     high=high,
                     n=n,
                     trials=trials,
+                    values=self.by_trial(quantity),
                 )
 
     def load_name(self, name: str | None) -> str:

@@ -28,8 +28,9 @@ class Validity(Model):
 class Row(Model):
     """One number as published, predicted and measured. The measured number comes from ``n`` rows in ``trials`` trials.
 
-    ``request`` is None for all classes together. ``low`` and ``high`` are the 95 % bootstrap interval of the median
-    over trials; None: there are fewer than two trials.
+    ``request`` is None for all classes together. ``values`` has the value of each trial by the number of the trial, and
+    ``measured`` is their median. ``low`` and ``high`` are the 95 % bootstrap interval of the median over trials; None:
+    there are fewer than two trials.
     """
 
     variant: str
@@ -45,6 +46,7 @@ class Row(Model):
     high: float | None
     n: int
     trials: int
+    values: dict[int, float]
 
 
 class WorkerRow(Model):

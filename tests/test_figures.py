@@ -315,7 +315,8 @@ def row(variant: str, load: str, metric: MetricName, stat: Statistic, **values: 
     """Return a row of all requests together, of five trials."""
     rest: dict[str, float | None] = {"published": None, "predicted": None, "measured": None, "low": None, "high": None}
     return Row(
-        variant=variant, load=load, request=None, metric=metric, stat=stat, unit="", n=5, trials=5, **(rest | values),
+        variant=variant, load=load, request=None, metric=metric, stat=stat, unit="", n=5, trials=5, values={},
+        **(rest | values),
     )  # fmt: skip
 
 

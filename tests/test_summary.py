@@ -106,6 +106,7 @@ def test_the_median_trial_is_shown_and_rows_are_not_pooled(tmp_path: Path) -> No
 
     assert found is not None
     assert (found.measured, found.trials, found.n) == (2, 3, 54)
+    assert found.values == {1: 1, 2: 2, 3: 90}
 
 
 def test_requests_are_counted_by_worker(tmp_path: Path) -> None:
