@@ -10,7 +10,7 @@ import pytest
 from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic
 from analysis.pipeline import derive_summary
-from analysis.quantities import Published
+from analysis.quantities import Curve, Measure, Published
 from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row
 from analysis.show import figures
@@ -540,3 +540,78 @@ def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None
     assert drawn is not None
     [panel] = drawn["vconcat"]
     assert [cell["lane"] for cell in values_of(panel, drawn, 0)] == ["worker 1", "worker 2"]
+
+
+def served_by(first: int, second: int, overhead_ms: float = 1) -> list[Request]:
+    """Return requests that two workers served, so many each; two in a hundred wait."""
+    return [
+        Request(
+            overhead_ms=overhead_ms if number % 50 == 0 else 1,
+            worker=f"box:{7 if number < first else 8}",
+            sent_s=number,
+        )
+        for number in range(first + second)
+    ]
+
+
+@pytest.fixture
+def of_two_trials(tmp_path: Path) -> Path:
+    """Two variants, each measured twice: one has even shares and long waits, the other the opposite."""
+    both = {"uneven": served_by(80, 20), "even": served_by(50, 50, overhead_ms=900)}
+    make_run(tmp_path, both, trials=2, variants=variants("uneven", "even"))
+    make_trial(tmp_path, "uneven", 2, served_by(10, 90))
+    make_trial(tmp_path, "even", 2, served_by(40, 60, overhead_ms=1800))
+    return tmp_path
+
+
+def test_shares_and_waits_have_a_row_for_each_variant_and_a_dot_for_each_trial(of_two_trials: Path) -> None:
+    """The most even variant comes first. No name can overlap another, because each has a row."""
+    picture = figures.share_and_tail(read_run(of_two_trials), derive_summary(of_two_trials), "mix", "light")
+
+    assert picture
+    drawn = as_dict(picture, "share and tail")
+    shares, tails = drawn["hconcat"]
+    assert shares["layer"][0]["encoding"]["y"]["sort"] == ["even", "uneven"]
+    each = [(one["variant"], one["value"]) for one in values_of(shares, drawn, 0)]
+    assert each == [("even", 0.5), ("even", 0.6), ("uneven", 0.8), ("uneven", 0.9)]
+    [even, uneven] = values_of(shares, drawn, 2)
+    assert (even["value"], even["value_low"], even["value_high"]) == (0.55, 0.5, 0.6)
+    assert uneven["value"] == pytest.approx(0.85)
+    assert (
+        min(one["value"] for one in values_of(tails, drawn, 0))
+        < 100
+        < max(one["value"] for one in values_of(tails, drawn, 0))
+    )
+    assert drawn["title"]["subtitle"] == (
+        "the most even variant first; median of 2 trials, its interval, and each trial"
+    )
+
+
+def test_shares_of_workers_are_means_over_all_trials(of_two_trials: Path) -> None:
+    """Whoever was busiest in a trial: 80 and 90 of a hundred requests are 85 on average."""
+    drawn = as_dict(figures.workers(read_run(of_two_trials), derive_summary(of_two_trials), "mix"), "workers")
+
+    [values] = drawn["datasets"].values() if "datasets" in drawn else [drawn["data"]["values"]]
+    shares = {(one["variant"], one["rank"]): one["share"] for one in values}
+    assert shares == {
+        ("uneven", 1): pytest.approx(0.85), ("uneven", 2): pytest.approx(0.15),
+        ("even", 1): pytest.approx(0.55), ("even", 2): pytest.approx(0.45),
+    }  # fmt: skip
+    assert drawn["title"]["subtitle"] == "mean of 2 trials; in each trial, the busiest worker first"
+
+
+def test_a_curve_has_a_dot_for_each_trial(of_two_trials: Path) -> None:
+    run = read_run(of_two_trials)
+    each = [
+        one.model_copy(update={"settings": {"threads": threads}}) for threads, one in enumerate(run.variants, start=2)
+    ]
+    curve = Curve(over="threads", values=[Measure(request="light", metric="overhead", stat="p50")])
+
+    picture = figures.curve(
+        run.model_copy(update={"variants": each, "curve": curve}), derive_summary(of_two_trials), "mix"
+    )
+
+    assert picture
+    drawn = as_dict(picture, "curve")
+    [panel] = drawn["hconcat"]
+    assert sorted(one["setting"] for one in values_of(panel, drawn, 0)) == [2, 2, 3, 3]

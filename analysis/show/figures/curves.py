@@ -6,7 +6,16 @@ from analysis.metrics import unit
 from analysis.quantities import Measure
 from analysis.record import LoadRecord, Run
 from analysis.result import Summary
-from analysis.show.figures.drawing import FLOOR_MS, inline_data, interval_ends, of_trials, rows_of, series_of, styled
+from analysis.show.figures.drawing import (
+    FLOOR_MS,
+    inline_data,
+    interval_ends,
+    of_each_trial,
+    of_trials,
+    rows_of,
+    series_of,
+    styled,
+)
 from analysis.show.words import of_load, words
 
 
@@ -16,7 +25,7 @@ def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
         return None
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
     title = f"What changes with {words(run.curve.over)}{of_load(run, load)}"
-    return styled(alt.hconcat(*panels), title, f"median of {of_trials(run)}; bars show its interval", None)
+    return styled(alt.hconcat(*panels), title, of_each_trial(run), None)
 
 
 def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
@@ -25,6 +34,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     log = of_unit == "ms"
     values = [
         {
+            "variant": variant.name,
             "setting": variant.settings[over],
             "series": series,
             **interval_ends(rows[variant.name], "value", FLOOR_MS * log),
@@ -46,9 +56,16 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
     colour = alt.Color("series:N", title=None, legend=alt.Legend(orient="top", columns=2))
     chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
+    trials = [
+        {"setting": one["setting"], "series": one["series"], "value": max(value, FLOOR_MS * log)}
+        for one in values
+        for value in rows[one["variant"]].values.values()
+        if len(rows[one["variant"]].values) > 1
+    ]
+    dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
     bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")
     line, points = chart.mark_line(opacity=0.4).encode(y=y), chart.mark_point(filled=True, size=60).encode(y=y)
-    return alt.layer(line, bars, points).properties(width=290, height=260)
+    return alt.layer(dots, line, bars, points).properties(width=290, height=260)
 
 
 _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")

@@ -1,5 +1,7 @@
 """How many requests each worker served, and whether even shares go with short waits."""
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import altair as alt
@@ -14,7 +16,8 @@ from analysis.show.figures.drawing import (
     MEASURED,
     PUBLISHED,
     inline_data,
-    interval_ends,
+    measured_in_trials,
+    of_each_trial,
     of_trials,
     rows_of,
     styled,
@@ -23,14 +26,20 @@ from analysis.show.words import of_load
 
 
 def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
-    """Draw the share of the requests that each worker answered, measured and published, the busiest worker first."""
+    """Draw the share of the requests that each worker answered, measured and published, the busiest worker first.
+
+    A measured share is the mean over the trials: of the busiest worker of each trial, of the second busiest, and so on.
+    """
     values = []
     for variant in run.variants_under(load):
         rows = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
         for request in sorted({one.request or "" for one in rows}):
-            first = min(one.trial for one in rows)
-            counts = [one.requests for one in rows if one.request == request and one.trial == first]
-            values += _segments(variant.name, request, "measured", counts)
+            by_trial: dict[int, list[float]] = {}
+            for row in rows:
+                if row.request == request:
+                    by_trial.setdefault(row.trial, []).append(row.share)
+            ranked = zip_longest(*(sorted(shares, reverse=True) for shares in by_trial.values()), fillvalue=0.0)
+            values += _segments(variant.name, request, "measured", [sum(shares) for shares in ranked])
     for one in run.published:
         if one.counts and one.load in (None, load):
             values += _segments(one.variant, one.request or "", "published", one.counts)
@@ -49,13 +58,14 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
         )
         .properties(width=250, height=34 * len(order))
     )
-    return styled(bars, "Which share of the requests each worker answered", "first trial of each variant", None)
+    mean = f"mean of {of_trials(run)}; in each trial, the busiest worker first" if run.trials > 1 else of_trials(run)
+    return styled(bars, "Which share of the requests each worker answered", mean, None)
 
 
 def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.TopLevelMixin | None:
-    """Draw the overhead's p99 over the busiest worker's share, a dot for each variant; None: too few have both.
+    """Draw the busiest worker's share beside the overhead's p99, a row for each variant; None: too few have both.
 
-    The picture shows whether even shares go with short waits. Bars are the intervals of the medians over trials.
+    The picture shows whether even shares go with short waits: the shares are sorted, and the waits are not.
     """
     stat: Statistic = "p99"
     tails = rows_of(summary, load, Measure(request=request, metric="overhead", stat=stat))
@@ -63,19 +73,17 @@ def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.T
     several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
     if len(several) < 2:
         return None
-    values = [
-        {"variant": name, **interval_ends(shares[name], "share", 0.0), **interval_ends(tails[name], "tail", FLOOR_MS)}
-        for name in several
-    ]
-    x = alt.X("share:Q", title="share of the busiest worker", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
-    y = alt.Y("tail:Q", title=f"{stat} of the overhead, ms", scale=alt.Scale(type="log"))
-    chart = alt.Chart(inline_data(values))
-    dots = chart.mark_point(filled=True, size=70, color=MEASURED).encode(x=x, y=y)
-    across = chart.mark_rule(color=MEASURED, opacity=0.4).encode(x="share_low:Q", x2="share_high:Q", y=y)
-    along = chart.mark_rule(color=MEASURED, opacity=0.4).encode(x=x, y="tail_low:Q", y2="tail_high:Q")
-    names = chart.mark_text(align="left", dx=8, fontSize=10).encode(x=x, y=y, text="variant:N")
+    order = sorted(several, key=lambda name: shares[name].measured or 0.0)
+    y = alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=200))
+    share = alt.X("value:Q", title="share of the busiest worker", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
+    tail = alt.X("value:Q", title=f"{stat} of the overhead, ms", scale=alt.Scale(type="log", nice=False, padding=10))
+    panels = (
+        measured_in_trials(shares, order, 0.0, share, y),
+        measured_in_trials(tails, order, FLOOR_MS, tail, y.axis(grid=True, labels=False, ticks=False)),
+    )
+    both = alt.hconcat(*(panel.properties(width=260, height=30 * len(order)) for panel in panels))
     title = f"Even shares do not mean short waits: {request} requests"
-    return styled(alt.layer(across, along, dots, names), title, f"each dot is a variant, {of_trials(run)}", 320)
+    return styled(both, title, f"the most even variant first; {of_each_trial(run)}", None)
 
 
 def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
@@ -188,7 +196,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
     return styled(bars, title, "first trial of each variant; a dark segment is one connection", None)
 
 
-def _segments(variant: str, request: str, kind: str, counts: list[int]) -> list[dict[str, Any]]:
+def _segments(variant: str, request: str, kind: str, counts: Sequence[float]) -> list[dict[str, Any]]:
     return [
         {"variant": variant, "request": request, "kind": kind, "rank": rank, "share": count / sum(counts)}
         for rank, count in enumerate(sorted(counts, reverse=True), start=1)
