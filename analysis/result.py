@@ -76,7 +76,10 @@ class CounterRow(Model):
 
 
 class ClaimRow(Model):
-    """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful."""
+    """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful.
+
+    ``suspect``: the verdict rests on a suspect trial.
+    """
 
     says: str
     stat: str
@@ -87,6 +90,7 @@ class ClaimRow(Model):
     bound: str
     unit: str
     reason: str | None
+    suspect: bool
 
 
 class PublishedFigure(Model):
@@ -108,7 +112,8 @@ class PublishedFigure(Model):
 class PublishedRow(Model):
     """Published figures of one metric with their common verdict.
 
-    ``reason`` says why the verdict is undecided, invalid or doubtful. ``steps``: the figures are the response times of
+    ``reason`` says why the verdict is undecided, invalid or doubtful. ``suspect``: the verdict rests on a suspect
+    trial. ``steps``: the figures are the response times of
     a burst, in order of completion.
     """
 
@@ -121,6 +126,7 @@ class PublishedRow(Model):
     within: float
     verdict: ClaimVerdict
     reason: str | None
+    suspect: bool
     figures: list[PublishedFigure]
 
 

@@ -20,6 +20,7 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
     measured: float | None = None
     low: float | None = None
     high: float | None = None
+    doubts: list[str] = []
     reason: str | None = None
     missing = next((one for one in claim.quantities if results.measured(one) is None), None)
     if missing:
@@ -32,8 +33,8 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
         kept = {claim.holds(end) for end in ends}
         verdict = "undecided" if len(kept) > 1 else "reproduced" if kept == {True} else "not reproduced"
         reasons = ["the interval straddles the bound"] if len(kept) > 1 else []
-        reasons += _doubts({(one.variant, results.load_name(one.load)) for one in claim.quantities}, judged)
-        reason = "; ".join(reasons) or None
+        doubts = _doubts({(one.variant, results.load_name(one.load)) for one in claim.quantities}, judged)
+        reason = "; ".join([*reasons, *doubts]) or None
     return ClaimRow(
         says=claim.says,
         stat=claim.value.stat,
@@ -44,6 +45,7 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
         bound=claim.bound,
         unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
         reason=reason,
+        suspect=bool(doubts),
     )
 
 
@@ -70,7 +72,7 @@ def _published_row(one: Published, within: float, results: Results, judged: list
     reasons = [reason for _, reason in compared if reason]
     if straddling := [figure.stat for figure in figures if figure.verdict == "undecided" and figure.ratio is not None]:
         reasons.append(f"the interval of {', '.join(straddling)} straddles an edge")
-    reasons += _doubts({(one.variant, load)}, judged)
+    doubts = _doubts({(one.variant, load)}, judged)
     return PublishedRow(
         variant=one.variant,
         load=load,
@@ -80,7 +82,8 @@ def _published_row(one: Published, within: float, results: Results, judged: list
         divided_by=one.divided_by,
         within=within,
         verdict=min((figure.verdict for figure in figures), key=_WORST_FIRST.index),
-        reason="; ".join(dict.fromkeys(reasons)) or None,
+        reason="; ".join(dict.fromkeys([*reasons, *doubts])) or None,
+        suspect=bool(doubts),
         figures=figures,
     )
 

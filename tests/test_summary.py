@@ -18,8 +18,9 @@ from analysis.quantities import Claim, Published, Quantity
 from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row, Summary
 from analysis.show.grids import Grid, Line
+from analysis.show.markdown import markdown
 from analysis.show.report import write_report
-from analysis.show.terminal import print_tables, quantity_table
+from analysis.show.terminal import claims_table, counts_by_worker, print_tables, quantity_table, workers_table
 from analysis.show.words import published_figures, published_what
 from tests.synthetic import Request, make_run, make_trial, observation
 
@@ -290,8 +291,8 @@ def test_a_verdict_from_a_suspect_trial_says_so(tmp_path: Path) -> None:
 
     [claim] = derive_summary(tmp_path).claims
 
-    assert (claim.verdict, claim.reason) == (
-        "reproduced", "suspect: the machine was 50% busy before the load began",
+    assert (claim.verdict, claim.suspect, claim.reason) == (
+        "reproduced", True, "suspect: the machine was 50% busy before the load began",
     )  # fmt: skip
 
 
@@ -569,9 +570,10 @@ def test_a_published_row_of_a_suspect_trial_says_so(tmp_path: Path) -> None:
 
     rows = derive_summary(tmp_path).published
 
-    assert [(one.variant, one.verdict, one.reason) for one in rows] == [
-        ("one", "reproduced", "suspect: the machine was 50% busy before the load began"), ("two", "reproduced", None),
-    ]  # fmt: skip
+    assert [(one.variant, one.verdict, one.suspect, one.reason) for one in rows] == [
+        ("one", "reproduced", True, "suspect: the machine was 50% busy before the load began"),
+        ("two", "reproduced", False, None),
+    ]
 
 
 def test_published_figures_have_a_verdict_only_where_they_say_how_near(tmp_path: Path) -> None:
@@ -693,3 +695,50 @@ def test_different_variants_have_no_such_difference(tmp_path: Path) -> None:
     variants = [VariantRecord(name=name, workers=2, settings={"threads": name}) for name in ("a", "b")]
 
     assert repeated(tmp_path, {"a": [10, 12], "b": [10, 13]}, variants=variants).differences == []
+
+
+def test_a_verdict_from_a_suspect_trial_is_never_plainly_green_or_red(tmp_path: Path) -> None:
+    """On the terminal, in Markdown and in the report; the verdict beside it rests on a valid trial."""
+    claims = [
+        claim
+        for variant in ("one", "two")
+        for claim in (
+            Claim(says=f"{variant} is fast", value=p99(variant), at_most=1e9),
+            Claim(says=f"{variant} is slow", value=p99(variant), at_least=1e9),
+        )
+    ]
+    run = make_run(tmp_path, {"one": HUNDRED, "two": HUNDRED}, claims=claims)
+    make_trial(tmp_path, "one", 1, HUNDRED, busy_before=0.5)
+    summary = derive(run)
+    console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
+    green, red, yellow = (f"\x1b[{colour}m" for colour in (32, 31, 33))
+
+    console.print(claims_table(summary))
+
+    said = console.export_text(styles=True)
+    assert said.count(f"{yellow}reproduced,") == said.count(f"{yellow}not reproduced,") == 1
+    assert (said.count(green), said.count(red)) == (1, 1)
+    told = markdown(read_run(run), summary)
+    assert [told.count(f"| {one} |") for one in ("reproduced, suspect", "not reproduced, suspect", "reproduced")] == [
+        1,
+        1,
+        1,
+    ]
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert page.count('<td class="verdict suspect">') == 2
+    assert '<td class="verdict suspect">not reproduced, suspect</td>' in page
+    assert page.count('<td class="verdict reproduced">reproduced</td>') == 1
+
+
+def test_workers_of_several_trials_are_counted_in_all_of_them(tmp_path: Path) -> None:
+    """Whoever was the busiest: 3 and 1 requests, then 2 and 4, are 2 and 4 on average, rounded to whole requests."""
+    trials = [[Request(worker=f"box:{worker}") for worker in workers] for workers in ("7778", "778888")]
+    make_run(tmp_path, {"one": trials[0]}, trials=2)
+    make_trial(tmp_path, "one", 2, trials[1])
+    summary = derive_summary(tmp_path)
+
+    assert counts_by_worker([one for one in summary.workers if one.request], 3) == [0, 2, 4]
+    assert (
+        str(workers_table(read_run(tmp_path), summary, "mix").title)
+        == "Requests by worker, least first, mean of 2 trials"
+    )

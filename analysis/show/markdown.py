@@ -5,7 +5,15 @@ import re
 from analysis.record import Run
 from analysis.result import Summary
 from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, visits_grids
-from analysis.show.words import claim_interval, claim_value, number, published_figures, published_what, seconds
+from analysis.show.words import (
+    claim_interval,
+    claim_value,
+    number,
+    published_figures,
+    published_what,
+    seconds,
+    verdict_of,
+)
 
 
 def markdown(run: Run, summary: Summary) -> str:
@@ -14,12 +22,12 @@ def markdown(run: Run, summary: Summary) -> str:
     tables = [f"The measurement is {summary.validity.verdict}.\n\n{doubtful}"]
     if summary.claims:
         rows = [
-            [one.says, claim_value(one), claim_interval(one), one.bound, one.verdict, one.reason or ""]
+            [one.says, claim_value(one), claim_interval(one), one.bound, verdict_of(one), one.reason or ""]
             for one in summary.claims
         ]
         tables.append(_markdown(["claim", "measured", "interval", "bound", "verdict", "reason"], rows))
     if summary.published:
-        rows = [[published_what(run, one), published_figures(one), one.verdict] for one in summary.published]
+        rows = [[published_what(run, one), published_figures(one), verdict_of(one)] for one in summary.published]
         tables.append(_markdown(["published", "figures", "verdict"], rows))
     for grid in quantity_grids(run, summary):
         lines = [

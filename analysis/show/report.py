@@ -25,6 +25,7 @@ from analysis.show.words import (
     published_figures,
     published_what,
     seconds,
+    verdict_of,
     what,
 )
 
@@ -46,6 +47,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         interval=INTERVAL[0].upper() + INTERVAL[1:],
         differences=telling_differences(summary),
         smallest=SMALLEST,
+        verdict_of=verdict_of,
         what=what,
         published_what=published_what,
         published_figures=published_figures,

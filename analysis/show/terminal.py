@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from statistics import mean
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from analysis.record import Run
-from analysis.result import Summary, WorkerRow
+from analysis.result import ClaimRow, PublishedRow, Summary, WorkerRow
 from analysis.show.grids import (
     Grid,
     TextGrid,
@@ -30,6 +31,7 @@ from analysis.show.words import (
     published_figures,
     published_what,
     seconds,
+    verdict_of,
     what,
 )
 
@@ -151,7 +153,7 @@ def stairs_table(grid: Grid) -> Table:
 
 def workers_table(run: Run, summary: Summary, load: str) -> Table:
     """Return how many requests each worker answered, the smallest number first, by variant and class of request."""
-    which = ", first trial" if run.trials > 1 else ""
+    which = f", mean of {run.trials} trials" if run.trials > 1 else ""
     table = _table(f"Requests by worker, least first{which}{of_load(run, load)}")
     table.add_column("variant")
     table.add_column("request")
@@ -177,10 +179,22 @@ def workers_table(run: Run, summary: Summary, load: str) -> Table:
 
 
 def counts_by_worker(rows: list[WorkerRow], workers: int) -> list[int]:
-    """Return the requests per worker in the first trial of ``rows``, the smallest first; idle workers count as zero."""
-    first = min(row.trial for row in rows)
-    counts = sorted(row.requests for row in rows if row.trial == first)
-    return [0] * (workers - len(counts)) + counts
+    """Return the requests per worker, the smallest number first; idle workers count as zero.
+
+    Of several trials, return means, rounded to whole requests: of the least busy workers of all trials, and so on.
+    """
+    by_trial: dict[int, list[int]] = {}
+    for row in rows:
+        by_trial.setdefault(row.trial, []).append(row.requests)
+    most = max(workers, *map(len, by_trial.values()))
+    ranked = [[0] * (most - len(counts)) + sorted(counts) for counts in by_trial.values()]
+    return [round(mean(counts)) for counts in zip(*ranked, strict=True)]
+
+
+def _verdict(row: ClaimRow | PublishedRow) -> Text:
+    """Return a verdict in two lines and in the colour of doubt if it rests on a suspect trial."""
+    style = _VERDICT_STYLE["suspect" if row.suspect else row.verdict]
+    return Text(verdict_of(row).replace(", ", ",\n"), style=style)
 
 
 def claims_table(summary: Summary) -> RenderableType:
@@ -195,7 +209,7 @@ def claims_table(summary: Summary) -> RenderableType:
     for claim in summary.claims:
         says = claim.says + (f" — {claim.reason}" if claim.reason else "")
         table.add_row(
-            Text(claim.verdict, style=_VERDICT_STYLE[claim.verdict]),
+            _verdict(claim),
             Text(says),
             claim_value(claim) + (f"\n{claim_interval(claim)}" if claim.low is not None else ""),
             claim.bound + (f" {claim.unit}" if claim.unit == "ms" else ""),
@@ -211,7 +225,7 @@ def published_table(run: Run, summary: Summary) -> RenderableType:
     table.add_column("figures")
     for row in summary.published:
         of_row = published_what(run, row) + (f" — {row.reason}" if row.reason else "")
-        table.add_row(Text(row.verdict, style=_VERDICT_STYLE[row.verdict]), Text(of_row), Text(published_figures(row)))
+        table.add_row(_verdict(row), Text(of_row), Text(published_figures(row)))
     return Group(table, Text(WITHIN, style="dim"))
 
 

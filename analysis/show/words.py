@@ -11,6 +11,11 @@ def of_median(run: Run) -> str:
     return f", median of {run.trials} trials" if run.trials > 1 else ""
 
 
+def verdict_of(row: ClaimRow | PublishedRow) -> str:
+    """Return a verdict, and after it whether it rests on a suspect trial."""
+    return f"{row.verdict}, suspect" if row.suspect else row.verdict
+
+
 def seconds(value: float | None) -> str:
     """Return seconds with two decimals."""
     return number(None) if value is None else f"{value:.2f}"
