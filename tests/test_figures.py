@@ -228,7 +228,7 @@ def test_a_staircase_shows_who_waited_and_who_was_served_in_order_of_completion(
         "One of 3 requests kills its worker: how long each waits, and when a worker is at work on it"
     )
     assert drawn["title"]["subtitle"] == (
-        "first burst of the first valid trial of each variant; each row is a request, in order of completion; "
+        "first burst of each variant, invalid trials left out; each row is a request, in order of completion; "
         "published ÷ 222"
     )
 
@@ -426,7 +426,7 @@ def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tm
         "one: 2 of 4 visits failed", "two: none of 1 visits failed",
     ]  # fmt: skip
     assert drawn["title"]["text"] == "50.0% of the visits failed with one, none with two"
-    assert drawn["title"]["subtitle"] == "first valid trial of each variant; a dot is a visit"
+    assert drawn["title"]["subtitle"] == "first trial of each variant, invalid trials left out; a dot is a visit"
     assert one["layer"][0]["encoding"]["color"]["scale"]["domain"] == [
         "succeeded", "no answer before the end of the run", "status 502",
     ]  # fmt: skip

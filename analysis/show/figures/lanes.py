@@ -38,7 +38,10 @@ def moments(
     panels = [_lanes(name, one, seen, lasted_s, last=name == [*told][-1]) for name, one in told.items()]
     title = f"When requests waited beside a free thread{of_load(run, load)}"
     return styled(
-        alt.vconcat(*panels, spacing=10), title, "first valid trial of each variant; a lane is a worker", None
+        alt.vconcat(*panels, spacing=10),
+        title,
+        "first trial of each variant, invalid trials left out; a lane is a worker",
+        None,
     )
 
 

@@ -54,7 +54,7 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
     panels = [
         _visit_dots(name, ones, colours, lasted_s, ends_ms, last=name == [*told][-1]) for name, ones in told.items()
     ]
-    which = "first valid trial of each variant; a dot is a visit"
+    which = "first trial of each variant, invalid trials left out; a dot is a visit"
     most = max(map(len, told.values()))
     which += f"; a panel shows at most {VISITS} visits, evenly spaced" if most > VISITS else ""
     return styled(alt.vconcat(*panels, spacing=10), _failing(run, summary, load), which, None)
