@@ -19,8 +19,13 @@ SLEEPING = ("gil-sharing", "pid-skew")
 """Experiments that could be measured side by side as short forms: nothing of them computes, with CPU=hold."""
 
 
-VARIES = {"Fifty processes that come and go lose most of the impatient visitors"}
-"""From 7 to 96 % of them in four runs: docs/fastcgi-mechanisms.md says why."""
+VARIES = {
+    # from 7 to 96 % of them in four runs: docs/fastcgi-mechanisms.md says why
+    "Fifty processes that come and go lose most of the impatient visitors",
+    # a worker of 23.0.0 may stop for ever; if more than 1 % of the requests then fail, there is no p99
+    "With as many connections as threads, quick requests wait for seconds in 23.0.0",
+}
+"""Claims whose outcome in a single trial is chance."""
 
 
 @pytest.mark.parametrize("name", names())
