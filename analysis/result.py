@@ -113,8 +113,7 @@ class PublishedRow(Model):
     """Published figures of one metric with their common verdict.
 
     ``reason`` says why the verdict is undecided, invalid or doubtful. ``suspect``: the verdict rests on a suspect
-    trial. ``steps``: the figures are the response times of
-    a burst, in order of completion.
+    trial. ``steps``: the figures are the response times of a burst, in order of completion.
     """
 
     variant: str
