@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from analysis.folder import trial_folder
-from lab.experiment.file import names
+from lab.experiment.file import load_experiment, names
 from lab.paths import ROOT
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
@@ -23,26 +23,39 @@ VARIES = {
     # from 7 to 96 % of them in four runs: docs/fastcgi-mechanisms.md says why
     "Fifty processes that come and go lose most of the impatient visitors",
     # a worker of 23.0.0 may stop for ever; if more than 1 % of the requests then fail, there is no p99
-    "With as many connections as threads, quick requests wait for seconds in 23.0.0",
+    "With worker_connections equal to threads, quick requests wait for seconds in 23.0.0",
 }
-"""Claims whose outcome in a single trial is chance."""
+"""Claims whose outcome is chance, even in several trials."""
 
 
 @pytest.mark.parametrize("name", names())
 def test_the_claims_of_an_experiment_are_reproduced_or_it_is_explained(copied_lab: Lab, name: str) -> None:
-    """In its short form, once: what its page says was reproduced is so again, or a single trial misses it narrowly."""
+    """In its short form, once: what its page says was reproduced is so again, or a single trial misses it narrowly.
+
+    If a single trial misses a claim by far, chance may have decided: three more trials of its variants tell.
+    """
     computes = ("--cpu", "hold") if name == "gil-sharing" else ()
     if name in SLEEPING:
         copied_lab.edit(f"experiments/{name}.yaml", "\nvariants:", "\nparallel: true\nvariants:")
 
-    done = copied_lab.run_for(1800, "run", name, *computes)
+    missed = missed_claims(copied_lab, name, *computes)
+    if missed:
+        experiment = load_experiment(name)
+        variants = {one for claim in experiment.claims if claim.says in missed for one in claim.variants}
+        variants |= {load.relative.of for load in experiment.all_loads.values() if load.relative}
+        again = missed_claims(copied_lab, name, "--variants", ",".join(sorted(variants)), "--trials", "3", *computes)
+        assert missed.keys() & again.keys() == set(), (missed, again)
 
+
+def missed_claims(lab: Lab, name: str, *options: str) -> dict[str, dict[str, Any]]:
+    """Measure an experiment, and return the claims that its page does not explain."""
+    done = lab.run_for(1800, "run", name, *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert lab_objects() == []
-    summary = Result(copied_lab.latest(name)).summary
-    assert summary["claims"]
+    claims = Result(lab.latest(name)).summary["claims"]
+    assert claims
     page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    assert [one for one in summary["claims"] if not is_as_expected(one, page)] == []
+    return {one["says"]: one for one in claims if not is_as_expected(one, page)}
 
 
 def is_as_expected(claim: dict[str, Any], page: str) -> bool:
@@ -62,7 +75,7 @@ def is_as_expected(claim: dict[str, Any], page: str) -> bool:
         return False
     bound = float(claim["bound"].split()[-1])
     margin = 2 if claim["unit"] == "requests" else abs(bound) / 4
-    return abs(claim["measured"] - bound) <= margin or str(claim["reason"]).startswith("suspect")
+    return abs(claim["measured"] - bound) <= margin or claim["suspect"]
 
 
 def test_thundering_herd_counts_every_attempt(copied_lab: Lab) -> None:
