@@ -260,7 +260,7 @@ def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_p
         "Environment", "Method", "Run it again",
     ]  # fmt: skip
     assert len(drawn) == 6
-    assert all(box and box["width"] > 500 and box["height"] > 200 for box in drawn)
+    assert all(box and box["width"] > 500 and box["height"] > 100 for box in drawn)
     assert verdicts == len(load_experiment("heavy-mix").claims)
     assert "make experiment NAME=heavy-mix DURATION=12s" in text
     assert all(name in text for name in VARIANTS)
