@@ -15,6 +15,7 @@ from lab.cli import app
 from lab.experiment.file import load_experiment, names
 from lab.paths import K6, ROOT
 from lab.servers import Server
+from tests.conftest import ENGINE
 
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -182,6 +183,14 @@ def test_nothing_names_a_package_registry_or_an_absolute_path_of_somebody() -> N
     for lock in locks:
         assert "://" not in lock.read_text()
         assert "--hash=sha256:" in lock.read_text()
+
+
+def test_the_modules_that_need_the_engine_are_those_that_follow_each_other() -> None:
+    """Two of them at once would see each other's containers."""
+    texts = {path.stem: path.read_text() for path in (ROOT / "tests").glob("test_*.py")}
+    marked = {name for name, text in texts.items() if "\npytestmark = pytest.mark.engine\n" in text}
+
+    assert marked == {*ENGINE}
 
 
 @pytest.mark.parametrize(("page", "table"), [("security", "| property |"), ("reliability", "| fault |")])

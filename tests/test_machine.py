@@ -168,6 +168,7 @@ def test_an_engine_that_was_killed_while_it_created_a_network_starts_again(
         ("noise\npanic: another\ngoroutine 1", "panic: another"),
         ("noise\nthe last words", "the last words"),
         ("", "exit code 1"),
+        ("\n", "exit code 1"),
     ],
 )  # fmt: skip
 def test_an_engine_that_ends_instead_of_starting_says_why(

@@ -144,7 +144,8 @@ def _run_engine(program: str) -> str:
         )  # the engine goes on after the lab has ended, like an engine that the system starts
     if _wait_for_engine(engine):
         return ""
-    return ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace") or f"exit code {engine.returncode}"
+    said = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip()
+    return said or f"exit code {engine.returncode}"
 
 
 def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
@@ -170,7 +171,7 @@ def _data_root() -> Path:
 
 def _reason(said: str) -> str:
     """Return the line of an engine's log that says why the engine ended: by default, the last line."""
-    lines = said.strip().splitlines()
+    lines = said.splitlines()
     return next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
 
 
