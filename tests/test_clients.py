@@ -19,6 +19,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import duckdb
+import psutil
 import pytest
 
 from analysis.read.rows import UnreadablePoints, write_requests
@@ -358,10 +359,19 @@ def test_a_signal_during_the_silence_leaves_complete_points_without_requests(tmp
     with scripted() as server:
         process = start("silent", tmp_path, server.address, SILENT_S="3600", DURATION="1h")
         server.wait_for(lambda visit: visit.accepted, visits=2)
+        wait_until_asleep(process)
         process.send_signal(signal.SIGTERM)
         assert finish(process) == (130, "")
 
     assert rows(tmp_path) == []
+
+
+def wait_until_asleep(process: subprocess.Popen[str]) -> None:
+    """Wait until a client has nothing left to do: the kernel accepts a connection before the client knows of it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_points_of_a_killed_client_are_refused(tmp_path: Path) -> None:
