@@ -38,8 +38,8 @@ PARTS = (
     ".dockerignore",
 )
 PATIENCE_S = 120
-ENGINE = ("test_isolation", "test_scripts", "test_by_hand", "test_programs")
-"""The modules marked ``engine``: they start containers, but measure nothing, so other tests may run beside them."""
+ENGINE = ("test_isolation", "test_scripts", "test_by_hand", "test_programs", "test_bad_days")
+"""The modules marked ``engine``: they start containers, but no figure is read, so other tests may run beside them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
