@@ -147,6 +147,18 @@ def test_gunicorn_releases_are_served_by_the_releases_they_name(copied_lab: Lab)
     assert "What changes with release" in result.report
 
 
+def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
+    """No absolute time: the longest wait with 24.1.1 is many times that with 23.0.0, and with a spare thread."""
+    result = measure(lab, "silent-clients", "in-the-poller,in-a-thread,spare-thread", "4s")
+
+    longest = result.each("overhead", "max", "user")
+    assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
+    assert longest["in-a-thread"] > 20 * longest["spare-thread"]
+    assert "; beside k6, the client silent.py, CONNECTIONS=2, SILENT_S=15" in result.report
+    silent = "SELECT count(*), count(error) FROM requests WHERE request = 'silent'"
+    assert result.requests("in-a-thread", "users", silent) == [(2, 0)]
+
+
 def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(lab: Lab) -> None:
     result = measure(lab, "lingering-client", "closes-at-once,newest,another-process", "8s")
 

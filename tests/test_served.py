@@ -37,18 +37,6 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
     assert "the service that the servers call: every_s=60.0, stall_s=5.0, takes_s=6.0" in result.report
 
 
-def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
-    """No absolute time: the longest wait with 24.1.1 is many times that with 23.0.0, and with a spare thread."""
-    result = measure(lab, "silent-clients", "in-the-poller,in-a-thread,spare-thread", "4s")
-
-    longest = result.each("overhead", "max", "user")
-    assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
-    assert longest["in-a-thread"] > 20 * longest["spare-thread"]
-    assert "; beside k6, the client silent.py, CONNECTIONS=2, SILENT_S=15" in result.report
-    silent = "SELECT count(*), count(error) FROM requests WHERE request = 'silent'"
-    assert result.requests("in-a-thread", "users", silent) == [(2, 0)]
-
-
 def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_lab: Lab) -> None:
     """Half a second instead of two; by then every request of the burst has been sent."""
     lab = shorter(copied_lab, "worker-types", {"waiting-4": {"delay_s": 0.5}, "crash": {"delay_s": 0.6}})
