@@ -283,7 +283,7 @@ def engine() -> Iterator[Engine]:
 def test_an_engine_that_is_stopped_and_started(spoilt: Lab, engine: Engine, how: signal.Signals) -> None:
     write_experiment(spoilt, duration="10s")
     assert spoilt.run("setup").returncode == 0
-    engine.take("debian:trixie-slim", "grafana/k6:1.8.1", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
+    engine.take("debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
     spoilt.environment["DOCKER_HOST"] = engine.address
     process = spoilt.start("run", "spoilt")
     wait_for_line(process, "load ")

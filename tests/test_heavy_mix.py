@@ -146,13 +146,13 @@ def test_the_records_say_what_was_measured(measured: Measured) -> None:
     assert sorted(name for name, _, _ in run.order) == VARIANTS
     assert run.command == "make experiment NAME=heavy-mix DURATION=12s"
     assert {image.name for image in run.images} == {
-        "debian:trixie-slim", "grafana/k6:1.8.1", "stampede/nginx:trixie", "stampede/gunicorn:23.0.0",
+        "debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:23.0.0",
         "stampede/gunicorn:27.0.1",
     }  # fmt: skip
     assert all(image.id.startswith("sha256:") for image in run.images)
     assert all("libc6" in image.packages or "musl" in image.packages for image in run.images)
     programs = {image.name: image.programs for image in run.images}
-    assert programs["grafana/k6:1.8.1"] == {"k6": "1.8.1"}
+    assert programs["grafana/k6:2.1.0"] == {"k6": "2.1.0"}
     assert programs["stampede/nginx:trixie"]["nginx"].startswith("1.26.")
     assert programs["stampede/gunicorn:27.0.1"]["gunicorn"] == "27.0.1"
     assert programs["stampede/gunicorn:27.0.1"]["python3"].startswith("3.13.")

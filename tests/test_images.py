@@ -144,4 +144,4 @@ def test_an_older_record_has_the_programs_that_were_chosen_then() -> None:
 
 
 def test_every_base_image_is_recorded_with_what_it_is_for() -> None:
-    assert of_lab.BASE_IMAGES == {"debian:trixie-slim": (), "grafana/k6:1.8.1": ("k6",)}
+    assert of_lab.BASE_IMAGES == {"debian:trixie-slim": (), "grafana/k6:2.1.0": ("k6",)}

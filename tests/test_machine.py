@@ -248,6 +248,49 @@ def test_without_a_registry_stand_ins_are_built_or_the_way_round_is_named(
     )
 
 
+WITHOUT_K6 = """
+case "$*" in
+  "version --format"*) echo 28.0 ;;
+  "compose version"*) echo 2.30.0 ;;
+  "buildx version"*) echo buildx 0.20 ;;
+  "image inspect debian"*) echo '[{{"Id": "sha256:1", "Config": {{"Labels": {{}}}}}}]' ;;
+  "image inspect"*) echo 'Error: No such image' >&2; exit 1 ;;
+  "image pull"*) echo 'no such host' >&2; exit 1 ;;
+  "buildx build"*) trap 'touch {folder}/ended; exit 1' TERM; n=0
+    while [ ! -e {folder}/other ]; do n=$((n + 1)); [ $n -lt 400 ] || exit 1; sleep 0.05; done ;;
+  *" build nginx") {build} ;;
+esac
+"""
+
+
+def test_other_images_are_built_while_k6_is_built(path: Path, said: list[str], tmp_path: Path) -> None:
+    """k6 is not ready before the other image is."""
+    (path / "sleep").symlink_to("/bin/sleep")
+    put(path, "docker", WITHOUT_K6.format(folder=tmp_path, build=f"touch {tmp_path}/other"))
+
+    doctor.make_ready(said.append, [images.BESIDE_SERVERS["nginx"]])
+
+    assert [re.sub(r"\d+ s", "… s", one) for one in said] == [
+        f"Pulling {images.K6} …",
+        f"{images.K6} could not be pulled (no such host). Building a stand-in from package registries …",
+        "Building stampede/nginx:trixie …",
+        "Built stampede/nginx:trixie in … s.",
+        f"{images.K6} is ready after … s.",
+    ]
+
+
+def test_k6_is_not_built_to_its_end_if_another_image_cannot_be_built(
+    path: Path, said: list[str], tmp_path: Path
+) -> None:
+    (path / "sleep").symlink_to("/bin/sleep")
+    put(path, "docker", WITHOUT_K6.format(folder=tmp_path, build="sleep 0.5; exit 1"))
+
+    with pytest.raises(LabError, match=r"^The image stampede/nginx:trixie could not be built\.$"):
+        doctor.make_ready(said.append, [images.BESIDE_SERVERS["nginx"]])
+
+    assert (tmp_path / "ended").exists()
+
+
 def test_every_base_image_is_pinned_by_a_digest() -> None:
     assert list(images.PINNED) == list(images.BASE_IMAGES)
     for name, pinned in images.PINNED.items():
@@ -294,9 +337,9 @@ def test_what_is_in_an_image_is_asked_once(
     """What cannot be understood is asked again, and what did not answer."""
     asked = tmp_path / "asked"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    put(path, "docker", "echo k6 1.8.1; exit 1")
+    put(path, "docker", "echo k6 2.1.0; exit 1")
     assert provenance.packages_of("sha256:1") == {}
-    put(path, "docker", f"echo once >> {asked}; echo k6 1.8.1")
+    put(path, "docker", f"echo once >> {asked}; echo k6 2.1.0")
     if kept is not None:
         provenance.packages_of("sha256:1")
         [known] = (tmp_path / "cache").rglob("1-*.json")
@@ -305,7 +348,7 @@ def test_what_is_in_an_image_is_asked_once(
 
     found = [provenance.packages_of(f"sha256:{identity}") for identity in (1, 1, 2)]
 
-    assert found == 3 * [{"k6": "1.8.1"}]
+    assert found == 3 * [{"k6": "2.1.0"}]
     assert asked.read_text() == 2 * "once\n"
     monkeypatch.setattr(provenance, "_PACKAGES", "another question")
     provenance.packages_of("sha256:1")
@@ -324,9 +367,9 @@ def test_a_cache_that_cannot_be_written_is_none(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file") if where == "in a file" else "")
     monkeypatch.setattr(Path, "home", homeless)
-    put(path, "docker", "echo k6 1.8.1")
+    put(path, "docker", "echo k6 2.1.0")
 
-    assert provenance.packages_of("sha256:1") == {"k6": "1.8.1"}
+    assert provenance.packages_of("sha256:1") == {"k6": "2.1.0"}
 
 
 def test_new_pins_are_those_of_the_registry_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,7 +401,7 @@ def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
 
     assert [finding.what for finding in found] == [
         "Python >= 3.11", "docker", "container engine", "Compose v2", "buildx", "debian:trixie-slim",
-        "grafana/k6:1.8.1", "disk space >= 2 GiB",
+        "grafana/k6:2.1.0", "disk space >= 2 GiB",
     ]  # fmt: skip
     assert all(finding.there for finding in found)
 

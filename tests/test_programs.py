@@ -22,7 +22,7 @@ def test_a_box_tells_the_runs_apart(box_of: BoxOf) -> None:
     """Were they mixed up, or one left out, a program that starts could pass for another that must not."""
     command = 'echo "out $WORD"; echo "err $WORD" >&2; cat /tmp/left; echo "$WORD" > /tmp/left; exit "$CODE"'
 
-    first, second = box_of("grafana/k6:1.8.1").each(
+    first, second = box_of("grafana/k6:2.1.0").each(
         command, [{"WORD": "it's $HOME", "CODE": "3"}, {"WORD": "two", "CODE": "0"}]
     )
 

@@ -37,7 +37,7 @@ def inspect(box_of: BoxOf) -> Inspect:
 
     def each(script: str, *environments: Mapping[str, str]) -> list[Done]:
         command = f"exec k6 inspect --include-system-env-vars /k6/{script}"
-        return box_of("grafana/k6:1.8.1").each(command, environments)
+        return box_of("grafana/k6:2.1.0").each(command, environments)
 
     return each
 
@@ -249,7 +249,7 @@ def visited(box_of: BoxOf) -> list[tuple[Done, set[str]]]:
         "RATES_PER_S": "2", "STEP_LASTS_S": "1", "TIMEOUT_S": "1", "USERS_MAX": "2", "GRACE_S": "8",
         "START_AT_MS": "0", "DURATION": "1s",
     }  # fmt: skip
-    box = box_of("grafana/k6:1.8.1", "host")
+    box = box_of("grafana/k6:2.1.0", "host")
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server, ThreadPoolExecutor(len(CONFUSED)) as pool:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         urls = [f"http://127.0.0.1:{server.server_port}/{number}" for number in range(len(CONFUSED))]

@@ -6,6 +6,7 @@ Each step checks first. If there is something to do, the step says so; otherwise
 import platform
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from python_on_whales import DockerClient
@@ -20,7 +21,7 @@ from lab.machine.engine import (
     make_engine_ready,
     plugin_version,
 )
-from lab.machine.images import BASE_IMAGES, make_base_images_ready, origin
+from lab.machine.images import BASE_IMAGES, OwnImage, make_base_images_ready, origin
 from lab.paths import ROOT
 
 
@@ -34,11 +35,14 @@ class Finding:
     remedy: str = ""
 
 
-def make_ready(say: Say) -> None:
-    """Make the engine and the base images ready. If the lab may not, raise LabError with the commands for the user."""
+def make_ready(say: Say, images: Iterable[OwnImage] = ()) -> None:
+    """Make the engine and the base images ready. If the lab may not, raise LabError with the commands for the user.
+
+    ``images`` are the images that are needed next. If making a base image takes minutes, they are built meanwhile.
+    """
     make_engine_ready(say)
     check_that_memory_is_limited()
-    make_base_images_ready(say)
+    make_base_images_ready(say, images)
 
 
 def findings() -> list[Finding]:

@@ -9,8 +9,10 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -210,10 +212,27 @@ def output(command: list[str]) -> str:
 
 def run_command(command: list[str], problem: str, environment: dict[str, str] | None = None) -> None:
     """Run a command in the checkout. If it fails, raise LabError with the message ``problem`` and its last lines."""
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=ROOT)
-    if done.returncode != 0:
-        last = "\n".join((done.stderr + done.stdout).strip().splitlines()[-12:])
-        raise LabError(problem, hint=f"{' '.join(command[:4])} … ended with {done.returncode}:\n{last}")
+    with running_beside(command, problem, environment):
+        pass
+
+
+@contextmanager
+def running_beside(command: list[str], problem: str, environment: dict[str, str] | None = None) -> Iterator[None]:
+    """Do the same, but run the command beside the block. If the block raises an exception, end the command."""
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as output,
+        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
+    ):
+        try:
+            yield
+            process.wait()
+        except BaseException:
+            process.terminate()
+            raise
+        if process.returncode != 0:
+            output.seek(0)
+            last = "\n".join(output.read().strip().splitlines()[-12:])
+            raise LabError(problem, hint=f"{' '.join(command[:4])} … ended with {process.returncode}:\n{last}")
 
 
 def last_line(error: DockerException) -> str:

@@ -12,14 +12,14 @@ from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException, NoSuchImage
 
 from lab.errors import LabError
-from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_command
+from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_command, running_beside
 from lab.machine.inputs import inputs_digest
 from lab.paths import COMPOSE_FILE, TOOLS
 from lab.plan import Plan
 from lab.services import image_of
 
 DEBIAN = "debian:trixie-slim"
-K6_RELEASE = "1.8.1"
+K6_RELEASE = "2.1.0"
 K6 = f"grafana/k6:{K6_RELEASE}"
 BASE_IMAGES: dict[str, tuple[str, ...]] = {DEBIAN: (), K6: ("k6",)}
 """The images that are used as published or that other images are built on, each with its main packages."""
@@ -85,40 +85,58 @@ def build_images(images: Iterable[OwnImage], say: Say) -> None:
         say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
 
 
-def make_base_images_ready(say: Say) -> None:
-    """Pull the base images that are missing, or build stand-ins if the pull fails."""
-    client = DockerClient()
+def make_base_images_ready(say: Say, images: Iterable[OwnImage] = ()) -> None:
+    """Pull the base images that are missing, or build stand-ins if the pull fails.
+
+    A stand-in of k6 takes minutes, so ``images`` are built meanwhile; no image is built on k6.
+    """
     for image in BASE_IMAGES:
-        if client.image.exists(image):
+        if DockerClient().image.exists(image):
             continue
-        say(f"Pulling {image} …")
         began = time.monotonic()
-        try:
-            client.image.pull(PINNED[image], quiet=True)
-            client.image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
-        except DockerException as error:
-            say(f"{image} could not be pulled ({last_line(error)}). Building a stand-in from package registries …")
-            _build_stand_in(image)
+        if not _pull(image, say):
+            if image == K6:
+                with running_beside(*_k6_stand_in()):
+                    build_images(images, say)
+            else:
+                _build_debian_stand_in()
         say(f"{image} is ready after {time.monotonic() - began:.0f} s.")
 
 
-def _build_stand_in(image: str) -> None:
-    problem = f"The image {image} can be neither pulled nor built on this machine."
-    if image == DEBIAN:
-        if not is_debian_root():
-            raise LabError(
-                problem,
-                hint="On a machine that reaches a registry: "
-                f"docker pull {PINNED[image]} && docker tag {PINNED[image]} {image} "
-                f"&& docker save {image} --output image.tar\nOn this machine: docker load --input image.tar",
-            )
-        run_command([str(TOOLS / "build-debian.sh"), image], problem)
-        return
-    run_command(
-        ["docker", "buildx", "build", "--load", "--tag", image, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
-         "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS)],
-        problem,
-    )  # fmt: skip
+def _pull(image: str, say: Say) -> bool:
+    """Pull a base image, and return whether this was possible."""
+    client = DockerClient()
+    say(f"Pulling {image} …")
+    try:
+        client.image.pull(PINNED[image], quiet=True)
+        client.image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
+    except DockerException as error:
+        say(f"{image} could not be pulled ({last_line(error)}). Building a stand-in from package registries …")
+        return False
+    return True
+
+
+_NEITHER = "The image {} can be neither pulled nor built on this machine."
+
+
+def _build_debian_stand_in() -> None:
+    problem = _NEITHER.format(DEBIAN)
+    if not is_debian_root():
+        raise LabError(
+            problem,
+            hint="On a machine that reaches a registry: "
+            f"docker pull {PINNED[DEBIAN]} && docker tag {PINNED[DEBIAN]} {DEBIAN} "
+            f"&& docker save {DEBIAN} --output image.tar\nOn this machine: docker load --input image.tar",
+        )
+    run_command([str(TOOLS / "build-debian.sh"), DEBIAN], problem)
+
+
+def _k6_stand_in() -> tuple[list[str], str]:
+    """Return the command that builds a stand-in of k6, and what to say if the command fails."""
+    return [
+        "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
+        "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),
+    ], _NEITHER.format(K6)  # fmt: skip
 
 
 def origin(image: str) -> str:
