@@ -3,11 +3,11 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment aa list plan report verify export notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment aa list plan report power verify export notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 JOBS=1 SEED=7 CPU=burn)
+experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn)
 	@$(LAB) run $(NAME) $(CPU_OPTION)
 
 aa: .venv/core  ## measure one variant of NAME against itself, to see which differences are chance
@@ -21,6 +21,9 @@ plan: .venv/core  ## print what NAME would measure, in which order, and for how 
 
 report: .venv/core  ## compute all results again from the raw points of RUN (default: the latest run; MARKDOWN=1)
 	@$(LAB) report $(RUN)
+
+power: .venv/core  ## say about how many trials each claim of RUN (default: the latest run) needs for a verdict
+	@$(LAB) power $(RUN)
 
 verify: .venv/core  ## check that RUN (default: the latest run) was not changed, and compute its results again
 	@$(LAB) verify $(RUN)

@@ -1,66 +1,178 @@
-"""How precise a median over trials is: bootstrap intervals with the trial as the unit.
+"""How precise a statistic is: 95 % intervals from the requests of one trial, and from several trials.
 
 Chance decides after every start of the servers which worker gets which connection. So the requests of one trial depend
-on each other, but the statistics of different trials do not. With the percentile bootstrap (Efron 1979) and up to five
-trials, the interval is the range of the measured values, which contains the true median in 1 - 2 / 2^n of all cases.
+on each other, but the statistics of different trials do not. Each trial is therefore one draw, and a draw has two
+sources of chance: how this start of the servers went, and which requests fell into the trial. Intervals combine both.
+docs/method.md shows how often they hold the true value.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from math import exp, hypot, log, sqrt
+from statistics import NormalDist, fmean, geometric_mean, median, pstdev, variance
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from analysis.deciding import RESAMPLED_FROM, STUDENT, Interval
+
 CONFIDENCE = 0.95
-NOMINAL_FROM = 5
-"""The number of trials from which on the interval contains the true median in about 95 % of all cases."""
+BLOCKS = 10
+"""Into how many blocks of equal length a trial is divided, to see how much its requests depend on each other."""
 _RESAMPLES = 9999
+_PLACES = 21
+_DEVIATIONS = np.array([NormalDist().inv_cdf((place + 0.5) / _PLACES) for place in range(_PLACES)]) * (
+    STUDENT[BLOCKS - 1] / NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+)
+"""Deviations in standard errors that are about equally likely; 95 % lie between the first and the last."""
 
-Interval = tuple[float, float]
-
-
-def coverage(trials: int) -> float:
-    """Return how often, as a share, the range of ``trials`` independent values contains the true median."""
-    return float(1 - 2 * 0.5**trials)
-
-
-def of_medians(rows: Sequence[Sequence[float]]) -> list[Interval]:
-    """Return the interval of each row's median; all rows have one value for each of the same two or more trials."""
-    result = _bootstrap((np.asarray(rows),), np.median)
-    return list(zip(result.low.tolist(), result.high.tolist(), strict=True))
+Times = np.ndarray[Any, np.dtype[np.float64]]
+Places = np.ndarray[Any, np.dtype[np.intp]]
 
 
-def of_ratio(values: Sequence[float], others: Sequence[float]) -> Interval:
-    """Return the interval of the ratio of two medians, each over two or more trials; no value of ``others`` is zero."""
-    result = _bootstrap((np.asarray(values), np.asarray(others)), _ratio_of_medians)
-    return float(result.low), float(result.high)
+class Draw(NamedTuple):
+    """The value of a statistic in one trial.
+
+    ``likely`` has values that the trial could have had about as likely, had other requests fallen into it; empty: not
+    known. They say nothing about another start of the servers.
+    """
+
+    value: float
+    likely: tuple[float, ...] = ()
 
 
-def of_difference(values: Sequence[float], others: Sequence[float]) -> Interval:
+def blocks(sent_s: Times) -> Places:
+    """Return for each request in which block of time it was sent, from 0 to BLOCKS - 1."""
+    if not sent_s.size:
+        return sent_s.astype(np.intp)
+    first, last = float(sent_s.min()), float(sent_s.max())
+    return np.minimum(((sent_s - first) / max(last - first, 1e-9) * BLOCKS).astype(np.intp), BLOCKS - 1)
+
+
+def likely_percentiles(values: Times, block: Places, levels: Sequence[float]) -> list[tuple[float, ...]]:
+    """Return the likely values of each percentile of one trial; ``levels`` lie between 0 and 1.
+
+    The share of requests below a percentile varies from block to block. The standard error of this share, carried over
+    to the values (Woodruff 1952), allows for requests that depend on each other for less than a block.
+    """
+    ordered = np.sort(values)
+    if not values.size:
+        return []
+    found: list[float] = np.quantile(ordered, levels).tolist()
+    return [
+        tuple(np.quantile(ordered, np.clip(level + _error(_below(values, at), block) * _DEVIATIONS, 0, 1)).tolist())
+        for level, at in zip(levels, found, strict=True)
+    ]
+
+
+def likely_share(counted: np.ndarray[Any, np.dtype[np.bool_]], block: Places) -> tuple[float, ...]:
+    """Return the likely values of the share of requests that were counted in one trial."""
+    if not counted.size:
+        return ()
+    return tuple(np.clip(counted.mean() + _error(counted.astype(np.float64), block) * _DEVIATIONS, 0, 1).tolist())
+
+
+def _below(values: Times, at: float) -> Times:
+    """Return 1 for each value below a percentile, and one half for each value that equals it."""
+    below: Times = (values < at) + 0.5 * (values == at)
+    return below
+
+
+def _error(counted: Times, block: Places) -> float:
+    """Return the standard error of a share, from how much the share differs between blocks of time."""
+    in_block = np.bincount(block, minlength=BLOCKS)
+    beyond = np.bincount(block, weights=counted, minlength=BLOCKS) - counted.mean() * in_block
+    return float(np.sqrt(BLOCKS / (BLOCKS - 1) * (beyond**2).sum()) / counted.size)
+
+
+def of_median(draws: Sequence[Draw]) -> Interval | None:
+    """Return the interval of the median over trials; None: a single trial, of which no likely values are known.
+
+    The interval of a single trial says nothing about another start of the servers.
+    """
+    if len(draws) < 2:
+        likely = draws[0].likely if draws else ()
+        return (min(likely), max(likely)) if likely else None
+    if len(draws) < RESAMPLED_FROM:
+        return _student(draws)
+    return _ends(_medians(draws))
+
+
+def of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
+    """Return the interval of the ratio of two medians. The values of ``others`` are more than 0.
+
+    None: a side has fewer than two trials, or ``others`` may as well be 0.
+    """
+    few = min(len(draws), len(others))
+    if few < 2:
+        return None
+    if few >= RESAMPLED_FROM:
+        return _ends(_medians(draws) / _medians(others, seed=1))
+    if not (_positive(draws) and _positive(others)):
+        (low, high), (other_low, other_high) = _student(draws), _student(others)
+        return (low / other_high, high / other_low) if other_low > 0 else None
+    reach = _reach(few, hypot(_error_of_mean(draws, logs=True), _error_of_mean(others, logs=True)))
+    ratio = median(one.value for one in draws) / median(one.value for one in others)
+    return ratio / exp(reach), ratio * exp(reach)
+
+
+def of_difference(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval:
     """Return the interval of the difference of two medians, each over two or more trials."""
-    result = _bootstrap((np.asarray(values), np.asarray(others)), _difference_of_medians)
-    return float(result.low), float(result.high)
+    few = min(len(draws), len(others))
+    if few >= RESAMPLED_FROM:
+        return _ends(_medians(draws) - _medians(others, seed=1))
+    reach = STUDENT[few - 1] * hypot(_error_of_mean(draws), _error_of_mean(others))
+    difference = median(one.value for one in draws) - median(one.value for one in others)
+    return difference - reach, difference + reach
 
 
-def _ratio_of_medians(values: Any, others: Any, axis: int) -> Any:  # noqa: ANN401  # arrays of any shape
-    return np.median(values, axis=axis) / np.median(others, axis=axis)
+def _student(draws: Sequence[Draw]) -> Interval:
+    """Return Student's interval for two to four trials, on the scale of logarithms if all values are positive.
+
+    It is at least as wide as the range of the values, so that it contains their median.
+    """
+    values = [one.value for one in draws]
+    if not _error_of_mean(draws):
+        return min(values), max(values)
+    if _positive(draws):
+        centre, reach = geometric_mean(values), _reach(len(draws), _error_of_mean(draws, logs=True))
+        low, high = centre / exp(reach), centre * exp(reach)
+    else:
+        reach = STUDENT[len(draws) - 1] * _error_of_mean(draws)
+        low, high = fmean(values) - reach, fmean(values) + reach
+        low = low if min(values) < 0 else max(low, 0.0)
+    return min(low, *values), max(high, *values)
 
 
-def _difference_of_medians(values: Any, others: Any, axis: int) -> Any:  # noqa: ANN401  # arrays of any shape
-    return np.median(values, axis=axis) - np.median(others, axis=axis)
+def _error_of_mean(draws: Sequence[Draw], *, logs: bool = False) -> float:
+    """Return the standard error of the mean over trials: how far trials differ, and how sure each trial is of itself.
+
+    ``logs``: of the mean of the logarithms.
+    """
+    scale = log if logs else float
+    values = [scale(one.value) for one in draws]
+    within = [pstdev(map(scale, one.likely)) if one.likely else 0.0 for one in draws]
+    return sqrt((variance(values) + fmean(each**2 for each in within)) / len(draws))
 
 
-def _bootstrap(samples: tuple[Any, ...], statistic: Any) -> Any:  # noqa: ANN401  # as scipy takes them
-    """Resample trials. The same samples always give the same interval."""
-    from scipy import stats  # noqa: PLC0415  # SciPy loads slowly, and a small run may need no interval
+def _reach(trials: int, error: float) -> float:
+    """Return how far Student's interval reaches on the scale of logarithms; at most to a million times the value."""
+    return min(STUDENT[trials - 1] * error, log(1e6))
 
-    done = stats.bootstrap(
-        samples,
-        statistic,
-        n_resamples=_RESAMPLES,
-        vectorized=True,
-        axis=-1,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        rng=np.random.default_rng(0),
-    )
-    return done.confidence_interval
+
+def _positive(draws: Sequence[Draw]) -> bool:
+    return all(value > 0 for one in draws for value in (one.value, *one.likely))
+
+
+def _medians(draws: Sequence[Draw], seed: int = 0) -> Times:
+    """Return the medians of many resamples (Efron 1979): of trials, and in each trial of one of its likely values."""
+    chance = np.random.default_rng(seed)
+    most = max(len(one.likely) for one in draws) or 1
+    values = np.array([one.likely or [one.value] * most for one in draws], dtype=np.float64)
+    trials = chance.integers(len(draws), size=(_RESAMPLES, len(draws)))
+    places = chance.integers(most, size=trials.shape)
+    return np.median(values[trials, places], axis=1)
+
+
+def _ends(resampled: Times) -> Interval:
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)

@@ -1,14 +1,16 @@
 """The statistics of a run's trusted trials, and how to look up a quantity in them."""
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from math import ceil
 from statistics import median
 from typing import NamedTuple
 
 import duckdb
 
 from analysis import intervals
-from analysis.intervals import Interval
+from analysis.deciding import MOST, Interval
+from analysis.intervals import Draw
 from analysis.metrics import (
     FAMILIES,
     METRICS,
@@ -21,7 +23,7 @@ from analysis.metrics import (
     unit,
 )
 from analysis.metrics.failures import FAILURES
-from analysis.metrics.metric import Stats
+from analysis.metrics.metric import Likely, Stats
 from analysis.metrics.visits import VISITS_FAILED
 from analysis.observed import Observed
 from analysis.quantities import Published, Quantity
@@ -36,13 +38,19 @@ class Measured(NamedTuple):
     """The statistics of one cell in one trial; ``answered`` requests of the cell succeeded.
 
     ``stats`` leaves out statistics that need more requests, or of which too many requests failed. If a metric was
-    computed from something other than answered requests, such as visits, ``carried_by`` says from how many.
+    computed from something other than answered requests, such as visits, ``carried_by`` says from how many. ``likely``
+    has the likely values of statistics, as far as they are known.
     """
 
     trial: int
     answered: int
     stats: Stats
     carried_by: dict[str, int]
+    likely: Likely
+
+    def draw(self, key: tuple[str, str]) -> Draw:
+        """Return the value of a statistic as one draw of chance."""
+        return Draw(self.stats[key], self.likely.get(key, ()))
 
     def carrying(self, metric: str) -> int:
         """Return how many answered requests, or visits, the statistics of a metric were computed from."""
@@ -52,11 +60,12 @@ class Measured(NamedTuple):
 class Stairs(NamedTuple):
     """The staircase of a variant's bursts under a load: response times in ms, in order of completion.
 
-    ``intervals`` has an interval for each step that two or more trials have.
+    ``trials`` is how many trials have each step. ``intervals`` has None for each step that only one trial has.
     """
 
-    measured: list[float]
-    intervals: list[Interval]
+    measured: Sequence[float] = ()
+    intervals: Sequence[Interval | None] = ()
+    trials: Sequence[int] = ()
 
 
 def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[Cell, list[Measured]]:
@@ -72,9 +81,17 @@ def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> 
                 answered=trial.requests.of_class(request).answered,
                 stats={key: value for finding in mine for key, value in finding.stats.items()},
                 carried_by={metric: n for finding in mine for metric, n in finding.carried_by.items()},
+                likely={key: values for finding in mine for key, values in finding.likely.items()},
             )
             cells.setdefault((variant, load, request), []).append(measured)
     return cells
+
+
+def round_s(trials: Sequence[Observed]) -> float:
+    """Return about how many seconds it took to measure every variant once under every load."""
+    times = [datetime.fromisoformat(time) for one in trials for time in (one.record.began, one.record.ended)]
+    rounds = len({one.record.trial for one in trials})
+    return (max(times) - min(times)).total_seconds() / rounds if rounds else 0.0
 
 
 def staircases(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[tuple[str, str], Stairs]:
@@ -91,21 +108,24 @@ def _of_trials(trials: list[list[float]]) -> Stairs:
     """Return the median and the interval of each step over the trials that have the step."""
     most = max(map(len, trials))
     stairs = [[trial[place] for trial in trials if place < len(trial)] for place in range(most)]
-    ends = [end for with_it, some in groupby(stairs, len) if with_it > 1 for end in intervals.of_medians(list(some))]
-    return Stairs([median(values) for values in stairs], ends)
+    ends = [intervals.of_median([Draw(value) for value in values]) for values in stairs]
+    return Stairs([median(values) for values in stairs], ends, [*map(len, stairs)])
 
 
 class Results:
     """The statistics of a run's trusted trials, and how to look up a quantity in them.
 
-    ``stairs`` has the staircases by variant and load.
+    ``stairs`` has the staircases by variant and load. ``round_s`` is how long it took to measure every variant once.
     """
 
-    def __init__(self, run: Run, cells: dict[Cell, list[Measured]], stairs: dict[tuple[str, str], Stairs]) -> None:
+    def __init__(
+        self, run: Run, cells: dict[Cell, list[Measured]], stairs: dict[tuple[str, str], Stairs], round_s: float
+    ) -> None:
         self.run = run
         self.cells = cells
         self.stairs = stairs
-        self._intervals = {cell: _intervals(trials) for cell, trials in cells.items()}
+        self.round_s = round_s
+        self._intervals: dict[tuple[Cell, str, str], Interval | None] = {}
 
     def values(self, quantity: Quantity) -> list[float]:
         """Return the values of a statistic in all trials that have the statistic, in the metric's unit."""
@@ -120,10 +140,27 @@ class Results:
         values = self.values(quantity)
         return median(values) if values else None
 
-    def interval(self, quantity: Quantity) -> Interval | tuple[None, None]:
-        """Return the interval of the median over trials; None and None for fewer than two trials."""
+    def draws(self, quantity: Quantity) -> list[Draw]:
+        """Return the same values, each as one draw of chance."""
+        return [one.draw((quantity.metric, quantity.stat)) for one in self._carrying(quantity)]
+
+    def interval(self, quantity: Quantity) -> Interval | None:
+        """Return the interval of the median over trials, or of the value of one trial; None: there is no interval."""
         cell = (quantity.variant, self.load_name(quantity.load), quantity.request)
-        return self._intervals.get(cell, {}).get((quantity.metric, quantity.stat), (None, None))
+        key = cell, quantity.metric, quantity.stat
+        if key not in self._intervals:
+            found = intervals.of_median(self.draws(quantity))
+            if found and unit(quantity.metric, quantity.stat) in ("share", "index"):
+                found = found[0], min(found[1], 1.0)
+            self._intervals[key] = found
+        return self._intervals[key]
+
+    def advice(self, trials: int, needed: int | None) -> str:
+        """Return how many trials would decide what ``trials`` trials did not decide, and how long they would take."""
+        if needed is None:
+            return f"more than {MOST} trials would be needed"
+        needed = max(needed, trials + 1)
+        return f"about {needed} trials ({ceil(needed * self.round_s / 60)} min) would decide: TRIALS={needed}"
 
     def sample(self, quantity: Quantity) -> tuple[int, int]:
         """Return how many answered requests, or visits, and how many trials a quantity was computed from."""
@@ -197,7 +234,7 @@ class Results:
                 if measured is None and quantity not in published:
                     continue
                 n, trials = self.sample(quantity)
-                low, high = self.interval(quantity)
+                low, high = self.interval(quantity) or (None, None)
                 yield Row(
                     variant=variant,
                     load=load,
@@ -242,28 +279,12 @@ class Results:
             for variant in self.run.variants:
                 cell = variant.name, load.name
                 if load.has_stairs and (cell in self.stairs or cell in published):
-                    stairs = self.stairs.get(cell, Stairs([], []))
+                    stairs = self.stairs.get(cell, Stairs())
                     yield StairsRow(
                         variant=variant.name,
                         load=load.name,
                         published=published.get(cell),
-                        measured=stairs.measured,
-                        low=[low for low, _ in stairs.intervals] or None,
-                        high=[high for _, high in stairs.intervals] or None,
+                        measured=[*stairs.measured],
+                        low=[interval[0] for interval in stairs.intervals if interval] or None,
+                        high=[interval[1] for interval in stairs.intervals if interval] or None,
                     )
-
-
-def _intervals(trials: list[Measured]) -> dict[tuple[str, str], Interval]:
-    """Return the interval of every statistic that two or more trials have."""
-    together: dict[tuple[int, ...], list[tuple[str, str]]] = {}
-    for key in dict.fromkeys(key for one in trials for key in one.stats):
-        carrying = tuple(index for index, one in enumerate(trials) if key in one.stats)
-        together.setdefault(carrying, []).append(key)
-    return {
-        key: interval
-        for carrying, keys in together.items()
-        if len(carrying) > 1
-        for key, interval in zip(
-            keys, intervals.of_medians([[trials[index].stats[key] for index in carrying] for key in keys]), strict=True
-        )
-    }

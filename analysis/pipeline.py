@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.folder import read_run, trial_folders, write_whole
 from analysis.manifest import sealed
-from analysis.measured import Results, measure, staircases
+from analysis.measured import Results, measure, round_s, staircases
 from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.observed import Evidence, observe, read_evidence
 from analysis.read.rows import opened
@@ -49,9 +49,10 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         judged += judge_missing(run, judged)
         keys = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
-        results = Results(run, measure(rows, trusted), staircases(rows, trusted))
+        results = Results(run, measure(rows, trusted), staircases(rows, trusted), round_s(observed))
         return Summary(
             experiment=run.experiment,
+            round_s=results.round_s,
             validity=judge_run(run, judged, [*unapplied(observed), *results.too_few()]),
             trials=judged,
             rows=list(results.rows()),

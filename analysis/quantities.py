@@ -150,11 +150,15 @@ class Claim(Model):
     @property
     def bound(self) -> str:
         """The bound in words, e.g. ``>= 1000``."""
-        return f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
+        return f"{'>=' if self.at_least is not None else '<='} {self.limit:g}"
+
+    @property
+    def limit(self) -> float:
+        """The bound as a number."""
+        limit = self.at_least if self.at_least is not None else self.at_most
+        assert limit is not None
+        return limit
 
     def holds(self, value: float) -> bool:
         """Whether ``value``, in the metric's unit or as a ratio, satisfies the bound."""
-        if self.at_least is not None:
-            return value >= self.at_least
-        assert self.at_most is not None
-        return value <= self.at_most
+        return value >= self.limit if self.at_least is not None else value <= self.limit

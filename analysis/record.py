@@ -175,7 +175,11 @@ class Source(Record):
 
 
 class Run(Record):
-    """run.json: what was measured, on which machine, and how the run ended. ``sleeping``: no request uses a core."""
+    """run.json: what was measured, on which machine, and how the run ended.
+
+    ``sleeping``: no request uses a core. ``until_decided``: the user asked for rounds until every claim was decided;
+    ``trials`` is then the most rounds that were planned.
+    """
 
     schema_: int = SCHEMA
     experiment: str
@@ -190,6 +194,7 @@ class Run(Record):
     sleeping: bool = False
     full: bool
     trials: int
+    until_decided: bool = False
     jobs: int
     seed: int
     order: list[list[str]]

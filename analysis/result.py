@@ -78,7 +78,8 @@ class CounterRow(Model):
 class ClaimRow(Model):
     """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful.
 
-    ``suspect``: the verdict rests on a suspect trial.
+    ``suspect``: the verdict rests on a suspect trial. ``trials_needed`` is about how many trials decide; None: nothing
+    was measured, or the value is too near the bound.
     """
 
     says: str
@@ -91,6 +92,7 @@ class ClaimRow(Model):
     unit: str
     reason: str | None
     suspect: bool
+    trials_needed: int | None
 
 
 class PublishedFigure(Model):
@@ -106,7 +108,13 @@ class PublishedFigure(Model):
     low: float | None
     high: float | None
     ratio: float | None
+    trials: int
     verdict: ClaimVerdict
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the measured figure; None: there is none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
 class PublishedRow(Model):
@@ -209,10 +217,12 @@ class Summary(Model):
 
     ``published`` has the published rows that have ``within``. ``differences`` has rows only if a variant was measured
     against itself, ``steps`` and ``waves`` only if requests came in bursts, ``visit_steps`` only if visits came.
-    ``errors`` says why requests of trusted trials failed, the most frequent error first.
+    ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is about how many
+    seconds it took to measure every variant once under every load.
     """
 
     experiment: str
+    round_s: float
     validity: Validity
     trials: list[TrialValidity]
     rows: list[Row]

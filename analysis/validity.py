@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Literal
 
-from analysis.intervals import NOMINAL_FROM, coverage
 from analysis.metrics import FAMILIES
 from analysis.metrics.metric import Doubt
 from analysis.observed import Observed, Requests
@@ -206,11 +205,8 @@ def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Vali
     if run.outcome == "running":
         reasons.append("the run did not end: its process was killed, or it is still at work")
     if run.trials == 1:
-        reasons.append("one trial of each variant: there is no interval, and another run may differ")
-    elif run.trials < NOMINAL_FROM:
         reasons.append(
-            f"{run.trials} trials of each variant: the intervals are their range, "
-            f"which holds the true median in {coverage(run.trials):.0%} of all cases"
+            "one trial of each variant: no claim is decided, because another start of the servers may differ"
         )
     reasons += [*_computing(run), *further]
     stand_ins = [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]

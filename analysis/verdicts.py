@@ -6,7 +6,7 @@ from statistics import median
 from typing import Literal
 
 from analysis import intervals
-from analysis.intervals import Interval
+from analysis.deciding import LEAST, Interval, decided_by_looking, trials_needed
 from analysis.measured import Results, Stairs
 from analysis.metrics import bursts, statistics_of, unit
 from analysis.quantities import Claim, Published, Quantity
@@ -18,8 +18,8 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
     """Return a claim with its measured value and its verdict, given the verdicts on all trials."""
     verdict: ClaimVerdict
     measured: float | None = None
-    low: float | None = None
-    high: float | None = None
+    interval: Interval | None = None
+    needed: int | None = None
     doubts: list[str] = []
     reason: str | None = None
     missing = next((one for one in claim.quantities if results.measured(one) is None), None)
@@ -28,13 +28,14 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
     elif claim.relative_to and not all(results.values(claim.relative_to)):
         verdict, reason = "undecided", f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"
     else:
-        measured, (low, high) = _claimed(claim, results)
-        ends = (low, high) if low is not None and high is not None else (measured,)
-        kept = {claim.holds(end) for end in ends}
-        verdict = "undecided" if len(kept) > 1 else "reproduced" if kept == {True} else "not reproduced"
-        reasons = ["the interval straddles the bound"] if len(kept) > 1 else []
+        measured, interval = _claimed(claim, results)
+        trials = min(len(results.values(one)) for one in claim.quantities)
+        needed = trials_needed(trials, measured, interval, [claim.limit])
+        verdict, undecided = _decided(claim, results, interval, trials)
+        reasons = [undecided, results.advice(trials, needed)] if undecided else []
         doubts = _doubts({(one.variant, results.load_name(one.load)) for one in claim.quantities}, judged)
         reason = "; ".join([*reasons, *doubts]) or None
+    low, high = interval or (None, None)
     return ClaimRow(
         says=claim.says,
         stat=claim.value.stat,
@@ -46,7 +47,31 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
         unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
         reason=reason,
         suspect=bool(doubts),
+        trials_needed=needed,
     )
+
+
+def _decided(claim: Claim, results: Results, interval: Interval | None, trials: int) -> tuple[ClaimVerdict, str | None]:
+    """Return the verdict on a claim that was measured in so many trials; if it is undecided, also return why."""
+    if trials < LEAST:
+        return "undecided", "one trial decides nothing"
+    if interval is None:
+        return "undecided", "there is no interval"
+    kept = {claim.holds(end) for end in interval}
+    if len(kept) > 1:
+        return "undecided", "the interval straddles the bound"
+    if results.run.until_decided and decided_by_looking(_sides(claim, results)) is None:
+        return "undecided", "looking after every round needs more certainty"
+    return ("reproduced" if kept == {True} else "not reproduced"), None
+
+
+def _sides(claim: Claim, results: Results) -> list[bool]:
+    """Return whether the claim holds in each trial, in the order of measuring."""
+    values = results.by_trial(claim.value)
+    if not claim.relative_to:
+        return [claim.holds(values[trial]) for trial in sorted(values)]
+    others = results.by_trial(claim.relative_to)
+    return [claim.holds(values[trial] / others[trial]) for trial in sorted(values.keys() & others.keys())]
 
 
 def _doubts(rests_on: set[tuple[str, str]], judged: list[TrialValidity]) -> list[str]:
@@ -70,8 +95,7 @@ def _published_row(one: Published, within: float, results: Results, judged: list
     ]  # fmt: skip
     figures = [figure for figure, _ in compared]
     reasons = [reason for _, reason in compared if reason]
-    if straddling := [figure.stat for figure in figures if figure.verdict == "undecided" and figure.ratio is not None]:
-        reasons.append(f"the interval of {', '.join(straddling)} straddles an edge")
+    reasons += _why_undecided(figures, within, results)
     doubts = _doubts({(one.variant, load)}, judged)
     return PublishedRow(
         variant=one.variant,
@@ -88,6 +112,25 @@ def _published_row(one: Published, within: float, results: Results, judged: list
     )
 
 
+def _why_undecided(figures: list[PublishedFigure], within: float, results: Results) -> Iterator[str]:
+    """Yield why figures that were measured are undecided, and what would decide."""
+    undecided = [figure for figure in figures if figure.verdict == "undecided" and figure.measured is not None]
+    if not undecided:
+        return
+    few = min(figure.trials for figure in undecided)
+    yield (
+        "one trial decides nothing" if few < LEAST else
+        f"the interval of {', '.join(figure.stat for figure in undecided)} straddles an edge"
+    )  # fmt: skip
+    edges = [1 + within, 1 / (1 + within)]
+    needed = [
+        trials_needed(one.trials, one.measured, one.interval, [one.published * edge for edge in edges])
+        for one in undecided
+        if one.measured is not None
+    ]
+    yield results.advice(few, None if None in needed else max(one for one in needed if one))
+
+
 _WORST_FIRST: tuple[ClaimVerdict, ...] = ("invalid", "not reproduced", "undecided", "reproduced")
 
 
@@ -99,7 +142,8 @@ def _published_figure(
     if measured is None:
         verdict, reason = _no_verdict(quantity, results, judged)
         return _not_measured(quantity.stat, of_unit, published, verdict), reason
-    return _compared(quantity.stat, of_unit, published, measured, results.interval(quantity), within), None
+    trials = len(results.values(quantity))
+    return _compared(quantity.stat, of_unit, published, measured, results.interval(quantity), trials, within), None
 
 
 def _published_stairs(
@@ -114,10 +158,10 @@ def _published_stairs(
             (_not_measured(bursts.ordinal(place), "ms", value, verdict), reason)
             for place, value in enumerate(one.steps_here, start=1)
         ]
-    ends = [*stairs.intervals, *[(None, None)] * len(one.steps)]
+    steps = zip(one.steps_here, stairs.measured, stairs.intervals, stairs.trials)  # noqa: B905
     return [
-        (_compared(bursts.ordinal(place), "ms", value, measured, interval, within), None)
-        for place, (value, measured, interval) in enumerate(zip(one.steps_here, stairs.measured, ends), start=1)  # noqa: B905
+        (_compared(bursts.ordinal(place), "ms", value, measured, interval, trials, within), None)
+        for place, (value, measured, interval, trials) in enumerate(steps, start=1)
     ]
 
 
@@ -141,13 +185,13 @@ def _compared(
     of_unit: str,
     published: float,
     measured: float,
-    interval: tuple[float | None, float | None],
+    interval: Interval | None,
+    trials: int,
     within: float,
 ) -> PublishedFigure:
     """Return a published figure with the measured value, the ratio of the two and the verdict."""
-    low, high = interval
-    ends = (low, high) if low is not None and high is not None else (measured,)
-    sides = {_side(end / published, within) for end in ends}
+    low, high = interval or (None, None)
+    sides = {_side(end / published, within) for end in interval} if interval and trials >= LEAST else {"below", "above"}
     return PublishedFigure(
         stat=stat,
         unit=of_unit,
@@ -156,6 +200,7 @@ def _compared(
         low=low,
         high=high,
         ratio=measured / published,
+        trials=trials,
         verdict="undecided" if len(sides) > 1 else "reproduced" if sides == {"within"} else "not reproduced",
     )
 
@@ -163,7 +208,15 @@ def _compared(
 def _not_measured(stat: str, of_unit: str, published: float, verdict: ClaimVerdict) -> PublishedFigure:
     """Return a published figure that has no measured value."""
     return PublishedFigure(
-        stat=stat, unit=of_unit, published=published, measured=None, low=None, high=None, ratio=None, verdict=verdict
+        stat=stat,
+        unit=of_unit,
+        published=published,
+        measured=None,
+        low=None,
+        high=None,
+        ratio=None,
+        trials=0,
+        verdict=verdict,
     )
 
 
@@ -181,10 +234,11 @@ def differences(results: Results) -> Iterator[DifferenceRow]:
     for variant, load, request in sorted(results.cells, key=lambda cell: (cell[1], cell[2] is None, cell[2] or "")):
         for metric, stat in statistics_of(request) if variant == one else ():
             quantity = Quantity(variant=one, load=load, request=request, metric=metric, stat=stat)
-            a, b = results.values(quantity), results.values(quantity.model_copy(update={"variant": other}))
+            of_b = quantity.model_copy(update={"variant": other})
+            a, b = results.values(quantity), results.values(of_b)
             if min(len(a), len(b)) < 2:
                 continue
-            low, high = intervals.of_difference(b, a)
+            low, high = intervals.of_difference(results.draws(of_b), results.draws(quantity))
             yield DifferenceRow(
                 load=load,
                 request=request,
@@ -200,18 +254,15 @@ def differences(results: Results) -> Iterator[DifferenceRow]:
             )
 
 
-def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | tuple[None, None]]:
-    """Return the value or ratio that a claim is about, and its interval if each side has two or more trials."""
+def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | None]:
+    """Return the value or ratio that a claim is about, and its interval."""
     value = results.measured(claim.value)
     assert value is not None
     if not claim.relative_to:
         return value, results.interval(claim.value)
     other = results.measured(claim.relative_to)
     assert other
-    values, others = results.values(claim.value), results.values(claim.relative_to)
-    if min(len(values), len(others)) < 2:
-        return value / other, (None, None)
-    return value / other, intervals.of_ratio(values, others)
+    return value / other, intervals.of_ratio(results.draws(claim.value), results.draws(claim.relative_to))
 
 
 def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:

@@ -11,6 +11,7 @@ import typer
 from rich.markup import escape
 from typer.exceptions import TyperException
 
+from analysis.deciding import MOST
 from lab.errors import LabError, WrongUse
 from lab.finished import latest, run_for, verified
 from lab.interruption import heed_signals, uninterrupted
@@ -39,7 +40,10 @@ Results = Annotated[Path, typer.Option(envvar="RESULTS", resolve_path=True, help
 Variants = Annotated[str, typer.Option(envvar="VARIANTS", help="Measure only these variants, e.g. a,b.")]
 Full = Annotated[bool, typer.Option(envvar="FULL", help="Use the full durations, as in the article.")]
 Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each load lasts, e.g. 90s or 5m.")]
-Trials = Annotated[int, typer.Option(envvar="TRIALS", min=1, max=1000, help="How often each variant is measured.")]
+Trials = Annotated[
+    int,
+    typer.Option(envvar="TRIALS", min=0, max=1000, help="How often each variant is measured; 0: as the file says."),
+]
 Jobs = Annotated[
     int, typer.Option(envvar="JOBS", min=0, max=1000, help="Most variants side by side; 0: four for each core.")
 ]
@@ -56,7 +60,11 @@ def run(
     variants: Variants = "",
     full: Full = False,
     duration: Duration = "",
-    trials: Trials = 1,
+    trials: Trials = 0,
+    until: Annotated[
+        str, typer.Option(envvar="UNTIL", help="decided: measure rounds until every claim is decided.")
+    ] = "",
+    budget: Annotated[str, typer.Option(envvar="BUDGET", help="The longest time for that, e.g. 30m.")] = "15m",
     jobs: Jobs = 0,
     seed: Seed = 0,
     cpu: Cpu = "",
@@ -74,16 +82,36 @@ def run(
         VARIANTS=variants,
         FULL=full,
         DURATION=duration,
-        TRIALS=trials if trials > 1 else 0,
+        TRIALS=trials,
+        UNTIL=until,
+        BUDGET=budget if until else "",
         JOBS=jobs,
         SEED=seed,
         CPU=cpu,
     )
+    budget_s = _budget_s(until, budget, trials)
+    trials = MOST if until else trials
     experiment = computing(load_experiment(name), cpu, _names(variants))
     plan_for = _planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    summary = _measure(name, experiment, plan_for, full=full, command=command, results=results)
+    summary = _measure(name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s)
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
+
+
+def _budget_s(until: str, budget: str, trials: int) -> float | None:
+    """Return for how long rounds are measured at most; None: there are as many rounds as planned."""
+    from lab.experiment.model import check_duration  # noqa: PLC0415
+    from lab.loads import in_seconds  # noqa: PLC0415
+
+    if not until:
+        return None
+    if until != "decided":
+        raise WrongUse(f"UNTIL={until} is unknown.", hint="UNTIL=decided")
+    if trials:
+        raise WrongUse("TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
+                       hint="UNTIL=decided BUDGET=30m")  # fmt: skip
+    check_duration(budget, "BUDGET")
+    return in_seconds(budget)
 
 
 @app.command()
@@ -92,7 +120,7 @@ def aa(
     variants: Annotated[str, typer.Option(envvar="VARIANTS", help="The variant; default: the first.")] = "",
     full: Full = False,
     duration: Duration = "",
-    trials: Trials = 5,
+    trials: Trials = 0,
     jobs: Jobs = 0,
     seed: Seed = 0,
     cpu: Cpu = "",
@@ -112,6 +140,7 @@ def aa(
         SEED=seed,
         CPU=cpu,
     )
+    trials = trials or 5
     if trials < 2:
         raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
     experiment = load_experiment(name)
@@ -126,7 +155,7 @@ def plan(
     variants: Variants = "",
     full: Full = False,
     duration: Duration = "",
-    trials: Trials = 1,
+    trials: Trials = 0,
     jobs: Jobs = 0,
     seed: Seed = 0,
     cpu: Cpu = "",
@@ -182,27 +211,42 @@ def report(
     results: Results = RESULTS,
 ) -> None:
     """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest."""
-    from analysis.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
-    from analysis.pipeline import derive  # noqa: PLC0415
+    from analysis.folder import read_run  # noqa: PLC0415
     from analysis.show.markdown import markdown  # noqa: PLC0415
     from analysis.show.terminal import print_tables  # noqa: PLC0415
-    from lab.run import no_room  # noqa: PLC0415
 
     folder = run or latest(results)
-    with run_for("report"), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
-        try:
-            summary = derive(folder)
-        except NoTemporaryRoom as error:
-            raise no_room(error, results) from None
-        except OSError as error:
-            problem = f"{folder} cannot be written: {error.strerror or error}."
-            raise LabError(problem, hint="Copy the run to a folder that you can write to.") from None
-        record = read_run(folder)
+    summary = _derived("report", folder, results)
+    record = read_run(folder)
     if as_markdown:
         sys.stdout.write(markdown(record, summary))
     else:
         print_tables(out, record, summary)
     say(f"\nReport: {folder / 'report.html'}")
+
+
+@app.command()
+def power(run: RunFolder = None, results: Results = RESULTS) -> None:
+    """Say about how many trials each claim of a run needs for a verdict, e.g. lab power results/heavy-mix/latest."""
+    from analysis.show.terminal import power_table  # noqa: PLC0415
+
+    out.print(power_table(_derived("power", run or latest(results), results)))
+
+
+def _derived(command: str, folder: Path, results: Path) -> "Summary":
+    """Compute all results of a run for a command."""
+    from analysis.folder import NoTemporaryRoom  # noqa: PLC0415
+    from analysis.pipeline import derive  # noqa: PLC0415
+    from lab.run import no_room  # noqa: PLC0415
+
+    with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
+        try:
+            return derive(folder)
+        except NoTemporaryRoom as error:
+            raise no_room(error, results) from None
+        except OSError as error:
+            problem = f"{folder} cannot be written: {error.strerror or error}."
+            raise LabError(problem, hint="Copy the run to a folder that you can write to.") from None
 
 
 @app.command()
@@ -272,10 +316,10 @@ def setup() -> None:
     from lab.machine.images import build_images, images_of  # noqa: PLC0415
     from lab.run import alone  # noqa: PLC0415
 
-    make_ready(say)
+    images = {image.name: image for name in names() for image in images_of(lay_out(load_experiment(name)))}
     with alone(say):  # a build would disturb a run that is measuring
-        for name in names():
-            build_images(images_of(lay_out(load_experiment(name))), say)
+        make_ready(say, images.values())
+        build_images(images.values(), say)
 
 
 @app.command()
@@ -317,7 +361,14 @@ def main() -> NoReturn:
 
 
 def _measure(
-    name: str, experiment: "Experiment", plan_for: "PlanFor", *, full: bool, command: str, results: Path
+    name: str,
+    experiment: "Experiment",
+    plan_for: "PlanFor",
+    *,
+    full: bool,
+    command: str,
+    results: Path,
+    budget_s: float | None = None,
 ) -> "Summary":
     """Make the machine ready, measure a plan and print the results. Exit with 1 when the results are invalid.
 
@@ -327,6 +378,7 @@ def _measure(
     from analysis.show.terminal import print_tables  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
     from lab.machine.engine import room  # noqa: PLC0415
+    from lab.machine.images import images_of  # noqa: PLC0415
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
     plan_for(None)  # report wrong use before waiting for another run
@@ -334,11 +386,19 @@ def _measure(
     with interruptible():
         wait_for_turn(say)
         planned = plan_for(room())
-        print_plan(talk, name, planned)
-        make_ready(say)
+        print_plan(talk, name, planned, budget_s)
+        make_ready(say, images_of(planned))
     with interruptible(), showing_progress() as progress:
         folder, summary = run_plan(
-            name, experiment, planned, results=results, full=full, command=command, say=say, progress=progress
+            name,
+            experiment,
+            planned,
+            results=results,
+            full=full,
+            command=command,
+            say=say,
+            progress=progress,
+            budget_s=budget_s,
         )
     print_tables(out, read_run(folder), summary)
     say(f"\nReport: {folder / 'report.html'}")
@@ -359,7 +419,7 @@ def _planner(
             variants=_names(variants),
             full=full,
             duration=duration or None,
-            trials=trials,
+            trials=trials or experiment.trials,
             jobs=jobs or default_jobs(),
             seed=seed,
             room=room,

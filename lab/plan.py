@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass
+from itertools import groupby
 from math import ceil
 
 from lab import limits
@@ -58,6 +59,12 @@ class Plan:
     def trials(self) -> list[PlannedTrial]:
         """All trials in the order of measuring."""
         return [trial for batch in self.batches for trial in batch]
+
+    @property
+    def rounds(self) -> list["Plan"]:
+        """The plan in parts, each of which measures every variant once under every load."""
+        parts = groupby(self.batches, lambda batch: batch[0].number)
+        return [Plan(tuple(batches), self.jobs, self.seed) for _, batches in parts]
 
     @property
     def expected_s(self) -> int:

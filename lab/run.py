@@ -5,11 +5,13 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from analysis.deciding import RESAMPLED_FROM
 from analysis.folder import BadRun, NoTemporaryRoom, read_run, write_record
 from analysis.manifest import seal
 from analysis.record import ClientRecord, LoadRecord, RelativeRate, Run, Source, TrialRecord, VariantRecord
@@ -42,8 +44,11 @@ def run_plan(
     command: str,
     say: Say,
     progress: Progress,
+    budget_s: float | None = None,
 ) -> tuple[Path, Summary]:
     """Measure a plan on a machine that is ready, and return the run's folder and its summary.
+
+    ``budget_s``: stop after the round that decides every claim, or before a round that would end later than that.
 
     Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
     keep the finished trials in the folder, with summary.json and report.html.
@@ -53,13 +58,19 @@ def run_plan(
         images = images_of(plan)
         build_images(images, say)
         record = _record(name, experiment, plan, full=full, command=command, images=images)
+        record = record.model_copy(update={"until_decided": budget_s is not None})
         folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
         try:
-            for done in batch.measure(plan, folder, progress):
-                seal(folder)
-                for trial in done:
-                    say(describe(trial))
+            began = time.monotonic()
+            for number, part in enumerate(plan.rounds, start=1):
+                for done in batch.measure(part, folder, progress):
+                    seal(folder)
+                    for trial in done:
+                        say(describe(trial))
+                if budget_s is not None and _is_enough(folder, number, time.monotonic() - began, budget_s, say):
+                    record = _cut(record, number)
+                    break
         except BaseException as error:
             with uninterrupted():
                 _close_after(error, folder, record)
@@ -72,6 +83,30 @@ def run_plan(
         with uninterrupted():
             summary = _close(folder, record.model_copy(update={"outcome": "completed"}))
         return folder, summary
+
+
+def _is_enough(folder: Path, rounds: int, spent_s: float, budget_s: float, say: Say) -> bool:
+    """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
+    from analysis.pipeline import derive_summary  # noqa: PLC0415
+
+    if rounds >= RESAMPLED_FROM:
+        with uninterrupted():
+            claims = derive_summary(folder).claims
+        decided = sum(claim.verdict in ("reproduced", "not reproduced") for claim in claims)
+        say(f"{decided} of {len(claims)} claims are decided after {rounds} rounds.")
+        if decided == len(claims):
+            return True
+    if spent_s + spent_s / rounds > budget_s:
+        larger = f"BUDGET={max(1, round(2 * budget_s / 60))}m"
+        say(f"Another round would exceed the budget of {budget_s / 60:g} min. A larger budget: {larger}")
+        return True
+    return False
+
+
+def _cut(record: Run, rounds: int) -> Run:
+    """Return the record of a run that ended after so many rounds."""
+    order = [trial for trial in record.order if int(trial[2]) <= rounds]
+    return record.model_copy(update={"trials": rounds, "order": order})
 
 
 def _close_after(error: BaseException, folder: Path, record: Run) -> None:

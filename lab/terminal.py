@@ -63,15 +63,32 @@ def say(text: str) -> None:
     talk.print(text, markup=False, soft_wrap=True)
 
 
-def print_plan(console: Console, name: str, planned: "Plan") -> None:
-    """Print which trials are measured, in which order, and about how long it takes."""
-    minutes, rest = divmod(planned.expected_s, 60)
-    time = f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
-    size = f"{count(planned.trials, 'trial')} in {count(planned.batches, 'batch', 'batches')}"
-    console.print(f"{escape(name)}: {size}, about {time}.", soft_wrap=True)
-    for number, batch in enumerate(planned.batches, start=1):
+def print_plan(console: Console, name: str, planned: "Plan", budget_s: float | None = None) -> None:
+    """Print which trials are measured, in which order, and about how long it takes.
+
+    ``budget_s``: rounds are measured until every claim is decided, but for no longer than this.
+    """
+    first, *further = planned.rounds
+    if budget_s is None:
+        size = f"{count(planned.trials, 'trial')} in {count(planned.batches, 'batch', 'batches')}"
+        console.print(f"{escape(name)}: {size}, about {_time(planned.expected_s)}.", soft_wrap=True)
+    else:
+        each = f"{count(first.trials, 'trial')}, about {_time(first.expected_s)}"
+        console.print(
+            f"{escape(name)}: rounds of {each}, until every claim is decided or {_time(round(budget_s))} are over.",
+            soft_wrap=True,
+        )
+    for number, batch in enumerate(first.batches, start=1):
         names = ", ".join(trial.variant_name for trial in batch)
         console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
+    if further:
+        rounds = f"{count(further, 'further round')}" if budget_s is None else "Further rounds"
+        console.print(f"  {rounds}: the same, each in an order of its own", soft_wrap=True)
+
+
+def _time(seconds: int) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
 def count(things: Sized, one: str, many: str = "") -> str:

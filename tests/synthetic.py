@@ -210,19 +210,24 @@ def make_run(
     *,
     published: list[Published] | None = None,
     claims: list[Claim] | None = None,
+    times: int = 1,
     **changed: Any,
 ) -> Path:
-    """Write the folder of a run with one trial of each variant under the load ``mix``, and return the folder."""
+    """Write the folder of a run with a trial of each variant under the load ``mix``, and return the folder.
+
+    ``times``: there are so many trials of each variant, which are all the same.
+    """
     workers = {one.name: one.workers for one in changed.get("variants", [])}
-    for variant, ones in requests.items():
-        make_trial(run, variant, 1, ones, workers=workers.get(variant, 2))
+    for number in range(1, times + 1):
+        for variant, ones in requests.items():
+            make_trial(run, variant, number, ones, workers=workers.get(variant, 2))
     record: dict[str, Any] = {
         "experiment": "made-up", "title": "A made-up question", "question": "Does it add up?", "source": None,
         "published": published or [], "claims": claims or [],
         "variants": [VariantRecord(name=name, workers=2, settings={"workers": 2}) for name in requests],
         "loads": [LoadRecord(name="mix", script="mix.js", duration="60s", settings={"VUS": "1"})],
-        "sleeping": True, "full": False, "trials": 1, "jobs": 1, "seed": 0,
-        "order": [[name, "mix", "1"] for name in requests],
+        "sleeping": True, "full": False, "trials": times, "jobs": 1, "seed": 0,
+        "order": [[name, "mix", str(number)] for number in range(1, times + 1) for name in requests],
         "command": "make experiment NAME=made-up",
         "host": Host(cpu="a processor", cores=2, memory_gib=4, kernel="Linux 6", engine="Docker 1", compose="2"),
         "git": None, "images": [Image(name="debian:trixie-slim", id="sha256:0123456789abcdef")],

@@ -183,14 +183,16 @@ def test_steps_are_the_response_times_in_order_of_completion(tmp_path: Path) -> 
 
 
 def test_steps_of_several_trials_are_medians_with_an_interval(tmp_path: Path) -> None:
-    """In one trial a request failed, so that nobody knows the fourth step of it."""
+    """In one trial a request failed, so that nobody knows its fourth step. Student's interval is wider."""
     trials = [one_by_one(), one_by_one()[:3] + one_by_one(4, error="status 502")[3:], burst(3000, 4000, 5000, 6000)]
 
     [row] = summary(tmp_path, *trials).steps
 
     assert row.measured == pytest.approx([1000, 2000, 3000, 5000])
-    assert row.low == pytest.approx([1000, 2000, 3000, 4000])
-    assert row.high == pytest.approx([3000, 4000, 5000, 6000])
+    assert row.low
+    assert row.high
+    assert [low < of_all for low, of_all in zip(row.low, [1000, 2000, 3000, 4000], strict=True)] == [True] * 4
+    assert [high > of_all for high, of_all in zip(row.high, [3000, 4000, 5000, 6000], strict=True)] == [True] * 4
 
 
 def test_a_step_of_one_trial_only_has_no_interval(tmp_path: Path) -> None:
@@ -199,7 +201,7 @@ def test_a_step_of_one_trial_only_has_no_interval(tmp_path: Path) -> None:
     [row] = summary(tmp_path, *trials, published=[published(1000, 2000, 3000, 4000)]).steps
 
     assert row.measured == pytest.approx([1000, 2000, 3000, 4000])
-    assert row.low == pytest.approx([1000, 2000, 3000])
+    assert row.low == pytest.approx([1000, 2000, 3000], rel=1e-6)
     assert row.published == [1000, 2000, 3000, 4000]
 
 
@@ -223,7 +225,7 @@ def test_large_bursts_have_no_steps(tmp_path: Path) -> None:
 def test_published_steps_are_compared_one_by_one(
     tmp_path: Path, steps: tuple[float, ...], verdict: str, figures: str
 ) -> None:
-    [row] = summary(tmp_path, one_by_one(), published=[published(*steps)]).published
+    [row] = summary(tmp_path, *[one_by_one()] * 5, published=[published(*steps)]).published
 
     assert (row.verdict, row.reason, row.metric, row.steps) == (verdict, None, "response_time", True)
     assert [one.stat for one in row.figures] == ["1st", "2nd", "3rd", "4th"]
@@ -233,11 +235,12 @@ def test_published_steps_are_compared_one_by_one(
 
 
 def test_published_steps_are_compared_with_the_whole_interval(tmp_path: Path) -> None:
-    trials = [one_by_one(), burst(1000, 2000, 3000, 5000)]
+    trials = [one_by_one(), burst(1000, 2000, 3000, 5000)] * 3
 
     [row] = summary(tmp_path, *trials, published=[published(1000, 2000, 3000, 4000)]).published
 
-    assert (row.verdict, row.reason) == ("undecided", "the interval of 4th straddles an edge")
+    assert row.verdict == "undecided"
+    assert (row.reason or "").startswith("the interval of 4th straddles an edge; ")
     assert published_figures(row) == "3 of 4 within 10 %: 4th 1.12 (1.00 to 1.25)"
 
 
@@ -291,7 +294,7 @@ def printed(folder: Path, found: Summary) -> list[str]:
 def test_a_staircase_is_a_line_of_seconds(tmp_path: Path) -> None:
     """A source whose requests took 222 times as long, and a variant of which it says nothing."""
     make_run(
-        tmp_path, {"one": one_by_one(), "another-variant": burst(1000, 1000, 1001, 1002)}, loads=[load(4)],
+        tmp_path, {"one": one_by_one(), "another-variant": burst(1000, 1000, 1001, 1002)}, loads=[load(4)], times=2,
         variants=[variant(), variant("another-variant")],
         published=[published(222000, 444000, 777000, 888000, divided_by=222)],
     )  # fmt: skip

@@ -61,8 +61,8 @@ def missed_claims(lab: Lab, name: str, *options: str) -> dict[str, dict[str, Any
 def is_as_expected(claim: dict[str, Any], page: str) -> bool:
     """Whether a claim is reproduced, or was not when the page was written, or is missed for a reason that is told.
 
-    A single trial has no interval: it may miss a bound by a quarter, or by two requests. The interval of several trials
-    may contain the bound. A trial that is suspect says what the machine lacked.
+    A single trial decides nothing, and may miss a bound by a quarter, or by two requests. The interval of several
+    trials may contain the bound. A trial that is suspect says what the machine lacked.
     """
     [row] = [line for line in page.splitlines() if line.startswith(f"| {claim['says']} |")]
     if (
@@ -73,11 +73,12 @@ def is_as_expected(claim: dict[str, Any], page: str) -> bool:
         return True
     if claim["verdict"] == "invalid" or claim["measured"] is None:
         return False
-    if claim["verdict"] == "undecided":
+    if claim["verdict"] == "undecided" and not claim["reason"].startswith("one trial decides nothing"):
         return True
-    bound = float(claim["bound"].split()[-1])
-    margin = 2 if claim["unit"] == "requests" else abs(bound) / 4
-    return abs(claim["measured"] - bound) <= margin or bool(claim["suspect"])
+    side, bound = claim["bound"].split()
+    over = (claim["measured"] - float(bound)) * (1 if side == "<=" else -1)
+    margin = 2 if claim["unit"] == "requests" else abs(float(bound)) / 4
+    return over <= margin or bool(claim["suspect"])
 
 
 def test_thundering_herd_counts_every_attempt(copied_lab: Lab) -> None:

@@ -1,6 +1,7 @@
 """The command line without containers: wrong use is named, costs nothing and exits with 2."""
 
 import gzip
+import io
 import json
 import os
 import shutil
@@ -10,12 +11,16 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from analysis.manifest import MANIFEST, seal, sha256
 from analysis.pipeline import derive
 from analysis.quantities import Claim, Quantity
 from lab.cli import app
+from lab.experiment.file import load_experiment
 from lab.paths import ROOT
+from lab.plan import lay_out
+from lab.terminal import print_plan
 from tests.archives import unpack
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
@@ -47,8 +52,17 @@ NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
         (["plan", "heavy-mix", "--duration", "soon"],
          "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
          "DURATION=90s or DURATION=5m"),
-        (["run", "heavy-mix", "--trials", "0"],
-         "Invalid value for '--trials' (env var: 'TRIALS'): Input should be greater than or equal to 1", "lab --help"),
+        (["run", "heavy-mix", "--trials", "-1"],
+         "Invalid value for '--trials' (env var: 'TRIALS'): Input should be greater than or equal to 0", "lab --help"),
+        (["run", "heavy-mix", "--until", "bored"], "UNTIL=bored is unknown.", "UNTIL=decided"),
+        (["run", "heavy-mix", "--until", "decided", "--trials", "3"],
+         "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
+         "UNTIL=decided BUDGET=30m"),
+        (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
+         "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "BUDGET=90s or BUDGET=5m"),
+        (["aa", "heavy-mix", "--trials", "1"], "TRIALS=1 measures each variant only once, which shows no spread.",
+         "TRIALS=5"),
+        (["power", "nowhere"], "nowhere has no run.json.", "make power RUN=results/<experiment>/<time>, or …/latest"),
         (["rum"], "No such command 'rum'. Did you mean 'run'?", "lab --help"),
     ],
 )  # fmt: skip
@@ -73,13 +87,29 @@ def test_a_mistake_in_a_file_is_wrong_use(copied_lab: Lab) -> None:
 
 
 def test_the_plan_says_how_long_and_in_which_order(lab: Lab) -> None:
-    done = lab.call("plan", "heavy-mix", "--variants", "one-process,reuse-port", "--jobs", "1", "--full")
+    asked = "plan", "heavy-mix", "--variants", "one-process,reuse-port", "--jobs", "1", "--full"
+    once, by_default = lab.call(*asked, "--trials", "1"), lab.call(*asked)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
-        "heavy-mix: 2 trials in 2 batches, about 10 min 54 s.\n"
-        "  1. heavy-mix, 5m: one-process\n"
-        "  2. heavy-mix, 5m: reuse-port\n"
+    order = "  1. heavy-mix, 5m: one-process\n  2. heavy-mix, 5m: reuse-port\n"
+    assert (once.returncode, once.stderr) == (0, "")
+    assert once.stdout == f"heavy-mix: 2 trials in 2 batches, about 10 min 54 s.\n{order}"
+    assert by_default.stdout == (
+        f"heavy-mix: 10 trials in 10 batches, about 54 min 30 s.\n{order}"
+        "  4 further rounds: the same, each in an order of its own\n"
+    )
+
+
+def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
+    """A round more or less is known only when it was measured."""
+    planned = lay_out(load_experiment("heavy-mix"), variants=["one-process"], trials=100)
+    out = io.StringIO()
+
+    print_plan(Console(file=out, width=80), "heavy-mix", planned, 900)
+
+    assert out.getvalue() == (
+        "heavy-mix: rounds of 1 trial, about 47 s, until every claim is decided or 15 min 00 s are over.\n"
+        "  1. heavy-mix, 20s: one-process\n"
+        "  Further rounds: the same, each in an order of its own\n"
     )
 
 
@@ -100,7 +130,7 @@ def test_the_list_goes_on_after_a_broken_file(copied_lab: Lab) -> None:
     assert done.returncode == 2
     assert done.stderr == REPLY.format(
         message="heavy-mix.yaml:3: qestion: unknown key; there are question, claims, curve, load, loads, parallel, "
-        "published, source, title, variants",
+        "published, source, title, trials, variants",
         hint="Correct each file that is named here; all other experiments are listed.",
     )
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == [n for n in NAMES if n != "heavy-mix"]
@@ -117,6 +147,30 @@ def test_report_derives_everything_again(lab: Lab) -> None:
     assert (run / "summary.json").exists()
 
 
+def test_power_says_how_many_trials_each_claim_needs(lab: Lab) -> None:
+    """A trial takes a minute. Of ten, the first claim would have needed two; nothing decides what lies at the bound."""
+    value = Quantity(variant="one", request="light", metric="overhead", stat="p50")
+    claims = [
+        Claim(says="It is far", value=value, at_most=1000),
+        Claim(says="It is near", value=value, at_most=50),
+        Claim(says="It is nowhere", value=value.model_copy(update={"stat": "p99.9"}), at_most=50),
+    ]
+    run = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=50)] * 20}, claims=claims, times=5)
+
+    done = lab.call("power", str(run))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert lines[:5] == [
+        "Trials that decide",
+        "verdict     claim             measured    bound  trials      time",
+        "reproduced  It is far      p50 50.0 ms  <= 1000       2     1 min",
+        "reproduced  It is near     p50 50.0 ms    <= 50   > 100  > 20 min",
+        "undecided   It is nowhere            –    <= 50       –         –",
+    ]
+    assert lines[5].startswith("trials: about how many in all, if further trials differ as much as these")
+
+
 def test_report_prints_tables_for_a_page(lab: Lab) -> None:
     claims = [Claim(says="a|b *c*", value=Quantity(variant="one", metric="overhead", stat="p50"), at_most=60)]
     run = make_run(
@@ -127,7 +181,7 @@ def test_report_prints_tables_for_a_page(lab: Lab) -> None:
 
     assert done.returncode == 0
     assert "| claim | measured | interval | bound | verdict | reason |\n| --- |" in done.stdout
-    assert "| a\\|b \\*c\\* | p50 50.5 ms |  | \\<= 60 | reproduced |  |\n" in done.stdout
+    assert "| a\\|b \\*c\\* | p50 50.5 ms | 50.5 to 50.5 | \\<= 60 | undecided | one trial" in done.stdout
     assert "Overhead of light requests, ms:\n\n| variant |  | min | p50 | p90 | p99 | n |\n" in done.stdout
     assert "| one | measured | 1.0 | 50.5 | 90.1 | 99.0 | 100 |\n" in done.stdout
 

@@ -1,65 +1,166 @@
 """analysis.intervals: known answers, and intervals that hold what they promise to hold."""
 
+import math
 import random
 from statistics import median
 
+import numpy as np
 import pytest
 
 from analysis import intervals
+from analysis.intervals import BLOCKS, Draw
 
 
-def test_the_interval_of_equal_values_is_a_point() -> None:
-    assert intervals.of_medians([[4.0] * 5]) == [(4.0, 4.0)]
+def draws(*values: float) -> list[Draw]:
+    """Return trials of which only the values are known."""
+    return [Draw(value) for value in values]
 
 
-def test_two_trials_give_their_range() -> None:
-    assert intervals.of_medians([[3.0, 9.0], [8.0, 2.0]]) == [(3.0, 9.0), (2.0, 8.0)]
+def test_one_trial_alone_has_an_interval_only_if_its_likely_values_are_known() -> None:
+    assert intervals.of_median(draws(4)) is None
+    assert intervals.of_median([Draw(4, (3, 4, 6))]) == (3, 6)
+
+
+@pytest.mark.parametrize("trials", [2, 3, 4, 5, 9])
+def test_the_interval_of_equal_values_is_a_point(trials: int) -> None:
+    assert intervals.of_median(draws(*[20.0] * trials)) == (20, 20)
+    assert intervals.of_median(draws(*[0.0] * trials)) == (0, 0)
+
+
+def test_two_to_four_trials_have_students_interval_of_the_logarithms() -> None:
+    """By hand: the logarithms of 1, e and e² have the mean 1 and the standard deviation 1; t is 4.303."""
+    found = intervals.of_median(draws(1, math.e, math.e**2))
+
+    reach = 4.303 / math.sqrt(3)
+    assert found == pytest.approx((math.exp(1 - reach), math.exp(1 + reach)), rel=1e-3)
+
+
+def test_values_that_may_be_zero_have_students_interval_of_the_values_themselves() -> None:
+    """By hand: 0, 1 and 2 have the mean 1 and the standard deviation 1. A count is never negative."""
+    assert intervals.of_median(draws(0, 1, 2)) == pytest.approx((0, 1 + 4.303 / math.sqrt(3)), rel=1e-3)
+    assert intervals.of_median(draws(-1, 0, 1)) == pytest.approx(
+        (-4.303 / math.sqrt(3), 4.303 / math.sqrt(3)), rel=1e-3
+    )
 
 
 def test_five_trials_give_their_range_because_three_of_five_draws_may_be_the_same() -> None:
     """P(median of a resample is the smallest) = P(at least 3 of 5 draws are it) = 181/3125, more than 2.5 %."""
-    assert intervals.of_medians([[1.0, 2.0, 3.0, 4.0, 50.0]]) == [(1.0, 50.0)]
+    assert intervals.of_median(draws(1, 2, 3, 4, 50)) == (1, 50)
 
 
 def test_many_trials_give_less_than_their_range() -> None:
     values = [float(n) for n in range(21)]
 
-    [(low, high)] = intervals.of_medians([values])
+    found = intervals.of_median(draws(*values))
 
-    assert 0 < low < median(values) < high < 20
+    assert found
+    assert 0 < found[0] < median(values) < found[1] < 20
 
 
 def test_the_same_values_give_the_same_interval() -> None:
-    values = [[random.Random(n).random() for n in range(9)]]
+    values = [random.Random(n).random() for n in range(9)]
 
-    assert intervals.of_medians(values) == intervals.of_medians(values)
+    assert intervals.of_median(draws(*values)) == intervals.of_median(draws(*values))
 
 
-def test_the_interval_holds_the_true_median_about_as_often_as_it_says() -> None:
-    """Five draws from a skewed distribution, 400 times over: between 90 and 98 of a hundred hold its median."""
+@pytest.mark.parametrize("trials", [2, 3, 5, 8])
+def test_trials_that_are_unsure_of_themselves_make_the_interval_wider(trials: int) -> None:
+    """Both sources of chance count: how far trials differ, and which requests fell into each."""
+    values = [10.0 + place for place in range(trials)]
+    sure = intervals.of_median(draws(*values))
+    unsure = intervals.of_median([Draw(value, (value / 2, value, 2 * value)) for value in values])
+
+    assert sure
+    assert unsure
+    assert unsure[0] < sure[0]
+    assert sure[1] < unsure[1]
+
+
+@pytest.mark.parametrize(("trials", "least"), [(2, 0.93), (3, 0.93), (5, 0.9), (8, 0.9)])
+def test_the_interval_holds_the_true_median_about_as_often_as_it_says(trials: int, least: float) -> None:
+    """Draws from a skewed distribution, 400 times over."""
     draw = random.Random(3).lognormvariate
-    rows = [[draw(0, 1) for _ in range(intervals.NOMINAL_FROM)] for _ in range(400)]
+    found = [intervals.of_median(draws(*(draw(0, 1) for _ in range(trials)))) for _ in range(400)]
 
-    held = [low <= 1 <= high for low, high in intervals.of_medians(rows)]
+    held = [low <= 1 <= high for low, high in filter(None, found)]
 
-    assert 0.90 < sum(held) / len(held) < 0.98
-    assert intervals.coverage(5) == 0.9375
+    assert least < sum(held) / 400 < 0.99
 
 
 def test_a_ratio_of_equal_trials_is_a_point() -> None:
-    assert intervals.of_ratio([6.0, 6.0, 6.0], [3.0, 3.0]) == (2.0, 2.0)
+    assert intervals.of_ratio(draws(6, 6, 6), draws(3, 3)) == pytest.approx((2, 2))
 
 
-def test_a_ratio_spans_what_both_sides_allow() -> None:
-    assert intervals.of_ratio([4.0, 8.0], [1.0, 2.0]) == (2.0, 8.0)
+def test_a_ratio_of_few_trials_has_students_interval() -> None:
+    """By hand: the means of the logarithms differ by log 8, each with a variance of (log 2)² / 4; t is 12.706."""
+    reach = 12.706 * math.log(2) / math.sqrt(2)
+
+    found = intervals.of_ratio(draws(8, 16), draws(1, 2))
+
+    assert found == pytest.approx((8 / math.exp(reach), 8 * math.exp(reach)), rel=1e-3)
 
 
-def test_the_difference_of_a_thing_from_itself_spans_zero() -> None:
-    low, high = intervals.of_difference([1.0, 2.0, 3.0], [1.5, 2.0, 2.5])
+def test_a_ratio_of_many_trials_spans_what_both_sides_allow() -> None:
+    found = intervals.of_ratio(draws(4, 5, 6, 7, 8), draws(1, 1, 1, 1, 2))
+
+    assert found
+    assert found[0] <= 4
+    assert found[1] == 8
+
+
+def test_a_ratio_needs_two_trials_on_each_side() -> None:
+    assert intervals.of_ratio(draws(4, 4), draws(2)) is None
+
+
+def test_a_ratio_of_counts_that_may_be_zero() -> None:
+    found = intervals.of_ratio(draws(0, 0), draws(2, 2))
+
+    assert found == (0, 0)
+    assert intervals.of_ratio(draws(0, 1), [Draw(2, (0, 2)), Draw(2, (0, 2))]) is None
+
+
+@pytest.mark.parametrize("trials", [3, 6])
+def test_the_difference_of_a_thing_from_itself_spans_zero(trials: int) -> None:
+    values = [1.0, 2.0, 3.0, 1.5, 2.5, 2.0][:trials]
+
+    low, high = intervals.of_difference(draws(*values), draws(*values))
 
     assert low < 0 < high
 
 
-@pytest.mark.parametrize(("trials", "share"), [(2, 0.5), (3, 0.75), (4, 0.875)])
-def test_few_trials_promise_less(trials: int, share: float) -> None:
-    assert share == intervals.coverage(trials)
+def test_a_trial_is_divided_into_blocks_of_equal_length() -> None:
+    assert intervals.blocks(np.array([5.0, 5.9, 14.0, 15.0])).tolist() == [0, 0, 9, BLOCKS - 1]
+    assert intervals.blocks(np.array([5.0, 5.0])).tolist() == [0, 0]
+    assert intervals.blocks(np.array([])).tolist() == []
+
+
+def test_likely_percentiles_of_equal_blocks_are_the_percentile() -> None:
+    """Every block has the same values, so the share below the median is the same in each."""
+    values, block = np.tile([1.0, 2.0, 3.0, 4.0], BLOCKS), np.repeat(np.arange(BLOCKS), 4)
+
+    [likely] = intervals.likely_percentiles(values, block, [0.5])
+
+    assert set(likely) == {2.5}
+
+
+def test_likely_percentiles_know_that_slow_requests_come_together() -> None:
+    """A hundred slow requests of a thousand, all at once or here and there: the same p95, but not as sure."""
+    block = np.repeat(np.arange(BLOCKS), 100)
+    together, scattered = np.where(np.arange(1000) < 100, 900.0, 1.0), np.where(np.arange(1000) % 10, 1.0, 900.0)
+
+    [of_together] = intervals.likely_percentiles(together, block, [0.95])
+    [of_scattered] = intervals.likely_percentiles(scattered, block, [0.95])
+
+    assert (min(of_together), max(of_together)) == (1, 900)
+    assert set(of_scattered) == {900}
+
+
+def test_likely_shares_are_by_blocks_too() -> None:
+    block = np.repeat(np.arange(BLOCKS), 10)
+
+    assert set(intervals.likely_share(np.tile([True, False], 50), block)) == {0.5}
+    together = intervals.likely_share(np.arange(100) < 10, block)
+    assert min(together) == 0
+    assert max(together) == pytest.approx(0.1 + 2.262 * 0.1, rel=0.02)
+    assert intervals.likely_share(np.array([], dtype=np.bool_), np.array([], dtype=np.intp)) == ()
+    assert intervals.likely_percentiles(np.array([]), np.array([], dtype=np.intp), [0.5]) == []

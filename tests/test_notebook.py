@@ -22,7 +22,8 @@ def runs(tmp_path: Path) -> list[Path]:
     claims = [Claim(says="the tail is short", value=TAIL, at_most=150)]
     for name, factor in (("20260101T000000Z", 1), ("20260102T000000Z", 2)):
         requests = [Request(overhead_ms=n * factor) for n in range(1, 101)]
-        derive(make_run(tmp_path / "made-up" / name, {"one": requests, "two": requests}, claims=claims))
+        run = tmp_path / "made-up" / name
+        derive(make_run(run, {"one": requests, "two": requests}, claims=claims, times=2))
     (tmp_path / "made-up" / "latest").symlink_to("20260102T000000Z")
     return collection.find_runs(tmp_path, "made-up")
 
@@ -49,7 +50,7 @@ def test_requests_know_their_run(runs: list[Path]) -> None:
     counted = collection.requests(runs).query("r", "SELECT run, count(*) FROM r GROUP BY run ORDER BY run")
 
     assert counted is not None
-    assert counted.fetchall() == [("20260101T000000Z", 200), ("20260102T000000Z", 200)]
+    assert counted.fetchall() == [("20260101T000000Z", 400), ("20260102T000000Z", 400)]
 
 
 def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path]) -> None:
@@ -60,7 +61,7 @@ def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path]) 
     counted = collection.requests(runs).query("r", "SELECT count(*), count(visit) FROM r")
 
     assert counted is not None
-    assert counted.fetchall() == [(400, 0)]
+    assert counted.fetchall() == [(800, 0)]
 
 
 def test_the_notebook_runs_from_top_to_bottom(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:

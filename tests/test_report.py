@@ -2,12 +2,14 @@
 
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analysis.pipeline import derive
 from analysis.quantities import Claim, Published, Quantity
 from analysis.record import LoadRecord, RelativeRate, Source
+from analysis.show.words import bound_in_words
 from tests.synthetic import Request, make_run, visit
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"--></style></svg>&{{ 7 * 7 }}"""
@@ -57,12 +59,13 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
 
 
 def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> None:
-    """Of 1, 2, … 10 ms the median is 5.5, and p99 needs a hundred."""
+    """Of 1, 2, … 10 ms the average is 5.5, and p99 needs a hundred."""
     published = [
-        Published(variant="one", request="light", metric="overhead", stats={"p50": 5, "max": 1}, within=0.15),
-        Published(variant="one", request="light", metric="overhead", stats={"p50": 5, "p99": 10}, within=0.15),
+        Published(variant="one", request="light", metric="overhead", stats={"avg": 5, "max": 1}, within=0.15),
+        Published(variant="one", request="light", metric="overhead", stats={"avg": 5, "p99": 10}, within=0.15),
     ]
-    derive(make_run(tmp_path, {"one": [Request(overhead_ms=n) for n in range(1, 11)]}, published=published))
+    requests = [Request(overhead_ms=n) for n in range(1, 11)]
+    derive(make_run(tmp_path, {"one": requests}, published=published, times=5))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     verdicts = page[page.index('<h2 id="verdicts">') : page.index('<h2 id="figures">')]
@@ -148,3 +151,32 @@ def test_the_page_forbids_itself_everything_but_its_own_style_and_pictures(tmp_p
     before, policy = page.split('<meta http-equiv="Content-Security-Policy" content="')
     assert "<title>" not in before
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:\">")
+
+
+TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")
+BURST = Quantity(variant="one", load="rush", metric="burst", stat="total")
+
+
+@pytest.mark.parametrize(
+    ("claim", "said"),
+    [
+        ({"value": TAIL, "at_most": 50}, "in one, 99 % of the light requests have an overhead of at most 50 ms"),
+        ({"value": TAIL, "at_least": 1000}, "in one, 1 % of the light requests have an overhead of at least 1000 ms"),
+        (
+            {"value": TAIL, "relative_to": TAIL.model_copy(update={"variant": "two"}), "at_most": 0.5},
+            "in one, the p99 of the overhead of light requests is at most 0.5 times that in two",
+        ),
+        (
+            {"value": TAIL, "relative_to": TAIL.model_copy(update={"stat": "min"}), "at_least": 9},
+            "in one, the p99 of the overhead of light requests is at least 9 times the smallest value of the overhead "
+            "of light requests",
+        ),
+        ({"value": BURST, "at_most": 1250}, "in one under rush, the total of the burst is at most 1250 ms"),
+        (
+            {"value": BURST.model_copy(update={"stat": "largest_share"}), "at_least": 0.4},
+            "in one under rush, the largest share of the burst is at least 40 %",
+        ),
+    ],
+)
+def test_a_bound_is_told_in_words(claim: dict[str, Any], said: str) -> None:
+    assert bound_in_words(Claim(says="It is so", **claim)) == said

@@ -638,12 +638,12 @@ def test_a_planned_trial_that_left_nothing_is_invalid(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
-        ({}, "one trial of each variant: there is no interval, and another run may differ"),
+        ({}, "one trial of each variant: no claim is decided, because another start of the servers may differ"),
         ({"outcome": "running"}, "the run did not end: its process was killed, or it is still at work"),
         ({"git": Git(commit="1" * 40, dirty=True)}, "the lab's own files had uncommitted changes"),
         (
-            {"images": [Image(name="grafana/k6:1.8.1", id="sha256:1", stand_in="Go module proxy")]},
-            "stand-in base images were used: grafana/k6:1.8.1 (Go module proxy)",
+            {"images": [Image(name="grafana/k6:2.1.0", id="sha256:1", stand_in="Go module proxy")]},
+            "stand-in base images were used: grafana/k6:2.1.0 (Go module proxy)",
         ),
     ],
 )

@@ -488,6 +488,6 @@ def test_a_claim_that_the_visits_do_not_carry_says_why(
 def test_a_claim_about_rows_is_told_in_rows(tmp_path: Path) -> None:
     found = summary(tmp_path, TEN, STEADY, claims=[claimed("rows_written", "count")])
 
-    assert (found.claims[0].verdict, found.claims[0].unit, found.claims[0].measured) == ("not reproduced", "rows", 10)
+    assert (found.claims[0].verdict, found.claims[0].unit, found.claims[0].measured) == ("undecided", "rows", 10)
     assert "10 rows" in markdown(read_run(tmp_path), found)
     assert shown(tmp_path, found, "Rows written")[0] == "Rows written"

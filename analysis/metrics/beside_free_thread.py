@@ -47,7 +47,7 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
 
     Yield nothing if the load kills workers, because the number of workers at each moment is then unknown.
     """
-    from analysis import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+    from analysis import intervals, waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
     if trial.load.crashes:
         return
@@ -55,8 +55,14 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
     if waits := waiting.of_variant(trial.variant, answered):
         of_class = [(name, answered.request == place) for place, name in enumerate(answered.classes)]
         for request, mine in [*of_class, (None, answered.request >= 0)]:
-            values = waiting.statistics(waits.beside_s[mine])
-            yield Finding(request, {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()})
+            beside_s, sent_s = waits.beside_s[mine], answered.sent_s[mine]
+            values = waiting.statistics(beside_s)
+            likely = intervals.likely_share(beside_s > waiting.FROM_S, intervals.blocks(sent_s))
+            yield Finding(
+                request,
+                {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()},
+                likely={(BESIDE_FREE_THREAD.name, "share"): likely},
+            )
     stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
     if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
         average_s, longest_s = fmean(recoveries_s), max(recoveries_s)

@@ -15,6 +15,8 @@ Key = tuple[str, str, int]
 """A variant, a load and the number of a trial."""
 Stats = dict[tuple[str, str], float]
 """Measured values by the names of metric and statistic, in the units that the metrics declare."""
+Likely = Mapping[tuple[str, str], tuple[float, ...]]
+"""By the same names, values that a statistic could have had about as likely (``analysis.intervals.Draw``)."""
 Doubt = tuple[Literal["invalid", "suspect", "note"], str]
 """A reason to doubt a trial, and the verdict that follows from it. A note leaves the verdict as it is."""
 
@@ -73,6 +75,7 @@ class Finding(NamedTuple):
     request: str | None
     stats: Stats
     carried_by: Mapping[str, int] = {}
+    likely: Mapping[tuple[str, str], tuple[float, ...]] = {}
 
 
 @dataclass(frozen=True)

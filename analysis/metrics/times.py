@@ -11,10 +11,13 @@ from analysis.metrics.metric import (
     Counted,
     Family,
     Finding,
+    Likely,
     Metric,
+    Stats,
     aggregate,
     failures_allowed,
     of_trial,
+    percentile,
     rows_needed,
 )
 
@@ -43,16 +46,34 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
     """  # noqa: S608  # made of constants
     for request, *times_ms in database.execute(query, of_trial(trial.key)).fetchall():
         count = trial.requests.of_class(request)
-        yield Finding(
-            request,
-            {
-                (metric, stat): time_ms
-                for (metric, stat, _), time_ms in zip(keys, times_ms, strict=True)
-                if time_ms is not None
-                and count.answered >= rows_needed(stat)
-                and count.failed / count.sent < failures_allowed(stat)
-            },
-        )
+        stats = {
+            (metric, stat): time_ms
+            for (metric, stat, _), time_ms in zip(keys, times_ms, strict=True)
+            if time_ms is not None
+            and count.answered >= rows_needed(stat)
+            and count.failed / count.sent < failures_allowed(stat)
+        }
+        yield Finding(request, stats, likely=_likely(database, trial, request, stats))
+
+
+def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request: str | None, stats: Stats) -> Likely:
+    """Return the likely values of the percentiles among ``stats``, of one class of request."""
+    from analysis import intervals  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+
+    columns = database.execute(_OF_CLASS, of_trial(trial.key) | {"request": request}).fetchnumpy()
+    block = intervals.blocks(columns["sent_s"])
+    likely: dict[tuple[str, str], tuple[float, ...]] = {}
+    for metric, column in _COLUMNS:
+        levels = {stat: q / 100 for name, stat in stats if name == metric.name and (q := percentile(stat)) is not None}
+        found = intervals.likely_percentiles(columns[column], block, [*levels.values()])
+        likely |= {(metric.name, stat): values for stat, values in zip(levels, found, strict=True)}
+    return likely
+
+
+_OF_CLASS = f"""
+SELECT epoch(sent) AS sent_s, {", ".join(column for _, column in _COLUMNS)}
+FROM classes WHERE {OF_TRIAL} AND error IS NULL AND request IS NOT DISTINCT FROM $request
+"""  # noqa: S608  # made of constants
 
 
 FAMILY = Family((OVERHEAD, RESPONSE_TIME), measure)

@@ -22,6 +22,7 @@ from analysis.show.grids import (
 from analysis.show.words import (
     INTERVAL,
     MEANING,
+    POWER,
     SMALLEST,
     WITHIN,
     claim_interval,
@@ -31,6 +32,7 @@ from analysis.show.words import (
     published_figures,
     published_what,
     seconds,
+    trials_and_time,
     verdict_of,
     what,
 )
@@ -55,8 +57,7 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
         for part in _parts(grid):
             console.print()
             console.print(quantity_table(part))
-    if run.trials > 1:
-        console.print(Text(INTERVAL, style="dim"))
+    console.print(Text(INTERVAL, style="dim"))
     for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
         console.print()
         console.print(text_table(told))
@@ -215,6 +216,24 @@ def claims_table(summary: Summary) -> RenderableType:
             claim.bound + (f" {claim.unit}" if claim.unit == "ms" else ""),
         )
     return Group(table, Text(MEANING, style="dim"))
+
+
+def power_table(summary: Summary) -> RenderableType:
+    """Return about how many trials each claim needs for a verdict, and how long these trials take."""
+    table = _table("Trials that decide")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("claim")
+    for name in ("measured", "bound", "trials", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for claim in summary.claims:
+        table.add_row(
+            _verdict(claim),
+            Text(claim.says),
+            claim_value(claim),
+            claim.bound,
+            *trials_and_time(claim, summary.round_s),
+        )
+    return Group(table, Text(POWER, style="dim"))
 
 
 def published_table(run: Run, summary: Summary) -> RenderableType:

@@ -1,7 +1,11 @@
 """Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
 
-from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS
+from math import ceil
+
+from analysis.deciding import MOST
+from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS, percentile, unit
 from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
+from analysis.quantities import Claim, Quantity
 from analysis.record import Run
 from analysis.result import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
 
@@ -67,7 +71,11 @@ WITHIN = (
     "reproduced: every figure, with its interval, is within the stated percentage of the published figure; "
     "the other figures are listed as measured / published"
 )
-INTERVAL = "low and high: 95 % bootstrap interval of the median over trials"
+POWER = (
+    "trials: about how many in all, if further trials differ as much as these; with one trial, as many as the lab "
+    "resamples; > 100: the value is too near the bound"
+)
+INTERVAL = "low and high: 95 % interval of the median over trials; of a single trial, of its value"
 
 
 def claim_value(claim: ClaimRow) -> str:
@@ -80,9 +88,62 @@ def claim_value(claim: ClaimRow) -> str:
     return f"{stat}{number(whole(claim.unit, claim.measured))} {claim.unit}"
 
 
+def bound_in_words(claim: Claim) -> str:
+    """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
+    value, side = claim.value, "at least" if claim.at_least is not None else "at most"
+    q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
+    if other := claim.relative_to:
+        same = (other.metric, other.stat, other.request) == (value.metric, value.stat, value.request)
+        what = "that" if same else _thing(other)
+        there = f" {_where(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
+        return f"{_where(value)}, {_thing(value)} is {side} {claim.limit:g} times {what}{there}"
+    if q is not None and value.request:
+        share = 100 - q if claim.at_least is not None else q
+        metric = words(value.metric)
+        a = "an" if metric[0] in "aeiou" else "a"
+        which = f"{share:g} % of the {value.request} requests have {a} {metric}"
+        return f"{_where(value)}, {which} of {side} {claim.limit:g} {of_unit}"
+    limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
+    named = "" if of_unit in ("share", "ratio", "index") else f" {of_unit}"
+    return f"{_where(value)}, {_thing(value)} is {side} {limit}{named}"
+
+
+def _thing(quantity: Quantity) -> str:
+    stat = _STATISTICS.get(quantity.stat, words(quantity.stat))
+    return f"the {stat} of the {of_requests(quantity.metric, quantity.request)}"
+
+
+_STATISTICS = {
+    "min": "smallest value",
+    "avg": "mean",
+    "max": "largest value",
+    "count": "number",
+    "jain_index": "Jain's index",
+    "max_over_mean": "largest number, divided by the mean,",
+    "of_ideal": "share of the ideal",
+    "per_connection": "number for each connection",
+    "per_request": "time for each request",
+    "per_second": "rate",
+}
+"""Statistics whose names do not read well in a sentence."""
+
+
+def _where(quantity: Quantity) -> str:
+    return f"in {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
+
+
 def claim_interval(claim: ClaimRow) -> str:
     """Return the interval of a claim's measured value, e.g. 1.2 to 3.4; empty if there is no interval."""
     return "" if claim.low is None else f"{number(claim.low)} to {number(claim.high)}"
+
+
+def trials_and_time(claim: ClaimRow, round_s: float) -> tuple[str, str]:
+    """Return about how many trials decide a claim, and how many minutes these trials take."""
+    if claim.measured is None:
+        return number(None), number(None)
+    if claim.trials_needed is None:
+        return f"> {MOST}", f"> {ceil(MOST * round_s / 60)} min"
+    return str(claim.trials_needed), f"{ceil(claim.trials_needed * round_s / 60)} min"
 
 
 def number(value: float | None) -> str:

@@ -267,6 +267,7 @@ class Experiment(Model):
     load: Load | None = Field(None, description="The load, if the experiment has only one load.")
     loads: dict[Name, Load] = Field({}, description="The loads by name, if the experiment has several loads.")
     parallel: bool = Field(False, description="true: requests only sleep, so variants may be measured side by side.")
+    trials: int = Field(5, ge=1, le=1000, description="How often each variant is measured by default.")
     variants: dict[Name, Server] = Field(min_length=1)
     published: list[Published] = Field([])
     claims: list[Claim] = Field([])
@@ -381,9 +382,9 @@ def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
     )
 
 
-def check_duration(duration: str) -> None:
-    """Raise WrongUse if a duration is not written like 90s or 5m, or if it is longer than a day."""
+def check_duration(duration: str, option: str = "DURATION") -> None:
+    """Raise WrongUse if the duration of an option is not written like 90s or 5m, or if it is longer than a day."""
     try:
         _short_enough(duration)
     except ValueError as error:
-        raise WrongUse(f"The duration {error}.", hint="DURATION=90s or DURATION=5m") from None
+        raise WrongUse(f"The duration {error}.", hint=f"{option}=90s or {option}=5m") from None

@@ -107,7 +107,7 @@ def measured_in_trials(
 
 def of_each_trial(run: Run) -> str:
     """Return what the marks of ``measured_in_trials`` are, for the subtitle of a figure."""
-    return f"median of {of_trials(run)}, its interval, and each trial" if run.trials > 1 else of_trials(run)
+    return f"median of {of_trials(run)}, its interval, and each trial" if run.trials > 1 else "1 trial and its interval"
 
 
 def of_trials(run: Run) -> str:

@@ -1,0 +1,95 @@
+"""lab.run with UNTIL=decided: rounds go on until every claim is decided or the budget is used."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analysis.folder import read_run, read_trial, trial_folders
+from analysis.quantities import Claim, Quantity
+from analysis.record import Run, TrialRecord
+from analysis.result import Summary
+from lab import run as running
+from lab.experiment.file import load_experiment
+from lab.machine.watch import Progress
+from lab.plan import Plan, lay_out
+from lab.trial import batch, leftovers
+from tests.synthetic import Request, make_run, make_trial
+
+WAITS = Claim(
+    says="It waits", value=Quantity(variant="one", request="light", metric="overhead", stat="p50"), at_least=50
+)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Run:
+    """The record of a run that is still going on, with more rounds planned than any test needs."""
+    run = make_run(tmp_path / "planned", {"one": [Request()]}, claims=[WAITS], trials=100)
+    order = [["one", "mix", str(number)] for number in range(1, 101)]
+    return read_run(run).model_copy(update={"outcome": "running", "ended": None, "order": order})
+
+
+def measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run, overheads_ms: list[float], budget_s: float | None
+) -> tuple[Path, Summary, list[str]]:
+    """Measure rounds in which the requests of the only variant have these overheads; the last repeats itself."""
+
+    def round_of(plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
+        number = plan.trials[0].number
+        overhead_ms = overheads_ms[min(number, len(overheads_ms)) - 1]
+        yield [read_trial(make_trial(folder, "one", number, [Request(overhead_ms=overhead_ms)] * 20))]
+
+    monkeypatch.setattr(batch, "measure", round_of)
+    monkeypatch.setattr(leftovers, "remove_leftovers", list)
+    monkeypatch.setattr(running, "build_images", lambda *_: None)
+    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(running, "_record", lambda *_, **__: record)
+    said: list[str] = []
+    experiment = load_experiment("heavy-mix")
+    plan = lay_out(experiment, trials=record.trials, jobs=8)
+    folder, summary = running.run_plan(
+        "made-up", experiment, plan, results=tmp_path / "results", full=False,
+        command="", say=said.append, progress=lambda *_: None, budget_s=budget_s,
+    )  # fmt: skip
+    return folder, summary, [one for one in said if not one.startswith("one (mix, trial ")]
+
+
+def test_rounds_that_agree_decide_at_the_first_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run
+) -> None:
+    folder, summary, said = measure(tmp_path, monkeypatch, record, [60], 3600)
+
+    assert said == ["1 of 1 claims are decided after 5 rounds."]
+    assert [claim.verdict for claim in summary.claims] == ["reproduced"]
+    run = read_run(folder)
+    assert (run.until_decided, run.trials, run.outcome) == (True, 5, "completed")
+    assert run.order == [["one", "mix", str(number)] for number in range(1, 6)]
+    assert len(trial_folders(folder)) == 5
+    assert summary.validity.verdict == "valid"
+
+
+def test_rounds_go_on_while_a_claim_is_undecided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run) -> None:
+    folder, summary, said = measure(tmp_path, monkeypatch, record, [60, 40, 60], 3600)
+
+    assert said[0] == "0 of 1 claims are decided after 5 rounds."
+    assert said[-1] == f"1 of 1 claims are decided after {len(said) + 4} rounds."
+    assert len(said) > 2
+    assert [claim.verdict for claim in summary.claims] == ["reproduced"]
+    assert read_run(folder).trials == len(trial_folders(folder)) == len(said) + 4
+
+
+def test_the_budget_ends_the_rounds_and_nothing_is_decided_too_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run
+) -> None:
+    _, summary, said = measure(tmp_path, monkeypatch, record, [60], 0)
+
+    assert said == ["Another round would exceed the budget of 0 min. A larger budget: BUDGET=1m"]
+    assert [(claim.verdict, claim.measured) for claim in summary.claims] == [("undecided", 60)]
+
+
+def test_without_a_budget_all_rounds_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run) -> None:
+    folder, _, said = measure(tmp_path, monkeypatch, record.model_copy(update={"trials": 7}), [60], None)
+
+    assert said == []
+    assert len(trial_folders(folder)) == 7
+    assert not read_run(folder).until_decided
