@@ -1,0 +1,122 @@
+"""Shows how often the lab's intervals hold the true value, for docs/method.md: ``python -m tests.coverage [STUDY]``.
+
+The simulated requests depend on each other as those of heavy-mix do: now and then a worker is full for some seconds,
+and some of the requests that are sent meanwhile wait until the worker has a free thread. Each start of the servers
+draws anew how often this happens. Of a study (``tests.study``) the truth is the median over all its trials.
+"""
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from analysis import intervals
+from analysis.intervals import Draw, Times
+from tests.study import read
+
+SIMULATED = 300
+"""How many starts are simulated for each line."""
+DRAWN = 2000
+LEVELS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+SECONDS = (20, 60)
+TRIALS = (2, 3, 5, 8, 12)
+FULL_FOR_S = 5.0
+"""How long a worker is full on average."""
+RATE_PER_S = 10.0
+LONG_S = 4000.0
+"""A load of this length tells the true percentiles of one start."""
+
+chance = np.random.default_rng(1)
+
+
+def start() -> float:
+    """Return for one start of the servers how many times a second a worker becomes full."""
+    return float(np.exp(chance.normal(np.log(1 / 15), 0.7)))
+
+
+def load(full_per_s: float, seconds: float) -> tuple[Times, Times]:
+    """Return when the requests of one load were sent, in s, and how long each waited, in ms."""
+    sent_s = np.sort(chance.uniform(0, seconds, chance.poisson(RATE_PER_S * seconds)))
+    waited_ms = 4 * np.exp(0.3 * chance.standard_normal(sent_s.size))
+    began_s = -FULL_FOR_S
+    while (began_s := began_s + chance.exponential(1 / full_per_s)) < seconds:
+        until_s = began_s + chance.exponential(FULL_FOR_S)
+        first, last = np.searchsorted(sent_s, [began_s, until_s])
+        stuck = np.arange(first, last)[chance.uniform(size=last - first) < 0.25]
+        waited_ms[stuck] = np.maximum(waited_ms[stuck], 1000 * (until_s - sent_s[stuck]))
+    return sent_s, waited_ms
+
+
+def draws(full_per_s: float, seconds: float) -> list[Draw]:
+    """Return what one load says of each percentile."""
+    sent_s, waited_ms = load(full_per_s, seconds)
+    likely = intervals.likely_percentiles(waited_ms, intervals.blocks(sent_s), [*LEVELS.values()])
+    values = np.quantile(waited_ms, [*LEVELS.values()])
+    return [Draw(float(value), some) for value, some in zip(values, likely, strict=True)]
+
+
+def holds(interval: tuple[float, float] | None, truth: float) -> bool:
+    """Whether an interval holds the true value."""
+    return interval is not None and interval[0] <= truth <= interval[1]
+
+
+def simulated(seconds: float) -> Iterator[tuple[str, list[float]]]:
+    """Yield how often the intervals of loads of this length hold the truth: of one start, and over starts."""
+    starts = [start() for _ in range(SIMULATED)]
+    found = [draws(each, seconds) for each in starts]
+    truths = [np.quantile(load(each, LONG_S)[1], [*LEVELS.values()]) for each in starts]
+    yield (
+        "this start, 1",
+        [
+            sum(
+                holds(intervals.of_median([one[place]]), truth[place]) for one, truth in zip(found, truths, strict=True)
+            )
+            / SIMULATED
+            for place in range(len(LEVELS))
+        ],
+    )
+    for trials in (1, *TRIALS):
+        yield (
+            f"any start, {trials}",
+            [_over_starts([one[place] for one in found], trials) for place in range(len(LEVELS))],
+        )
+
+
+def _over_starts(found: Sequence[Draw], trials: int) -> float:
+    """Return how often the interval of so many trials holds the median over all starts."""
+    truth, pick = median(one.value for one in found), random.Random(1)
+    runs = min(DRAWN, 50 * len(found))
+    return sum(holds(intervals.of_median(pick.choices(found, k=trials)), truth) for _ in range(runs)) / runs
+
+
+def measured(study: Path) -> Iterator[tuple[str, list[float]]]:
+    """Yield the same of measured trials of light requests, averaged over the variants of a study."""
+    _, windows = read(study)
+    for seconds, cells in windows.items():
+        light = [ones for (_, _, request), ones in cells.items() if request == "light"]
+        of_each = [
+            [[one.draw(("overhead", stat)) for one in ones] for ones in light
+             if all(("overhead", stat) in one.stats for one in ones)]
+            for stat in LEVELS
+        ]  # fmt: skip
+        for trials in (1, *TRIALS):
+            shares = [[_over_starts(found, trials) for found in some] for some in of_each]
+            yield f"{seconds} s | any start, {trials}", [sum(some) / len(some) if some else 0.0 for some in shares]
+
+
+def main() -> None:
+    """Print the table in Markdown."""
+    print(f"| requests | load | truth, trials | {' | '.join(LEVELS)} |\n| --- | --- | --- {'| --- ' * len(LEVELS)}|")
+    lines = [
+        (f"simulated | {seconds} s | {what}", shares) for seconds in SECONDS for what, shares in simulated(seconds)
+    ]
+    lines += [(f"heavy-mix | {what}", shares) for path in sys.argv[1:] for what, shares in measured(Path(path))]
+    for what, shares in lines:
+        print(f"| {what} | {' | '.join(f'{share:.0%}' for share in shares)} |")
+
+
+if __name__ == "__main__":
+    main()

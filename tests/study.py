@@ -1,0 +1,176 @@
+"""Studies how often an experiment's default run decides its claims, and how often it decides falsely.
+
+    python -m tests.study keep RUN studies/heavy-mix.json.gz 20 60
+    python -m tests.study table studies/heavy-mix.json.gz
+
+``keep`` computes from a run of many trials what the first seconds of each trial's load say, and writes it to a small
+file. ``table`` draws trials from such a file, with replacement, as if each draw were a run, and prints for each claim
+of the experiment how many runs decide it, and how many contradict the median over all trials of the study.
+"""
+
+import gzip
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+
+from analysis.folder import read_run, trial_folders
+from analysis.manifest import sealed
+from analysis.measured import Measured, Results, measure
+from analysis.observed import Evidence, observe, read_evidence
+from analysis.quantities import Claim
+from analysis.read.rows import opened
+from analysis.record import Run
+from analysis.verdicts import claim_row
+from lab.experiment.file import load_experiment
+
+KEPT = (
+    ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("beside_free_thread", "share"),
+    ("requests_by_worker", "largest_share"), ("throughput", "per_second"),
+)  # fmt: skip
+"""The statistics that are kept of each variant and class of request, besides those of the claims."""
+RUNS = 2000
+"""How many runs are drawn for each number of trials."""
+TRIALS = (1, 2, 3, 5, 8)
+
+Cells = dict[tuple[str, str, str | None], list[Measured]]
+
+
+def first_seconds(run_folder: Path, seconds: int) -> Cells:
+    """Return the statistics of each trial as if its load had ended after so many seconds."""
+    run, hashes = read_run(run_folder), sealed(run_folder)
+    evidence: dict[Path, Evidence] = {
+        folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)
+    }
+    with tempfile.TemporaryDirectory() as temporary:
+        short = [_shortened(folder, Path(temporary) / str(place), seconds) for place, folder in enumerate(evidence)]
+        with opened(short) as rows:
+            return measure(rows, [observe(rows, run, folder, found) for folder, found in evidence.items()])
+
+
+def _shortened(trial_folder: Path, target: Path, seconds: int) -> Path:
+    target.mkdir()
+    duckdb.execute(
+        f"""COPY (SELECT * FROM '{trial_folder}/requests.parquet' AS rows
+            WHERE sent < (SELECT min(sent) FROM '{trial_folder}/requests.parquet') + to_seconds({seconds}))
+            TO '{target}/requests.parquet'"""  # paths of this machine
+    )
+    return target
+
+
+def keep(run_folder: Path, target: Path, windows: list[int]) -> None:
+    """Write what the first seconds of each trial say to a file; ``windows`` are in seconds."""
+    run = read_run(run_folder)
+    wanted = {*KEPT} | {(one.metric, one.stat) for claim in run.claims for one in claim.quantities}
+    kept = {
+        "run": run.model_copy(update={"order": [], "published": []}).model_dump(mode="json", by_alias=True),
+        "windows": {
+            window: [
+                [*cell, one.trial, one.answered, [
+                    [*key, _short(value), [_short(likely) for likely in one.likely.get(key, ())]]
+                    for key, value in one.stats.items() if key in wanted
+                ]]
+                for cell, trials in first_seconds(run_folder, window).items() if cell[2]
+                for one in trials
+            ]
+            for window in windows
+        },
+    }  # fmt: skip
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(gzip.compress(json.dumps(kept).encode(), mtime=0))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def read(path: Path) -> tuple[Run, dict[int, Cells]]:
+    """Return the run of a study, and its statistics for each number of seconds."""
+    kept = json.loads(gzip.decompress(path.read_bytes()))
+    windows: dict[int, Cells] = {}
+    for window, rows in kept["windows"].items():
+        cells = windows.setdefault(int(window), {})
+        for variant, load, request, trial, answered, stats in rows:
+            measured = Measured(
+                trial=trial,
+                answered=answered,
+                stats={(metric, stat): value for metric, stat, value, _ in stats},
+                carried_by={},
+                likely={(metric, stat): tuple(likely) for metric, stat, _, likely in stats if likely},
+            )
+            cells.setdefault((variant, load, request), []).append(measured)
+    return Run.model_validate(kept["run"]), windows
+
+
+def table(path: Path) -> Iterator[str]:
+    """Yield the lines of tables in Markdown: for each claim, how many runs decide it, and how many decide falsely."""
+    run, windows = read(path)
+    claims = load_experiment(run.experiment).claims
+    for seconds, cells in windows.items():
+        yield f"{run.experiment}, {seconds} s of load: runs that decide / that contradict the study, of {RUNS}\n"
+        yield f"| claim | bound | median | trials that hold | {' | '.join(map(str, TRIALS))} trials |"
+        yield "| --- " * (4 + len(TRIALS)) + "|"
+        in_all = dict.fromkeys(TRIALS, 0)
+        for claim in claims:
+            row = claim_row(claim, Results(run, cells, {}, 0.0), [])
+            if row.measured is None:
+                yield f"| {claim.says} | {claim.bound} | – | – | {' | '.join('–' for _ in TRIALS)} |"
+                continue
+            holding = _each(claim, run, cells)
+            shown = []
+            for trials in TRIALS:
+                decided, false = chances(claim, run, cells, trials, holds=claim.holds(row.measured))
+                in_all[trials] += decided
+                shown.append(f"{decided / RUNS:.1%} / {false / RUNS:.2%}")
+            share = sum(holding) / len(holding)
+            yield f"| {claim.says} | {claim.bound} | {row.measured:.3g} | {share:.0%} | {' | '.join(shown)} |"
+        means = [f"{in_all[trials] / RUNS:.1f} of {len(claims)}" for trials in TRIALS]
+        yield f"| claims decided by a run, mean | | | | {' | '.join(means)} |\n"
+
+
+def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
+    """Return whether the claim holds in each trial of the study."""
+    results = Results(run, cells, {}, 0.0)
+    values = results.by_trial(claim.value)
+    others = results.by_trial(claim.relative_to) if claim.relative_to else dict.fromkeys(values, 1.0)
+    return [claim.holds(values[trial] / others[trial]) for trial in values.keys() & others.keys()]
+
+
+def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool) -> tuple[int, int]:
+    """Return how many of RUNS runs decide a claim, and how many decide otherwise than ``holds``."""
+    chance = random.Random(1)  # a simulation, not a secret
+    rests_on = {(one.variant, one.request) for one in claim.quantities}
+    needed = {cell: ones for cell, ones in cells.items() if (cell[0], cell[2]) in rests_on}
+    verdicts: dict[tuple[tuple[int, ...], ...], str] = {}
+    decided = false = 0
+    for _ in range(RUNS):
+        places = tuple(tuple(sorted(chance.choices(range(len(ones)), k=trials))) for ones in needed.values())
+        if places not in verdicts:
+            drawn = {
+                cell: [ones[place]._replace(trial=number) for number, place in enumerate(chosen, start=1)]
+                for (cell, ones), chosen in zip(needed.items(), places, strict=True)
+            }
+            verdicts[places] = claim_row(claim, Results(run, drawn, {}, 0.0), []).verdict
+        decided += verdicts[places] in ("reproduced", "not reproduced")
+        false += verdicts[places] == ("not reproduced" if holds else "reproduced")
+    return decided, false
+
+
+def main() -> None:
+    """Run the command that the command line names."""
+    match sys.argv[1:]:
+        case ["keep", run, target, *windows] if windows:
+            keep(Path(run), Path(target), [*map(int, windows)])
+        case ["table", path]:
+            for line in table(Path(path)):
+                print(line, flush=True)
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()
