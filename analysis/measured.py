@@ -179,10 +179,11 @@ class Results:
             return f"nothing was seen that {quantity.metric} could be computed from"
         if max(failing) >= failures_allowed(quantity.stat):
             return f"{max(failing):.1%} of the {sample} failed, too many to leave out of {quantity.stat}"
-        needed, most = rows_needed(quantity.stat), max(one.carrying(quantity.metric) for one in cell)
-        if most >= needed:
+        needed, counts = rows_needed(quantity.stat), [one.carrying(quantity.metric) for one in cell]
+        if min(counts) >= needed:
             return f"nothing was seen that {quantity.metric} could be computed from"
-        return f"{quantity.stat} needs {needed} {sample} a trial; there were {most} at most"
+        had = f"there were {max(counts)} at most" if max(counts) < needed else f"one trial had {min(counts)}"
+        return f"{quantity.stat} needs {needed} {sample} a trial; {had}"
 
     def too_few(self) -> Iterator[str]:
         """Yield a sentence for each percentile that a table would show if there were more requests.
@@ -193,15 +194,18 @@ class Results:
         classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
         for load, request in sorted(classes):
             cells = {cell[0]: ones for cell, ones in self.cells.items() if cell[1:] == (load, request)}
-            most = {variant: max(one.answered for one in ones) for variant, ones in cells.items()}
+            counts = {variant: [one.answered for one in ones] for variant, ones in cells.items()}
             missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
             for stat in sorted(missed, key=lambda stat: (rows_needed(stat), stat)):
-                if lacking := [variant for variant, n in most.items() if n < rows_needed(stat)]:
-                    which = ", ".join(lacking) if len(lacking) < len(most) else "any variant"
-                    yield (
-                        f"no {stat} of {request} requests of {which}: it needs {rows_needed(stat)} a trial, "
-                        f"there were {max(most[variant] for variant in lacking)} at most"
-                    )
+                needed = rows_needed(stat)
+                if lacking := [variant for variant, ns in counts.items() if min(ns) < needed]:
+                    which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
+                    most = max(max(counts[variant]) for variant in lacking)
+                    fewest = min(min(counts[variant]) for variant in lacking)
+                    yield f"no {stat} of {request} requests of {which}: it " + (
+                        f"needs {needed} a trial, there were {most} at most" if most < needed else
+                        f"needs {needed} in every trial, one trial had {fewest}"
+                    )  # fmt: skip
                     break  # higher percentiles need even more requests
 
     def _spoken_of(self, load: str, request: str) -> set[str]:
@@ -217,7 +221,14 @@ class Results:
         return self.cells.get((quantity.variant, self.load_name(quantity.load), quantity.request), [])
 
     def _carrying(self, quantity: Quantity) -> list[Measured]:
-        return [one for one in self._cell(quantity) if (quantity.metric, quantity.stat) in one.stats]
+        """Return the trials that have a statistic; none if a percentile is missing in any trial.
+
+        A closed loop sends fewer requests while requests wait. So the trials with too few requests for a percentile
+        are those in which it is the longest, and a median over the other trials would be too short.
+        """
+        cell = self._cell(quantity)
+        carrying = [one for one in cell if (quantity.metric, quantity.stat) in one.stats]
+        return [] if percentile(quantity.stat) is not None and len(carrying) < len(cell) else carrying
 
     def rows(self) -> Iterator[Row]:
         """Yield every quantity that was measured or published, in the experiment's order."""

@@ -208,7 +208,7 @@ def collect(
 def lab_run(results: Path, *arguments: str) -> tuple[float, float, dict[str, Any]]:
     """Measure heavy-mix in a separate process. Return wall time and longest load in seconds, and the summary."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "lab", "run", "heavy-mix", "--results", str(results), *arguments]
+    command = [sys.executable, "-m", "lab", "run", "heavy-mix", "--trials", "1", "--results", str(results), *arguments]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     wall = time.monotonic() - began
     run = results / "heavy-mix" / "latest"

@@ -81,7 +81,7 @@ class Lab:
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command, and return the process, from which a test can read the output."""
-        environment = {"PYTHONPATH": str(self.root)} | self._told()
+        environment = {"PYTHONPATH": str(self.root)} | self._told(*arguments)
         process = subprocess.Popen(
             [*self.before, sys.executable, "-m", "lab", *arguments],
             cwd=self.root, env=os.environ | environment, text=True, stdin=subprocess.DEVNULL,
@@ -96,7 +96,7 @@ class Lab:
         assert not self.before
         out, err = io.StringIO(), io.StringIO()
         with (
-            patch.dict(os.environ, self._told()),
+            patch.dict(os.environ, self._told(*arguments)),
             patch.object(sys, "argv", ["lab", *arguments]),
             patch.object(cli, "heed_signals"),
             patch.object(cli, "out", Console(width=80, highlight=False)),
@@ -108,8 +108,10 @@ class Lab:
         assert isinstance(ended.value.code, int)
         return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
 
-    def _told(self) -> dict[str, str]:
-        return {"COLUMNS": "80", "NO_COLOR": "1", "RESULTS": str(self.results)} | self.environment
+    def _told(self, *arguments: str) -> dict[str, str]:
+        """Return the environment of a command. A run measures each variant once unless the command says otherwise."""
+        once = {"TRIALS": "1"} if arguments[:1] == ("run",) and "--until" not in arguments else {}
+        return {"COLUMNS": "80", "NO_COLOR": "1", "RESULTS": str(self.results)} | once | self.environment
 
     def end(self) -> None:
         """Interrupt the commands that a failed test left running, so that they disturb no other test."""

@@ -1,7 +1,7 @@
 """Studies how often an experiment's default run decides its claims, and how often it decides falsely.
 
-    python -m tests.study keep RUN studies/heavy-mix.json.gz 20 60
-    python -m tests.study table studies/heavy-mix.json.gz
+    python -m tests.study keep RUN docs/heavy-mix-study.json.gz 20 60
+    python -m tests.study table docs/heavy-mix-study.json.gz
 
 ``keep`` computes from a run of many trials what the first seconds of each trial's load say, and writes it to a small
 file. ``table`` draws trials from such a file, with replacement, as if each draw were a run, and prints for each claim
@@ -40,12 +40,8 @@ TRIALS = (1, 2, 3, 5, 8)
 Cells = dict[tuple[str, str, str | None], list[Measured]]
 
 
-def first_seconds(run_folder: Path, seconds: int) -> Cells:
+def first_seconds(run: Run, evidence: dict[Path, Evidence], seconds: int) -> Cells:
     """Return the statistics of each trial as if its load had ended after so many seconds."""
-    run, hashes = read_run(run_folder), sealed(run_folder)
-    evidence: dict[Path, Evidence] = {
-        folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)
-    }
     with tempfile.TemporaryDirectory() as temporary:
         short = [_shortened(folder, Path(temporary) / str(place), seconds) for place, folder in enumerate(evidence)]
         with opened(short) as rows:
@@ -65,6 +61,8 @@ def _shortened(trial_folder: Path, target: Path, seconds: int) -> Path:
 def keep(run_folder: Path, target: Path, windows: list[int]) -> None:
     """Write what the first seconds of each trial say to a file; ``windows`` are in seconds."""
     run = read_run(run_folder)
+    hashes = sealed(run_folder)
+    evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     wanted = {*KEPT} | {(one.metric, one.stat) for claim in run.claims for one in claim.quantities}
     kept = {
         "run": run.model_copy(update={"order": [], "published": []}).model_dump(mode="json", by_alias=True),
@@ -74,7 +72,7 @@ def keep(run_folder: Path, target: Path, windows: list[int]) -> None:
                     [*key, _short(value), [_short(likely) for likely in one.likely.get(key, ())]]
                     for key, value in one.stats.items() if key in wanted
                 ]]
-                for cell, trials in first_seconds(run_folder, window).items() if cell[2]
+                for cell, trials in first_seconds(run, evidence, window).items() if cell[2]
                 for one in trials
             ]
             for window in windows

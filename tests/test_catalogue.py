@@ -241,7 +241,7 @@ def test_burning_is_done_on_request(copied_lab: Lab) -> None:
     run = json.loads((folder / "run.json").read_text())
     assert [load["name"] for load in run["loads"]] == ["four-connections", "eight-connections"]
     assert (run["sleeping"], run["loads"][0]["settings"]["CPU"]) == (False, "burn")
-    assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=4x4 DURATION=3s CPU=burn"
+    assert run["command"] == "make experiment NAME=gil-sharing VARIANTS=4x4 DURATION=3s TRIALS=1 CPU=burn"
 
 
 def test_ten_at_once_are_ten_in_the_time_of_one_unless_the_worker_is_sync(copied_lab: Lab) -> None:

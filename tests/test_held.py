@@ -41,7 +41,7 @@ def measured(lab: Lab, load: str, duration: str = "60s") -> tuple[dict[str, Any]
     (lab.root / "experiments" / "held.yaml").write_text(EXPERIMENT.format(load=load))
     environment = os.environ | {"PYTHONPATH": str(lab.root), "RESULTS": str(lab.results), "DURATION": duration}
     process = subprocess.Popen(
-        [sys.executable, "-m", "lab", "run", "held"],
+        [sys.executable, "-m", "lab", "run", "held", "--trials", "1"],
         cwd=lab.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     _, status, usage = os.wait4(process.pid, 0)

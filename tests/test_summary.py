@@ -296,17 +296,24 @@ def test_a_verdict_from_a_suspect_trial_says_so(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_only_trials_that_carry_a_statistic_are_counted_for_it(tmp_path: Path) -> None:
-    make_run(tmp_path, {"one": HUNDRED}, trials=2)
+def test_a_percentile_that_one_trial_lacks_has_no_median(tmp_path: Path) -> None:
+    """A closed loop sends fewer requests while they wait, so what is left of the trials would be the fast ones."""
+    claims = [Claim(says="the tail is short", value=p99(), at_most=1e9)]
+    make_run(tmp_path, {"one": HUNDRED}, trials=2, claims=claims)
     make_trial(tmp_path, "one", 2, HUNDRED[:50])
 
     summary = derive_summary(tmp_path)
 
-    tail, middle = row(summary, "p99"), row(summary, "p50")
-    assert tail is not None
+    middle = row(summary, "p50")
+    assert row(summary, "p99") is None
     assert middle is not None
-    assert (tail.n, tail.trials) == (100, 1)
     assert (middle.n, middle.trials) == (150, 2)
+    assert (summary.claims[0].verdict, summary.claims[0].reason) == (
+        "undecided", "p99 needs 100 requests a trial; one trial had 50",
+    )  # fmt: skip
+    assert "no p99 of light requests of any variant: it needs 100 in every trial, one trial had 50" in (
+        summary.validity.reasons
+    )
 
 
 def test_text_with_brackets_is_printed_as_it_is(tmp_path: Path) -> None:
