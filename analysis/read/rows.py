@@ -149,18 +149,26 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
     return round(dropped)
 
 
+IN_MEMORY = 16 * 2**20
+"""The bytes of parquet up to which rows are held in memory, where a query takes half of the time."""
+
+
 @contextmanager
 def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the rows of trials as the view ``requests``; a trial without requests.parquet has no rows.
 
     The view ``classes`` has each row twice: in its class of request, and in the class NULL, which has all requests.
     """
-    files = [str(path) for folder in trial_folders if (path := folder / "requests.parquet").exists()]
+    files = [path for folder in trial_folders if (path := folder / "requests.parquet").exists()]
     # Several threads would add numbers in a different order each time, and rounding would differ. One thread adds them
     # in the order of the rows. It takes little longer: most of the time goes into reading points and drawing.
     with duckdb.connect(config={"threads": 1}) as database:
         if files:
-            database.read_parquet(files).create_view("requests")
+            rows = database.read_parquet([*map(str, files)])
+            if sum(path.stat().st_size for path in files) < IN_MEMORY:
+                rows.create("requests")
+            else:
+                rows.create_view("requests")
         else:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")
         database.execute(_CLASSES)
