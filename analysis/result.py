@@ -29,8 +29,8 @@ class Row(Model):
     """One number as published, predicted and measured. The measured number comes from ``n`` rows in ``trials`` trials.
 
     ``request`` is None for all classes together. ``values`` has the value of each trial by the number of the trial, and
-    ``measured`` is their median. ``low`` and ``high`` are the 95 % bootstrap interval of the median over trials; None:
-    there are fewer than two trials.
+    ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (``analysis.intervals``); None:
+    there is no interval.
     """
 
     variant: str

@@ -48,7 +48,7 @@ def broken(folder: Path) -> Lab:
     tell_which(
         lab,
         LAB_READY="'never' if name == 'never-ready' else 'ready'",
-        LAB_RETRIES="'30' if name == 'never-ready' else '300'",
+        LAB_RETRIES="'5' if name == 'never-ready' else '300'",
     )
     lab.edit("docker-compose.yml", "http://127.0.0.1:8000/-/ready", "http://127.0.0.1:8000/-/${LAB_READY:-ready}")
     lab.edit("docker-compose.yml", "retries: 300", "retries: ${LAB_RETRIES:-300}")

@@ -144,7 +144,7 @@ def test_the_records_say_what_was_measured(measured: Measured) -> None:
 
     assert (run.outcome, run.jobs, run.trials) == ("completed", 8, 1)
     assert sorted(name for name, _, _ in run.order) == VARIANTS
-    assert run.command == "make experiment NAME=heavy-mix DURATION=12s"
+    assert run.command == "make experiment NAME=heavy-mix DURATION=12s TRIALS=1"
     assert {image.name for image in run.images} == {
         "debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:23.0.0",
         "stampede/gunicorn:27.0.1",
@@ -262,6 +262,6 @@ def test_the_report_opens_offline_and_shows_everything(measured: Measured, tmp_p
     assert len(drawn) == 6
     assert all(box and box["width"] > 500 and box["height"] > 100 for box in drawn)
     assert verdicts == len(load_experiment("heavy-mix").claims)
-    assert "make experiment NAME=heavy-mix DURATION=12s" in text
+    assert "make experiment NAME=heavy-mix DURATION=12s TRIALS=1" in text
     assert all(name in text for name in VARIANTS)
     assert report.stat().st_size < 2_000_000
