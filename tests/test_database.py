@@ -55,7 +55,7 @@ def spoil(lab: Lab) -> None:
     tell_which(
         lab,
         LAB_MARIADB="'exec mariadbd --no-defaults --datadir=/nowhere' if name == 'no-database' else 'exec start'",
-        LAB_RETRIES="'5' if name == 'not-applied' else '300'",
+        LAB_RETRIES="'30' if name == 'not-applied' else '300'",
     )
     threads = "    pids_limit: 2048  # it has a thread for each connection\n"
     lab.edit("docker-compose.yml", threads, threads + '    command: [sh, -c, "${LAB_MARIADB:-exec start}"]\n')
