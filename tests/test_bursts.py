@@ -13,7 +13,7 @@ from analysis.metrics.bursts import in_order, ordinal
 from analysis.pipeline import derive, derive_summary
 from analysis.quantities import Claim, Published, Quantity
 from analysis.record import LoadRecord, VariantRecord
-from analysis.result import Summary, WaveRow
+from analysis.result import Row, Summary, WaveRow
 from analysis.show.markdown import markdown
 from analysis.show.terminal import print_tables
 from analysis.show.words import published_figures, published_what
@@ -193,6 +193,20 @@ def test_steps_of_several_trials_are_medians_with_an_interval(tmp_path: Path) ->
     assert row.high
     assert [low < of_all for low, of_all in zip(row.low, [1000, 2000, 3000, 4000], strict=True)] == [True] * 4
     assert [high > of_all for high, of_all in zip(row.high, [3000, 4000, 5000, 6000], strict=True)] == [True] * 4
+
+
+def test_the_requests_of_a_burst_say_nothing_about_another_burst(tmp_path: Path) -> None:
+    """Two equal bursts: their p50 has no interval in one trial, and a point in two."""
+    [once] = [one for one in summary(tmp_path / "once", one_by_one()).rows if is_p50(one)]
+    [twice] = [one for one in summary(tmp_path / "twice", one_by_one(), one_by_one()).rows if is_p50(one)]
+
+    assert (once.measured, once.low, once.high) == (2500, None, None)
+    assert (twice.measured, twice.low, twice.high) == (2500, 2500, 2500)
+
+
+def is_p50(row: Row) -> bool:
+    """Whether a row is the p50 of all response times."""
+    return (row.request, row.metric, row.stat) == (None, "response_time", "p50")
 
 
 def test_a_step_of_one_trial_only_has_no_interval(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from analysis.quantities import Curve, Measure, Published
 from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row
 from analysis.show import figures
+from analysis.show.figures.times import worst_and_best
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, visit
 
 Marks = list[tuple[str, str | None, float, float | None]]
@@ -540,6 +541,23 @@ def test_waves_of_an_elastic_server_show_no_idle_workers(tmp_path: Path) -> None
     assert drawn is not None
     [panel] = drawn["vconcat"]
     assert [cell["lane"] for cell in values_of(panel, drawn, 0)] == ["worker 1", "worker 2"]
+
+
+@pytest.mark.parametrize(
+    ("slow", "title"),
+    [
+        (100, "One light request in a hundred waits 900 ms or more with slow, 1.0 ms with fast"),
+        (50, "One light request in ten waits 900 ms or more with slow, 1.0 ms with fast"),
+        (5, "How long light requests waited"),
+    ],
+)
+def test_the_title_names_a_percentile_that_all_variants_have(tmp_path: Path, slow: int, title: str) -> None:
+    """Without that, the variants that wait the longest, and so send the fewest requests, would be left out."""
+    both = {"fast": [Request(overhead_ms=1)] * 100, "slow": [Request(overhead_ms=900)] * slow}
+    make_run(tmp_path, both, variants=variants("fast", "slow"))
+    summary = derive_summary(tmp_path)
+
+    assert worst_and_best(summary, "mix", "light") == title
 
 
 def served_by(first: int, second: int, overhead_ms: float = 1) -> list[Request]:

@@ -57,7 +57,8 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
         for request, mine in [*of_class, (None, answered.request >= 0)]:
             beside_s, sent_s = waits.beside_s[mine], answered.sent_s[mine]
             values = waiting.statistics(beside_s)
-            likely = intervals.likely_share(beside_s > waiting.FROM_S, intervals.blocks(sent_s))
+            beyond = beside_s > waiting.FROM_S
+            likely = () if trial.load.burst else intervals.likely_share(beyond, intervals.blocks(sent_s))
             yield Finding(
                 request,
                 {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()},

@@ -53,11 +53,14 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
             and count.answered >= rows_needed(stat)
             and count.failed / count.sent < failures_allowed(stat)
         }
-        yield Finding(request, stats, likely=_likely(database, trial, request, stats))
+        yield Finding(request, stats, likely={} if trial.load.burst else _likely(database, trial, request, stats))
 
 
 def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request: str | None, stats: Stats) -> Likely:
-    """Return the likely values of the percentiles among ``stats``, of one class of request."""
+    """Return the likely values of the percentiles among ``stats``, of one class of request.
+
+    The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
+    """
     from analysis import intervals  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
     columns = database.execute(_OF_CLASS, of_trial(trial.key) | {"request": request}).fetchnumpy()

@@ -5,7 +5,6 @@ from typing import Any
 import altair as alt
 import duckdb
 
-from analysis.metrics import Statistic
 from analysis.record import Run
 from analysis.result import Summary
 from analysis.show.figures.drawing import (
@@ -90,7 +89,7 @@ def overhead(
     )
     what = "request" if counts and max(counts) <= DOTS else "hundredth of the requests"
     layers = [measured_dots] + ([published_marks, published_names] if marks else [])
-    title = _worst_and_best(summary, load, request)
+    title = worst_and_best(summary, load, request)
     return styled(
         alt.layer(*layers), title, f"{size}; each dot is one {what}{divided_of(run, 'overhead', load)}", 46 * len(order)
     )
@@ -119,18 +118,20 @@ def _representatives(values: list[float]) -> list[float]:
     return [values[int((index + 0.5) / DOTS * len(values))] for index in range(DOTS)]
 
 
-def _worst_and_best(summary: Summary, load: str, request: str) -> str:
-    stat: Statistic = "p99"
-    values = {
-        row.variant: row.measured
+def worst_and_best(summary: Summary, load: str, request: str) -> str:
+    """Return the p99 of the worst and the best variant in words, or their p90 if a variant has no p99."""
+    rows = [
+        row
         for row in summary.rows
-        if row.load == load and row.request == request and row.metric == "overhead" and row.stat == stat
-        and row.measured is not None
-    }  # fmt: skip
-    if len(values) < 2:
-        return f"How long {request} requests waited"
-    worst, best = max(values, key=lambda name: values[name]), min(values, key=lambda name: values[name])
-    return (
-        f"One {request} request in a hundred waits {number(values[worst])} ms or more with {worst}, "
-        f"{number(values[best])} ms with {best}"
-    )
+        if (row.load, row.request, row.metric) == (load, request, "overhead") and row.measured is not None
+    ]
+    variants = {row.variant for row in rows}
+    for stat, part in (("p99", "a hundred"), ("p90", "ten")):
+        values = {row.variant: row.measured or 0.0 for row in rows if row.stat == stat}
+        if len(values) == len(variants) > 1:
+            worst, best = max(values, key=lambda name: values[name]), min(values, key=lambda name: values[name])
+            return (
+                f"One {request} request in {part} waits {number(values[worst])} ms or more with {worst}, "
+                f"{number(values[best])} ms with {best}"
+            )
+    return f"How long {request} requests waited"
