@@ -41,8 +41,8 @@ def _for_bound(trials: int, measured: float, interval: Interval, bound: float) -
     if min(low, measured, bound) > 0:
         low, measured, high, bound = log(low), log(measured), log(high), log(bound)
     distance = abs(measured - bound)
-    reaches = (measured - low if bound <= measured else high - measured) or 0.0
-    deviation = reaches * sqrt(trials) / _factor(trials)
+    reach = measured - low if bound <= measured else high - measured
+    deviation = reach * sqrt(trials) / _factor(trials)
     return next(
         (count for count in range(LEAST, MOST + 1) if _factor(count) * deviation < distance * sqrt(count)),
         None,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from analysis.deciding import RESAMPLED_FROM, STUDENT, Interval
+from analysis.deciding import LEAST, RESAMPLED_FROM, STUDENT, Interval
 
 CONFIDENCE = 0.95
 BLOCKS = 10
@@ -89,7 +89,7 @@ def of_median(draws: Sequence[Draw]) -> Interval | None:
 
     The interval of a single trial says nothing about another start of the servers.
     """
-    if len(draws) < 2:
+    if len(draws) < LEAST:
         likely = draws[0].likely if draws else ()
         return (min(likely), max(likely)) if likely else None
     if len(draws) < RESAMPLED_FROM:
@@ -103,7 +103,7 @@ def of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
     None: a side has fewer than two trials, or ``others`` may as well be 0.
     """
     few = min(len(draws), len(others))
-    if few < 2:
+    if few < LEAST:
         return None
     if few >= RESAMPLED_FROM:
         return _ends(_medians(draws) / _medians(others, seed=1))

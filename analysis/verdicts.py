@@ -60,7 +60,7 @@ def _decided(claim: Claim, results: Results, interval: Interval | None, trials: 
     kept = {claim.holds(end) for end in interval}
     if len(kept) > 1:
         return "undecided", "the interval straddles the bound"
-    if results.run.until_decided and decided_by_looking(_sides(claim, results)) is None:
+    if results.run.until_decided and decided_by_looking(_sides(claim, results)) not in kept:
         return "undecided", "looking after every round needs more certainty"
     return ("reproduced" if kept == {True} else "not reproduced"), None
 

@@ -61,6 +61,7 @@ def run_plan(
         record = record.model_copy(update={"until_decided": budget_s is not None})
         folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
+        number = 1
         try:
             began = time.monotonic()
             for number, part in enumerate(plan.rounds, start=1):
@@ -69,11 +70,10 @@ def run_plan(
                     for trial in done:
                         say(describe(trial))
                 if budget_s is not None and _is_enough(folder, number, time.monotonic() - began, budget_s, say):
-                    record = _cut(record, number)
                     break
         except BaseException as error:
             with uninterrupted():
-                _close_after(error, folder, record)
+                _close_after(error, folder, _cut(record, number))
                 say(f"What was measured is in {folder}.")
             raise
         finally:
@@ -81,7 +81,7 @@ def run_plan(
                 leftovers.remove_leftovers()  # containers that a trial could not remove at its own end
         progress("writing the report", 0, 2)
         with uninterrupted():
-            summary = _close(folder, record.model_copy(update={"outcome": "completed"}))
+            summary = _close(folder, _cut(record, number).model_copy(update={"outcome": "completed"}))
         return folder, summary
 
 
@@ -104,7 +104,9 @@ def _is_enough(folder: Path, rounds: int, spent_s: float, budget_s: float, say: 
 
 
 def _cut(record: Run, rounds: int) -> Run:
-    """Return the record of a run that ended after so many rounds."""
+    """Return the record of a run that ended in this round, if it had no fixed number of rounds."""
+    if not record.until_decided:
+        return record
     order = [trial for trial in record.order if int(trial[2]) <= rounds]
     return record.model_copy(update={"trials": rounds, "order": order})
 

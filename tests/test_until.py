@@ -93,3 +93,30 @@ def test_without_a_budget_all_rounds_are_measured(tmp_path: Path, monkeypatch: p
     assert said == []
     assert len(trial_folders(folder)) == 7
     assert not read_run(folder).until_decided
+
+
+def test_an_interrupted_run_lacks_only_the_trials_of_its_last_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run
+) -> None:
+    def interrupted(plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
+        number = plan.trials[0].number
+        if number == 3:
+            raise KeyboardInterrupt
+        yield [read_trial(make_trial(folder, "one", number, [Request()]))]
+
+    monkeypatch.setattr(batch, "measure", interrupted)
+    monkeypatch.setattr(leftovers, "remove_leftovers", list)
+    monkeypatch.setattr(running, "build_images", lambda *_: None)
+    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(running, "_record", lambda *_, **__: record)
+    experiment = load_experiment("heavy-mix")
+
+    with pytest.raises(KeyboardInterrupt):
+        running.run_plan(
+            "made-up", experiment, lay_out(experiment, trials=100, jobs=8), results=tmp_path / "results", full=False,
+            command="", say=lambda _: None, progress=lambda *_: None, budget_s=3600,
+        )  # fmt: skip
+
+    [latest] = (tmp_path / "results" / "made-up").glob("2*")
+    assert (read_run(latest).outcome, read_run(latest).trials) == ("interrupted", 3)
+    assert len(read_run(latest).order) == 3
