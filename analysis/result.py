@@ -94,6 +94,11 @@ class ClaimRow(Model):
     suspect: bool
     trials_needed: int | None
 
+    @property
+    def decided(self) -> bool:
+        """Whether the claim is reproduced or not reproduced."""
+        return self.verdict in ("reproduced", "not reproduced")
+
 
 class PublishedFigure(Model):
     """One published figure and the measured figure. ``ratio`` is the measured divided by the published figure.

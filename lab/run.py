@@ -92,7 +92,7 @@ def _is_enough(folder: Path, rounds: int, spent_s: float, budget_s: float, say: 
     if rounds >= RESAMPLED_FROM:
         with uninterrupted():
             claims = derive_summary(folder).claims
-        decided = sum(claim.verdict in ("reproduced", "not reproduced") for claim in claims)
+        decided = sum(claim.decided for claim in claims)
         say(f"{decided} of {len(claims)} claims are decided after {rounds} rounds.")
         if decided == len(claims):
             return True

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,6 +175,14 @@ def copy_lab(folder: Path) -> Lab:
         else:
             shutil.copy(source, folder / "copy" / part)
     return Lab(folder / "copy", folder / "results")
+
+
+def wait_until(it_is_so: Callable[[], object]) -> None:
+    """Look again until something is so, but not for ever."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not it_is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def on_host(name: str) -> list[str]:

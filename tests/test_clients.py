@@ -24,7 +24,7 @@ import pytest
 
 from analysis.read.rows import UnreadablePoints, write_requests
 from lab.paths import K6, ROOT, SERVERS
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, wait_until
 
 sys.path.insert(0, str(SERVERS / "app"))
 
@@ -102,10 +102,7 @@ class Scripted:
 
     def wait_for(self, done: Callable[[Visit], object], visits: int) -> None:
         """Wait until so many visits have done something."""
-        deadline = time.monotonic() + PATIENCE_S
-        while sum(bool(done(visit)) for visit in self.visits) < visits:
-            assert time.monotonic() < deadline, self.visits
-            time.sleep(0.01)
+        wait_until(lambda: sum(bool(done(visit)) for visit in self.visits) >= visits)
 
 
 @contextmanager
@@ -368,10 +365,7 @@ def test_a_signal_during_the_silence_leaves_complete_points_without_requests(tmp
 
 def wait_until_asleep(process: subprocess.Popen[str]) -> None:
     """Wait until a client has nothing left to do: the kernel accepts a connection before the client knows of it."""
-    deadline = time.monotonic() + PATIENCE_S
-    while psutil.Process(process.pid).status() != psutil.STATUS_SLEEPING:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
 
 
 def test_points_of_a_killed_client_are_refused(tmp_path: Path) -> None:

@@ -16,17 +16,10 @@ from pathlib import Path
 import pytest
 
 from lab.paths import SERVERS
+from tests.conftest import wait_until
 
 READY = runpy.run_path(str(SERVERS / "flup" / "ready.py"))
 PATIENCE_S = 20
-
-
-def wait_until(it_is_so: Callable[[], bool]) -> None:
-    """Look again until something is so, but not for ever."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not it_is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Flup:
