@@ -193,11 +193,12 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
 
 # L = lambda W (Little 1961). L comes from the wall clock, W from k6's own timings, which use another clock. k6 itself
 # needs about a quarter of a millisecond for each request, which its timings leave out. We add the median of this time
-# to W. If a connection broke, k6 does not time the wait, so we leave out these requests (status 0).
+# to W. k6's blocked time includes the time of connecting. If a connection broke, k6 does not time the wait, so we leave
+# out these requests (status 0).
 _LITTLE = """
 WITH timed AS (
     SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,
-        1000 * (duration_ms + blocked_ms + connecting_ms) AS response_us, sent, answered
+        1000 * (duration_ms + greatest(blocked_ms, connecting_ms)) AS response_us, sent, answered
     {of_trial} AND status > 0)
 SELECT sum(under_way_us) / any_value(span_us) AS in_flight,
     count(*) / any_value(span_us) * (avg(response_us) + median(under_way_us - response_us)) AS little

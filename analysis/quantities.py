@@ -1,7 +1,7 @@
 """How experiment files name a measured number: its variant, load, class of request, metric and statistic."""
 
 from itertools import pairwise
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, FiniteFloat, model_validator
 
@@ -65,7 +65,7 @@ class Published(Model):
         None,
         gt=0,
         le=10,
-        description="How far the measured figures may be from these, as a share: 0.15. Without within, no verdict.",
+        description="How far the measured figures may be from these, as a share: 0.15; without within, 0.25.",
     )
 
     @model_validator(mode="after")
@@ -74,14 +74,10 @@ class Published(Model):
             raise ValueError("give exactly one of stats, counts and steps")
         if self.counts and self.metric != REQUESTS_BY_WORKER.name:
             raise ValueError("counts belong to metric requests_by_worker")
-        if self.counts and self.within is not None:
-            raise ValueError("within belongs to stats and steps; counts have no verdict")
         if self.steps:
             self._check_steps()
         for stat in self.stats:
             _check_statistic(self.request, self.metric, stat)
-            if self.within is not None and not self.stats[stat]:
-                raise ValueError(f"stats.{stat} is 0, and the lab cannot divide by 0; leave out stats.{stat} or within")
         if self.divided_by != 1 and not self.steps and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
             raise ValueError("divided_by is for times")
         return self
@@ -119,6 +115,9 @@ class Claim(Model):
     relative_to: Quantity | None = Field(None, description="Divide the value by this value before comparing it.")
     at_least: FiniteFloat | None = None
     at_most: FiniteFloat | None = None
+    role: Literal["answer", "cure"] | None = Field(
+        None, description="The report opens with the claims that answer the experiment's question, or name a cure."
+    )
 
     @model_validator(mode="after")
     def _has_one_bound(self) -> Self:

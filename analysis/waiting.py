@@ -45,16 +45,14 @@ class Answered:
 
 @dataclass(frozen=True)
 class Waits:
-    """How long each answered request waited beside a free thread, and which worker it waited for.
+    """How long each answered request waited beside a free thread, and when workers were blocked.
 
-    ``beside_s`` is in the order of the requests. ``busy`` and ``beside`` have one element for each worker. ``busy`` is
-    when all threads of the worker were busy. ``beside`` is when a request waited for the worker beside a free thread;
-    it leaves out requests whose waits add up to FROM_S or less.
+    ``beside_s`` is in the order of the requests. ``blocked`` says for each worker when all its threads were busy while
+    another worker had a free thread.
     """
 
     beside_s: Times
-    busy: list[Segments]
-    beside: list[Segments]
+    blocked: list[Segments]
 
 
 def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
@@ -100,7 +98,7 @@ def of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
         return waits(answered, variant.workers, threads)
     if variant.workers > 1:
         return None
-    return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers], [_NEVER for _ in answered.workers])
+    return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers])
 
 
 def waits(answered: Answered, workers: int, threads: int) -> Waits:
@@ -116,14 +114,11 @@ def waits(answered: Answered, workers: int, threads: int) -> Waits:
     every = np.concatenate([_NEVER, *busy])
     all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
     beside_s = np.zeros_like(answered.sent_s)
-    beside = []
     for one, segments in zip(mine, busy, strict=True):
         sent_s, began_s = answered.sent_s[one], answered.began_s[one]
         waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
         beside_s[one] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
-        long = beside_s[one] > FROM_S
-        beside.append(_common(at_least(1, sent_s[long], began_s[long]), segments, _besides(all_busy)))
-    return Waits(beside_s, busy, beside)
+    return Waits(beside_s, [_common(segments, _besides(all_busy)) for segments in busy])
 
 
 def statistics(beside_s: Times) -> dict[Statistic, float]:

@@ -162,7 +162,7 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def without_pictures() -> Iterator[None]:
     """Leave the figures out of reports, because drawing them takes longer than all other parts."""
-    with patch("analysis.show.report._figures", lambda *_: []):
+    with patch("analysis.show.report._pictures", lambda *_: []):
         yield
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from analysis.folder import read_run
-from analysis.metrics.bursts import in_order, ordinal
+from analysis.metrics.bursts import ordinal
 from analysis.pipeline import derive, derive_summary
 from analysis.quantities import Claim, Published, Quantity
 from analysis.record import LoadRecord, VariantRecord
@@ -17,6 +17,7 @@ from analysis.result import Row, Summary, WaveRow
 from analysis.show.markdown import markdown
 from analysis.show.terminal import print_tables
 from analysis.show.words import published_figures, published_what
+from analysis.workers import in_order
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 

@@ -15,14 +15,8 @@ from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row
 from analysis.show import figures
 from analysis.show.figures.times import worst_and_best
-from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, visit
+from tests.synthetic import Request, make_run, make_trial, visit
 
-Marks = list[tuple[str, str | None, float, float | None]]
-
-WAITING = [
-    Request(asked_ms=5000, overhead_ms=0, worker="box:7"),
-    Request(asked_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
-]
 PATIENT = [
     Request(asked_ms=5000, overhead_ms=0, worker="box:7"),
     Request(asked_ms=100, overhead_ms=0, sent_s=1, worker="box:8"),
@@ -32,16 +26,6 @@ PATIENT = [
 def variants(*names: str, workers: int = 2, threads: int = 1) -> list[VariantRecord]:
     """Return variants of so many workers and threads."""
     return [VariantRecord(name=name, workers=workers, settings={"threads": threads, "name": name}) for name in names]
-
-
-def moments(run: Path) -> dict[str, Any] | None:
-    """Return the picture of a run's load."""
-    summary = derive_summary(run)
-    assert {one.verdict for one in summary.trials} <= {"valid", "suspect"}, summary.trials
-    with duckdb.connect() as database:
-        database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
-        chart = figures.moments(database, run, read_run(run), summary, "mix")
-    return as_dict(chart, "moments") if chart else None
 
 
 _DRAWN: set[str] = set()
@@ -54,102 +38,6 @@ def as_dict(chart: alt.TopLevelMixin, kind: str) -> dict[str, Any]:
         assert figures.svg(chart).startswith("<svg")
     drawn: dict[str, Any] = chart.to_dict()
     return drawn
-
-
-def shown(drawn: dict[str, Any], place: int = 0) -> Marks:
-    """Return the marks of the variant in this place: what, in which lane, from and to which second."""
-    return [
-        (mark["kind"], mark.get("lane"), mark["from"], mark.get("to"))
-        for layer in drawn["vconcat"][place]["layer"]
-        for mark in layer["data"].get("values") or drawn["datasets"].get(layer["data"].get("name"), [])
-    ]
-
-
-def test_a_lane_shows_when_its_worker_was_busy_and_when_somebody_waited_for_it(tmp_path: Path) -> None:
-    drawn = moments(make_run(tmp_path, {"uneven": WAITING, "even": PATIENT}, variants=variants("uneven", "even")))
-
-    assert drawn is not None
-    uneven, even = drawn["vconcat"]
-    assert shown(drawn, 0) == [
-        ("all threads of the worker are busy", "worker 1", 0, pytest.approx(5.1, abs=0.01)),
-        ("a request waits for the worker while another worker has a free thread", "worker 1", 1, 5),
-    ]
-    assert [kind for kind, *_ in shown(drawn, 1)] == ["all threads of the worker are busy"] * 2
-    assert [panel["title"]["text"] for panel in (uneven, even)] == [
-        "uneven: 1 of 2 requests waited beside a free thread, the longest for 4000 ms",
-        "even: no request waited beside a free thread",
-    ]
-    assert uneven["layer"][1]["encoding"]["y"]["scale"]["domain"] == ["worker 1", "worker 2"]
-    assert drawn["title"]["text"] == "When requests waited beside a free thread"
-
-
-def test_there_is_no_picture_when_nobody_waited(tmp_path: Path) -> None:
-    assert moments(make_run(tmp_path, {"even": PATIENT}, variants=variants("even"))) is None
-
-
-def test_there_is_no_picture_of_workers_whose_threads_nobody_knows(tmp_path: Path) -> None:
-    assert moments(make_run(tmp_path, {"one": WAITING})) is None
-
-
-def test_requests_that_failed_have_a_lane_and_stalls_a_background(tmp_path: Path) -> None:
-    """Of 200 failures within 0.1 s those are drawn that can be told apart; the second stall is after the load."""
-    failed = [Request(request="heavy", sent_s=2 + n / 2000, error="status 503") for n in range(200)]
-    answered = [Request(request="heavy", asked_ms=10, sent_s=4)]
-    began = BEGAN.timestamp()
-    run = make_run(tmp_path, {"one": PATIENT + failed + answered}, variants=variants("one"))
-    (run / "one" / "mix" / "1" / "api-1.before.txt").write_text(observation("api", stalls=[]))
-    stalls = [(began + 1.5, began + 2.5), (began + 60, began + 65)]
-    (run / "one" / "mix" / "1" / "api-1.after.txt").write_text(observation("api", stalls=stalls))
-
-    drawn = moments(run)
-
-    assert drawn is not None
-    [panel] = drawn["vconcat"]
-    assert panel["title"]["text"] == "one: no request waited beside a free thread, 200 refused or failed"
-    assert [mark for mark in shown(drawn) if mark[0] == "the api stalls"] == [("the api stalls", None, 1.5, 2.5)]
-    crosses = [at for kind, lane, at, _ in shown(drawn) if (kind, lane) == ("refused or failed", "refused or failed")]
-    assert 2 <= len(crosses) <= 6
-    assert crosses[0] == 2
-
-
-def test_a_lane_never_has_more_marks_than_can_be_told_apart(tmp_path: Path) -> None:
-    """Four thousand short requests, each of which makes another wait for a quarter of it."""
-    long = [
-        Request(asked_ms=240, overhead_ms=wait, waits_ms=wait, sent_s=n / 2 + late, worker="box:7")
-        for n in range(2000)
-        for late, wait in ((0, 0), (0.18, 64.5))
-    ]
-    run = make_run(tmp_path, {"one": long}, variants=variants("one"))
-
-    drawn = moments(run)
-
-    assert drawn is not None
-    marks = shown(drawn)
-    for kind in (
-        "all threads of the worker are busy",
-        "a request waits for the worker while another worker has a free thread",
-    ):
-        assert 1 <= sum(mark[0] == kind for mark in marks) <= 430
-
-
-def test_of_many_workers_those_are_shown_for_which_most_was_waited_and_the_idlest(tmp_path: Path) -> None:
-    requests = [
-        Request(asked_ms=asked, overhead_ms=wait, waits_ms=wait, sent_s=sent, worker=f"box:{pid}")
-        for pid in range(10, 20)
-        for asked, wait, sent in ((1000, 0, 0), (100, 1000 - pid, pid / 1000))
-    ]
-    run = make_run(tmp_path, {"one": requests}, variants=variants("one", workers=12))
-    served = {pid: 2 * (pid < 20) for pid in range(10, 22)}
-    for when, counts in (("before", dict.fromkeys(served, 0)), ("after", served)):
-        (run / "one" / "mix" / "1" / f"server-1.{when}.txt").write_text(observation(served=counts))
-
-    drawn = moments(run)
-
-    assert drawn is not None
-    [panel] = drawn["vconcat"]
-    lanes = panel["layer"][1]["encoding"]["y"]["scale"]["domain"]
-    assert lanes == [*(f"worker {place}" for place in range(1, 8)), "worker 12"]
-    assert panel["title"]["text"].endswith("; 8 of 12 workers are shown")
 
 
 def values_of(panel: dict[str, Any], drawn: dict[str, Any], layer: int) -> list[dict[str, Any]]:
@@ -285,7 +173,7 @@ def test_waves_show_every_worker_and_the_idle_ones_too(tmp_path: Path) -> None:
     skewed_panel, quick_panel = drawn["vconcat"]
     assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(skewed_panel, drawn, 0)] == [
         ("worker 1", 1, 20), ("worker 1", 2, 20), ("worker 2", 1, 20), ("worker 2", 2, 0),
-        ("worker 3", 1, 0), ("worker 3", 2, 0),
+        ("idle worker 1", 1, 0), ("idle worker 1", 2, 0),
     ]  # fmt: skip
     assert [(cell["lane"], cell["wave"], cell["requests"]) for cell in values_of(quick_panel, drawn, 0)] == [
         (f"worker {place}", 1, 20) for place in (1, 2, 3)

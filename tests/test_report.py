@@ -1,10 +1,15 @@
 """analysis.show.report: the page shows what it is given and runs nothing of it."""
 
+from base64 import b64encode
+from collections import Counter
+from hashlib import sha256
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from analysis.pipeline import derive
 from analysis.quantities import Claim, Published, Quantity
@@ -21,6 +26,7 @@ class Tags(HTMLParser):
     def __init__(self, page: str) -> None:
         super().__init__()
         self.tags: set[str] = set()
+        self.counts: Counter[str] = Counter()
         self.attributes: list[tuple[str, str | None]] = []
         self.texts: list[str] = []
         self.feed(page)
@@ -28,6 +34,7 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note a tag."""
         self.tags.add(tag)
+        self.counts[tag] += 1
         self.attributes += attrs
 
     def handle_data(self, data: str) -> None:
@@ -44,16 +51,19 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
     run = make_run(
         tmp_path, {"one": requests + failed, "two": requests}, claims=claims, published=published,
         title=HOSTILE, question=HOSTILE,
-        source=Source(title=HOSTILE, publisher=HOSTILE, unknown=[HOSTILE]), command=HOSTILE,
+        source=Source(title=HOSTILE, publisher=HOSTILE, unknown=[HOSTILE],
+                      address="https://example.org/?<script>alert(1)</script>"), command=HOSTILE,
         loads=[LoadRecord(name="mix", script=HOSTILE, duration="60s", settings={HOSTILE: HOSTILE})],
     )  # fmt: skip
 
     derive(run)
 
     page = Tags((run / "report.html").read_text(encoding="utf-8"))
-    assert page.tags & {"script", "img", "iframe", "object", "embed", "form", "link", "base", "foreignobject"} == set()
+    assert page.tags & {"img", "iframe", "object", "embed", "link", "base", "foreignobject"} == set()
+    assert page.counts["script"] == 2, "the data of the lanes, and the script"
     assert [name for name, _ in page.attributes if name.startswith("on")] == []
-    assert [value for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")] == []
+    links = [value for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")]
+    assert links == ["#doubts", "https://example.org/?<script>alert(1)</script>"]
     assert page.texts.count(HOSTILE) >= 2
     assert "{{ 7 * 7 }}" in "".join(page.texts)
 
@@ -143,14 +153,49 @@ def test_the_page_says_of_a_called_service_what_the_experiment_says(tmp_path: Pa
     assert "; the service that the servers call: one_device=True, takes_s=2.0<" in page
 
 
-def test_the_page_forbids_itself_everything_but_its_own_style_and_pictures(tmp_path: Path) -> None:
-    """Were a text to become markup all the same, the browser would still run and fetch nothing."""
+def test_the_page_forbids_itself_everything_but_its_own_script_style_and_pictures(tmp_path: Path) -> None:
+    """If a text became markup all the same, the browser would still run and fetch nothing."""
     derive(make_run(tmp_path, {"one": [Request()]}))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     before, policy = page.split('<meta http-equiv="Content-Security-Policy" content="')
     assert "<title>" not in before
-    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:\">")
+    script = page[page.rindex("<script>") + len("<script>") : page.rindex("</script>")]
+    hashed = b64encode(sha256(script.encode()).digest()).decode()
+    assert unescape(policy).startswith(
+        f"default-src 'none'; script-src 'sha256-{hashed}'; style-src 'unsafe-inline'; img-src data:\">"
+    )
+
+
+@pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,hello", "/etc/passwd"])
+def test_the_address_of_an_article_is_one_of_the_web(address: str) -> None:
+    with pytest.raises(ValidationError):
+        Source(title="", publisher="", address=address)
+
+
+@pytest.mark.parametrize(
+    ("p50", "said"),
+    [
+        (1, "The p50 of the overhead of light requests in one is 1.0 ms (95 % interval: 1.0 to 1.0)."),
+        (9, "In this run, this is not so: Nothing waits."),
+    ],
+)
+def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float, said: str) -> None:
+    """Claims without a role follow in the table only."""
+    of_one = Quantity(variant="one", request="light", metric="overhead", stat="p50")
+    claims = [
+        Claim(says="It adds up", value=of_one, at_most=100),
+        Claim(says="A cure is known", value=of_one, at_most=100, role="cure"),
+        Claim(says="Nothing waits", value=of_one, at_most=2, role="answer"),
+    ]
+    derive(make_run(tmp_path, {"one": [Request(overhead_ms=p50) for _ in range(20)]}, claims=claims, times=5))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    answer = page[page.index('<div class="answer">') : page.index("</div>")]
+    text = " ".join("".join(Tags(answer).texts).split())
+    assert said in text
+    assert text.index("Nothing waits") < text.index("What helps: A cure is known.")
+    assert "It adds up" not in text
 
 
 TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")

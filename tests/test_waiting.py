@@ -76,26 +76,30 @@ def test_a_thread_that_goes_on_to_the_next_request_was_never_free() -> None:
     found = waits(answered((0, 0, 0, 2), (0, 0, 2, 4), (0, 0, 4, 5)), 2, 1)
 
     assert found.beside_s.tolist() == [0, 2, 4]
-    assert [one.tolist() for one in found.busy] == [[[0, 5]]]
-    assert [one.tolist() for one in found.beside] == [[[0, 4]]]
+    assert [one.tolist() for one in found.blocked] == [[[0, 5]]]
 
 
 def test_beside_a_single_worker_there_is_no_other() -> None:
     assert beside_s((0, 0, 0, 5), (0, 1, 5, 6), workers=1) == [0, 0]
 
 
-def test_moments_are_those_in_which_somebody_waits() -> None:
-    """Busy from 0 to 9, but waited for from 1 to 3 and from 5 to 8; 49 ms are no wait, 51 are."""
+def test_waits_of_up_to_50_ms_do_not_count() -> None:
+    """49 ms are no wait, 51 are; both are part of the total."""
     served = (0, 0, 0, 3), (0, 1, 3, 8), (0, 5, 8, 9), (0, 8.951, 9, 9.5)
     found = waits(answered(*served), 2, 1)
     noticed = waits(answered(*served[:-1], (0, 8.949, 9, 9.5)), 2, 1)
 
-    assert [one.tolist() for one in found.beside] == [[[1, 3], [5, 8]]]
     assert waiting.statistics(found.beside_s) == {
         "count": 2, "share": 0.5, "total": pytest.approx(5049), "max": 3000,
     }  # fmt: skip
-    assert noticed.beside[0].tolist() == [[1, 3], [5, 8], [8.949, 9]]
     assert waiting.statistics(noticed.beside_s)["count"] == 3
+
+
+def test_a_worker_is_blocked_while_it_is_busy_and_another_worker_is_not() -> None:
+    """Worker 0 is busy from 0 to 5, worker 1 from 2 to 3, and both from 2 to 3."""
+    found = waits(answered((0, 0, 0, 5), (1, 2, 2, 3)), 2, 1)
+
+    assert [one.tolist() for one in found.blocked] == [[[0, 2], [3, 5]], []]
 
 
 def test_nothing_is_said_of_no_request() -> None:
@@ -162,18 +166,17 @@ def test_it_is_what_a_slow_and_simple_count_finds(load: tuple[list[Served], int,
 
 @settings(max_examples=100, deadline=None)
 @given(loads())
-def test_moments_cover_every_wait_and_nothing_else(load: tuple[list[Served], int, int]) -> None:
-    """Between two events a worker is waited for exactly when one of its requests waits and another worker is free."""
+def test_workers_are_blocked_then_and_at_no_other_time(load: tuple[list[Served], int, int]) -> None:
+    """Between two events a worker is blocked exactly when it is busy and at least one other worker is not."""
     served, workers, threads = load
     found = waits(answered(*served), workers, threads)
-    moments = sorted({moment for _, *times in served for moment in times})
-    for begin, end in pairwise(moments):
+    for begin, end in pairwise(sorted({moment for _, *times in served for moment in times})):
         middle = np.array([begin * 0.75 + end * 0.25]), np.array([begin * 0.25 + end * 0.75])
-        busy = [bool(time_in(segments, *middle)[0] > 1e-6) for segments in found.busy]
-        for worker, segments in enumerate(found.beside):
-            somebody = any(one == worker and sent <= middle[0][0] < began for one, sent, began, _ in served)
-            beside = somebody and busy[worker] and sum(busy) < workers
-            assert bool(time_in(segments, *middle)[0] > 1e-6) == beside
+        under_way = [worker for worker, _, began, ended in served if began <= middle[0][0] < ended]
+        busy = [under_way.count(worker) >= threads for worker in range(len(found.blocked))]
+        for place, segments in enumerate(found.blocked):
+            blocked = busy[place] and sum(busy) < workers
+            assert bool(time_in(segments, *middle)[0] > 1e-6) == blocked
 
 
 def test_intervals_that_touch_leave_no_gap_and_make_no_overlap() -> None:

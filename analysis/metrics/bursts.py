@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from analysis import workers
 from analysis.metrics.metric import OF_TRIAL, Counted, Doubt, Family, Finding, Metric, of_trial
 from analysis.read import CLIENT
 from analysis.result import WaveRow
@@ -137,7 +138,7 @@ def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Iterable[K
         if not size or run.variant(variant).workers < 2:
             continue
         found = waves(database, (variant, load, trial), size)
-        order = in_order({worker for worker, _, _ in found})
+        order = workers.in_order({worker for worker, _, _ in found})
         for worker, wave, requests in sorted(found, key=lambda row: (order.index(row[0]), row[1])):
             yield WaveRow(variant=variant, load=load, trial=trial, burst=1, worker=worker, wave=wave, requests=requests)
 
@@ -156,16 +157,6 @@ def ordinal(place: int) -> str:
     """Return a number as an ordinal: 1st, 2nd, 3rd, 4th and so on."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
     return f"{place}{'th' if place % 100 in (11, 12, 13) else ending}"
-
-
-def in_order(workers: set[str]) -> list[str]:
-    """Return workers (host:pid) by container, and in each container in the order in which they were forked."""
-
-    def forked(worker: str) -> tuple[str, int, str]:
-        host, _, pid = worker.rpartition(":")
-        return host, len(pid), pid
-
-    return sorted(workers, key=forked)
 
 
 def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, size: int) -> list[Any]:

@@ -1,8 +1,13 @@
 """report.html: one page that contains everything it needs, so it opens offline."""
 
+import json
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import altair as alt
 import duckdb
@@ -10,9 +15,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select
 from markupsafe import Markup
 
 from analysis.folder import read_run, trial_folder, write_whole
+from analysis.metrics import METRICS
 from analysis.record import Run
 from analysis.result import Summary
-from analysis.show import figures
+from analysis.show import figures, lanes
+from analysis.show.answer import answers
 from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
 from analysis.show.words import (
     INTERVAL,
@@ -30,14 +37,32 @@ from analysis.show.words import (
     what,
 )
 
+_SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
+_DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Picture(NamedTuple):
+    """A picture as SVG. ``telling``: it shows a metric that a claim asks for."""
+
+    svg: Markup
+    telling: bool
+
 
 def write_report(run_folder: Path, summary: Summary) -> None:
     """Write report.html of a run, whole or not at all."""
     run = read_run(run_folder)
+    pictures, shown = _from_rows(run_folder, run, summary)
+    script = _script()
     page = _template().render(
         run=run,
         summary=summary,
-        figures=[Markup(svg) for svg in _figures(run_folder, run, summary)],  # noqa: S704  # we draw these pictures
+        policy=f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'unsafe-inline'; img-src data:",
+        style=Markup(_text("page.css")),  # noqa: S704  # our own file
+        script=Markup(script),  # noqa: S704  # our own files
+        answers=list(answers(run, summary)),
+        page=f"../../../docs/{run.experiment}.md" if (_DOCS / f"{run.experiment}.md").exists() else None,
+        lanes=shown,
+        figures=pictures,
         grids=list(quantity_grids(run, summary)),
         stairs=list(stairs_grids(run, summary)),
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
@@ -76,37 +101,86 @@ def _is_common(run: Run, setting: str) -> bool:
     return len({repr(variant.settings.get(setting)) for variant in run.variants}) == 1
 
 
-def _figures(run_folder: Path, run: Run, summary: Summary) -> Iterator[str]:
+def _text(name: str) -> str:
+    return (files("analysis.show") / "page" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    parts = "\n".join(_text(name) for name in _SCRIPTS)
+    return f"\n'use strict';\n(() => {{\n{parts}}})();\n"
+
+
+def _hash(script: str) -> str:
+    return b64encode(sha256(script.encode()).digest()).decode()
+
+
+def _from_rows(run_folder: Path, run: Run, summary: Summary) -> tuple[list[Picture], list[tuple[lanes.Shown, Markup]]]:
+    """Return the pictures and the lanes of a run."""
     trusted = [one for one in summary.trials if one.verdict != "invalid"]
-    files = [str(trial_folder(run_folder, one.variant, one.load, one.trial) / "requests.parquet") for one in trusted]
-    if not files:
-        return
+    parquet = [str(trial_folder(run_folder, one.variant, one.load, one.trial) / "requests.parquet") for one in trusted]
+    if not parquet:
+        return [], []
     with duckdb.connect() as database:
-        database.read_parquet(files).create_view("requests")
-        if across := figures.across_loads(run, summary):
-            yield figures.svg(across)
-        for load in run.loads:
-            yield from map(figures.svg, _pictures(database, run_folder, run, summary, load.name))
+        database.read_parquet(parquet).create_view("requests")
+        pictures = list(_pictures(database, run, summary))
+        shown = [(one, _data(run, one)) for one in lanes.of_run(database, run_folder, run, summary)]
+    return sorted(pictures, key=lambda picture: not picture.telling), shown
 
 
-def _pictures(
-    database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary, load: str
-) -> Iterator[alt.TopLevelMixin]:
-    """Yield the pictures of one load, without the pictures for which the load has no data."""
+def _data(run: Run, shown: lanes.Shown) -> Markup:
+    """Return the lanes of one load as JSON, for the script."""
+    cite = f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.host.cpu} ({run.host.cores} cores)."
+    data = {
+        "load": shown.load,
+        "trials": shown.trials,
+        "colours": dict(shown.colours),
+        "file": f"{run.experiment}-{shown.load}",
+        "alt": shown.alt,
+        "caption": f"{run.title}: which worker served each request, and which requests waited for it.",
+        "cite": cite,
+    }
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return Markup(text)  # noqa: S704  # holds no "<"
+
+
+def _pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) -> Iterator[Picture]:
+    """Yield the pictures of a run, without the pictures for which the run has no data."""
+    asked = {(quantity.metric, quantity.load) for claim in run.claims for quantity in claim.quantities}
+
+    def drawn(figure: alt.TopLevelMixin, metrics: set[str], load: str | None) -> Picture:
+        telling = not asked or any(metric in metrics and (not load or of in (None, load)) for metric, of in asked)
+        return Picture(Markup(figures.svg(figure)), telling)  # noqa: S704  # we draw these pictures
+
+    if across := figures.across_loads(run, summary):
+        yield drawn(across, {"throughput", "response_time"}, None)
+    for load in run.loads:
+        for figure, metrics in _of_load(database, run, summary, load.name):
+            if figure:
+                yield drawn(figure, metrics, load.name)
+
+
+def _of_load(
+    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str
+) -> Iterator[tuple[alt.TopLevelMixin | None, set[str]]]:
+    """Yield the pictures of one load, and the metrics that each picture shows."""
     classes = figures.classes(database, load)
     of = run.load(load)
-    drawn = [
-        figures.staircase(database, run, summary, load),
-        figures.waves(run, summary, load),
-        figures.failing_visits(run, summary, load),
-        figures.visit_times(database, run, summary, load),
-        figures.curve(run, summary, load),
-        figures.races(run, summary, load),
-        *(figures.overhead(database, run, summary, load, request) for request in classes if not of.has_few_stairs),
-        figures.moments(database, run_folder, run, summary, load) if not of.crashes else None,
-        *(figures.share_and_tail(run, summary, load, request) for request in classes[:1] if not of.burst),
-        figures.workers(run, summary, load) if run.has_several_workers(load) else None,
-        figures.by_age(run, summary, load) if not of.burst else None,
-        figures.connections(database, run, load),
-    ]
-    yield from (figure for figure in drawn if figure)
+    times = {"overhead", "response_time"}
+    yield figures.staircase(database, run, summary, load), {*times, "burst", "failures"}
+    yield figures.waves(run, summary, load), {*times, "burst"}
+    yield figures.failing_visits(run, summary, load), {"visits_failed", "capacity"}
+    yield figures.visit_times(database, run, summary, load), {"visit"}
+    yield figures.curve(run, summary, load), set(METRICS)
+    yield figures.races(run, summary, load), {"accept_attempts", "accept_failures"}
+    if not of.has_few_stairs:
+        for request in classes:
+            yield figures.overhead(database, run, summary, load, request), times
+    if not of.burst:
+        for request in classes[:1]:
+            yield figures.share_and_tail(run, summary, load, request), {"requests_by_worker"}
+    if run.has_several_workers(load):
+        yield figures.workers(run, summary, load), {"requests_by_worker", "burst"}
+    if not of.burst:
+        yield figures.by_age(run, summary, load), {"requests_by_worker"}
+    yield figures.connections(database, run, load), {"connections_by_worker", "requests_by_connection"}

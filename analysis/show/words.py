@@ -108,6 +108,15 @@ def bound_in_words(claim: Claim) -> str:
     return f"{_where(value)}, {_thing(value)} is {side} {limit}{named}"
 
 
+def measured_thing(claim: Claim) -> str:
+    """Return in words what a claim measures: The p99 of the overhead of light requests in one."""
+    value = claim.value
+    words_ = f"{_thing(value)} {_where(value)}"
+    if other := claim.relative_to:
+        words_ += f", divided by {_thing(other)} {_where(other)},"
+    return words_[0].upper() + words_[1:]
+
+
 def _thing(quantity: Quantity) -> str:
     stat = _STATISTICS.get(quantity.stat, words(quantity.stat))
     return f"the {stat} of the {of_requests(quantity.metric, quantity.request)}"

@@ -3,7 +3,6 @@
 from analysis.show.figures.bursts import staircase, waves
 from analysis.show.figures.curves import across_loads, curve
 from analysis.show.figures.drawing import svg
-from analysis.show.figures.lanes import moments
 from analysis.show.figures.shares import by_age, connections, races, share_and_tail, workers
 from analysis.show.figures.times import DOTS, across_runs, classes, overhead
 from analysis.show.figures.visits import VISITS, failing_visits, visit_times
@@ -18,7 +17,6 @@ __all__ = [
     "connections",
     "curve",
     "failing_visits",
-    "moments",
     "overhead",
     "races",
     "share_and_tail",

@@ -20,6 +20,7 @@ from analysis.show.figures.drawing import (
     variant_names,
 )
 from analysis.show.words import of_load, seconds
+from analysis.workers import labels
 
 _WAITS = "it waits"
 _AT_WORK = "a worker is at work on it"
@@ -62,7 +63,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
 def _marks(stairs: list[bursts.Stair], published_ms: list[float], *, by_worker: bool) -> Marks:
     """Return the marks of one burst: the place of a request, what happened to the request, from and to which second."""
     over_s = max(stair.sent_s if stair.answered_s is None else stair.answered_s for stair in stairs)
-    order = bursts.in_order({stair.worker for stair in stairs if stair.worker})
+    named = labels(stair.worker for stair in stairs if stair.worker)
     marks: Marks = []
     for place, stair in enumerate(stairs, start=1):
         until_s = over_s if stair.answered_s is None else stair.answered_s
@@ -70,7 +71,7 @@ def _marks(stairs: list[bursts.Stair], published_ms: list[float], *, by_worker: 
         if stair.failed:
             marks.append({"place": place, "kind": FAILED, "from": until_s, "to": until_s})
         elif stair.worker:
-            kind = f"worker {order.index(stair.worker) + 1} is at work" if by_worker else _AT_WORK
+            kind = f"{named[stair.worker]} is at work" if by_worker else _AT_WORK
             marks.append({"place": place, "kind": kind, "from": stair.began_s, "to": stair.ended_s})
     return marks + [
         {"place": place, "kind": _AS_PUBLISHED, "from": stair_ms / 1000, "to": stair_ms / 1000}
@@ -151,10 +152,10 @@ def _wave_cells(
     variant: VariantRecord, rows: list[WaveRow], most: int, largest: int, *, last: bool
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw one variant's cells up to its last wave; all panels share the axis of waves, and the last has its labels."""
-    order = bursts.in_order({row.worker for row in rows})
-    known = len(order) if variant.elastic else max(variant.workers, len(order))
-    lanes = [f"worker {place}" for place in range(1, known + 1)]
-    counts = {(lanes[order.index(row.worker)], row.wave): row.requests for row in rows}
+    named = labels(row.worker for row in rows)
+    idle = 0 if variant.elastic else max(0, variant.workers - len(named))
+    lanes = [*named.values(), *(f"idle worker {place}" for place in range(1, idle + 1))]
+    counts = {(named[row.worker], row.wave): row.requests for row in rows}
     its_waves = range(1, max(row.wave for row in rows) + 1)
     cells = [
         {"lane": lane, "wave": wave, "requests": counts.get((lane, wave), 0)} for lane in lanes for wave in its_waves

@@ -15,6 +15,7 @@ from analysis.show.figures.drawing import (
     rows_of,
     series_of,
     styled,
+    told_apart,
 )
 from analysis.show.words import of_load, words
 
@@ -54,7 +55,10 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
         f" of {measure.request} requests" if measure.request else ""
     )
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
-    colour = alt.Color("series:N", title=None, legend=alt.Legend(orient="top", columns=2))
+    names = list(dict.fromkeys(one["series"] for one in values))
+    colour = alt.Color(
+        "series:N", title=None, scale=alt.Scale(domain=names), legend=alt.Legend(orient="top", columns=2)
+    )
     chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
     trials = [
         {"setting": one["setting"], "series": one["series"], "value": max(value, FLOOR_MS * log)}
@@ -64,7 +68,8 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     ]
     dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
     bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")
-    line, points = chart.mark_line(opacity=0.4).encode(y=y), chart.mark_point(filled=True, size=60).encode(y=y)
+    line = chart.mark_line(opacity=0.4).encode(y=y)
+    points = chart.mark_point(filled=True, size=60).encode(y=y, shape=told_apart("series", names))
     return alt.layer(dots, line, bars, points).properties(width=290, height=260)
 
 
@@ -133,7 +138,7 @@ def _over_loads(
     layers = [
         chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
         chart.mark_line(opacity=0.5).encode(y=y),
-        chart.mark_point(filled=True, size=40).encode(y=y),
+        chart.mark_point(filled=True, size=50).encode(y=y, shape=told_apart("variant", of_server, server)),
     ]
     if marks:
         published = alt.Chart(inline_data(marks)).encode(x=x, y=y, color=colour)

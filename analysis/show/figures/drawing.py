@@ -1,5 +1,7 @@
 """What all figures share: their style, their data, and how a figure becomes SVG."""
 
+import re
+from html import escape
 from typing import Any
 
 import altair as alt
@@ -20,9 +22,14 @@ Marks = list[dict[str, Any]]
 
 
 def svg(chart: alt.TopLevelMixin) -> str:
-    """Draw a chart as SVG text."""
-    text: str = vl_convert.vegalite_to_svg(chart.to_dict())
-    return text
+    """Draw a chart as SVG text. To a screen reader it is one picture with the title of the chart."""
+    drawn = chart.to_dict()
+    text = _ARIA.sub("", vl_convert.vegalite_to_svg(drawn))
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(drawn["title"]["text"])}" ', 1)
+
+
+_ARIA = re.compile(r' (role|aria-[a-z]+)="[^"<>]*"')
+"""What Vega tells screen readers of each mark: hundreds of names without a sentence."""
 
 
 FAILED = "refused or failed"
@@ -113,6 +120,17 @@ def of_each_trial(run: Run) -> str:
 def of_trials(run: Run) -> str:
     """Return the number of trials in words, for the subtitle of a figure."""
     return f"{run.trials} trial{'s' if run.trials > 1 else ''}"
+
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left",
+          "M-1,-1L1,1L1,-1L-1,1Z", "M0,-1L0.3,-0.3L1,0L0.3,0.3L0,1L-0.3,0.3L-1,0L-0.3,-0.3Z")  # fmt: skip
+"""The shapes of points, so that ten lines are told apart without their colours."""
+
+
+def told_apart(field: str, names: list[str], title: str | None = None) -> alt.Shape:
+    """Return a shape of points for each of ``names``, the values of ``field``; ``title`` is the legend's."""
+    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+    return alt.Shape(f"{field}:N", title=title).scale(domain=names, range=shapes)
 
 
 def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:

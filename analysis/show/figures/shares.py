@@ -8,6 +8,7 @@ import altair as alt
 import duckdb
 
 from analysis.metrics import Statistic
+from analysis.metrics.bursts import ordinal
 from analysis.quantities import Measure
 from analysis.record import Run
 from analysis.result import Summary
@@ -21,8 +22,10 @@ from analysis.show.figures.drawing import (
     of_trials,
     rows_of,
     styled,
+    told_apart,
 )
 from analysis.show.words import of_load
+from analysis.workers import labels
 
 
 def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
@@ -44,6 +47,8 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
         if one.counts and one.load in (None, load):
             values += _segments(one.variant, one.request or "", "published", one.counts)
     order = [variant.name for variant in run.variants_under(load)]
+    ranks = ["the busiest", *(ordinal(rank) for rank in range(2, 1 + max((one["rank"] for one in values), default=1)))]
+    values = [one | {"called": ranks[one["rank"] - 1]} for one in values]
     bars = (
         alt.Chart(inline_data(values))
         .mark_bar(stroke="white", strokeWidth=1)
@@ -51,7 +56,9 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
             x=alt.X("share:Q", title="share of the requests", axis=alt.Axis(format="%")).scale(domain=[0, 1]),
             y=alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(labelLimit=200)),
             yOffset=alt.YOffset("kind:N", sort=["published", "measured"]),
-            color=alt.Color("rank:O", title="worker, busiest first").scale(scheme="blues", reverse=True),
+            color=alt.Color("called:O", title="worker of a trial", sort=ranks).scale(
+                scheme="blues", reverse=True, domain=ranks
+            ),
             opacity=alt.Opacity("kind:N", title=None).scale(domain=["measured", "published"], range=[1, 0.45]),
             order=alt.Order("rank:Q"),
             column=alt.Column("request:N", title=None),
@@ -108,10 +115,10 @@ def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     order = [one.name for one in run.variants if any(value["variant"] == one.name for value in values)]
     chart = alt.Chart(inline_data(values)).encode(
         x=alt.X("age:O", title="worker, in the order of forking", axis=alt.Axis(labelAngle=0)),
-        color=alt.Color("variant:N", title=None, sort=order),
+        color=alt.Color("variant:N", title=None, sort=order, scale=alt.Scale(domain=order)),
     )
     share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
-    dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share)
+    dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share, shape=told_apart("variant", order))
     medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
     title = f"Which worker wins the race: the share of each worker by its age{of_load(run, load)}"
     return styled(alt.layer(medians, dots), title, f"{of_trials(run)}; only variants with one container", 280)
@@ -169,7 +176,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
     values = []
     for variant in (one.name for one in run.variants):
         mine = [row[1:] for row in rows if row[0] == variant]
-        names = {worker: f"worker {place}" for place, worker in enumerate(sorted({row[0] for row in mine}), start=1)}
+        names = labels(row[0] for row in mine)
         singles = {worker: sum(1 for one, _, requests in mine if one == worker and requests == 1) for worker in names}
         kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
         kept += [(worker, count, "connections with one request each") for worker, count in singles.items() if count]
@@ -183,7 +190,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
         .mark_bar(stroke="white", strokeWidth=0.7)
         .encode(
             x=alt.X("requests:Q", title="requests", stack=True),
-            y=alt.Y("worker:N", title=None),
+            y=alt.Y("worker:N", title=None, sort=None),
             order=alt.Order("rank:Q"),
             color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
                 domain=["one connection", "connections with one request each"], range=[MEASURED, "#a9c6e8"]

@@ -1,0 +1,354 @@
+"""What the report's lanes show: when each request of a trial was sent, and which thread was at work on it.
+
+``page/lanes.js`` draws the lanes from this data. All times are whole tenths of a millisecond, because they take little
+room as text and are finer than a screen.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+
+from analysis import waiting
+from analysis.folder import trial_folder
+from analysis.metrics.metric import OF_TRIAL, of_trial
+from analysis.read.observation import read_containers, stalls_within
+from analysis.record import Run, VariantRecord
+from analysis.result import Summary
+from analysis.show.figures.drawing import first_trials
+from analysis.show.words import number
+from analysis.workers import labels
+
+MOST = 20_000
+"""A variant's lanes show at most this many requests: the requests around the longest wait."""
+IN_ALL = 40_000
+"""All lanes of a report together show at most this many requests, so that the page stays small."""
+
+COLOURS = ("#e69f00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31")
+"""The colours of classes of request, which colour-blind eyes can tell apart."""
+
+Lanes = dict[str, Any]
+"""The lanes of one trial, as the script reads them (see ``_of_trial``)."""
+
+
+class _Request(NamedTuple):
+    request: str
+    sent_s: float
+    began_s: float | None
+    ended_s: float | None
+    answered_s: float | None
+    connect_ms: float
+    asked_ms: float
+    worker: str | None
+    thread: int
+    connection: str | None
+    error: str | None
+
+
+class Shown(NamedTuple):
+    """The lanes of one load. ``pair`` are the places of the two variants that are shown first.
+
+    At most ``most`` requests of each variant are shown.
+    """
+
+    load: str
+    title: str
+    trials: list[Lanes]
+    pair: tuple[int, ...]
+    classes: list[str]
+    most: int
+
+    @property
+    def alt(self) -> str:
+        """What the lanes show, in words."""
+        return " ".join(f"{self.trials[place]['variant']}: {self.trials[place]['says']}." for place in self.pair)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether any variant has more requests than its lanes show."""
+        return any(trial["window"] for trial in self.trials)
+
+    @property
+    def knows_free_threads(self) -> bool:
+        """Whether it is known for any variant how many threads each of its workers has."""
+        return any(trial["blocked"] is not None for trial in self.trials)
+
+    @property
+    def colours(self) -> list[tuple[str, str]]:
+        """Each class of request with its colour."""
+        return [(name, COLOURS[place % len(COLOURS)]) for place, name in enumerate(self.classes)]
+
+    @property
+    def table(self) -> Iterator[tuple[str, ...]]:
+        """A line for each worker: how many requests it served, their longest wait, and how long it was blocked."""
+        for trial in self.trials:
+            for worker in trial["workers"]:
+                longest, blocked = (_in_seconds(worker[name]) for name in ("longest_wait", "blocked"))
+                yield trial["variant"], worker["name"], str(worker["served"]), longest, blocked
+
+
+def _in_seconds(tenths: int | None) -> str:
+    return "–" if tenths is None else f"{number(tenths / 10_000)} s"
+
+
+def of_run(database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary) -> Iterator[Shown]:
+    """Yield the lanes of every load, the load of the first claim first: each variant's first trusted trial."""
+    first = [next((claim for claim in run.claims if claim.role == role), None) for role in ("answer", "cure")]
+    asked = [(claim.value.variant, claim.value.load) for claim in [*first, *run.claims] if claim]
+    for load in sorted(run.loads, key=lambda one: one.name not in [of for _, of in asked[:1]]):
+        firsts = first_trials(summary, load.name)
+        variants = [variant for variant in run.variants_under(load.name) if variant.name in firsts]
+        if not variants:
+            continue
+        names = [variant.name for variant in variants]
+        wanted = [name for name, of in asked if of in (None, load.name) and name in names]
+        pair = tuple(names.index(name) for name in [*dict.fromkeys([*wanted, *names])][:2])
+        most = min(MOST, IN_ALL // (len(variants) * len(run.loads)))
+        rows = [_rows(database, variant, load.name, firsts[variant.name]) for variant in variants]
+        at_s = _longest_wait(rows[pair[0]])
+        trials = [
+            _of_trial(database, run_folder, variant, load.name, firsts[variant.name], mine, _window(mine, most, at_s))
+            for variant, mine in zip(variants, rows, strict=True)
+        ]
+        title = _title([trials[place] for place in pair]) + (f" ({load.name})" if len(run.loads) > 1 else "")
+        classes = list(dict.fromkeys(name for trial in trials for name in trial["classes"]))
+        yield Shown(load.name, title, trials, pair, classes, most)
+
+
+def _title(pair: list[Lanes]) -> str:
+    """Return what two trials say of requests that waited beside a free thread."""
+    told = [trial for trial in pair if trial["beside"]]
+    if not told:
+        return "Which worker served each request, and which requests waited"
+    parts = [f"in {trial['variant']}, {trial['beside']} of {trial['answered']} requests" for trial in told]
+    parts += [f"in {trial['variant']}, none" for trial in pair if trial["beside"] == 0]
+    first, *others = parts
+    rest = "".join(f"; {other}" for other in others)
+    return f"{first[0].upper()}{first[1:]} waited although another worker had a free thread{rest}"
+
+
+def _of_trial(
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    variant: VariantRecord,
+    load: str,
+    trial: int,
+    rows: list[_Request],
+    window: list[int] | None,
+) -> Lanes:
+    """Return the lanes of one trial.
+
+    ``workers`` has the label of each worker and how many rows it has: a row for each thread, or, if a thread works on
+    several requests at once, for each request under way. ``blocked`` says for each worker when all its threads were
+    busy while another worker had a free thread; None: that is unknown. ``stalls`` says when the service that the
+    servers call answered nobody. ``window`` is from and to when requests are shown; None: all requests are shown.
+
+    The columns of ``requests`` have a value for each request in the order of sending. ``number`` and ``sent`` are
+    differences to the request before; ``wait``, ``work`` and ``back`` are from sent to began, from began to ended, and
+    from ended to answered. A request that failed has worker -1, and its ``wait`` ends when it failed.
+    """
+    answered = waiting.read_answered(database, variant.name, load, trial)
+    waits = waiting.of_variant(variant, answered)
+    named = labels(row.worker for row in rows if row.worker is not None)
+    threads = variant.settings.get("threads")
+    thread_rows, of_threads = _thread_rows(rows, threads if type(threads) is int else None)
+    classes = list(dict.fromkeys(row.request for row in rows))
+    shown = range(len(rows)) if window is None else window
+    sent_s = [rows[i].sent_s for i in shown]
+    containers = read_containers(trial_folder(run_folder, variant.name, load, trial))
+    stalls = [
+        (began - answered.first, ended - answered.first)
+        for began, ended in stalls_within(containers, answered.first, answered.last)
+    ]
+    return {
+        "variant": variant.name,
+        "trial": trial,
+        "says": _says(rows, waits),
+        "answered": sum(row.error is None for row in rows),
+        "beside": waiting.statistics(waits.beside_s).get("count", 0) if waits else None,
+        "of_threads": of_threads,
+        "threads": threads if waits and type(threads) is int else None,
+        "lasted": _tenths(_lasted_s(rows)),
+        "window": None if window is None else [_tenths(min(sent_s)), _tenths(max(sent_s))],
+        "workers": list(_workers(variant, rows, thread_rows, named, answered, waits, of_threads=of_threads)),
+        "blocked": [_turns(segments) for segments in _blocked(variant, named, answered, waits)] if waits else None,
+        "stalls": _turns(np.array(stalls).reshape(-1, 2)),
+        "classes": classes,
+        "requests": _columns(rows, thread_rows, list(named), classes, shown),
+    }
+
+
+def _rows(database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: str, trial: int) -> list[_Request]:
+    found = database.execute(_ROWS, of_trial((variant.name, load, trial))).fetchall()
+    return [_Request(*row) for row in found]
+
+
+def _lasted_s(rows: list[_Request]) -> float:
+    return max((row.sent_s if row.answered_s is None else row.answered_s for row in rows), default=0.0)
+
+
+def _workers(
+    variant: VariantRecord,
+    rows: list[_Request],
+    thread_rows: list[int],
+    named: dict[str, str],
+    answered: waiting.Answered,
+    waits: waiting.Waits | None,
+    *,
+    of_threads: bool,
+) -> Iterator[dict[str, Any]]:
+    """Yield each worker with what it did during the whole trial, and at last the workers that served nothing."""
+    threads = variant.settings.get("threads")
+    least = threads if of_threads and type(threads) is int else 1
+    blocked = _blocked(variant, named, answered, waits)
+    for segments, (worker, name) in zip(blocked, [*named.items(), *_idle(variant, named)], strict=True):
+        mine = [(row, place) for row, place in zip(rows, thread_rows, strict=True) if row.worker == worker]
+        waits_s = [(row.began_s or row.sent_s) - row.sent_s for row, _ in mine]
+        yield {
+            "name": name,
+            "rows": max([least, *(place + 1 for _, place in mine)]),
+            "served": len(mine),
+            "longest_wait": _tenths(max(waits_s)) if waits_s else None,
+            "blocked": _tenths(float((segments[:, 1] - segments[:, 0]).sum())) if waits else None,
+        }
+
+
+def _idle(variant: VariantRecord, named: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the workers that served nothing, whose place in the order of forking is unknown."""
+    idle = 0 if variant.elastic else max(0, variant.workers - len(named))
+    return [("", f"idle worker {place}") for place in range(1, idle + 1)]
+
+
+def _blocked(
+    variant: VariantRecord, named: dict[str, str], answered: waiting.Answered, waits: waiting.Waits | None
+) -> list[waiting.Segments]:
+    """Return when each worker was blocked, in the order of their labels; workers that served nothing never were."""
+    by_worker = dict(zip(answered.workers, waits.blocked, strict=True)) if waits else {}
+    return [by_worker.get(worker, _NEVER) for worker in [*named, *(worker for worker, _ in _idle(variant, named))]]
+
+
+_NEVER: waiting.Segments = np.empty((0, 2))
+
+_ROWS = f"""
+WITH trial AS (FROM requests WHERE {OF_TRIAL}), start AS (SELECT epoch(min(sent)) AS first FROM trial)
+SELECT request, epoch(sent) - first, began - first, ended - first, epoch(answered) - first,
+    greatest(coalesce(blocked_ms, 0), coalesce(connecting_ms, 0)), asked_ms,
+    CASE WHEN error IS NULL AND began IS NOT NULL AND ended IS NOT NULL THEN worker END,
+    coalesce(thread, 0), connection, error
+FROM trial, start ORDER BY sent, id, generator
+"""  # noqa: S608  # made of this module's own constants
+
+
+def _says(rows: list[_Request], waits: waiting.Waits | None) -> str:
+    """Return in words how many requests waited beside a free thread, and how many failed."""
+    failed = sum(row.error is not None for row in rows)
+    parts = [f"{failed} of {len(rows)} requests failed"] if failed else []
+    if waits is not None:
+        stats = waiting.statistics(waits.beside_s)
+        some = f"{stats.get('count', 0)} of {len(waits.beside_s)} requests" if stats.get("count") else "no request"
+        longest = f", the longest for {number(stats['max'] / 1000)} s" if stats.get("count") else ""
+        parts.insert(0, f"{some} waited although another worker had a free thread{longest}")
+    return "; ".join(parts) or f"{len(rows)} requests"
+
+
+def _thread_rows(rows: list[_Request], threads: int | None) -> tuple[list[int], bool]:
+    """Return the row of each request at its worker, and whether a row is a thread.
+
+    A row is a thread unless a thread of any worker works on several requests at once, as an event loop does. A request
+    then gets the first row that is free. If a worker has had more than ``threads`` threads, because its pool ended some
+    and started others, a new thread gets the row that has been free for the longest time.
+    """
+    order = sorted((i for i, row in enumerate(rows) if row.worker is not None), key=lambda i: rows[i].began_s or 0.0)
+    found = [0] * len(rows)
+    of_threads = not _overlap(rows, order)
+    places: dict[tuple[str | None, int], int] = {}
+    ends: dict[str | None, list[float]] = {}
+    for i in order:
+        row, mine = rows[i], ends.setdefault(rows[i].worker, [])
+        began_s, key = row.began_s or 0.0, (rows[i].worker, rows[i].thread)
+        if of_threads and key not in places:
+            full = threads is not None and len(mine) >= threads
+            places[key] = mine.index(min(mine)) if full else len(mine)
+        free = next((place for place, end in enumerate(mine) if end <= began_s), len(mine))
+        found[i] = places[key] if of_threads else free
+        mine[found[i] : found[i] + 1] = [row.ended_s or 0.0]
+    return found, of_threads
+
+
+def _overlap(rows: list[_Request], order: list[int]) -> bool:
+    """Return whether any thread works on two requests at once; ``order`` is that of their begin."""
+    until: dict[tuple[str | None, int], float] = {}
+    for i in order:
+        key = rows[i].worker, rows[i].thread
+        if (rows[i].began_s or 0.0) < until.get(key, 0.0) - _AT_ONCE_S:
+            return True
+        until[key] = max(until.get(key, 0.0), rows[i].ended_s or 0.0)
+    return False
+
+
+_AT_ONCE_S = 0.001
+"""Two requests that a thread works on overlap by more than this; less may be the clock's."""
+
+
+def _longest_wait(rows: list[_Request]) -> float:
+    """Return when the request was sent that waited longest, in seconds."""
+    waited = max(rows, key=lambda row: (row.began_s or row.sent_s) - row.sent_s, default=None)
+    return waited.sent_s if waited else 0.0
+
+
+def _window(rows: list[_Request], most: int, at_s: float) -> list[int] | None:
+    """Return the places of the requests that are shown: those sent around a time, and those then under way.
+
+    None: all requests are shown.
+    """
+    if len(rows) <= most:
+        return None
+    middle = bisect_left([row.sent_s for row in rows], at_s)
+    first = min(max(0, middle - most // 2), len(rows) - most)
+    began_s = rows[first].sent_s
+    under_way = [i for i in range(first) if (rows[i].answered_s or 0.0) > began_s]
+    return [*under_way, *range(first, first + most)]
+
+
+def _turns(segments: waiting.Segments) -> list[int]:
+    times = np.round(segments.ravel() * 10_000).astype(int)
+    steps: list[int] = np.diff(times, prepend=0).tolist()
+    return steps
+
+
+def _columns(
+    rows: list[_Request], thread_rows: list[int], workers: list[str], classes: list[str], shown: Iterable[int]
+) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
+    connections: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    last = _tenths(_lasted_s(rows))
+    before, number_before = 0, 0
+    for i in shown:
+        row = rows[i]
+        sent = _tenths(row.sent_s)
+        answered = last if row.answered_s is None else _tenths(row.answered_s)
+        began, ended = (
+            answered if row.worker is None or time is None else _tenths(time) for time in (row.began_s, row.ended_s)
+        )
+        values = (
+            i + 1 - number_before, sent - before, began - sent, ended - began, answered - ended,
+            classes.index(row.request), -1 if row.worker is None else workers.index(row.worker), thread_rows[i],
+            round(10 * row.connect_ms), round(10 * row.asked_ms),
+            -1 if row.connection is None else connections.setdefault(row.connection, len(connections)),
+            -1 if row.error is None else errors.setdefault(row.error, len(errors)),
+        )  # fmt: skip
+        before, number_before = sent, i + 1
+        for name, value in zip(_NAMES, values, strict=True):
+            columns[name].append(value)
+    return columns | {"errors": list(errors)}
+
+
+_NAMES = ("number", "sent", "wait", "work", "back", "class", "worker", "row", "connect", "asked", "connection", "error")
+
+
+def _tenths(seconds: float) -> int:
+    return round(10_000 * seconds)

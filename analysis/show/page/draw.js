@@ -1,0 +1,164 @@
+// Draws the lanes of some trials, one under the other, on one time axis.
+
+const LEFT_PX = 134;   // names of workers
+const RIGHT_PX = 12;
+const HEAD_PX = 40;    // a trial's name and what it says
+const COUNT_PX = 26;   // the line of how many requests wait beside a free thread
+const AXIS_PX = 34;
+const BESIDE = '#d62728';
+const STALL = '#e8c95a';
+
+/** Return where each trial's panel is, and the height of all. */
+function panelsOf(trials) {
+  let top = 0;
+  const panels = trials.map((trial) => {
+    const countTop = top + HEAD_PX;
+    const lanesTop = countTop + (trial.waiting ? COUNT_PX + 8 : 0);
+    const panel = {trial, top, countTop, lanesTop, bottom: lanesTop + trial.height};
+    top = panel.bottom + 14;
+    return panel;
+  });
+  return {panels, height: top + AXIS_PX};
+}
+
+/** Draw everything: view is {from, to} in ms; ink has the colours of the page, and colours those of the classes; chosen is {trial, i} or null. */
+function drawLanes(pen, {panels, height}, view, width, ink, chosen, colours) {
+  const right = width - RIGHT_PX;
+  const x = (time) => LEFT_PX + (time - view.from) / (view.to - view.from) * (right - LEFT_PX);
+  pen.rect(0, 0, width, height, ink.paper);
+  const ticks = ticksOf(view, right - LEFT_PX);
+  for (const {at} of ticks) pen.line([[x(at), HEAD_PX], [x(at), height - AXIS_PX]], ink.grid);
+  for (const panel of panels) drawPanel(pen, panel, view, x, right, ink, chosen, colours);
+  pen.line([[LEFT_PX, height - AXIS_PX], [right, height - AXIS_PX]], ink.faint);
+  for (const {at, label} of ticks) pen.text(x(at), height - AXIS_PX + 14, label, {colour: ink.faint, px: 11, align: 'center'});
+  pen.text((LEFT_PX + right) / 2, height - 5, 'seconds since the first request was sent', {colour: ink.faint, px: 11, align: 'center'});
+}
+
+/** Return round times on the axis, with their labels in seconds. */
+function ticksOf(view, px) {
+  const rough = (view.to - view.from) / Math.max(2, px / 90);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+  const digits = Math.max(0, -Math.floor(Math.log10(step / 1000)));
+  const ticks = [];
+  for (let k = Math.ceil(view.from / step); k * step <= view.to; k++) {
+    ticks.push({at: k * step, label: (k * step / 1000).toFixed(digits)});
+  }
+  return ticks;
+}
+
+function drawPanel(pen, panel, view, x, right, ink, chosen, colours) {
+  const {trial, top, countTop, lanesTop} = panel;
+  pen.text(0, top + 14, trial.variant, {colour: ink.text, px: 14, bold: true});
+  pen.text(0, top + 31, trial.says, {colour: ink.text, px: 12});
+  if (trial.waiting) drawCount(pen, trial, view, x, right, countTop, ink);
+  trial.workers.forEach((worker, number) => {
+    const lane = trial.lanes[number];
+    const rows = lanesTop + lane.top + lane.linePx;
+    pen.text(LEFT_PX - 8, Math.min(rows + worker.rows * lane.rowPx / 2 + 4, rows + 60), worker.name, {colour: ink.text, px: 11, align: 'end'});
+    for (let row = 0; row < worker.rows; row++) {
+      pen.rect(LEFT_PX, rows + row * lane.rowPx, right - LEFT_PX, Math.max(0.5, lane.rowPx - 1), ink.free);
+    }
+  });
+  if (trial.failed) {
+    pen.text(LEFT_PX - 8, lanesTop + trial.failed.top + Math.min(12, trial.failed.linePx), 'failed', {colour: ink.text, px: 11, align: 'end'});
+  }
+  pen.clip(LEFT_PX, lanesTop, right - LEFT_PX, panel.bottom - lanesTop, () => {
+    for (const [from, to] of trial.stalls) {
+      pen.rect(x(from), lanesTop, x(to) - x(from), panel.bottom - lanesTop, STALL, 0.35);
+      pen.text(x(from) + 4, lanesTop + 10, 'the api stalls', {colour: ink.text, px: 10});
+    }
+  });
+  const [first, last] = visible(trial, view.from, view.to);
+  pen.clip(LEFT_PX, top, right - LEFT_PX, panel.bottom - top, () => {
+    const painted = new Map();  // the pixel of each row that was painted last
+    for (let i = first; i < last; i++) drawRequest(pen, panel, i, x, ink, colours, painted);
+    if (trial.window) drawUnseen(pen, panel, view, x, ink);
+    if (chosen && chosen.trial === trial) drawChosen(pen, panel, chosen.i, x, ink);
+  });
+}
+
+/** Draw how many requests wait while another worker has a free thread. */
+function drawCount(pen, trial, view, x, right, top, ink) {
+  const most = trial.waiting.reduce((largest, [, count]) => Math.max(largest, count), 0);
+  const bottom = top + COUNT_PX;
+  pen.text(LEFT_PX - 8, bottom - 11, 'wait beside', {colour: ink.text, px: 11, align: 'end'});
+  pen.text(LEFT_PX - 8, bottom + 1, 'a free thread', {colour: ink.text, px: 11, align: 'end'});
+  pen.line([[LEFT_PX, bottom], [right, bottom]], ink.grid);
+  if (!most) return pen.text(LEFT_PX + 4, bottom - 3, 'none', {colour: ink.faint, px: 11});
+  const y = (count) => bottom - count / most * (COUNT_PX - 4);
+  const points = [[LEFT_PX, bottom]];
+  let count = 0;
+  for (const [time, next] of trial.waiting) {
+    if (time > view.to) break;
+    const at = Math.max(LEFT_PX, x(time));
+    points.push([at, y(time < view.from ? next : count)], [at, y(next)]);
+    count = next;
+  }
+  points.push([right, y(count)], [right, bottom]);
+  pen.clip(LEFT_PX, top, right - LEFT_PX, COUNT_PX, () => pen.area(points, BESIDE));
+  pen.text(LEFT_PX - 90, top + 14, `${most}`, {colour: ink.text, px: 11, align: 'end'});
+}
+
+/** Return where a request is drawn: the line that it waits in, and the row of its thread. */
+function boxOf(panel, i) {
+  const {trial, lanesTop} = panel;
+  const worker = trial.of.worker[i];
+  const lane = worker < 0 ? trial.failed : trial.lanes[worker];
+  const rows = lanesTop + lane.top + lane.linePx;
+  const slot = Math.max(0, trial.slot[i]);
+  const line = rows - Math.min(lane.linePx, (slot + 1) * lane.slotPx);
+  return worker < 0
+    ? {line, linePx: lane.slotPx, row: line, rowPx: lane.slotPx}
+    : {line, linePx: lane.slotPx, row: rows + trial.of.row[i] * lane.rowPx, rowPx: Math.max(0.5, lane.rowPx - 1)};
+}
+
+function drawRequest(pen, panel, i, x, ink, colours, painted) {
+  const {trial} = panel;
+  const box = boxOf(panel, i);
+  const colour = colours[trial.classes[trial.of.class[i]]];
+  const [sent, began, ended] = [x(trial.sent[i]), x(trial.began[i]), x(trial.ended[i])];
+  if (trial.of.worker[i] < 0) {
+    const until = x(trial.answered[i]);
+    pen.rect(sent, box.line, Math.max(1, until - sent), Math.max(0.5, box.linePx - 1), ink.faint, 0.5);
+    pen.rect(until - 1.5, box.line, 3, box.linePx, ink.text);
+    return;
+  }
+  if (began - sent >= 0.5) {
+    pen.rect(sent, box.line, began - sent, Math.max(0.5, box.linePx - 1), colour, 0.45);
+    if (trial.beside[i] > BESIDE_MS) {
+      for (const [from, to] of besideParts(trial, i)) {
+        pen.rect(x(from), box.line, Math.max(0.5, x(to) - x(from)), Math.max(0.5, box.linePx - 1), BESIDE);
+      }
+    }
+  }
+  const last = painted.get(box.row);
+  if (last && began >= last[0] && ended <= last[1]) return;  // within a pixel that is painted already
+  const width = Math.max(0.7, ended - began - 0.5);
+  pen.rect(began, box.row, width, box.rowPx, colour);
+  if (width < 2) painted.set(box.row, [Math.floor(began), Math.floor(began) + 1]);
+}
+
+/** Cover the time before and after the requests that are shown. */
+function drawUnseen(pen, {trial, lanesTop, bottom}, view, x, ink) {
+  for (const [from, to] of [[0, trial.window[0]], [trial.window[1], trial.lasted]]) {
+    if (to <= from || to < view.from || from > view.to) continue;
+    const left = x(Math.max(from, view.from)), right = x(Math.min(to, view.to));
+    pen.rect(left, lanesTop, right - left, bottom - lanesTop, ink.paper, 0.85);
+    if (right - left > 90) pen.text((left + right) / 2, (lanesTop + bottom) / 2, 'not shown', {colour: ink.faint, px: 12, align: 'center'});
+  }
+}
+
+/** Mark a request, and the requests that held the threads of its worker while it waited. */
+function drawChosen(pen, panel, i, x, ink) {
+  const {trial} = panel;
+  const box = boxOf(panel, i);
+  for (const other of holders(trial, i)) {
+    const held = boxOf(panel, other);
+    pen.frame(x(trial.began[other]), held.row, x(trial.ended[other]) - x(trial.began[other]), held.rowPx, ink.text, 1);
+  }
+  const began = x(trial.began[i]);
+  pen.frame(x(trial.sent[i]) - 1, box.line - 1, Math.max(3, began - x(trial.sent[i])) + 2, box.linePx + 1, ink.chosen, 2);
+  pen.line([[began, box.line], [began, box.row + box.rowPx]], ink.chosen, 2);
+  pen.frame(began, box.row, Math.max(3, x(trial.ended[i]) - began), box.rowPx, ink.chosen, 2.5);
+}

@@ -1,0 +1,211 @@
+"""analysis.show.lanes: the lanes hold every request, where and when it was served."""
+
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from analysis.folder import read_run
+from analysis.pipeline import derive_summary
+from analysis.quantities import Claim, Quantity
+from analysis.record import LoadRecord, VariantRecord
+from analysis.show import lanes
+from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
+
+WAITING = [
+    Request(asked_ms=5000, overhead_ms=0, worker="box:10"),
+    Request(asked_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:10"),
+    Request(asked_ms=100, overhead_ms=0, sent_s=2, request="heavy", worker="box:9"),
+]
+PATIENT = [Request(asked_ms=5000, overhead_ms=0, worker="box:7"), Request(sent_s=1, worker="box:8")]
+
+
+def variants(*names: str, workers: int = 2, threads: int | None = 1) -> list[VariantRecord]:
+    """Return variants of so many workers and threads."""
+    return [VariantRecord(name=name, workers=workers, settings={"threads": threads, "name": name}) for name in names]
+
+
+def shown(run: Path) -> list[lanes.Shown]:
+    """Return the lanes of a run."""
+    summary = derive_summary(run)
+    with duckdb.connect() as database:
+        database.read_parquet(f"{run}/*/*/*/requests.parquet").create_view("requests")
+        return list(lanes.of_run(database, run, read_run(run), summary))
+
+
+def of_one(run: Path) -> dict[str, Any]:
+    """Return the lanes of a run that has a single load and a single variant."""
+    [load] = shown(run)
+    [trial] = load.trials
+    return trial
+
+
+def times_ms(trial: dict[str, Any]) -> list[tuple[float, float, float, float]]:
+    """Return when each request was sent, when its work began and ended, and when it was answered, in ms."""
+    requests = trial["requests"]
+    sent = [tenths / 10 for tenths in accumulate(requests["sent"])]
+    rest = zip(requests["wait"], requests["work"], requests["back"], strict=True)
+    return [
+        (at, at + wait / 10, at + (wait + work) / 10, at + (wait + work + back) / 10)
+        for at, (wait, work, back) in zip(sent, rest, strict=True)
+    ]
+
+
+def test_lanes_hold_each_request_at_its_worker(tmp_path: Path) -> None:
+    """Workers are counted in the order of forking: process 9 before process 10."""
+    trial = of_one(make_run(tmp_path, {"one": WAITING}, variants=variants("one")))
+
+    assert [worker["name"] for worker in trial["workers"]] == ["worker 1", "worker 2"]
+    assert trial["requests"]["worker"] == [1, 1, 0]
+    assert [trial["classes"][place] for place in trial["requests"]["class"]] == ["light", "light", "heavy"]
+    assert [(sent, began) for sent, began, *_ in times_ms(trial)] == [(0, 0), (1000, 5000), (2000, 2000)]
+    assert [answered for *_, answered in times_ms(trial)] == pytest.approx([5000.2, 5100.2, 2100.2], abs=0.11)
+
+
+def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> None:
+    [load] = shown(make_run(tmp_path, {"uneven": WAITING, "even": PATIENT}, variants=variants("uneven", "even")))
+
+    uneven = load.trials[0]
+    assert [sum(turns[1::2]) / 10_000 for turns in uneven["blocked"]] == pytest.approx([0, 5.0], abs=0.2)
+    assert (uneven["beside"], uneven["answered"]) == (1, 3)
+    assert load.title == ("In uneven, 1 of 3 requests waited although another worker had a free thread; in even, none")
+    assert load.alt == (
+        "uneven: 1 of 3 requests waited although another worker had a free thread, the longest for 3.9 s. "
+        "even: no request waited although another worker had a free thread."
+    )
+    assert list(load.table) == [
+        ("uneven", "worker 1", "1", "0.00 s", "0.00 s"),
+        ("uneven", "worker 2", "2", "4.0 s", "5.0 s"),
+        ("even", "worker 1", "1", "0.00 s", "4.9 s"),
+        ("even", "worker 2", "1", "0.00 s", "0.00 s"),
+    ]
+
+
+def test_of_threads_that_nobody_knows_nothing_is_said_of_free_threads(tmp_path: Path) -> None:
+    [load] = shown(make_run(tmp_path, {"one": WAITING}, variants=variants("one", threads=None)))
+
+    assert load.trials[0]["blocked"] is None
+    assert load.title == "Which worker served each request, and which requests waited"
+    assert [line[4] for line in load.table] == ["–", "–"]
+
+
+def test_a_worker_has_a_row_for_each_thread_and_one_that_served_nothing_is_there(tmp_path: Path) -> None:
+    trial = of_one(make_run(tmp_path, {"one": WAITING}, variants=variants("one", workers=3, threads=4)))
+
+    assert trial["of_threads"]
+    assert [(worker["name"], worker["rows"]) for worker in trial["workers"]] == [
+        ("worker 1", 4), ("worker 2", 4), ("idle worker 1", 4),
+    ]  # fmt: skip
+
+
+def test_an_event_loop_has_a_row_for_each_request_under_way(tmp_path: Path) -> None:
+    """The synthetic requests all have thread 9, so three requests at once are not three threads."""
+    at_once = [Request(asked_ms=1000, sent_s=at) for at in (0, 0.1, 0.2, 1.5)]
+    trial = of_one(make_run(tmp_path, {"one": at_once}, variants=variants("one", workers=1, threads=None)))
+
+    assert not trial["of_threads"]
+    assert [worker["rows"] for worker in trial["workers"]] == [3]
+    assert trial["requests"]["row"] == [0, 1, 2, 0]
+
+
+def test_a_request_that_failed_has_no_worker_and_keeps_its_reason(tmp_path: Path) -> None:
+    failed = Request(sent_s=1, error="status 503", asked_ms=40, overhead_ms=0)
+    cut_off = Request(sent_s=3, answered=False)
+    trial = of_one(make_run(tmp_path, {"one": [*PATIENT, failed, cut_off]}, variants=variants("one")))
+
+    assert trial["requests"]["worker"] == [0, 1, -1, -1]
+    assert [trial["requests"]["errors"][place] for place in trial["requests"]["error"] if place >= 0] == [
+        "status 503", "no answer before the end of the run",
+    ]  # fmt: skip
+    assert trial["says"].endswith("; 2 of 4 requests failed")
+
+
+def test_stalls_of_the_called_service_are_told_within_the_load(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"one": WAITING}, variants=variants("one"))
+    began = BEGAN.timestamp()
+    (run / "one" / "mix" / "1" / "api-1.before.txt").write_text(observation("api", stalls=[]))
+    stalls = [(began + 1.5, began + 2.5), (began + 60, began + 65)]
+    (run / "one" / "mix" / "1" / "api-1.after.txt").write_text(observation("api", stalls=stalls))
+
+    assert of_one(run)["stalls"] == [15_000, 10_000]
+
+
+def test_of_many_requests_those_around_the_longest_wait_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [Request(asked_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
+    many[70] = Request(asked_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
+    monkeypatch.setattr(lanes, "MOST", 20)
+    run = make_run(tmp_path, {"one": many}, variants=variants("one"))
+
+    [load] = shown(run)
+
+    [trial] = load.trials
+    assert load.sampled
+    assert list(accumulate(trial["requests"]["number"])) == [*range(61, 81)]
+    assert times_ms(trial)[0][0] == 6000
+    assert trial["window"] == [60_000, 79_000]
+    assert trial["workers"][0]["served"] == 100, "the table is of all requests"
+
+
+def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [Request(asked_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
+    many[0] = Request(asked_ms=9000, overhead_ms=0, worker="box:8")
+    many[70] = Request(asked_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
+    monkeypatch.setattr(lanes, "MOST", 20)
+
+    trial = of_one(make_run(tmp_path, {"one": many}, variants=variants("one")))
+
+    assert list(accumulate(trial["requests"]["number"])) == [1, *range(61, 81)]
+
+
+def test_a_new_thread_takes_the_row_that_was_free_longest_if_all_threads_have_rows() -> None:
+    """A pool of two ends a thread and starts another: three threads in all, but never more than two at once."""
+    rows = [
+        lanes._Request("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None, None)
+        for at, thread in ((0.0, 1), (0.5, 2), (20.0, 3), (20.5, 2))
+    ]
+
+    assert lanes._thread_rows(rows, 2) == ([0, 1, 0, 1], True)
+    assert lanes._thread_rows(rows, None) == ([0, 1, 2, 1], True)
+
+
+def test_the_first_trial_that_can_be_trusted_is_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"), times=2)
+    make_trial(run, "one", 1, PATIENT, outcome="failed", reason="nginx said: no")
+
+    assert of_one(run)["trial"] == 2
+
+
+def test_the_variants_of_the_answer_and_of_the_cure_come_first(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "d")
+    p50 = {name: Quantity(variant=name, metric="overhead", stat="p50", load="mix") for name in names}
+    claims = [
+        Claim(says="It is so", value=p50["b"], at_most=1),
+        Claim(says="It helps", value=p50["a"], at_most=1, role="cure"),
+        Claim(says="It hurts", value=p50["d"], at_most=1, role="answer"),
+    ]
+    [load] = shown(make_run(tmp_path, dict.fromkeys(names, PATIENT), variants=variants(*names), claims=claims))
+
+    assert [load.trials[place]["variant"] for place in load.pair] == ["d", "a"]
+
+
+def test_a_run_without_trusted_trials_has_no_lanes(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"))
+    make_trial(run, "one", 1, PATIENT, outcome="failed", reason="nginx said: no")
+
+    assert shown(run) == []
+
+
+def test_each_load_has_lanes_and_the_load_of_the_first_claim_is_first(tmp_path: Path) -> None:
+    loads = [LoadRecord(name=name, script="mix.js", duration="9s", settings={}) for name in ("other", "mix")]
+    claims = [
+        Claim(says="It is so", value=Quantity(variant="one", load="mix", metric="overhead", stat="p50"), at_most=1)
+    ]
+    run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"), loads=loads, claims=claims)
+
+    assert [load.title for load in shown(run)] == ["Which worker served each request, and which requests waited (mix)"]

@@ -1,0 +1,357 @@
+"""report.html in a real browser: what its script shows is what was measured, and people can use it."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+from analysis.pipeline import derive
+from analysis.record import VariantRecord
+from analysis.result import Summary
+from tests.pages import chromium
+from tests.real_runs import unpack
+from tests.synthetic import Request, make_run
+
+
+class Measured:
+    """A real run of keep-alive, its results and its report."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run = unpack("keep-alive", folder)
+        self.summary: Summary = derive(self.run)
+        self.report = self.run / "report.html"
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """Compute the results of the run once."""
+    return Measured(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start the browser once."""
+    with sync_playwright() as playwright, chromium(playwright) as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Browser, measured: Measured) -> Iterator[Page]:
+    """Open the report, and fail if the page complains or asks the network for anything."""
+    asked, said = [], []
+    with browser.new_context(viewport={"width": 1100, "height": 900}, accept_downloads=True) as context:
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(measured.report.as_uri())
+        yield page
+    assert said == []
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [measured.report.as_uri()]
+
+
+def lanes(page: Page) -> Locator:
+    """Return the lanes of the first load."""
+    return page.locator("section.lanes").first
+
+
+def of_script(page: Page, expression: str, argument: Any = None) -> Any:
+    """Evaluate an expression of ``lanes``, what the script offers to tests, and ``argument``."""
+    return lanes(page).evaluate(f"(section, argument) => (({{lanes, argument}}) => {expression})"
+                                "({lanes: section.lanes, argument})", argument)  # fmt: skip
+
+
+TIMES = ("sent", "began", "ended", "answered")
+
+
+def trials(page: Page) -> list[tuple[int, str, int]]:
+    """Return the place, the variant and the number of each trial in the lanes."""
+    found = of_script(page, "lanes.trials.map((trial, place) => [place, trial.variant, trial.trial])")
+    return [(place, name, number) for place, name, number in found]
+
+
+def view(page: Page) -> tuple[float, float]:
+    """Return from when to when the lanes show requests, in ms."""
+    shown = of_script(page, "lanes.state.view")
+    return shown["from"], shown["to"]
+
+
+def test_the_lanes_hold_exactly_the_requests_that_were_measured(page: Page, measured: Measured) -> None:
+    """Times are those of the parquet file, to a tenth of a millisecond, and so is who served a request."""
+    load = of_script(page, "lanes.data.load")
+    for place, name, number in trials(page):
+        trial = of_script(
+            page, f"Object.fromEntries({list(TIMES)}.map((key) => [key, [...lanes.trials[argument][key]]]))", place
+        )
+        parquet = measured.run / name / load / str(number) / "requests.parquet"
+        rows = duckdb.execute(
+            f"""SELECT 1000 * (epoch(sent) - first), 1000 * (began - first), 1000 * (ended - first),
+                    1000 * (epoch(answered) - first)
+                FROM '{parquet}', (SELECT epoch(min(sent)) AS first FROM '{parquet}') ORDER BY sent, id, generator"""
+        ).fetchall()
+        assert len(trial["sent"]) == len(rows)
+        for column, key in enumerate(TIMES):
+            assert trial[key] == pytest.approx([row[column] for row in rows], abs=0.11)
+
+
+def test_the_script_finds_the_waits_that_the_summary_counts(page: Page, measured: Measured) -> None:
+    """The summary's count comes from other code, in another language."""
+    load = of_script(page, "lanes.data.load")
+    counted = {
+        row.variant: row.values for row in measured.summary.rows
+        if (row.load, row.request, row.metric, row.stat) == (load, None, "beside_free_thread", "count")
+    }  # fmt: skip
+    found = of_script(page, "lanes.trials.map((trial) => [trial.variant, trial.trial, "
+                            "trial.beside.filter((ms) => ms > 50).length])")  # fmt: skip
+
+    assert counted
+    assert {variant: count for variant, _, count in found} == {
+        variant: counted[variant][trial] for variant, trial, _ in found
+    }
+
+
+def test_the_parts_of_a_request_add_up_to_its_response_time(page: Page, measured: Measured) -> None:
+    """k6 measures the response time with a clock of its own; 99 % of the sums are within a millisecond of it."""
+    load = of_script(page, "lanes.data.load")
+    away: list[float] = []
+    for place, name, number in trials(page):
+        every = "(trial) => [...trial.sent].map((_, i) => lanes.partsOf(trial, i).map((part) => part.ms))"
+        parts = of_script(page, f"({every})(lanes.trials[argument])", place)
+        rows = duckdb.execute(
+            f"""SELECT duration_ms + greatest(blocked_ms, connecting_ms)
+                FROM '{measured.run / name / load / str(number)}/requests.parquet' ORDER BY sent, id, generator"""
+        ).fetchall()
+        away += [abs(sum(ones) - took) for ones, (took,) in zip(parts, rows, strict=True) if took is not None]
+        assert min(ms for ones in parts for ms in ones) > -0.2
+
+    assert sorted(away)[int(0.99 * len(away))] <= 1
+
+
+def test_a_click_and_a_button_put_a_request_under_the_microscope(page: Page) -> None:
+    microscope = lanes(page).locator(".microscope")
+    assert "Click a request" in microscope.inner_text()
+
+    lanes(page).locator("button[data-slowest]").first.click()
+
+    slowest = microscope.locator(".finding").inner_text()
+    assert slowest.startswith(f"The {of_script(page, 'lanes.state.shown[0].classes[0]')} request ")
+    x, y = of_script(page, "(({trial, i}) => lanes.placeOf((trial.began[i] + trial.ended[i]) / 2))(lanes.state.chosen)")
+    lanes(page).locator("canvas").press("Escape")
+    assert "Click a request" in microscope.inner_text()
+    lanes(page).locator("canvas").click(position={"x": x, "y": y})
+    assert microscope.locator(".finding").inner_text() == slowest
+
+
+def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, tmp_path: Path) -> None:
+    """A request of 0.1 s is sent to a busy worker at 1 s and begun at 5 s; the other worker is free, but for 0.5 s."""
+    requests = [
+        Request(asked_ms=5000, overhead_ms=0, request="heavy", worker="box:7"),
+        Request(asked_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
+        Request(asked_ms=500, overhead_ms=0, sent_s=2, worker="box:8"),
+    ]
+    two = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
+    derive(make_run(tmp_path, {"one": requests}, variants=two))
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto((tmp_path / "report.html").as_uri())
+
+        lanes(page).get_by_role("button", name="the slowest light request").click()
+
+        microscope = lanes(page).locator(".microscope")
+        assert microscope.locator(".finding").inner_text() == (
+            "The light request 2 of one waited 4.0 s for worker 1, although another worker had a free thread. "
+            "For 3.5 s of that time, thread 1 of worker 2 was free."
+        )
+        assert [row.inner_text().strip().split("\t") for row in microscope.locator("tr").all()] == [
+            ["opening the connection", "0.10 ms"],
+            ["waiting for its worker, while another worker has a free thread", "3.5 s"],
+            ["waiting while all workers are busy", "500 ms"],
+            [
+                "on the way to a thread: in the network, the balancer or the queue of a worker that is not busy",
+                "0.00 ms",
+            ],
+            ["a thread of worker 1 is at work on it", "100 ms"],
+            ["the answer is on its way back", "0.00 ms"],
+        ]
+        assert [item.inner_text() for item in microscope.locator("li").all()] == [
+            "thread 1: heavy request 1 began 1.0 s before this request was sent, and ended 4.0 s after",
+            "thread 1 of worker 2: free for 3.5 s of the 4.0 s",
+        ]
+
+
+def test_a_request_that_is_served_before_an_earlier_one_is_drawn(browser: Browser, tmp_path: Path) -> None:
+    """The first of two requests waits for the second, which is sent later and served earlier by the same thread."""
+    requests = [
+        Request(asked_ms=1000, overhead_ms=3000, waits_ms=3000, worker="box:7"),
+        Request(asked_ms=1000, overhead_ms=0, sent_s=0.001, worker="box:7"),
+    ]
+    derive(
+        make_run(tmp_path, {"one": requests}, variants=[VariantRecord(name="one", workers=1, settings={"threads": 1})])
+    )
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto((tmp_path / "report.html").as_uri())
+
+        svg = of_script(page, "lanes.svg()")
+
+    widths = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="([\d.]+)" height="10"', svg)
+    assert len([width for width in widths if 150 < float(width) < 300]) == 2
+
+
+def test_a_request_is_found_by_its_number_and_a_wrong_number_is_told(page: Page) -> None:
+    number = lanes(page).locator("input")
+    microscope = lanes(page).locator(".microscope")
+    last = of_script(page, "lanes.state.shown[0].size")
+    variant = of_script(page, "lanes.state.shown[0].variant")
+
+    number.fill("2")
+    number.press("Enter")
+    assert f"request 2 of {variant}" in microscope.inner_text()
+
+    number.fill(str(last + 1))
+    number.press("Enter")
+    assert microscope.inner_text() == (
+        f"{variant} has no request “{last + 1}” here: give a number from 1 to {last}, in the order of sending."
+    )
+
+
+def test_keys_wheel_and_dragging_move_the_view_of_all_variants(page: Page) -> None:
+    canvas = lanes(page).locator("canvas")
+    whole = view(page)
+
+    canvas.press("+")
+    closer = view(page)
+    assert whole[0] < closer[0] < closer[1] < whole[1]
+    canvas.press("ArrowRight")
+    later = view(page)
+    assert later[0] > closer[0]
+    assert later[1] - later[0] == pytest.approx(closer[1] - closer[0])
+    canvas.hover(position={"x": 500, "y": 120})
+    page.mouse.wheel(0, -400)
+    assert view(page)[1] - view(page)[0] < later[1] - later[0]
+    before = view(page)
+    box = canvas.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 600, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 500, box["y"] + 100)
+    page.mouse.up()
+    assert view(page)[0] > before[0]
+    canvas.press("0")
+    assert view(page) == whole
+
+
+def test_two_fingers_zoom(page: Page) -> None:
+    """Playwright has no second finger, so the page gets the events that a browser makes of two."""
+    whole = view(page)
+    lanes(page).locator("canvas").evaluate(
+        """(canvas) => {
+            canvas.setPointerCapture = () => {};
+            const box = canvas.getBoundingClientRect();
+            const finger = (type, id, x) => canvas.dispatchEvent(new PointerEvent(type,
+                {pointerId: id, pointerType: 'touch', clientX: box.left + x, clientY: box.top + 100, bubbles: true}));
+            finger('pointerdown', 1, 400); finger('pointerdown', 2, 500);
+            finger('pointermove', 1, 300); finger('pointermove', 2, 600);
+            finger('pointerup', 1, 300); finger('pointerup', 2, 600);
+        }"""
+    )
+    closer = view(page)
+    assert closer[1] - closer[0] < (whole[1] - whole[0]) / 2
+
+
+def test_a_request_under_the_mouse_says_how_long_it_waited(page: Page) -> None:
+    tip = lanes(page).locator(".tip")
+    assert tip.is_hidden()
+    x, y = of_script(page, "lanes.placeOf((lanes.state.shown[0].began[3] + lanes.state.shown[0].ended[3]) / 2, 3)")
+
+    lanes(page).locator("canvas").hover(position={"x": x, "y": y})
+
+    assert tip.is_visible()
+    assert "waited" in tip.inner_text()
+
+
+def test_another_variant_can_be_compared(page: Page) -> None:
+    before = of_script(page, "lanes.state.shown.map((trial) => trial.variant)")
+    other = next(name for name in of_script(page, "lanes.trials.map((trial) => trial.variant)") if name not in before)
+
+    lanes(page).locator("select").last.select_option(label=other)
+
+    assert of_script(page, "lanes.state.shown.map((trial) => trial.variant)") == [before[0], other]
+
+
+def test_pictures_and_the_trace_can_be_saved(page: Page, tmp_path: Path) -> None:
+    """The SVG has a caption that says what to cite, and the trace has an event for each request's work."""
+    saved = {}
+    for kind in ("svg", "png", "trace"):
+        with page.expect_download() as download:
+            lanes(page).locator(f"button[data-do={kind}]").click()
+        saved[kind] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[kind])
+
+    svg = saved["svg"].read_text(encoding="utf-8")
+    assert svg.startswith("<svg ")
+    assert "Stampede, keep-alive, measured 20" in svg
+    assert saved["png"].read_bytes().startswith(b"\x89PNG")
+    events = json.loads(saved["trace"].read_text(encoding="utf-8"))["traceEvents"]
+    answered = of_script(page, "lanes.state.shown.map((trial) => trial.of.worker.filter((place) => place >= 0).length)")
+    assert sum(event["ph"] == "X" for event in events) == sum(answered)
+    assert sum(event["ph"] == "b" for event in events) == sum(event["ph"] == "e" for event in events) == sum(answered)
+
+
+def test_on_paper_the_lanes_are_a_picture(page: Page) -> None:
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+    printed = lanes(page).locator(".printed svg")
+    assert printed.is_visible()
+    assert printed.locator("title").first.text_content() == lanes(page).locator("canvas").get_attribute("aria-label")
+    assert lanes(page).locator("canvas").is_hidden()
+
+
+def test_the_dark_page_is_dark_and_so_are_its_lanes(page: Page) -> None:
+    def paper() -> int:
+        """Return how bright the corner of the lanes is, from 0 to 765."""
+        page.wait_for_timeout(100)  # a frame is drawn when the browser next has time
+        drawn: list[int] = (
+            lanes(page)
+            .locator("canvas")
+            .evaluate(
+                """(canvas) => {
+                const probe = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+                probe.drawImage(canvas, canvas.width - 3, 3, 1, 1, 0, 0, 1, 1);
+                return [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3);
+            }"""
+            )
+        )
+        return sum(drawn)
+
+    light = paper()
+    page.emulate_media(color_scheme="dark")
+    dark = paper()
+
+    assert light > 720
+    assert dark < 180
+
+
+def test_a_phone_scrolls_the_page_only_down(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert lanes(page).locator("canvas").bounding_box()["width"] <= 390  # type: ignore[index]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
+    lanes(page).locator("button[data-slowest]").first.click()
+
+    found = Axe().run(page)
+
+    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]] == []
