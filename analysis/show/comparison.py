@@ -1,0 +1,62 @@
+"""A comparison of two runs or variants on a terminal of 80 columns."""
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from analysis.compare import Difference
+from analysis.show.words import number, of_requests, words
+
+MEANING = (
+    "change: the interval of b divided by a (×), or of b minus a (+ or -) for shares and where a value is 0; ~: the "
+    "change may be chance; changes smaller than 'smallest' cannot be seen with these trials. If nothing differs, at "
+    "most one comparison in twenty names a difference."
+)
+_STYLE = {"higher": "yellow", "lower": "cyan", "~": "dim"}
+
+
+def comparison(
+    names: tuple[str, str], found: Iterable[Difference], differs: Iterable[tuple[str, str, str]]
+) -> RenderableType:
+    """Return what differs between two sides, as tables: how they were measured, and what was measured."""
+    setup = _table(f"a: {names[0]}\nb: {names[1]}\n\nHow they differ")
+    for name in ("", "a", "b"):
+        setup.add_column(name, overflow="fold")
+    for line in differs:
+        setup.add_row(*map(Text, line))
+    if not setup.rows:
+        setup.add_row("in nothing that was recorded", "", "")
+    table = _table("What was measured")
+    table.add_column("variant", overflow="fold")
+    table.add_column("what")
+    for name in ("a", "b", "change", "smallest", ""):
+        table.add_column(name, justify="right", no_wrap=name != "change")
+    above = ""
+    for one in found:
+        style = _STYLE[one.verdict]
+        name, above = "" if one.variant == above else one.variant, one.variant
+        values = number(one.a), number(one.b), _interval(one), _change(one, one.smallest), one.verdict
+        table.add_row(Text(name), Text(_what(one)), *(Text(value, style=style) for value in values))
+    return Group(setup, Text(), table, Text(MEANING, style="dim"))
+
+
+def _what(one: Difference) -> str:
+    unit = "" if one.unit in ("share", "index") else f", {one.unit}"
+    return f"{of_requests(one.metric, one.request)} {words(one.stat)}{unit} ({one.load})"
+
+
+def _interval(one: Difference) -> str:
+    return f"{_change(one, one.low)} to {_change(one, one.high)}"
+
+
+def _change(one: Difference, value: float) -> str:
+    """Return a change as text: x 1.50 for a ratio, +0.10 for a difference of shares."""
+    return f"{value:+.2f}" if one.of_share else f"×{value:.2f}"
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=Text(title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
+    )

@@ -1,0 +1,181 @@
+"""analysis.compare: differences that are more than chance are named, and other differences are not."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.compare import Difference, Side, differences, obstacles, side, student, welch, what_differs
+from analysis.folder import read_run
+from analysis.metrics import MetricName, Statistic, unit
+from analysis.pipeline import derive_summary
+from analysis.record import LoadRecord, Run
+from analysis.result import Row, Summary, Validity
+from lab.paths import ROOT
+from tests.study import Cells, read
+from tests.synthetic import Request, make_run, make_trial
+
+FEW = [Request(overhead_ms=n) for n in range(1, 21)]
+STUDY = ROOT / "docs" / "heavy-mix-study.json.gz"
+
+
+def run_of(folder: Path, **changed: Any) -> Side:
+    """Return one side: a run of two trials of the variants ``one`` and ``two``."""
+    make_run(folder, {"one": FEW, "two": FEW}, times=changed.pop("trials", 2), **changed)
+    return Side(folder.name, read_run(folder), derive_summary(folder))
+
+
+def a_load(**changed: Any) -> list[LoadRecord]:
+    """Return the load ``mix``, a little changed."""
+    return [LoadRecord(**({"name": "mix", "script": "mix.js", "duration": "60s", "settings": {"VUS": "1"}} | changed))]
+
+
+def test_equal_runs_differ_in_nothing(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+
+    assert list(obstacles(one, other)) == []
+    assert list(what_differs(one, other)) == []
+    found = differences(one, other)
+    assert {difference.variant for difference in found} == {"one", "two"}
+    assert {difference.verdict for difference in found} == {"~"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"loads": a_load(loop="open")}, "mix is a closed loop in a and an open loop in b"),
+        ({"loads": a_load(script="users.js")}, "mix is sent by mix.js in a and by users.js in b"),
+        (
+            {"loads": a_load(settings={"VUS": "1", "CPU": "burn"})},
+            "requests of mix compute in another way: CPU=no in a, CPU=burn in b",
+        ),
+        ({"method": 7}, "a was measured by method 1 and b by method 7 (see Method in CHANGELOG.md)"),
+        ({"trials": 1}, "b has fewer than two trusted trials, and one trial does not show how far trials differ"),
+    ],
+    ids=["loop", "script", "processor", "method", "one trial"],
+)
+def test_what_cannot_be_compared_is_said(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b", **changed)
+
+    assert list(obstacles(one, other)) == [reason]
+
+
+def test_runs_without_a_common_load_cannot_be_compared(tmp_path: Path) -> None:
+    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+    other = other._replace(run=other.run.model_copy(update={"loads": a_load(name="rush")}))
+
+    assert list(obstacles(one, other)) == ["a and b have no variant and load in common"]
+    assert differences(one, other) == []
+
+
+def test_what_else_differs_is_listed_once(tmp_path: Path) -> None:
+    one = run_of(tmp_path / "a")
+    other = run_of(tmp_path / "b", loads=a_load(duration="20s", settings={"VUS": "4"}), jobs=3)
+
+    assert list(what_differs(one, other)) == [
+        ("side by side", "1", "3"), ("mix: duration", "60s", "20s"), ("mix: VUS", "1", "4"),
+    ]  # fmt: skip
+
+
+def test_two_variants_of_a_run_are_compared_under_their_names(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "a")
+
+    found = differences(run._replace(variant="one"), run._replace(variant="two"))
+
+    assert {difference.variant for difference in found} == {"one | two"}
+
+
+def test_a_variant_that_only_one_run_has_cannot_be_compared(tmp_path: Path) -> None:
+    one = run_of(tmp_path / "a")._replace(variant="one")
+    other = Side("b", one.run.model_copy(update={"variants": one.run.variants[1:]}), one.summary)
+
+    assert list(obstacles(one, other)) == ["a and b have no variant and load in common"]
+
+
+def test_an_invalid_trial_is_an_obstacle(tmp_path: Path) -> None:
+    one = run_of(tmp_path / "a", trials=3)
+    make_trial(tmp_path / "a", "one", 2, FEW, outcome="failed", reason="nginx said: no")
+    other = Side("b", one.run, derive_summary(tmp_path / "a"))
+
+    assert list(obstacles(one, other)) == ["1 of 6 trials of b are invalid"]
+
+
+def test_a_side_is_a_folder_and_perhaps_a_variant(tmp_path: Path) -> None:
+    (tmp_path / "a:b").mkdir()
+
+    assert side(f"{tmp_path}/a:b") == (tmp_path / "a:b", None)
+    assert side(f"{tmp_path}/a:b:one") == (tmp_path / "a:b", "one")
+    assert side("latest") == (Path("latest"), None)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "degrees", "t"),
+    [(0.95, 1, 12.706), (0.95, 4, 2.776), (0.95, 1000, 1.962), (0.99, 8, 3.355), (0.999, 2.5, 21.0)],
+)
+def test_quantiles_of_student_are_those_of_the_tables(confidence: float, degrees: float, t: float) -> None:
+    assert student(confidence, degrees) == pytest.approx(t, rel=0.15 if degrees == 2.5 else 0.001)
+
+
+def test_the_error_of_a_difference_comes_from_both_sides() -> None:
+    """Variances 1 and 4 of three values each: sqrt(5/3), and 25/9 over 1/18 + 16/18 degrees of freedom."""
+    assert welch([1, 2, 3], [2, 4, 6]) == pytest.approx(((5 / 3) ** 0.5, 50 / 17))
+    assert welch([1, 1], [1, 1, 1]) == (0, 1)
+
+
+def row(metric: MetricName, stat: Statistic, values: dict[int, float], request: str) -> Row:
+    """Return a row with the value of each trial."""
+    return Row(
+        variant="it", load="heavy-mix", request=request, metric=metric, stat=stat, unit=unit(metric, stat),
+        published=None, predicted=None, measured=1, low=None, high=None, n=1, trials=len(values), values=values,
+    )  # fmt: skip
+
+
+_NOTHING = Summary(
+    experiment="drawn", round_s=1, validity=Validity(verdict="valid", reasons=[]), trials=[], rows=[], workers=[],
+    counters=[], claims=[], published=[], differences=[], steps=[], waves=[], visit_steps=[], errors=[],
+)  # fmt: skip
+
+
+def drawn(run: Run, cells: Cells, variant: str, trials: list[int], times: float = 1) -> Side:
+    """Return a side of these trials of a variant; ``times`` multiplies its times and divides its throughput."""
+    rows = []
+    for (name, _, request), measured in cells.items():
+        if name != variant or request is None:
+            continue
+        chosen = [one for one in measured if one.trial in trials]
+        for metric, stat in chosen[0].stats if chosen else ():
+            factor = {"overhead": times, "throughput": 1 / times}.get(metric, 1)
+            values = {one.trial: one.stats[metric, stat] * factor for one in chosen if (metric, stat) in one.stats}
+            rows.append(row(metric, stat, values, request))
+    known = run.model_copy(update={"variants": [run.variant(variant).model_copy(update={"name": "it"})]})
+    return Side("drawn", known, _NOTHING.model_copy(update={"rows": rows}))
+
+
+def compared(seed: int, times: float) -> list[list[Difference]]:
+    """Compare five trials of a variant of heavy-mix with five other trials of it, a hundred times."""
+    run, windows = read(STUDY)
+    cells = windows[20]
+    chance = random.Random(seed)
+    found = []
+    for _ in range(100):
+        variant = chance.choice([one.name for one in run.variants])
+        trials = chance.sample(range(1, run.trials + 1), 10)
+        one, other = drawn(run, cells, variant, trials[:5]), drawn(run, cells, variant, trials[5:], times)
+        found.append(differences(one, other))
+    return found
+
+
+def test_of_a_hundred_comparisons_of_the_same_at_most_five_name_a_difference() -> None:
+    every = compared(1, 1)
+
+    assert all(len(found) >= 8 for found in every)
+    assert sum(any(one.verdict != "~" for one in found) for found in every) <= 5
+
+
+def test_a_doubling_is_found_in_at_least_95_of_a_hundred_comparisons() -> None:
+    """All times are doubled and throughput is halved; how much a variant's trials vary decides which rows show it."""
+    found = [{(one.metric, one.verdict) for one in every if one.verdict != "~"} for every in compared(2, 2)]
+
+    assert sum(bool(named) for named in found) >= 95
+    assert set.union(*found) <= {("overhead", "higher"), ("throughput", "lower")}
