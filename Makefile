@@ -3,12 +3,15 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment aa list plan report power verify export notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment reproduce aa list plan report power compare verify export notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn)
 	@$(LAB) run $(NAME) $(CPU_OPTION)
+
+reproduce: .venv/core  ## measure every experiment, or go on with it, and write one page of all published figures (FRESH=1 SHOW=1)
+	@$(LAB) reproduce
 
 aa: .venv/core  ## measure one variant of NAME against itself, to see which differences are chance
 	@$(LAB) aa $(NAME) $(CPU_OPTION)
@@ -24,6 +27,9 @@ report: .venv/core  ## compute all results again from the raw points of RUN (def
 
 power: .venv/core  ## say about how many trials each claim of RUN (default: the latest run) needs for a verdict
 	@$(LAB) power $(RUN)
+
+compare: .venv/core  ## say how two runs or variants differ (A=results/…/latest:shared-socket B=… FORCE=1)
+	@$(LAB) compare $(A) $(B)
 
 verify: .venv/core  ## check that RUN (default: the latest run) was not changed, and compute its results again
 	@$(LAB) verify $(RUN)

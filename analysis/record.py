@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from analysis.quantities import Claim, Curve, Published
 
 SCHEMA = 1
+METHOD = 2
+"""How runs are measured. It grows with each change after which old and new runs cannot be compared (CHANGELOG.md)."""
 OTHERS_CORES = 2
 """How many cores the balancer and the load generator need in addition to the cores of workers that compute."""
 STAIRS = 50
@@ -166,11 +168,12 @@ class LoadRecord(Record):
 
 
 class Source(Record):
-    """Where published figures come from."""
+    """Where published figures come from. ``address`` is where the article can be read; None: it was not found."""
 
     title: str
     publisher: str
     year: int | None = None
+    address: str | None = Field(None, pattern=r"^https?://")
     unknown: list[str] = Field([])
 
 
@@ -182,6 +185,7 @@ class Run(Record):
     """
 
     schema_: int = SCHEMA
+    method: int = 1
     experiment: str
     title: str
     question: str

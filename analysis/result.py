@@ -220,7 +220,7 @@ class DifferenceRow(Model):
 class Summary(Model):
     """All results of one run.
 
-    ``published`` has the published rows that have ``within``. ``differences`` has rows only if a variant was measured
+    ``differences`` has rows only if a variant was measured
     against itself, ``steps`` and ``waves`` only if requests came in bursts, ``visit_steps`` only if visits came.
     ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is about how many
     seconds it took to measure every variant once under every load.

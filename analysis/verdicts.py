@@ -81,11 +81,15 @@ def _doubts(rests_on: set[tuple[str, str]], judged: list[TrialValidity]) -> list
 
 
 def published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[PublishedRow]:
-    """Yield the verdicts on published rows that have ``within``, for the variants that are part of the run."""
+    """Yield the verdicts on published rows, for the variants that are part of the run."""
     asked = {variant.name for variant in results.run.variants}
     for one in results.run.published:
-        if one.within is not None and one.variant in asked:
-            yield _published_row(one, one.within, results, judged)
+        if one.variant in asked:
+            yield _published_row(one, WITHIN if one.within is None else one.within, results, judged)
+
+
+WITHIN = 0.25
+"""How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
 
 
 def _published_row(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> PublishedRow:
@@ -191,7 +195,7 @@ def _compared(
 ) -> PublishedFigure:
     """Return a published figure with the measured value, the ratio of the two and the verdict."""
     low, high = interval or (None, None)
-    sides = {_side(end / published, within) for end in interval} if interval and trials >= LEAST else {"below", "above"}
+    sides = {_side(end, published, within) for end in interval} if interval and trials >= LEAST else {"below", "above"}
     return PublishedFigure(
         stat=stat,
         unit=of_unit,
@@ -199,7 +203,7 @@ def _compared(
         measured=measured,
         low=low,
         high=high,
-        ratio=measured / published,
+        ratio=measured / published if published else None,
         trials=trials,
         verdict="undecided" if len(sides) > 1 else "reproduced" if sides == {"within"} else "not reproduced",
     )
@@ -220,9 +224,14 @@ def _not_measured(stat: str, of_unit: str, published: float, verdict: ClaimVerdi
     )
 
 
-def _side(ratio: float, within: float) -> Literal["below", "within", "above"]:
-    """Return where a ratio lies: from 1 / (1 + within) to 1 + within, edges included, or below or above this range."""
-    edge = 1 + within
+def _side(measured: float, published: float, within: float) -> Literal["below", "within", "above"]:
+    """Return where a figure lies: from published / (1 + within) to published * (1 + within), edges included, or beside.
+
+    Nothing is near a published 0 but 0.
+    """
+    if not published:
+        return "above" if measured else "within"
+    ratio, edge = measured / published, 1 + within
     if isclose(ratio, edge) or isclose(ratio, 1 / edge) or 1 / edge < ratio < edge:
         return "within"
     return "above" if ratio > 1 else "below"

@@ -17,9 +17,10 @@ from lab.finished import latest, run_for, verified
 from lab.interruption import heed_signals, uninterrupted
 from lab.paths import RESULTS
 from lab.plan import Plan, lay_out
-from lab.terminal import count, interruptible, out, print_plan, say, showing_progress, talk, tell
+from lab.terminal import count, interruptible, out, print_plan, say, showing_progress, talk, tell, time_in_words
 
 if TYPE_CHECKING:
+    from analysis.compare import Side
     from analysis.result import Summary
     from lab.experiment.model import Experiment
     from lab.limits import Room
@@ -150,6 +151,44 @@ def aa(
 
 
 @app.command()
+def reproduce(
+    fresh: Annotated[bool, typer.Option(envvar="FRESH", help="Measure every experiment again.")] = False,
+    show: Annotated[bool, typer.Option(envvar="SHOW", help="Measure nothing; only write the page.")] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Measure every experiment by its default settings, and show all published figures on a page, e.g. lab reproduce.
+
+    After an interrupt, the same command goes on with the experiments that are left.
+    """
+    from lab.reproduce import known, write_page  # noqa: PLC0415
+
+    experiments = known()
+    todo = [one for one in experiments if not show and (fresh or not one.run(results))]
+    total_s = sum(one.expected_s for one in todo)
+    if todo:
+        say(f"{count(todo, 'experiment')} to measure, about {time_in_words(total_s)}. Interrupt at any time: the same "
+            "command goes on with what is left.")  # fmt: skip
+    invalid = []
+    for place, one in enumerate(todo, start=1):
+        rest_s = sum(other.expected_s for other in todo[place - 1 :])
+        say(f"\n{place} of {len(todo)}: {one.name}; about {time_in_words(rest_s)} left in all")
+        plan_for = _planner(one.experiment, "", full=False, duration="", trials=0, jobs=0, seed=0)
+        command = f"make experiment NAME={one.name}"
+        try:
+            _measure(one.name, one.experiment, plan_for, full=False, command=command, results=results)
+        except typer.Exit as stopped:
+            if stopped.exit_code != 1:  # interrupted
+                raise
+            invalid.append(one.name)
+        write_page(results, experiments)
+    page, measured = write_page(results, experiments)
+    say(f"\n{measured} of {len(experiments)} experiments are on the page: {page}")
+    if invalid:
+        say(f"The results of {', '.join(invalid)} are invalid; the tables above say why.")
+        raise typer.Exit(1)
+
+
+@app.command()
 def plan(
     name: Name = "",
     variants: Variants = "",
@@ -231,6 +270,49 @@ def power(run: RunFolder = None, results: Results = RESULTS) -> None:
     from analysis.show.terminal import power_table  # noqa: PLC0415
 
     out.print(power_table(_derived("power", run or latest(results), results)))
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT.")] = "",
+    b: Annotated[str, typer.Argument(show_default=False, help="What to compare it with.")] = "",
+    force: Annotated[
+        bool, typer.Option(envvar="FORCE", help="Compare all the same, and print the reasons against it as warnings.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Say how two runs or variants differ, e.g. lab compare results/heavy-mix/latest:reuse-port …:least-conn."""
+    from analysis import compare as comparing  # noqa: PLC0415
+    from analysis.show.comparison import comparison  # noqa: PLC0415
+
+    if not a or not b:
+        raise WrongUse("Give two runs, or two variants of runs.", hint=_COMPARE)
+    one, other = (_side(text, results) for text in (a, b))
+    reasons = [*comparing.obstacles(one, other)]
+    if reasons and not (force and comparing.have_common(one, other)):
+        problem = "They cannot be compared: " + ";\n".join(reasons) + "."
+        raise WrongUse(problem, hint=f"{_COMPARE} FORCE=1" if comparing.have_common(one, other) else _COMPARE)
+    for reason in reasons:
+        say(f"warning: {reason}")
+    out.print(comparison((one.name, other.name), comparing.differences(one, other), comparing.what_differs(one, other)))
+
+
+_COMPARE = "make compare A=results/heavy-mix/latest:shared-socket B=results/heavy-mix/latest:least-conn"
+
+
+def _side(text: str, results: Path) -> "Side":
+    """Compute the results of a run that ``RUN`` or ``RUN:VARIANT`` names."""
+    from analysis.compare import Side, side  # noqa: PLC0415
+    from analysis.folder import read_run  # noqa: PLC0415
+    from analysis.nearest import nearest_first  # noqa: PLC0415
+
+    folder, variant = side(text)
+    summary = _derived("compare", folder, results)
+    run = read_run(folder)
+    known = [one.name for one in run.variants]
+    if variant is not None and variant not in known:
+        raise WrongUse(f"{folder} has no variant {variant!r}.", hint=f"Its variants: {nearest_first(variant, known)}")
+    return Side(text, run, summary, variant)
 
 
 def _derived(command: str, folder: Path, results: Path) -> "Summary":

@@ -26,7 +26,8 @@ def run_for(command: str) -> Iterator[None]:
     try:
         yield
     except BadRun as error:
-        raise WrongUse(f"{error}.", hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest") from None
+        which = "A=results/<experiment>/<time> B=…" if command == "compare" else "RUN=results/<experiment>/<time>"
+        raise WrongUse(f"{error}.", hint=f"make {command} {which}, or …/latest") from None
 
 
 def verified(folder: Path, console: Console) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from analysis.deciding import RESAMPLED_FROM
 from analysis.folder import BadRun, NoTemporaryRoom, read_run, write_record
 from analysis.manifest import seal
-from analysis.record import ClientRecord, LoadRecord, RelativeRate, Run, Source, TrialRecord, VariantRecord
+from analysis.record import METHOD, ClientRecord, LoadRecord, RelativeRate, Run, Source, TrialRecord, VariantRecord
 from analysis.result import Summary
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
@@ -264,6 +264,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
     durations = {trial.load_name: trial.duration for trial in plan.trials}
     packages = {image.name: image.packages for image in sorted(images, key=lambda one: one.name)}
     return Run(
+        method=METHOD,
         experiment=name,
         title=experiment.title,
         question=experiment.question,

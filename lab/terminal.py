@@ -71,13 +71,11 @@ def print_plan(console: Console, name: str, planned: "Plan", budget_s: float | N
     first, *further = planned.rounds
     if budget_s is None:
         size = f"{count(planned.trials, 'trial')} in {count(planned.batches, 'batch', 'batches')}"
-        console.print(f"{escape(name)}: {size}, about {_time(planned.expected_s)}.", soft_wrap=True)
+        console.print(f"{escape(name)}: {size}, about {time_in_words(planned.expected_s)}.", soft_wrap=True)
     else:
-        each = f"{count(first.trials, 'trial')}, about {_time(first.expected_s)}"
-        console.print(
-            f"{escape(name)}: rounds of {each}, until every claim is decided or {_time(round(budget_s))} are over.",
-            soft_wrap=True,
-        )
+        each = f"{count(first.trials, 'trial')}, about {time_in_words(first.expected_s)}"
+        until = f"until every claim is decided or {time_in_words(round(budget_s))} are over"
+        console.print(f"{escape(name)}: rounds of {each}, {until}.", soft_wrap=True)
     for number, batch in enumerate(first.batches, start=1):
         names = ", ".join(trial.variant_name for trial in batch)
         console.print(f"  {number}. {batch[0].load_name}, {batch[0].duration}: {names}", soft_wrap=True)
@@ -86,7 +84,8 @@ def print_plan(console: Console, name: str, planned: "Plan", budget_s: float | N
         console.print(f"  {rounds}: the same, each in an order of its own", soft_wrap=True)
 
 
-def _time(seconds: int) -> str:
+def time_in_words(seconds: int) -> str:
+    """Return a time in minutes and seconds, e.g. ``3 min 05 s``."""
     minutes, rest = divmod(seconds, 60)
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 

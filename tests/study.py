@@ -2,10 +2,12 @@
 
     python -m tests.study keep RUN docs/heavy-mix-study.json.gz 20 60
     python -m tests.study table docs/heavy-mix-study.json.gz
+    python -m tests.study default RUN [RUN …]
 
 ``keep`` computes from a run of many trials what the first seconds of each trial's load say, and writes it to a small
 file. ``table`` draws trials from such a file, with replacement, as if each draw were a run, and prints for each claim
-of the experiment how many runs decide it, and how many contradict the median over all trials of the study.
+of the experiment how many runs decide it, and how many contradict the median over all trials of the study. ``default``
+draws from the few trials of ordinary runs as many as the experiment's default has, and prints a line for each run.
 """
 
 import gzip
@@ -141,8 +143,8 @@ def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
 def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool) -> tuple[int, int]:
     """Return how many of RUNS runs decide a claim, and how many decide otherwise than ``holds``."""
     chance = random.Random(1)  # a simulation, not a secret
-    rests_on = {(one.variant, one.request) for one in claim.quantities}
-    needed = {cell: ones for cell, ones in cells.items() if (cell[0], cell[2]) in rests_on}
+    rests_on = {(one.variant, one.load or run.loads[0].name, one.request) for one in claim.quantities}
+    needed = {cell: ones for cell, ones in cells.items() if cell in rests_on}
     verdicts: dict[tuple[tuple[int, ...], ...], str] = {}
     decided = false = 0
     for _ in range(RUNS):
@@ -158,6 +160,30 @@ def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool) -
     return decided, false
 
 
+def default(run_folder: Path) -> str:
+    """Return a line of a table: what runs of the default number of trials decide, if trials are like those of a run."""
+    run = read_run(run_folder)
+    hashes = sealed(run_folder)
+    evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    with opened(list(evidence)) as rows:
+        cells = measure(rows, [observe(rows, run, folder, found) for folder, found in evidence.items()])
+    experiment = load_experiment(run.experiment)
+    decided, false, headline = 0, 0, None
+    for claim in experiment.claims:
+        row = claim_row(claim, Results(run, cells, {}, 0.0), [])
+        if row.measured is None:
+            continue
+        mine, wrong = chances(claim, run, cells, experiment.trials, holds=claim.holds(row.measured))
+        decided, false = decided + mine, max(false, wrong)
+        if headline is None and (claim.role == "answer" or not any(one.role for one in experiment.claims)):
+            headline = mine
+    told = "–" if headline is None else f"{headline / RUNS:.0%}"
+    return (
+        f"| {run.experiment} | {run.trials} | {experiment.trials} | {decided / RUNS:.1f} of {len(experiment.claims)} "
+        f"| {told} | {false / RUNS:.1%} |"
+    )
+
+
 def main() -> None:
     """Run the command that the command line names."""
     match sys.argv[1:]:
@@ -166,6 +192,11 @@ def main() -> None:
         case ["table", path]:
             for line in table(Path(path)):
                 print(line, flush=True)
+        case ["default", *runs] if runs:
+            print("| experiment | trials | by default | claims decided | the answer | false, the worst claim |")
+            print("| --- " * 6 + "|")
+            for run in runs:
+                print(default(Path(run)), flush=True)
         case _:
             sys.exit(__doc__)
 

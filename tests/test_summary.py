@@ -635,19 +635,27 @@ def test_a_published_row_of_a_suspect_trial_says_so(tmp_path: Path) -> None:
     ]
 
 
-def test_published_figures_have_a_verdict_only_where_they_say_how_near(tmp_path: Path) -> None:
-    """Nor has a row of a variant that was left out."""
+def test_published_figures_without_a_tolerance_have_a_verdict_too(tmp_path: Path) -> None:
+    """A row of a variant that was left out has none, and nothing but 0 reproduces a published 0."""
     published = [
-        Published(variant="one", request="light", metric="overhead", stats={"p50": 50}),
+        Published(variant="one", request="light", metric="overhead", stats={"p50": 50, "min": 0}),
+        Published(variant="one", request="light", metric="failures", stats={"count": 0}),
         Published(variant="one", request="light", metric="requests_by_worker", counts=[1, 2]),
         near({"p50": 50}, variant="left-out"),
     ]
 
-    summary = derive(make_run(tmp_path, {"one": HUNDRED}, published=published))
+    summary = derive(make_run(tmp_path, {"one": [Request(overhead_ms=51)] * 100}, published=published, times=2))
 
-    assert summary.published == []
-    assert "Published figures" not in (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Published figures" not in printed(tmp_path, summary)
+    assert [(one.metric, one.within) for one in summary.published] == [
+        ("overhead", 0.25), ("failures", 0.25), ("requests_by_worker", 0.25),
+    ]  # fmt: skip
+    verdicts = {(row.metric, one.stat): (one.verdict, one.ratio) for row in summary.published for one in row.figures}
+    assert verdicts["overhead", "p50"][0] == "reproduced"
+    assert verdicts["overhead", "p50"][1] == pytest.approx(1.02)
+    assert verdicts["overhead", "min"] == ("not reproduced", None)
+    assert verdicts["failures", "count"] == ("reproduced", None)
+    assert verdicts["requests_by_worker", "largest_share"][0] == "not reproduced"
+    assert "1 of 2 within 25 %: min –" in printed(tmp_path, summary)
 
 
 def printed(run: Path, summary: Summary) -> str:

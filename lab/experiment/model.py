@@ -55,6 +55,7 @@ class Source(Model):
     title: str
     publisher: str
     year: int | None = None
+    address: str | None = Field(None, pattern=r"^https?://", description="Where the article can be read.")
     unknown: list[str] = Field([])
 
 

@@ -1,0 +1,168 @@
+"""lab reproduce: every experiment once by default, and one page of everything that was published."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from analysis.pipeline import derive
+from analysis.quantities import Claim, Published, Quantity
+from analysis.record import METHOD, Source
+from analysis.reproduction import (
+    Reproduction,
+    default_run,
+    of_run,
+    read_reproduction,
+    write_reproduction,
+)
+from analysis.show.reproduction import write_page
+from lab import cli, reproduce
+from lab.experiment.file import load_experiment, names
+from tests.synthetic import Request, make_run
+
+P50 = Quantity(variant="one", metric="overhead", stat="p50", request="light")
+
+
+def measured(results: Path, experiment: str = "made-up", time: str = "20260101T000000Z", **changed: Any) -> Path:
+    """Write a run of five trials, whose requests lose 1 to 20 ms."""
+    folder = results / experiment / time
+    requests = {name: [Request(overhead_ms=n) for n in range(1, 21)] for name in changed.pop("names", ["one"])}
+    values: dict[str, Any] = {
+        "experiment": experiment, "method": METHOD, "times": 5,
+        "published": [
+            Published(variant="one", request="light", metric="overhead", stats={"p50": 10.5, "max": 100}),
+            Published(variant="one", request="light", metric="requests_by_worker", counts=[3, 1]),
+        ],
+        "claims": [Claim(says="It is so", value=P50, at_most=20)],
+        "source": Source(title="An article", publisher="A blog", year=2020, address="https://example.org/an-article"),
+    }  # fmt: skip
+    values["command"] = f"make experiment NAME={experiment}"
+    derive(make_run(folder, requests, **(values | changed)))
+    return folder
+
+
+def test_every_published_figure_is_judged_also_without_a_tolerance(tmp_path: Path) -> None:
+    """The measured p50 equals the published one, and the maximum is a fifth; all requests went to one worker."""
+    found = of_run(measured(tmp_path), tmp_path)
+
+    assert [(figure.stat, figure.verdict, figure.within) for figure in found.figures] == [
+        ("p50", "reproduced", 0.25), ("max", "not reproduced", 0.25),
+        ("largest_share", "not reproduced", 0.25), ("max_over_mean", "not reproduced", 0.25),
+        ("jain_index", "not reproduced", 0.25),
+    ]  # fmt: skip
+    assert found.figures[1].ratio == pytest.approx(0.2)
+    assert found.claims == {"reproduced": 1}
+    assert found.report == "made-up/20260101T000000Z/report.html"
+
+
+def test_the_page_shows_each_figure_and_links_its_report_and_its_article(tmp_path: Path) -> None:
+    own = Reproduction(experiments=[of_run(measured(tmp_path), tmp_path)])
+
+    write_page(tmp_path / "reproduce.html", own, None)
+
+    page = (tmp_path / "reproduce.html").read_text(encoding="utf-8")
+    assert "1 of 5 published figures were reproduced on this machine" in page
+    assert 'href="made-up/20260101T000000Z/report.html"' in page
+    assert 'href="https://example.org/an-article"' in page
+    assert page.count('<td class="verdict text not-reproduced">not reproduced</td>') == 4
+
+
+def test_a_page_of_no_run_says_so(tmp_path: Path) -> None:
+    write_page(tmp_path / "reproduce.html", Reproduction(experiments=[]), None)
+
+    assert "No experiment was measured yet." in (tmp_path / "reproduce.html").read_text(encoding="utf-8")
+
+
+def test_a_reference_is_shown_beside_and_has_no_reports(tmp_path: Path) -> None:
+    own = Reproduction(experiments=[of_run(measured(tmp_path), tmp_path)])
+    write_reproduction(tmp_path / "reference.json", own)
+
+    reference = read_reproduction(tmp_path / "reference.json")
+    write_page(tmp_path / "reproduce.html", own, reference)
+
+    assert [one.report for one in reference.experiments] == [""]
+    assert "were reproduced on the reference" in (tmp_path / "reproduce.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"outcome": "interrupted"}, {"method": METHOD - 1}, {"command": "make experiment NAME=made-up DURATION=5s"},
+     {"times": 4}, {"names": ["other"], "published": [], "claims": []}],
+    ids=["interrupted", "another method", "another duration", "too few trials", "other variants"],
+)  # fmt: skip
+def test_only_a_whole_default_run_counts(tmp_path: Path, changed: dict[str, Any]) -> None:
+    whole = measured(tmp_path)
+    assert default_run(tmp_path, "made-up", ["one"], 5) == whole
+
+    measured(tmp_path, time="20260102T000000Z", **changed)
+
+    assert default_run(tmp_path, "made-up", ["one"], 5) == whole
+
+
+def test_the_shortest_experiment_comes_first() -> None:
+    experiments = reproduce.known()
+
+    assert sorted(one.name for one in experiments) == names()
+    assert [one.expected_s for one in experiments] == sorted(one.expected_s for one in experiments)
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let there be three experiments, and return the names of those that are measured."""
+    few = [one for one in reproduce.known() if one.name in ("heavy-mix", "ten-at-once", "one-gpu")]
+    monkeypatch.setattr(reproduce, "known", lambda: few)
+    asked: list[str] = []
+    monkeypatch.setattr(cli, "_measure", lambda name, *_, **__: asked.append(name))
+    return asked
+
+
+def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, three: list[str]) -> None:
+    measured(tmp_path, "ten-at-once", names=list(load_experiment("ten-at-once").variants), published=[], claims=[])
+
+    cli.reproduce(fresh=False, show=False, results=tmp_path)
+    rest = three.copy()
+    cli.reproduce(fresh=False, show=True, results=tmp_path)
+    cli.reproduce(fresh=True, show=False, results=tmp_path)
+
+    assert sorted(rest) == ["heavy-mix", "one-gpu"]
+    assert sorted(three[2:]) == ["heavy-mix", "one-gpu", "ten-at-once"]
+
+
+def test_an_interrupt_ends_the_whole_reproduction(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, three: list[str]
+) -> None:
+    """An experiment whose results are invalid does not."""
+
+    def measure(name: str, *_: Any, **__: Any) -> None:
+        three.append(name)
+        raise typer.Exit(1 if len(three) < 2 else 130)
+
+    monkeypatch.setattr(cli, "_measure", measure)
+
+    with pytest.raises(typer.Exit) as stopped:
+        cli.reproduce(fresh=True, show=False, results=tmp_path)
+
+    assert stopped.value.exit_code == 130
+    assert len(three) == 2
+    assert (tmp_path / "reproduce.html").exists()
+
+
+@pytest.mark.usefixtures("three")
+def test_invalid_results_are_named_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(name: str, *_: Any, **__: Any) -> None:
+        if name == "heavy-mix":
+            raise typer.Exit(1)
+
+    monkeypatch.setattr(cli, "_measure", measure)
+
+    with pytest.raises(typer.Exit) as stopped:
+        cli.reproduce(fresh=False, show=False, results=tmp_path)
+
+    assert stopped.value.exit_code == 1
+    said = capsys.readouterr().err
+    assert "3 experiments to measure, about " in said
+    assert "The results of heavy-mix are invalid; the tables above say why." in said
+    assert f"0 of 3 experiments are on the page: {tmp_path / 'reproduce.html'}" in said
