@@ -189,6 +189,7 @@ class Run(Record):
     experiment: str
     title: str
     question: str
+    because: str | None = None
     source: Source | None
     published: list[Published]
     claims: list[Claim]

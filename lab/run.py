@@ -268,6 +268,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         experiment=name,
         title=experiment.title,
         question=experiment.question,
+        because=experiment.because,
         source=Source.model_validate(experiment.source.model_dump()) if experiment.source else None,
         published=[one for one in experiment.published if one.variant in asked],
         claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],

@@ -14,16 +14,22 @@ from analysis.record import LoadRecord, Run
 from analysis.result import Row, Summary, Validity
 from lab.paths import ROOT
 from tests.study import Cells, read
-from tests.synthetic import Request, make_run, make_trial
+from tests.synthetic import Request, make_run
 
 FEW = [Request(overhead_ms=n) for n in range(1, 21)]
 STUDY = ROOT / "docs" / "heavy-mix-study.json.gz"
 
 
-def run_of(folder: Path, **changed: Any) -> Side:
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Side:
     """Return one side: a run of two trials of the variants ``one`` and ``two``."""
-    make_run(folder, {"one": FEW, "two": FEW}, times=changed.pop("trials", 2), **changed)
-    return Side(folder.name, read_run(folder), derive_summary(folder))
+    folder = make_run(tmp_path_factory.mktemp("run"), {"one": FEW, "two": FEW}, times=2)
+    return Side("a", read_run(folder), derive_summary(folder))
+
+
+def other_than(one: Side, **changed: Any) -> Side:
+    """Return the other side: the same, but for what is changed in its record."""
+    return Side("b", one.run.model_copy(update=changed), one.summary)
 
 
 def a_load(**changed: Any) -> list[LoadRecord]:
@@ -31,8 +37,8 @@ def a_load(**changed: Any) -> list[LoadRecord]:
     return [LoadRecord(**({"name": "mix", "script": "mix.js", "duration": "60s", "settings": {"VUS": "1"}} | changed))]
 
 
-def test_equal_runs_differ_in_nothing(tmp_path: Path) -> None:
-    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
+def test_equal_runs_differ_in_nothing(one: Side) -> None:
+    other = other_than(one)
 
     assert list(obstacles(one, other)) == []
     assert list(what_differs(one, other)) == []
@@ -51,54 +57,54 @@ def test_equal_runs_differ_in_nothing(tmp_path: Path) -> None:
             "requests of mix compute in another way: CPU=no in a, CPU=burn in b",
         ),
         ({"method": 7}, "a was measured by method 1 and b by method 7 (see Method in CHANGELOG.md)"),
-        ({"trials": 1}, "b has fewer than two trusted trials, and one trial does not show how far trials differ"),
+        ({"loads": a_load(name="rush")}, "a and b have no variant and load in common"),
+        ({"variants": []}, "a and b have no variant and load in common"),
     ],
-    ids=["loop", "script", "processor", "method", "one trial"],
+    ids=["loop", "script", "processor", "method", "load", "variants"],
 )
-def test_what_cannot_be_compared_is_said(tmp_path: Path, changed: dict[str, Any], reason: str) -> None:
-    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b", **changed)
+def test_what_cannot_be_compared_is_said(one: Side, changed: dict[str, Any], reason: str) -> None:
+    assert list(obstacles(one, other_than(one, **changed))) == [reason]
+
+
+def test_a_variant_that_only_one_run_has_cannot_be_compared(one: Side) -> None:
+    other = other_than(one, variants=one.run.variants[1:])
+
+    assert list(obstacles(one._replace(variant="one"), other)) == ["a and b have no variant and load in common"]
+    assert differences(one._replace(variant="one"), other) == []
+
+
+@pytest.mark.parametrize(
+    ("invalid", "reason"),
+    [
+        ([("one", 2)], "1 of 4 trials of b are invalid"),
+        (
+            [("one", 2), ("two", 2)],
+            "b has fewer than two trusted trials, and one trial does not show how far trials differ",
+        ),
+    ],
+)
+def test_trials_that_cannot_be_trusted_are_an_obstacle(one: Side, invalid: list[tuple[str, int]], reason: str) -> None:
+    trials = [
+        trial.model_copy(update={"verdict": "invalid"}) if (trial.variant, trial.trial) in invalid else trial
+        for trial in one.summary.trials
+    ]
+    other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}))
 
     assert list(obstacles(one, other)) == [reason]
 
 
-def test_runs_without_a_common_load_cannot_be_compared(tmp_path: Path) -> None:
-    one, other = run_of(tmp_path / "a"), run_of(tmp_path / "b")
-    other = other._replace(run=other.run.model_copy(update={"loads": a_load(name="rush")}))
-
-    assert list(obstacles(one, other)) == ["a and b have no variant and load in common"]
-    assert differences(one, other) == []
-
-
-def test_what_else_differs_is_listed_once(tmp_path: Path) -> None:
-    one = run_of(tmp_path / "a")
-    other = run_of(tmp_path / "b", loads=a_load(duration="20s", settings={"VUS": "4"}), jobs=3)
+def test_what_else_differs_is_listed_once(one: Side) -> None:
+    other = other_than(one, loads=a_load(duration="20s", settings={"VUS": "4"}), jobs=3)
 
     assert list(what_differs(one, other)) == [
         ("side by side", "1", "3"), ("mix: duration", "60s", "20s"), ("mix: VUS", "1", "4"),
     ]  # fmt: skip
 
 
-def test_two_variants_of_a_run_are_compared_under_their_names(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "a")
-
-    found = differences(run._replace(variant="one"), run._replace(variant="two"))
+def test_two_variants_of_a_run_are_compared_under_their_names(one: Side) -> None:
+    found = differences(one._replace(variant="one"), one._replace(variant="two"))
 
     assert {difference.variant for difference in found} == {"one | two"}
-
-
-def test_a_variant_that_only_one_run_has_cannot_be_compared(tmp_path: Path) -> None:
-    one = run_of(tmp_path / "a")._replace(variant="one")
-    other = Side("b", one.run.model_copy(update={"variants": one.run.variants[1:]}), one.summary)
-
-    assert list(obstacles(one, other)) == ["a and b have no variant and load in common"]
-
-
-def test_an_invalid_trial_is_an_obstacle(tmp_path: Path) -> None:
-    one = run_of(tmp_path / "a", trials=3)
-    make_trial(tmp_path / "a", "one", 2, FEW, outcome="failed", reason="nginx said: no")
-    other = Side("b", one.run, derive_summary(tmp_path / "a"))
-
-    assert list(obstacles(one, other)) == ["1 of 6 trials of b are invalid"]
 
 
 def test_a_side_is_a_folder_and_perhaps_a_variant(tmp_path: Path) -> None:

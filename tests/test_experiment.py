@@ -682,7 +682,7 @@ def test_aliases_of_aliases_are_read_in_no_time(tmp_path: Path) -> None:
     lines = [f"{one}: &{one} [{', '.join([f'*{before}'] * 9)}]" for before, one in pairwise(letters)]
     text = "\n".join(["a: &a [x]", *lines, GOOD])
 
-    assert refused(tmp_path, text).startswith("mine.yaml:1: a: unknown key; there are claims, ")
+    assert refused(tmp_path, text).startswith("mine.yaml:1: a: unknown key; there are because, ")
 
 
 @pytest.mark.parametrize(

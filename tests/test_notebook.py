@@ -1,5 +1,6 @@
 """analysis/explore.ipynb runs from top to bottom over several runs."""
 
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -8,7 +9,7 @@ import pytest
 from nbclient import NotebookClient
 
 from analysis import collection
-from analysis.pipeline import derive
+from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
 from lab.paths import ROOT
 from tests.synthetic import Request, make_run
@@ -16,16 +17,17 @@ from tests.synthetic import Request, make_run
 TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[Path]:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two runs whose tails differ, one of which keeps the claim."""
+    results = tmp_path_factory.mktemp("results")
     claims = [Claim(says="the tail is short", value=TAIL, at_most=150)]
     for name, factor in (("20260101T000000Z", 1), ("20260102T000000Z", 2)):
         requests = [Request(overhead_ms=n * factor) for n in range(1, 101)]
-        run = tmp_path / "made-up" / name
-        derive(make_run(run, {"one": requests, "two": requests}, claims=claims, times=2))
-    (tmp_path / "made-up" / "latest").symlink_to("20260102T000000Z")
-    return collection.find_runs(tmp_path, "made-up")
+        run = results / "made-up" / name
+        derive_summary(make_run(run, {"one": requests, "two": requests}, claims=claims, times=2))
+    (results / "made-up" / "latest").symlink_to("20260102T000000Z")
+    return collection.find_runs(results, "made-up")
 
 
 def test_runs_are_found_once_and_in_order(runs: list[Path]) -> None:
@@ -53,12 +55,13 @@ def test_requests_know_their_run(runs: list[Path]) -> None:
     assert counted.fetchall() == [("20260101T000000Z", 400), ("20260102T000000Z", 400)]
 
 
-def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path]) -> None:
-    table = runs[1] / "one" / "mix" / "1" / "requests.parquet"
+def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path], tmp_path: Path) -> None:
+    older = shutil.copytree(runs[1], tmp_path / runs[1].name)
+    table = older / "one" / "mix" / "1" / "requests.parquet"
     duckdb.sql(f"COPY (SELECT * EXCLUDE (visit) FROM '{table}') TO '{table}.older' (FORMAT parquet)")
     Path(f"{table}.older").rename(table)
 
-    counted = collection.requests(runs).query("r", "SELECT count(*), count(visit) FROM r")
+    counted = collection.requests([runs[0], older]).query("r", "SELECT count(*), count(visit) FROM r")
 
     assert counted is not None
     assert counted.fetchall() == [(800, 0)]

@@ -161,7 +161,7 @@ def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, 
         page = context.new_page()
         page.goto((tmp_path / "report.html").as_uri())
 
-        lanes(page).get_by_role("button", name="the slowest light request").click()
+        lanes(page).get_by_role("button", name="show the slowest light request").click()
 
         microscope = lanes(page).locator(".microscope")
         assert microscope.locator(".finding").inner_text() == (

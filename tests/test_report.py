@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from analysis.pipeline import derive
 from analysis.quantities import Claim, Published, Quantity
-from analysis.record import LoadRecord, RelativeRate, Source
+from analysis.record import LoadRecord, RelativeRate, Source, VariantRecord
 from analysis.show.words import bound_in_words
 from tests.synthetic import Request, make_run, visit
 
@@ -173,11 +173,30 @@ def test_the_address_of_an_article_is_one_of_the_web(address: str) -> None:
         Source(title="", publisher="", address=address)
 
 
+def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> None:
+    beside = Quantity(variant="two", request="light", metric="beside_free_thread", stat="share")
+    claims = [
+        Claim(says="Requests wait", value=TAIL.model_copy(update={"stat": "p90"}), at_least=5, role="answer"),
+        Claim(says="Two helps", value=beside, at_most=0, role="cure"),
+    ]
+    ones = {name: [Request(overhead_ms=ms) for _ in range(20)] for name, ms in (("one", 8), ("two", 2))}
+    variants = [VariantRecord(name=name, workers=2, settings={"threads": 1}) for name in ones]
+    derive(make_run(tmp_path, ones, claims=claims, times=5, variants=variants))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    answer = " ".join("".join(Tags(page[page.index('<div class="answer">') : page.index("</div>")]).texts).split())
+    assert "Requests wait. In one, 10 % of the light requests lose 8.0 ms or more." in answer
+    assert (
+        "What helps: Two helps. In two, none of the light requests waited although another worker had a free thread. "
+        "In two, 10 % of the light requests lose 2.0 ms or more."
+    ) in answer
+
+
 @pytest.mark.parametrize(
     ("p50", "said"),
     [
-        (1, "The p50 of the overhead of light requests in one is 1.0 ms (95 % interval: 1.0 to 1.0)."),
-        (9, "In this run, this is not so: Nothing waits."),
+        (1, "Nothing waits. In one, 50 % of the light requests lose 1.0 ms or less. Why: It is a test. What helps:"),
+        (9, "In this run, this is not so: Nothing waits. In one, 50 % of the light requests lose 9.0 ms or less. What"),
     ],
 )
 def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float, said: str) -> None:
@@ -188,7 +207,8 @@ def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float,
         Claim(says="A cure is known", value=of_one, at_most=100, role="cure"),
         Claim(says="Nothing waits", value=of_one, at_most=2, role="answer"),
     ]
-    derive(make_run(tmp_path, {"one": [Request(overhead_ms=p50) for _ in range(20)]}, claims=claims, times=5))
+    requests = [Request(overhead_ms=p50) for _ in range(20)]
+    derive(make_run(tmp_path, {"one": requests}, claims=claims, times=5, because="It is a test."))
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     answer = page[page.index('<div class="answer">') : page.index("</div>")]

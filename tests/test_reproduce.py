@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import typer
 
-from analysis.pipeline import derive
+from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Published, Quantity
 from analysis.record import METHOD, Source
 from analysis.reproduction import (
@@ -38,7 +38,7 @@ def measured(results: Path, experiment: str = "made-up", time: str = "20260101T0
         "source": Source(title="An article", publisher="A blog", year=2020, address="https://example.org/an-article"),
     }  # fmt: skip
     values["command"] = f"make experiment NAME={experiment}"
-    derive(make_run(folder, requests, **(values | changed)))
+    derive_summary(make_run(folder, requests, **(values | changed)))
     return folder
 
 

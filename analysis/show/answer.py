@@ -3,10 +3,13 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from analysis.quantities import Claim
+from analysis.metrics import percentile
+from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
+from analysis.metrics.times import OVERHEAD
+from analysis.quantities import Claim, Quantity
 from analysis.record import Run
 from analysis.result import ClaimRow, Summary
-from analysis.show.words import claim_interval, claim_value, measured_thing
+from analysis.show.words import claim_interval, claim_value, measured_thing, number, percent
 
 
 class Answer(NamedTuple):
@@ -18,11 +21,20 @@ class Answer(NamedTuple):
 
 
 def answers(run: Run, summary: Summary) -> Iterator[Answer]:
-    """Yield the claims that answer the question, then the claims that name a cure; without roles, the first claim."""
+    """Yield the claims that answer the question, why they are true, and the claims that name a cure.
+
+    If no claim has a role, the first claim is the answer.
+    """
     pairs = [*zip(run.claims, summary.claims, strict=True)]
-    told = [pair for role in ("answer", "cure") for pair in pairs if pair[0].role == role] or pairs[:1]
-    for claim, row in told:
+    asked = [pair for pair in pairs if pair[0].role == "answer"] or [pair for pair in pairs[:1] if not pair[0].role]
+    for claim, row in asked:
         yield Answer(_lead(claim, row), row.says, _measured(claim, row))
+    if run.because and any(row.verdict == "reproduced" for _, row in asked):
+        yield Answer("Why:", "", run.because.removesuffix("."))
+    for claim, row in pairs:
+        if claim.role == "cure":
+            there = [_there(summary, claim, of_answer) for of_answer, _ in asked[:1]]
+            yield Answer(_lead(claim, row), row.says, ". ".join([_measured(claim, row), *filter(None, there)]))
 
 
 def _lead(claim: Claim, row: ClaimRow) -> str:
@@ -38,10 +50,39 @@ def _lead(claim: Claim, row: ClaimRow) -> str:
 
 
 def _measured(claim: Claim, row: ClaimRow) -> str:
+    """Return what was measured of a claim, in a sentence without its full stop."""
     if row.measured is None:
         return row.reason[0].upper() + row.reason[1:] if row.reason else ""
-    value = claim_value(row).removeprefix(f"{row.stat} ")
-    interval = f" (95 % interval: {claim_interval(row)})" if row.low is not None else ""
-    doubt = " It rests on a suspect trial" if row.suspect else ""
-    end = f".{doubt}" if doubt else ""
-    return f"{measured_thing(claim)} is {value}{interval}{end}"
+    unit = "" if row.unit in ("share", "ratio", "index") else f" {row.unit}"
+    interval = f" (95 % interval: {claim_interval(row)}{unit})" if row.low is not None and row.low != row.high else ""
+    told = None if claim.relative_to else _told(claim.value, row.measured, at_least=claim.at_least is not None)
+    told = told or f"{measured_thing(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
+    return f"{told}{interval}" + (". It rests on a suspect trial" if row.suspect else "")
+
+
+def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
+    """Return a percentile of lost time, or the share that waited beside a free thread, in plain words."""
+    q = percentile(quantity.stat)
+    where = f"In {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
+    if quantity.metric == OVERHEAD.name and q is not None and quantity.request:
+        share, side = (100 - q, "more") if at_least else (q, "less")
+        return f"{where}, {share:g} % of the {quantity.request} requests lose {number(value)} ms or {side}"
+    if (quantity.metric, quantity.stat) == (BESIDE_FREE_THREAD.name, "share"):
+        some = percent(value) if value else "none"
+        requests = f"{quantity.request} requests" if quantity.request else "requests"
+        return f"{where}, {some} of the {requests} waited although another worker had a free thread"
+    return None
+
+
+def _there(summary: Summary, cure: Claim, of_answer: Claim) -> str | None:
+    """Return the number of the answer in the variant of a cure, if the cure itself tells another number."""
+    value = of_answer.value
+    if (value.metric, value.stat, value.request) == (cure.value.metric, cure.value.stat, cure.value.request):
+        return None
+    there = (cure.value.variant, cure.value.load, value.request, value.metric, value.stat)
+    for row in summary.rows:
+        if (row.variant, cure.value.load and row.load, row.request, row.metric, row.stat) == there:
+            at_least = of_answer.at_least is not None
+            of_cure = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
+            return None if row.measured is None else _told(of_cure, row.measured, at_least=at_least)
+    return None

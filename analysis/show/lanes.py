@@ -72,6 +72,11 @@ class Shown(NamedTuple):
         return any(trial["window"] for trial in self.trials)
 
     @property
+    def of_threads(self) -> bool:
+        """Whether the rows of every worker are threads."""
+        return all(trial["of_threads"] for trial in self.trials)
+
+    @property
     def knows_free_threads(self) -> bool:
         """Whether it is known for any variant how many threads each of its workers has."""
         return any(trial["blocked"] is not None for trial in self.trials)

@@ -264,6 +264,7 @@ class Experiment(Model):
 
     title: str
     question: str
+    because: str | None = Field(None, description="Why the claims that answer the question are true, in a sentence.")
     source: Source | None = None
     load: Load | None = Field(None, description="The load, if the experiment has only one load.")
     loads: dict[Name, Load] = Field({}, description="The loads by name, if the experiment has several loads.")

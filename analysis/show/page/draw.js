@@ -82,8 +82,8 @@ function drawPanel(pen, panel, view, x, right, ink, chosen, colours) {
 function drawCount(pen, trial, view, x, right, top, ink) {
   const most = trial.waiting.reduce((largest, [, count]) => Math.max(largest, count), 0);
   const bottom = top + COUNT_PX;
-  pen.text(LEFT_PX - 8, bottom - 11, 'wait beside', {colour: ink.text, px: 11, align: 'end'});
-  pen.text(LEFT_PX - 8, bottom + 1, 'a free thread', {colour: ink.text, px: 11, align: 'end'});
+  pen.text(LEFT_PX - 8, bottom - 11, 'waiting although', {colour: ink.text, px: 11, align: 'end'});
+  pen.text(LEFT_PX - 8, bottom + 1, 'a thread is free', {colour: ink.text, px: 11, align: 'end'});
   pen.line([[LEFT_PX, bottom], [right, bottom]], ink.grid);
   if (!most) return pen.text(LEFT_PX + 4, bottom - 3, 'none', {colour: ink.faint, px: 11});
   const y = (count) => bottom - count / most * (COUNT_PX - 4);
@@ -97,7 +97,7 @@ function drawCount(pen, trial, view, x, right, top, ink) {
   }
   points.push([right, y(count)], [right, bottom]);
   pen.clip(LEFT_PX, top, right - LEFT_PX, COUNT_PX, () => pen.area(points, BESIDE));
-  pen.text(LEFT_PX - 90, top + 14, `${most}`, {colour: ink.text, px: 11, align: 'end'});
+  pen.text(LEFT_PX - 96, top + 20, `up to ${most}`, {colour: ink.text, px: 11, align: 'end'});
 }
 
 /** Return where a request is drawn: the line that it waits in, and the row of its thread. */
@@ -125,10 +125,10 @@ function drawRequest(pen, panel, i, x, ink, colours, painted) {
     return;
   }
   if (began - sent >= 0.5) {
-    pen.rect(sent, box.line, began - sent, Math.max(0.5, box.linePx - 1), colour, 0.45);
+    pen.rect(sent, box.line, began - sent, Math.max(0.5, box.linePx - 1), colour, trial.beside[i] > BESIDE_MS ? 1 : 0.45);
     if (trial.beside[i] > BESIDE_MS) {
       for (const [from, to] of besideParts(trial, i)) {
-        pen.rect(x(from), box.line, Math.max(0.5, x(to) - x(from)), Math.max(0.5, box.linePx - 1), BESIDE);
+        pen.rect(x(from), box.line, Math.max(0.5, x(to) - x(from)), Math.max(0.5, 0.6 * (box.linePx - 1)), BESIDE);
       }
     }
   }

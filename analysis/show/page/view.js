@@ -181,7 +181,6 @@ function showLanes(section, data) {
     const action = {
       ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), '+': () => zoom(0.6), '=': () => zoom(0.6), '-': () => zoom(1 / 0.6),
       Home: () => look(0, lasted), '0': () => look(0, lasted), n: () => step(1), p: () => step(-1), Escape: () => choose(null),
-      s: () => chooseSlowest(state.shown[0].classes[0]),
     }[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
     action();
