@@ -129,8 +129,8 @@ def test_the_list_goes_on_after_a_broken_file(copied_lab: Lab) -> None:
 
     assert done.returncode == 2
     assert done.stderr == REPLY.format(
-        message="heavy-mix.yaml:3: qestion: unknown key; there are question, claims, curve, load, loads, parallel, "
-        "published, source, title, trials, variants",
+        message="heavy-mix.yaml:3: qestion: unknown key; there are question, because, claims, curve, load, loads, "
+        "parallel, published, source, title, trials, variants",
         hint="Correct each file that is named here; all other experiments are listed.",
     )
     assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == [n for n in NAMES if n != "heavy-mix"]
