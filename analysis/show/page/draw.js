@@ -97,7 +97,7 @@ function drawCount(pen, trial, view, x, right, top, ink) {
   }
   points.push([right, y(count)], [right, bottom]);
   pen.clip(LEFT_PX, top, right - LEFT_PX, COUNT_PX, () => pen.area(points, BESIDE));
-  pen.text(LEFT_PX - 96, top + 20, `up to ${most}`, {colour: ink.text, px: 11, align: 'end'});
+  pen.text(right - 4, top + 10, `up to ${most} at once`, {colour: ink.text, px: 11, align: 'end'});
 }
 
 /** Return where a request is drawn: the line that it waits in, and the row of its thread. */
