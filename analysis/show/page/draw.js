@@ -88,16 +88,22 @@ function drawCount(pen, trial, view, x, right, top, ink) {
   if (!most) return pen.text(LEFT_PX + 4, bottom - 3, 'none', {colour: ink.faint, px: 11});
   const y = (count) => bottom - count / most * (COUNT_PX - 4);
   const points = [[LEFT_PX, bottom]];
-  let count = 0;
+  let count = 0, pixel = -1, highest = 0;
   for (const [time, next] of trial.waiting) {
     if (time > view.to) break;
     const at = Math.max(LEFT_PX, x(time));
-    points.push([at, y(time < view.from ? next : count)], [at, y(next)]);
+    if (time >= view.from && Math.floor(at) !== pixel) {  // of the changes within a pixel, the largest count is shown
+      if (pixel >= 0) points.push([pixel, y(highest)], [pixel + 1, y(highest)]);
+      points.push([pixel >= 0 ? pixel + 1 : LEFT_PX, y(count)], [at, y(count)]);
+      [pixel, highest] = [Math.floor(at), count];
+    }
+    highest = Math.max(highest, next);
     count = next;
   }
-  points.push([right, y(count)], [right, bottom]);
+  if (pixel >= 0) points.push([pixel, y(highest)], [pixel + 1, y(highest)]);
+  points.push([pixel >= 0 ? pixel + 1 : LEFT_PX, y(count)], [right, y(count)], [right, bottom]);
   pen.clip(LEFT_PX, top, right - LEFT_PX, COUNT_PX, () => pen.area(points, BESIDE));
-  pen.text(right - 4, top + 10, `up to ${most} at once`, {colour: ink.text, px: 11, align: 'end'});
+  pen.text(right - 4, top - 4, `up to ${most} at once`, {colour: ink.text, px: 11, align: 'end'});
 }
 
 /** Return where a request is drawn: the line that it waits in, and the row of its thread. */
@@ -124,19 +130,24 @@ function drawRequest(pen, panel, i, x, ink, colours, painted) {
     pen.rect(until - 1.5, box.line, 3, box.linePx, ink.text);
     return;
   }
-  if (began - sent >= 0.5) {
-    pen.rect(sent, box.line, began - sent, Math.max(0.5, box.linePx - 1), colour, trial.beside[i] > BESIDE_MS ? 1 : 0.45);
-    if (trial.beside[i] > BESIDE_MS) {
-      for (const [from, to] of besideParts(trial, i)) {
-        pen.rect(x(from), box.line, Math.max(0.5, x(to) - x(from)), Math.max(0.5, 0.6 * (box.linePx - 1)), BESIDE);
-      }
+  if (began - sent >= 0.5 && !isPainted(painted, -box.line, sent, began)) {
+    const beside = trial.beside[i] > BESIDE_MS;
+    pen.rect(sent, box.line, began - sent, Math.max(0.5, box.linePx - 1), colour, beside ? 1 : 0.45);
+    for (const [from, to] of beside ? besideParts(trial, i) : []) {
+      pen.rect(x(from), box.line, Math.max(0.5, x(to) - x(from)), Math.max(0.5, 0.6 * (box.linePx - 1)), BESIDE);
     }
+    if (began - sent < 2) painted.set(-box.line, Math.floor(sent));
   }
-  const last = painted.get(box.row);
-  if (last && began >= last[0] && ended <= last[1]) return;  // within a pixel that is painted already
+  if (isPainted(painted, box.row, began, ended)) return;
   const width = Math.max(0.7, ended - began - 0.5);
   pen.rect(began, box.row, width, box.rowPx, colour);
-  if (width < 2) painted.set(box.row, [Math.floor(began), Math.floor(began) + 1]);
+  if (width < 2) painted.set(box.row, Math.floor(began));
+}
+
+/** Return whether a bar lies within the pixel that was painted last in its row. */
+function isPainted(painted, row, from, to) {
+  const pixel = painted.get(row);
+  return from >= pixel && to <= pixel + 1;
 }
 
 /** Cover the time before and after the requests that are shown. */
