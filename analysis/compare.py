@@ -91,7 +91,7 @@ def obstacles(one: Side, other: Side) -> Iterator[str]:
 
 
 def have_common(one: Side, other: Side) -> bool:
-    """Whether two sides have a variant and a load in common, or were given variants to compare under a load."""
+    """Whether there is anything to compare: a variant of each side, under a load that both sides have."""
     return bool([*_cells(one, other)])
 
 

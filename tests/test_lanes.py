@@ -166,7 +166,7 @@ def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
 def test_a_new_thread_takes_the_row_that_was_free_longest_if_all_threads_have_rows() -> None:
     """A pool of two ends a thread and starts another: three threads in all, but never more than two at once."""
     rows = [
-        lanes._Request("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None, None)
+        lanes._Request("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None)
         for at, thread in ((0.0, 1), (0.5, 2), (20.0, 3), (20.5, 2))
     ]
 

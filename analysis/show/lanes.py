@@ -44,7 +44,6 @@ class _Request(NamedTuple):
     asked_ms: float
     worker: str | None
     thread: int
-    connection: str | None
     error: str | None
 
 
@@ -242,7 +241,7 @@ WITH trial AS (FROM requests WHERE {OF_TRIAL}), start AS (SELECT epoch(min(sent)
 SELECT request, epoch(sent) - first, began - first, ended - first, epoch(answered) - first,
     greatest(coalesce(blocked_ms, 0), coalesce(connecting_ms, 0)), asked_ms,
     CASE WHEN error IS NULL AND began IS NOT NULL AND ended IS NOT NULL THEN worker END,
-    coalesce(thread, 0), connection, error
+    coalesce(thread, 0), error
 FROM trial, start ORDER BY sent, id, generator
 """  # noqa: S608  # made of this module's own constants
 
@@ -328,7 +327,6 @@ def _columns(
     rows: list[_Request], thread_rows: list[int], workers: list[str], classes: list[str], shown: Iterable[int]
 ) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
-    connections: dict[str, int] = {}
     errors: dict[str, int] = {}
     last = _tenths(_lasted_s(rows))
     before, number_before = 0, 0
@@ -343,7 +341,6 @@ def _columns(
             i + 1 - number_before, sent - before, began - sent, ended - began, answered - ended,
             classes.index(row.request), -1 if row.worker is None else workers.index(row.worker), thread_rows[i],
             round(10 * row.connect_ms), round(10 * row.asked_ms),
-            -1 if row.connection is None else connections.setdefault(row.connection, len(connections)),
             -1 if row.error is None else errors.setdefault(row.error, len(errors)),
         )  # fmt: skip
         before, number_before = sent, i + 1
@@ -352,7 +349,7 @@ def _columns(
     return columns | {"errors": list(errors)}
 
 
-_NAMES = ("number", "sent", "wait", "work", "back", "class", "worker", "row", "connect", "asked", "connection", "error")
+_NAMES = ("number", "sent", "wait", "work", "back", "class", "worker", "row", "connect", "asked", "error")
 
 
 def _tenths(seconds: float) -> int:

@@ -42,18 +42,18 @@ function captionLines(data, state) {
   return [`${data.caption} Trials ${state.shown.map((trial) => `${trial.trial} of ${trial.variant}`).join(', ')}.`, data.cite];
 }
 
-function pictureOf(section, data, state, view) {
+function pictureOf(data, state, view) {
   const image = made('img', {alt: data.alt});
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgOf(data, state, view))}`;
   return image;
 }
 
-function saveSvg(section, data, state) {
+function saveSvg(data, state) {
   saveAs(`${data.file}.svg`, new Blob([svgOf(data, state)], {type: 'image/svg+xml'}));
 }
 
-function savePng(section, data, state) {
-  const image = pictureOf(section, data, state, state.view);
+function savePng(data, state) {
+  const image = pictureOf(data, state, state.view);
   image.onload = () => {
     const canvas = made('canvas', {width: 2 * image.naturalWidth, height: 2 * image.naturalHeight});
     canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
