@@ -63,11 +63,11 @@ def container_of(variant: str, service: str) -> Container | None:
 
     In the name of a trial's project, the variant follows the time of the run: one variant's name may end as another's.
     """
-    for one in DockerClient().container.list(filters=[("label", OWNER_LABEL)]):
-        labels = one.config.labels or {}
-        if labels["com.docker.compose.service"] == service and f"z-{variant}-" in labels["com.docker.compose.project"]:
-            return one
-    return None
+    of_service = f"com.docker.compose.service={service}"
+    found = DockerClient().container.list(
+        filters=[("label", OWNER_LABEL), ("label", of_service), ("name", f"z-{variant}-")]
+    )
+    return next(iter(found), None)
 
 
 def judged(lab: Lab) -> tuple[str, list[str]]:

@@ -126,27 +126,31 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoilt]:
 
 
 def kill() -> str:
-    """Kill what is to be killed once there is load, and return the process id of the worker that was.
-
-    All loads begin at about the same moment; asking each server for its counts would be a load of its own.
-    """
-    server = under_load("worker-killed")
-    [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
+    """Kill what is to be killed, each under its own load, and return the process id of the worker that was."""
     with ThreadPoolExecutor(5) as pool:
+        worker = pool.submit(kill_a_worker)
         killed: list[Future[Any]] = [
-            pool.submit(server.execute, ["sh", "-c", f"kill -9 {worker}"]),
-            pool.submit(container("server-killed", "gunicorn").kill),
-            pool.submit(container("balancer-killed", "nginx").kill),
-            pool.submit(container("k6-killed", "k6").kill),
-            pool.submit(kill_k6, container("process-of-k6-killed", "k6")),
+            pool.submit(lambda: under_load("server-killed").kill()),
+            pool.submit(lambda: under_load_there("balancer-killed", "nginx").kill()),
+            pool.submit(lambda: under_load_there("k6-killed", "k6").kill()),
+            pool.submit(lambda: kill_k6(under_load_there("process-of-k6-killed", "k6"))),
         ]
     for one in killed:
         one.result()
+    return worker.result()
+
+
+def kill_a_worker() -> str:
+    """Kill a worker once there is load, and return its process id."""
+    server = under_load("worker-killed")
+    [worker, *_] = str(server.execute(["sh", "-c", "ls /tmp/workers"])).split()
+    server.execute(["sh", "-c", f"kill -9 {worker}"])
     return worker
 
 
-def container(variant: str, service: str) -> Container:
-    """Return the container of a service of a variant, which is there."""
+def under_load_there(variant: str, service: str) -> Container:
+    """Wait until the workers of a variant have counted some requests, and return the container of another service."""
+    under_load(variant)
     found = container_of(variant, service)
     assert found
     return found
@@ -182,7 +186,7 @@ def under_load(variant: str) -> Container:
                 said = str(server.execute(["sh", "-c", "cat /tmp/workers/* 2>/dev/null || true"])).splitlines()
                 if sum(int(count) for name, count in map(str.split, said) if name == "served") > 20:
                     return server
-        time.sleep(0.1)
+        time.sleep(0.3)
     pytest.fail(f"{variant} served nothing within {PATIENCE_S} s")
 
 
