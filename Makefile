@@ -3,12 +3,15 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment reproduce aa list plan report power compare verify export notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment watch reproduce aa list plan report power compare verify export notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn)
 	@$(LAB) run $(NAME) $(CPU_OPTION)
+
+watch: .venv/core  ## measure NAME, and show its requests in a browser while the load runs (PORT=8377)
+	@$(LAB) watch $(NAME) $(CPU_OPTION)
 
 reproduce: .venv/core  ## measure every experiment, or go on with it, and write one page of all published figures (FRESH=1 SHOW=1)
 	@$(LAB) reproduce

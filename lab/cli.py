@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from analysis.result import Summary
     from lab.experiment.model import Experiment
     from lab.limits import Room
+    from lab.live import News
 
     PlanFor = Callable[[Room | None], Plan]
     """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
@@ -97,6 +98,43 @@ def run(
     summary = _measure(name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s)
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
+
+
+@app.command()
+def watch(
+    name: Name = "",
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+    cpu: Cpu = "",
+    port: Annotated[int, typer.Option(envvar="PORT", min=1, max=65535, help="The port of the page.")] = 8377,
+    results: Results = RESULTS,
+) -> None:
+    """Measure an experiment, and show its requests in a browser meanwhile, e.g. lab watch heavy-mix."""
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
+    from lab.live import screen  # noqa: PLC0415
+
+    command = _command(
+        f"make watch NAME={name}",
+        VARIANTS=variants,
+        FULL=full,
+        DURATION=duration,
+        TRIALS=trials,
+        JOBS=jobs,
+        SEED=seed,
+        CPU=cpu,
+    )
+    experiment = computing(load_experiment(name), cpu, _names(variants))
+    plan_for = _planner(
+        experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
+    )
+    with screen(results / name, port) as news:
+        say(f"Watch the requests at http://127.0.0.1:{port}/")
+        _measure(name, experiment, plan_for, full=full, command=command, results=results, news=news)
 
 
 def _budget_s(until: str, budget: str, trials: int) -> float | None:
@@ -451,8 +489,11 @@ def _measure(
     command: str,
     results: Path,
     budget_s: float | None = None,
+    news: "News | None" = None,
 ) -> "Summary":
     """Make the machine ready, measure a plan and print the results. Exit with 1 when the results are invalid.
+
+    ``news`` is what a page tells of the run while it is measured; None: there is no page.
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
@@ -464,7 +505,7 @@ def _measure(
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
     plan_for(None)  # report wrong use before waiting for another run
-    check_room(results)
+    check_room(results, live=news is not None)
     with interruptible():
         wait_for_turn(say)
         planned = plan_for(room())
@@ -479,7 +520,7 @@ def _measure(
             full=full,
             command=command,
             say=say,
-            progress=progress,
+            progress=news.heeding(progress) if news else progress,
             budget_s=budget_s,
         )
     print_tables(out, read_run(folder), summary)
@@ -490,7 +531,15 @@ def _measure(
 
 
 def _planner(
-    experiment: "Experiment", variants: str, *, full: bool, duration: str, trials: int, jobs: int, seed: int
+    experiment: "Experiment",
+    variants: str,
+    *,
+    full: bool,
+    duration: str,
+    trials: int,
+    jobs: int,
+    seed: int,
+    live: bool = False,
 ) -> "PlanFor":
     """Return a function that lays out the plan of these options in a given amount of memory."""
     from lab.machine.engine import default_jobs  # noqa: PLC0415
@@ -505,6 +554,7 @@ def _planner(
             jobs=jobs or default_jobs(),
             seed=seed,
             room=room,
+            live=live,
         )
 
     return plan_for

@@ -21,7 +21,10 @@ TAIL_S = 15
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One variant under one load, once. If its rate is relative to a capacity, ``follows`` measures that capacity."""
+    """One variant under one load, once. If its rate is relative to a capacity, ``follows`` measures that capacity.
+
+    ``live``: k6 writes its points so that they can be read while the load runs.
+    """
 
     variant_name: str
     variant: Variant
@@ -30,6 +33,7 @@ class PlannedTrial:
     duration: str
     number: int
     follows: "PlannedTrial | None" = None
+    live: bool = False
 
     @property
     def needed_mib(self) -> dict[str, int]:
@@ -88,13 +92,14 @@ def lay_out(
     jobs: int = 1,
     seed: int = 0,
     room: limits.Room | None = None,
+    live: bool = False,
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
 
     Each round measures every chosen variant once under every load, in an order shuffled from ``seed``. If the
     experiment allows it, at most ``jobs`` trials run side by side, and only as many as fit into ``room`` (None: memory
-    does not limit their number). Raise WrongUse for an unknown variant, an invalid duration, or a trial that does not
-    fit into ``room``.
+    does not limit their number). ``live`` goes to every trial. Raise WrongUse for an unknown variant, an invalid
+    duration, or a trial that does not fit into ``room``.
     """
     chosen = variants or list(experiment.variants)
     for name in chosen:
@@ -120,6 +125,7 @@ def lay_out(
                     duration=duration or (load.duration.full if full else load.duration.short),
                     number=number,
                     follows=made[load.relative.of, load.relative.under, number] if load.relative else None,
+                    live=live,
                 )
                 for name in order
                 if load.is_for(name)

@@ -24,12 +24,14 @@ from lab.machine.images import BASE_IMAGES, OwnImage, build_images, images_of
 from lab.machine.watch import Progress
 from lab.plan import Plan
 from lab.trial import batch, leftovers
-from lab.trial.stack import now
+from lab.trial.stack import compress_points, now
 from lab.whereabouts import here, without
 
 LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one lock for all users; a link in its place is refused
 ROOM_NEEDED = 256 * 2**20
 """The free bytes that a run needs to start. A minute at k6's full rate writes all of them, a light load 1 %."""
+UNCOMPRESSED = 16
+"""How many times as much room points take before they are compressed."""
 
 Say = Callable[[str], None]
 
@@ -121,8 +123,11 @@ def _close_after(error: BaseException, folder: Path, record: Run) -> None:
         _close(folder, record.model_copy(update=outcome))
 
 
-def check_room(results: Path) -> None:
-    """Raise LabError when results cannot be written or the disk has too little room, WrongUse for a bad path."""
+def check_room(results: Path, *, live: bool = False) -> None:
+    """Raise LabError when results cannot be written or the disk has too little room, WrongUse for a bad path.
+
+    ``live``: the points are only compressed after the load, so they need more room meanwhile.
+    """
     if found := set(str(results)) & set("'\n\r"):
         raise WrongUse(f"The path of results {str(results)!r} contains {found.pop()!r}, which Compose cannot read.",
                        hint=_OTHER_PLACE)  # fmt: skip
@@ -133,10 +138,11 @@ def check_room(results: Path) -> None:
     except OSError as error:
         raise no_room(error, results) from None
     free = shutil.disk_usage(results).free
-    if free < ROOM_NEEDED:
+    needed = ROOM_NEEDED * (UNCOMPRESSED if live else 1)
+    if free < needed:
         raise LabError(
-            f"There is no room for results: {free // 2**20} MiB are free in {results}, but a run needs "
-            f"{ROOM_NEEDED // 2**20} MiB.",
+            f"There is no room for results: {free // 2**20} MiB are free in {results}, but "
+            f"{'a run that is watched' if live else 'a run'} needs {needed // 2**20} MiB.",
             hint=_OTHER_PLACE,
         )
 
@@ -228,6 +234,7 @@ def _is_closed(folder: Path) -> bool:
 def _name_parts(folder: Path) -> None:
     """Rename the unfinished trial folders of a killed run, and remove files that are half written."""
     for part in folder.glob("*/*/.*.part"):
+        compress_points(part)
         number = part.name.removeprefix(".").removesuffix(".part")
         if (part / "trial.json").exists():  # the trial is complete, only its folder has no name yet
             part.rename(part.with_name(number))

@@ -110,7 +110,7 @@ class Lab:
 
     def _told(self, *arguments: str) -> dict[str, str]:
         """Return the environment of a command. A run measures each variant once unless the command says otherwise."""
-        once = {"TRIALS": "1"} if arguments[:1] == ("run",) and "--until" not in arguments else {}
+        once = {"TRIALS": "1"} if arguments[:1] in (("run",), ("watch",)) and "--until" not in arguments else {}
         return {"COLUMNS": "80", "NO_COLOR": "1", "RESULTS": str(self.results)} | once | self.environment
 
     def end(self) -> None:

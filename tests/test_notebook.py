@@ -8,10 +8,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from analysis import collection
+from analysis import choosing, collection
+from analysis.choosing import Choice
+from analysis.collection import Chosen
+from analysis.folder import BadRun
 from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
 from lab.paths import ROOT
+from tests.real_runs import NAMES, unpack
 from tests.synthetic import Request, make_run
 
 TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")
@@ -67,19 +71,74 @@ def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path], 
     assert counted.fetchall() == [(800, 0)]
 
 
-def test_the_notebook_runs_from_top_to_bottom(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RESULTS", str(runs[0].parent.parent))
-    monkeypatch.setenv("NAME", "made-up")
+def test_the_distribution_has_every_request_of_its_class_and_time(runs: list[Path]) -> None:
+    chosen = Chosen(runs[:1], ["one"], "light", 0, 1000)
+    rows = collection.quantiles(chosen)
+
+    assert [row["share"] for row in rows] == pytest.approx([(place + 1) / 200 for place in range(200)])
+    assert [row["value"] for row in rows] == sorted(row["value"] for row in rows)
+    assert sum(row["told"] for row in rows) == 10
+    assert collection.quantiles(chosen._replace(request="heavy")) == []
+    assert collection.quantiles(chosen._replace(from_s=900)) == []
+
+
+def test_waits_leave_out_the_shortest(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = Chosen(runs[:1], ["two", "one"], None, 0, 1000)
+    every, left_out = collection.waits(chosen)
+    monkeypatch.setattr(collection, "MOST_WAITS", 10)
+    longest, then_left_out = collection.waits(chosen)
+
+    assert (len(every), left_out) == (400, 0)
+    assert (len(longest), then_left_out) == (20, 380)
+    assert [row["variant"] for row in longest] == ["two"] * 10 + ["one"] * 10, "in the order in which they were chosen"
+    assert min(row["wait_ms"] for row in longest) >= sorted(row["wait_ms"] for row in every)[-20]
+
+
+def test_what_is_offered_follows_the_experiment(runs: list[Path]) -> None:
+    choice = Choice(runs[0].parent.parent, "made-up")
+
+    assert choice.experiment.options == ("made-up",)
+    assert choice.chosen.runs == runs
+    assert choice.chosen.variants == ["one", "two"]
+    assert choice.request.options == ("light", choosing.ALL)
+    choice.runs.value = [runs[1].name]
+    choice.request.value = choosing.ALL
+    assert choice.chosen.runs == runs[1:]
+    assert choice.chosen.request is None
+
+
+def test_answers_say_what_they_have_nothing_for(runs: list[Path]) -> None:
+    nothing = Chosen(runs, ["one"], "heavy", 0, 1000)
+
+    assert choosing.waits(nothing).data == choosing.distribution(nothing, 99).data
+    assert choosing.waits(nothing).data == "No such request was answered in this time."
+    assert choosing.run_by_run(nothing, ("overhead", "p99")).data == "No run has overhead, p99 for heavy."
+
+
+def test_without_a_run_the_notebook_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(BadRun, match="has no run with a summary; measure one: make experiment NAME=heavy-mix"):
+        Choice(tmp_path)
+
+
+@pytest.mark.parametrize("experiment", NAMES)
+def test_the_notebook_runs_from_top_to_bottom(experiment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a real run; every question gets an answer."""
+    derive_summary(unpack(experiment, tmp_path))
+    monkeypatch.setenv("RESULTS", str(tmp_path))
+    monkeypatch.setenv("NAME", experiment)
     notebook = nbformat.read(ROOT / "analysis" / "explore.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     assert all(not cell.get("outputs") for cell in notebook.cells), "outputs are never committed"
 
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT / "analysis")}}).execute()
 
-    shown = [
-        "".join(output.get("data", {})) + output.get("text", "")
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-    ]
-    assert len(shown) >= 5
-    assert any("image/svg+xml" in kind for kind in shown)
-    assert "A made-up question" in shown[0]
+    widgets = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"].values()
+    answers = [one["state"]["outputs"] for one in widgets if one["model_name"] == "OutputModel"]
+    kinds = [[kind for output in outputs for kind in output.get("data", {"error": output})] for outputs in answers]
+    assert len(answers) == 6
+    assert ["error" in of for of in kinds] == [False] * 6, answers
+    assert sum("image/svg+xml" in of for of in kinds) >= 2
+    [lanes] = [output["data"]["text/html"] for outputs in answers for output in outputs
+               if "<iframe" in output.get("data", {}).get("text/html", "")]  # fmt: skip
+    assert "section class=&quot;lanes&quot;" in lanes
+    [table] = [output["text"] for output in notebook.cells[-1].outputs]
+    assert "waited" in table

@@ -1,6 +1,7 @@
 """How the lab serves, on real containers: each server, a database, a called service, a client, a rate that follows."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import yaml
@@ -8,6 +9,7 @@ import yaml
 from analysis.folder import trial_folder
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
+from tests.live import free_port, watch_all
 from tests.measuring import measure, only_load, shorter, steps
 
 pytestmark = pytest.mark.containers
@@ -17,8 +19,16 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
     """One stall of five seconds, from the first call on, in which calls take six: sixteen threads are stuck in four."""
     copied_lab.edit("experiments/stalled-api.yaml", "{first_s: 5, every_s: 20, stall_s: 5", "{every_s: 60, stall_s: 5")
     copied_lab.edit("experiments/stalled-api.yaml", "takes_s: 5}", "takes_s: 6}")
-    result = measure(copied_lab, "stalled-api", "shared,map-round-robin,map-max-conns,haproxy-queue", "8s")
+    variants = "shared,map-round-robin,map-max-conns,haproxy-queue"
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch_all, port := free_port())
+        result = measure(copied_lab, "stalled-api", variants, "8s", "--port", str(port), command="watch")
 
+    answered = [(row["variant"], row["sent"]) for row in watching.result() if row["answered"] is not None]
+    for variant in variants.split(","):
+        [(count,)] = result.requests(variant, "calls", "SELECT count(answered) FROM requests")
+        assert sum(name == variant for name, _ in answered) == count
+        assert not [*trial_folder(result.folder, variant, "calls", 1).glob("points*.json")]
     longest = result.each("beside_free_thread", "max")
     assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
     refused = result.each("failures", "count")

@@ -1,17 +1,13 @@
 """report.html: one page that contains everything it needs, so it opens offline."""
 
 import json
-from base64 import b64encode
 from collections.abc import Iterator
-from functools import cache
-from hashlib import sha256
-from importlib.resources import files
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import altair as alt
 import duckdb
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
 from analysis.folder import read_run, trial_folder, write_whole
@@ -21,6 +17,7 @@ from analysis.result import Summary
 from analysis.show import figures, lanes
 from analysis.show.answer import answers
 from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
+from analysis.show.page import policy, script, style, template
 from analysis.show.words import (
     INTERVAL,
     MEANING,
@@ -51,14 +48,16 @@ class Picture(NamedTuple):
 def write_report(run_folder: Path, summary: Summary) -> None:
     """Write report.html of a run, whole or not at all."""
     run = read_run(run_folder)
-    pictures, shown = _from_rows(run_folder, run, summary)
-    script = _script()
-    page = _template().render(
+    with _rows(run_folder, summary) as database:
+        pictures = sorted(_pictures(database, run, summary), key=lambda picture: not picture.telling)
+        shown = list(_lanes(database, run_folder, run, summary))
+    drawing = script(*_SCRIPTS)
+    page = template("report.html").render(
         run=run,
         summary=summary,
-        policy=f"default-src 'none'; script-src 'sha256-{_hash(script)}'; style-src 'unsafe-inline'; img-src data:",
-        style=Markup(_text("page.css")),  # noqa: S704  # our own file
-        script=Markup(script),  # noqa: S704  # our own files
+        policy=policy(drawing),
+        style=style(),
+        script=drawing,
         answers=list(answers(run, summary)),
         page=f"../../../docs/{run.experiment}.md" if (_DOCS / f"{run.experiment}.md").exists() else None,
         lanes=shown,
@@ -86,46 +85,36 @@ def write_report(run_folder: Path, summary: Summary) -> None:
     write_whole(run_folder / "report.html", page)
 
 
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("analysis.show"),
-        autoescape=select_autoescape(),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    return environment.get_template("report.html")
+def lanes_alone(run_folder: Path, summary: Summary) -> str:
+    """Return a page that has only the lanes of a run."""
+    run = read_run(run_folder)
+    with _rows(run_folder, summary) as database:
+        shown = list(_lanes(database, run_folder, run, summary))
+    drawing = script(*_SCRIPTS)
+    return template("alone.html").render(run=run, lanes=shown, policy=policy(drawing), style=style(), script=drawing)
 
 
 def _is_common(run: Run, setting: str) -> bool:
     return len({repr(variant.settings.get(setting)) for variant in run.variants}) == 1
 
 
-def _text(name: str) -> str:
-    return (files("analysis.show") / "page" / name).read_text(encoding="utf-8")
-
-
-@cache
-def _script() -> str:
-    parts = "\n".join(_text(name) for name in _SCRIPTS)
-    return f"\n'use strict';\n(() => {{\n{parts}}})();\n"
-
-
-def _hash(script: str) -> str:
-    return b64encode(sha256(script.encode()).digest()).decode()
-
-
-def _from_rows(run_folder: Path, run: Run, summary: Summary) -> tuple[list[Picture], list[tuple[lanes.Shown, Markup]]]:
-    """Return the pictures and the lanes of a run."""
+@contextmanager
+def _rows(run_folder: Path, summary: Summary) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the requests of the trials that can be trusted as the view ``requests``; there is none without a trial."""
     trusted = [one for one in summary.trials if one.verdict != "invalid"]
     parquet = [str(trial_folder(run_folder, one.variant, one.load, one.trial) / "requests.parquet") for one in trusted]
-    if not parquet:
-        return [], []
     with duckdb.connect() as database:
-        database.read_parquet(parquet).create_view("requests")
-        pictures = list(_pictures(database, run, summary))
-        shown = [(one, _data(run, one)) for one in lanes.of_run(database, run_folder, run, summary)]
-    return sorted(pictures, key=lambda picture: not picture.telling), shown
+        if parquet:
+            database.read_parquet(parquet).create_view("requests")
+        yield database
+
+
+def _lanes(
+    database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary
+) -> Iterator[tuple[lanes.Shown, Markup]]:
+    """Yield the lanes of each load with their data for the script."""
+    for shown in lanes.of_run(database, run_folder, run, summary):
+        yield shown, _data(run, shown)
 
 
 def _data(run: Run, shown: lanes.Shown) -> Markup:

@@ -1,17 +1,16 @@
 """The page of all published figures: measured divided by published, for every experiment of this machine."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import altair as alt
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from analysis.folder import write_whole
 from analysis.reproduction import Reproduced, Reproduction
 from analysis.result import ClaimVerdict
 from analysis.show.figures.drawing import CROSS, inline_data, scattered, styled, svg
+from analysis.show.page import style, template
 from analysis.show.words import number, of_requests, words
 
 _LOOKS: dict[ClaimVerdict, tuple[str, str]] = {
@@ -25,14 +24,8 @@ _LEAST, _MOST = 0.01, 100.0
 
 def write_page(target: Path, own: Reproduction, reference: Reproduction | None) -> None:
     """Write the page, whole or not at all."""
-    environment = Environment(
-        loader=PackageLoader("analysis.show"),
-        autoescape=select_autoescape(),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
-    page = environment.get_template("reproduce.html").render(
-        style=Markup((files("analysis.show") / "page" / "page.css").read_text(encoding="utf-8")),  # noqa: S704  # our own file
+    page = template("reproduce.html").render(
+        style=style(),
         own=own,
         reference=reference,
         pictures=[

@@ -248,7 +248,7 @@ def _together(
 
 def _is_worth_keeping(stack: Stack) -> bool:
     """Whether to keep a trial's folder. Remove the folder of an interrupted trial that has measured nothing."""
-    if stack.outcome == "interrupted" and not (stack.part / "points.json.gz").exists():
+    if stack.outcome == "interrupted" and not any(stack.part.glob("points*.json*")):
         shutil.rmtree(stack.part, ignore_errors=True)
         return False
     return True

@@ -52,6 +52,8 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
         "LAB_USER": f"{os.getuid()}:{os.getgid()}",
         "LAB_CA_BUNDLE": ca_bundle(),
     }
+    if trial.live:
+        factors |= {"LAB_POINTS": "json"}
     if load.api:
         factors |= load.api.factors()
     if load.database:

@@ -1,7 +1,9 @@
 """The containers of one trial, from their start to their removal, and the files that the trial keeps."""
 
+import gzip
 import json
 import re
+import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -221,6 +223,7 @@ class Stack:
 
     def save(self, quiet: Quiet | None, usage: Usage | None) -> TrialRecord:
         """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""
+        compress_points(self.part)
         if self.k6_exit_code not in (None, 0, 99):
             self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
         if thrown := self._thrown():  # k6 goes on after an exception, and ends with 0
@@ -350,6 +353,14 @@ class Stack:
     def _thrown(self) -> str | None:
         thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
         return _message(thrown[0]) if thrown else None
+
+
+def compress_points(part: Path) -> None:
+    """Compress the points that k6 wrote so that they could be read while the load ran."""
+    for points in part.glob("points*.json"):
+        with points.open("rb") as source, gzip.open(points.with_name(f"{points.name}.gz"), "wb", 1) as target:
+            shutil.copyfileobj(source, target)
+        points.unlink()
 
 
 class NoRate(Exception):

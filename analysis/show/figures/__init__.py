@@ -3,8 +3,9 @@
 from analysis.show.figures.bursts import staircase, waves
 from analysis.show.figures.curves import across_loads, curve
 from analysis.show.figures.drawing import svg
+from analysis.show.figures.exploring import across_runs, distribution, waits
 from analysis.show.figures.shares import by_age, connections, races, share_and_tail, workers
-from analysis.show.figures.times import DOTS, across_runs, classes, overhead
+from analysis.show.figures.times import DOTS, classes, overhead
 from analysis.show.figures.visits import VISITS, failing_visits, visit_times
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "classes",
     "connections",
     "curve",
+    "distribution",
     "failing_visits",
     "overhead",
     "races",
@@ -23,6 +25,7 @@ __all__ = [
     "staircase",
     "svg",
     "visit_times",
+    "waits",
     "waves",
     "workers",
 ]

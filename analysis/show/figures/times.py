@@ -1,7 +1,5 @@
 """How long requests took, beside published figures."""
 
-from typing import Any
-
 import altair as alt
 import duckdb
 
@@ -93,22 +91,6 @@ def overhead(
     return styled(
         alt.layer(*layers), title, f"{size}; each dot is one {what}{divided_of(run, 'overhead', load)}", 46 * len(order)
     )
-
-
-def across_runs(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:
-    """Draw one statistic of every variant in several runs; ``rows`` come from ``collection.measured``."""
-    points = (
-        alt.Chart(inline_data(rows))
-        .mark_point(filled=True, size=60, opacity=0.7, color=MEASURED)
-        .encode(
-            x=alt.X("value:Q", title=f"measured, {rows[0]['unit']}" if rows else None, scale=alt.Scale(type="log")),
-            y=alt.Y("variant:N", title=None, axis=alt.Axis(grid=True, labelLimit=200)),
-            tooltip=["run:N", "variant:N", "value:Q", "n:Q"],
-        )
-    )
-    variants = {row["variant"] for row in rows}
-    runs = {row["run"] for row in rows}
-    return styled(points, title, f"{len(runs)} runs; each dot is a variant in one run", 30 * max(1, len(variants)))
 
 
 def _representatives(values: list[float]) -> list[float]:

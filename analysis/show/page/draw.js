@@ -173,3 +173,9 @@ function drawChosen(pen, panel, i, x, ink) {
   pen.line([[began, box.line], [began, box.row + box.rowPx]], ink.chosen, 2);
   pen.frame(began, box.row, Math.max(3, x(trial.ended[i]) - began), box.rowPx, ink.chosen, 2.5);
 }
+
+/** Return the colours of the page as it is shown now. */
+function inkOf(section) {
+  const style = getComputedStyle(section);
+  return Object.fromEntries(['paper', 'text', 'faint', 'grid', 'free', 'chosen'].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+}

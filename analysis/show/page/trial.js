@@ -21,11 +21,16 @@ function decodeTrial(lanes) {
     times.ended[i] = (now + requests.wait[i] + requests.work[i]) / 10;
     times.answered[i] = (now + requests.wait[i] + requests.work[i] + requests.back[i]) / 10;
   }
-  const trial = {...lanes, ...times, size, of: requests, blocked: lanes.blocked && lanes.blocked.map(segments), stalls: segments(lanes.stalls)};
+  return arranged({
+    ...lanes, ...times, size, of: requests, blocked: lanes.blocked && lanes.blocked.map(segments), stalls: segments(lanes.stalls),
+    lasted: lanes.lasted / 10, window: lanes.window && lanes.window.map((tenths) => tenths / 10),
+  });
+}
+
+/** Add to a trial what follows from its times: who waited beside a free thread, and where everything is drawn. */
+function arranged(trial) {
   trial.longest = trial.answered.reduce((most, answered, i) => Math.max(most, answered - trial.sent[i]), 0);
-  trial.lasted = lanes.lasted / 10;
-  trial.window = lanes.window && lanes.window.map((tenths) => tenths / 10);
-  trial.beside = Float64Array.from({length: size}, (_, i) => besideMs(trial, i));
+  trial.beside = Float64Array.from({length: trial.size}, (_, i) => besideMs(trial, i));
   trial.waiting = trial.blocked ? waitingBeside(trial) : null;
   return {...trial, ...places(trial)};
 }

@@ -252,12 +252,6 @@ function tellingHalfMinute(trials) {
   return {from, to: Math.min(lasted, from + 30_000)};
 }
 
-/** Return the colours of the page as it is shown now. */
-function inkOf(section) {
-  const style = getComputedStyle(section);
-  return Object.fromEntries(['paper', 'text', 'faint', 'grid', 'free', 'chosen'].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
-}
-
 document.querySelectorAll('section.lanes').forEach((section) => {
   showLanes(section, JSON.parse(section.querySelector('script[type="application/json"]').textContent));
 });

@@ -1,0 +1,54 @@
+"""A page that watches a run, without a browser."""
+
+import json
+import socket
+import time
+from http.client import HTTPConnection, HTTPResponse
+from typing import Any
+
+from tests.conftest import PATIENCE_S
+
+FIELDS = ("trial", "number", "request", "sent", "began", "ended", "answered", "worker", "thread", "error")
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def ask(port: int, path: str, host: str | None = None) -> tuple[HTTPResponse, bytes]:
+    """Ask the lab for a path, perhaps by another name of its host; return the answer and its content."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers={"Host": host or f"127.0.0.1:{port}"})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer, content
+
+
+def news(port: int, batch: int = 0, after: int = 0) -> dict[str, Any]:
+    """Return what a page is told that knows the first ``after`` rows of a batch."""
+    told: dict[str, Any] = json.loads(ask(port, f"/requests?batch={batch}&after={after}")[1])
+    return told
+
+
+def watch_all(port: int) -> list[dict[str, Any]]:
+    """Ask as a page does until the lab has ended, and return all rows, each with the name of its variant."""
+    rows: list[dict[str, Any]] = []
+    batch = after = 0
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        time.sleep(0.3)
+        try:
+            told = news(port, batch, after)
+        except OSError:
+            if batch:
+                return rows
+            continue
+        batch, after = told["batch"], told["after"]
+        for row in told["rows"]:
+            values = dict(zip(FIELDS, row, strict=True))
+            rows.append(values | {"variant": told["trials"][values["trial"]]["variant"]})
+    raise TimeoutError
