@@ -13,7 +13,7 @@ experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS
 watch: .venv/core  ## measure NAME, and show its requests in a browser while the load runs (PORT=8377)
 	@$(LAB) watch $(NAME) $(CPU_OPTION)
 
-reproduce: .venv/core  ## measure every experiment, or go on with it, and write one page of all published figures (FRESH=1 SHOW=1)
+reproduce: .venv/core  ## measure every experiment, or go on with it, and write one page of all published figures (FRESH=1 SHOW=1 TO=mine.json)
 	@$(LAB) reproduce
 
 aa: .venv/core  ## measure one variant of NAME against itself, to see which differences are chance

@@ -1,4 +1,4 @@
-// Many quick requests and a few slow requests, in a closed loop. Does a quick request wait behind a slow request?
+// Many light requests and a few heavy requests, in a closed loop. Does a light request wait behind a heavy request?
 
 import { get } from './lib/request.js';
 import { number } from './lib/settings.js';

@@ -192,13 +192,16 @@ def aa(
 def reproduce(
     fresh: Annotated[bool, typer.Option(envvar="FRESH", help="Measure every experiment again.")] = False,
     show: Annotated[bool, typer.Option(envvar="SHOW", help="Measure nothing; only write the page.")] = False,
+    to: Annotated[
+        Path | None, typer.Option(envvar="TO", help="Also write what the page says to this file, e.g. mine.json.")
+    ] = None,
     results: Results = RESULTS,
 ) -> None:
     """Measure every experiment by its default settings, and show all published figures on a page, e.g. lab reproduce.
 
     After an interrupt, the same command goes on with the experiments that are left.
     """
-    from lab.reproduce import known, write_page  # noqa: PLC0415
+    from lab.reproduce import known, measured, write_page, write_reference  # noqa: PLC0415
 
     experiments = known()
     todo = [one for one in experiments if not show and (fresh or not one.run(results))]
@@ -218,9 +221,12 @@ def reproduce(
             if stopped.exit_code != 1:  # interrupted
                 raise
             invalid.append(one.name)
-        write_page(results, experiments)
-    page, measured = write_page(results, experiments)
-    say(f"\n{measured} of {len(experiments)} experiments are on the page: {page}")
+        write_page(results, measured(results, experiments))
+    own = measured(results, experiments)
+    page = write_page(results, own)
+    say(f"\n{len(own.experiments)} of {len(experiments)} experiments are on the page: {page}")
+    if to:
+        write_reference(to, own)
     if invalid:
         say(f"The results of {', '.join(invalid)} are invalid; the tables above say why.")
         raise typer.Exit(1)

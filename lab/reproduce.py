@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.reproduction import Reproduction, default_run, of_run, read_reproduction
+from analysis.folder import write_whole
+from analysis.reproduction import Reproduction, default_run, of_run, read_reproduction, write_reproduction
 from analysis.show import reproduction
+from analysis.show.figures import svg
 from lab.experiment.file import load_experiment, names
 from lab.experiment.model import Experiment
 from lab.machine.engine import default_jobs
@@ -38,11 +40,21 @@ def known() -> list[Known]:
     return sorted(found, key=lambda one: one.expected_s)
 
 
-def write_page(results: Path, experiments: list[Known]) -> tuple[Path, int]:
-    """Write the page from the latest runs by default settings; return it, and how many experiments are on it."""
+def measured(results: Path, experiments: list[Known]) -> Reproduction:
+    """Return what the latest runs by default settings say."""
     runs = [run for one in experiments if (run := one.run(results))]
-    own = Reproduction(experiments=[of_run(run, results) for run in runs])
+    return Reproduction(experiments=[of_run(run, results) for run in runs])
+
+
+def write_page(results: Path, own: Reproduction) -> Path:
+    """Write the page, beside the reference, and return it."""
     target = results / "reproduce.html"
     results.mkdir(parents=True, exist_ok=True)
     reproduction.write_page(target, own, read_reproduction(REFERENCE) if REFERENCE.exists() else None)
-    return target, len(runs)
+    return target
+
+
+def write_reference(target: Path, own: Reproduction) -> None:
+    """Write what the experiments say to a small file, and the picture beside it as SVG."""
+    write_reproduction(target, own)
+    write_whole(target.with_suffix(".svg"), svg(reproduction.picture(own.experiments, "the lab's own machine")))

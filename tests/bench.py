@@ -22,6 +22,8 @@ from statistics import median
 from typing import Any
 
 import psutil
+from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import sync_playwright
 from python_on_whales import Container, DockerClient
 
 from analysis.folder import read_trial, trial_folders
@@ -29,6 +31,8 @@ from lab.limits import REQUEST_MIB, USER_MIB
 from lab.machine.images import K6
 from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT
+from tests.live import free_port
+from tests.pages import chromium
 
 REPEATS = 5
 POINTS_BYTES = 800 * 10**6
@@ -60,6 +64,7 @@ def main() -> None:
         "memory": memory_of_k6,
         "added": added_by_the_lab,
         "together": side_by_side,
+        "watched": watched,
     }
     with tempfile.TemporaryDirectory(prefix="stampede-bench-") as folder:
         for name in sys.argv[1:] or list(parts):
@@ -171,32 +176,53 @@ def added_by_the_lab(folder: Path) -> None:
     )
 
 
+COMPARED = ("one-process", "shared-socket")
+Figures = dict[tuple[str, str], dict[str, list[float]]]
+"""The overhead of light requests in ms, by variant and percentile, and by what was compared."""
+
+
 def side_by_side(folder: Path) -> None:
     """Measure the overhead of two variants alone and among all eight. Compare the difference with that of repeats."""
-    watched = ("one-process", "shared-socket")
-    figures: dict[tuple[str, str], dict[str, list[float]]] = {}
+    figures: Figures = {}
     for repeat in range(REPEATS):
-        for variant in watched:
+        for variant in COMPARED:
             _, _, summary = lab_run(folder / f"a-{variant}-{repeat}", "--variants", variant, "--duration", "30s")
             collect(figures, summary, variant, "alone")
         _, _, summary = lab_run(folder / f"e-{repeat}", "--duration", "30s")
-        for variant in watched:
+        for variant in COMPARED:
             collect(figures, summary, variant, "among eight")
-    shown = []
+    show("Variants side by side: overhead of light requests alone and among all eight", told(figures))
+
+
+def watched(folder: Path) -> None:
+    """Measure the same while nobody watches, and while a browser on this machine shows it, in turns."""
+    figures: Figures = {}
+    busy: dict[str, list[float]] = {"not watched": [], "watched": []}
+    for repeat in range(REPEATS):
+        for where, seen in (("not watched", False), ("watched", True)):
+            results = folder / f"{where}-{repeat}"
+            _, _, summary = lab_run(results, "--variants", ",".join(COMPARED), "--duration", "30s", watched=seen)
+            for variant in COMPARED:
+                collect(figures, summary, variant, where)
+            during = read_trial(trial_folders(results / "heavy-mix" / "latest")[0]).busy_during
+            busy[where] += [] if during is None else [100 * during]
+    rows = [(f"how busy the processors were, {where}", spread(values, "%")) for where, values in busy.items()]
+    show("Watched by a browser on the same machine", told(figures) + rows)
+
+
+def told(figures: Figures) -> list[tuple[str, str]]:
+    """Say of each figure whether two medians differ by more than repeats of the same measurement do."""
+    rows = []
     for (variant, stat), values in figures.items():
-        alone, among = values["alone"], values["among eight"]
-        difference = abs(median(alone) - median(among))
-        repeats = max(max(ones) - min(ones) for ones in values.values())
+        (one, ones), (other, others) = values.items()
+        difference = abs(median(ones) - median(others))
+        repeats = max(max(ones) - min(ones), max(others) - min(others))
         verdict = "within repeats" if difference <= repeats else "NOT within repeats"
-        shown.append(
-            (f"{variant} {stat}", f"alone {spread(alone, 'ms')}, among eight {spread(among, 'ms')}: {verdict}")
-        )
-    show("Variants side by side: overhead of light requests alone and among all eight", shown)
+        rows.append((f"{variant} {stat}", f"{one} {spread(ones, 'ms')}, {other} {spread(others, 'ms')}: {verdict}"))
+    return rows
 
 
-def collect(
-    figures: dict[tuple[str, str], dict[str, list[float]]], summary: dict[str, Any], variant: str, where: str
-) -> None:
+def collect(figures: Figures, summary: dict[str, Any], variant: str, where: str) -> None:
     """Add the light overhead of one variant to the figures."""
     for row in summary["rows"]:
         if (row["variant"], row["request"], row["metric"]) == (variant, "light", "overhead") and row["stat"] in (
@@ -205,15 +231,38 @@ def collect(
             figures.setdefault((variant, row["stat"]), {}).setdefault(where, []).append(row["measured"])
 
 
-def lab_run(results: Path, *arguments: str) -> tuple[float, float, dict[str, Any]]:
-    """Measure heavy-mix in a separate process. Return wall time and longest load in seconds, and the summary."""
+def lab_run(results: Path, *arguments: str, watched: bool = False) -> tuple[float, float, dict[str, Any]]:
+    """Measure heavy-mix in a separate process. Return wall time and longest load in seconds, and the summary.
+
+    ``watched``: a browser shows the page of ``lab watch`` meanwhile.
+    """
     began = time.monotonic()
-    command = [sys.executable, "-m", "lab", "run", "heavy-mix", "--trials", "1", "--results", str(results), *arguments]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    port = free_port()
+    which = ["watch", "heavy-mix", "--port", str(port)] if watched else ["run", "heavy-mix"]
+    command = [sys.executable, "-m", "lab", *which, "--trials", "1", "--results", str(results), *arguments]
+    if watched:
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as lab:
+            look(port, lab)
+        assert lab.returncode == 0
+    else:
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     wall = time.monotonic() - began
     run = results / "heavy-mix" / "latest"
     loads = [read_trial(folder).seconds.load or 0.0 for folder in trial_folders(run)]
     return wall, max(loads), json.loads((run / "summary.json").read_text())
+
+
+def look(port: int, lab: "subprocess.Popen[bytes]") -> None:
+    """Show the page of ``lab watch`` in a browser until the lab has ended."""
+    with sync_playwright() as playwright, chromium(playwright) as browser:
+        page = browser.new_page(viewport={"width": 1300, "height": 900})
+        while lab.poll() is None:
+            with suppress(PlaywrightError):  # the lab does not listen yet
+                page.goto(f"http://127.0.0.1:{port}/")
+                break
+            time.sleep(0.2)
+        while lab.poll() is None:
+            page.wait_for_timeout(500)
 
 
 def trial_beyond_load(results: Path) -> float:

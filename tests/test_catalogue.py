@@ -23,7 +23,7 @@ VARIES = {
     # from 7 to 96 % of them in four runs: docs/fastcgi-mechanisms.md says why
     "Fifty processes that come and go lose most of the impatient visitors",
     # a worker of 23.0.0 may stop for ever; if more than 1 % of the requests then fail, there is no p99
-    "With worker_connections equal to threads, quick requests wait for seconds in 23.0.0",
+    "With worker_connections equal to threads, light requests wait for seconds in 23.0.0",
 }
 """Claims whose outcome is chance, even in several trials."""
 

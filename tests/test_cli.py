@@ -114,7 +114,7 @@ def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
 
 
 def test_the_list_is_for_people_and_for_programs(lab: Lab) -> None:
-    assert "heavy-mix\n  Two slow requests among many quick ones\n" in lab.call("list").stdout
+    assert "heavy-mix\n  Two heavy requests at a time among many light ones\n" in lab.call("list").stdout
     listed = [json.loads(line) for line in lab.call("list", "--json").stdout.splitlines()]
     assert [one["name"] for one in listed] == NAMES
     assert {tuple(one) for one in listed} == {("name", "title", "question", "source", "variants", "loads")}

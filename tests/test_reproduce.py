@@ -120,13 +120,29 @@ def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_what_was_measured_is_not_measured_again_unless_asked(tmp_path: Path, three: list[str]) -> None:
     measured(tmp_path, "ten-at-once", names=list(load_experiment("ten-at-once").variants), published=[], claims=[])
 
-    cli.reproduce(fresh=False, show=False, results=tmp_path)
+    cli.reproduce(fresh=False, show=False, to=None, results=tmp_path)
     rest = three.copy()
-    cli.reproduce(fresh=False, show=True, results=tmp_path)
-    cli.reproduce(fresh=True, show=False, results=tmp_path)
+    cli.reproduce(fresh=False, show=True, to=None, results=tmp_path)
+    cli.reproduce(fresh=True, show=False, to=None, results=tmp_path)
 
     assert sorted(rest) == ["heavy-mix", "one-gpu"]
     assert sorted(three[2:]) == ["heavy-mix", "one-gpu", "ten-at-once"]
+
+
+@pytest.mark.usefixtures("three")
+def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(tmp_path: Path) -> None:
+    variants = list(load_experiment("ten-at-once").variants)
+    measured(tmp_path, "ten-at-once", names=variants, published=[_median_of(variants[0])], claims=[])
+
+    cli.reproduce(fresh=False, show=True, to=tmp_path / "kept.json", results=tmp_path)
+
+    [kept] = read_reproduction(tmp_path / "kept.json").experiments
+    assert (kept.experiment, kept.report, len(kept.figures)) == ("ten-at-once", "", 1)
+    assert "1 of 1 published figures were reproduced on the lab" in (tmp_path / "kept.svg").read_text()
+
+
+def _median_of(variant: str) -> Published:
+    return Published(variant=variant, request="light", metric="overhead", stats={"p50": 10.5})
 
 
 def test_an_interrupt_ends_the_whole_reproduction(
@@ -141,7 +157,7 @@ def test_an_interrupt_ends_the_whole_reproduction(
     monkeypatch.setattr(cli, "_measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
-        cli.reproduce(fresh=True, show=False, results=tmp_path)
+        cli.reproduce(fresh=True, show=False, to=None, results=tmp_path)
 
     assert stopped.value.exit_code == 130
     assert len(three) == 2
@@ -159,7 +175,7 @@ def test_invalid_results_are_named_at_the_end(
     monkeypatch.setattr(cli, "_measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
-        cli.reproduce(fresh=False, show=False, results=tmp_path)
+        cli.reproduce(fresh=False, show=False, to=None, results=tmp_path)
 
     assert stopped.value.exit_code == 1
     said = capsys.readouterr().err
