@@ -68,12 +68,14 @@ def obstacles(one: Side, other: Side) -> Iterator[str]:
     cells = [*_cells(one, other)]
     if not cells:
         yield f"{one.name} and {other.name} have no variant and load in common"
-    for side in (one, other):
-        invalid = sum(trial.verdict == "invalid" for trial in side.summary.trials)
-        if len({trial.trial for trial in side.summary.trials if trial.verdict != "invalid"}) < LEAST:
+    asked = [{(mine, load) for mine, _, load in cells}, {(its, load) for _, its, load in cells}]
+    for side, compared in zip((one, other), asked, strict=True):
+        trials = [trial for trial in side.summary.trials if (trial.variant, trial.load) in compared]
+        invalid = sum(trial.verdict == "invalid" for trial in trials)
+        if cells and len({trial.trial for trial in trials if trial.verdict != "invalid"}) < LEAST:
             yield f"{side.name} has fewer than two trusted trials, and one trial does not show how far trials differ"
         elif invalid:
-            yield f"{invalid} of {len(side.summary.trials)} trials of {side.name} are invalid"
+            yield f"{invalid} of {len(trials)} trials of {side.name} are invalid"
     for name in dict.fromkeys(load for *_, load in cells):
         mine, theirs = one.run.load(name), other.run.load(name)
         if mine.loop != theirs.loop:

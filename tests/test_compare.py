@@ -93,6 +93,19 @@ def test_trials_that_cannot_be_trusted_are_an_obstacle(one: Side, invalid: list[
     assert list(obstacles(one, other)) == [reason]
 
 
+def test_trials_of_a_variant_that_is_not_compared_are_no_obstacle(one: Side) -> None:
+    trials = [
+        trial.model_copy(update={"verdict": "invalid"}) if trial.variant == "two" else trial
+        for trial in one.summary.trials
+    ]
+    other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}), "one")
+
+    assert list(obstacles(one._replace(variant="one"), other)) == []
+    assert list(obstacles(one._replace(variant="two"), other._replace(variant="two"))) == [
+        "b has fewer than two trusted trials, and one trial does not show how far trials differ"
+    ]
+
+
 def test_what_else_differs_is_listed_once(one: Side) -> None:
     other = other_than(one, loads=a_load(duration="20s", settings={"VUS": "4"}), jobs=3)
 

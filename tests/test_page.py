@@ -1,6 +1,7 @@
 """report.html in a real browser: what its script shows is what was measured, and people can use it."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -304,6 +305,33 @@ def test_pictures_and_the_trace_can_be_saved(page: Page, tmp_path: Path) -> None
     assert sum(event["ph"] == "b" for event in events) == sum(event["ph"] == "e" for event in events) == sum(answered)
 
 
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_every_figure_can_be_saved_with_what_to_cite(page: Page, tmp_path: Path, kind: str) -> None:
+    figure = page.locator("figure").first
+    with page.expect_download() as download:
+        figure.locator(f"button[data-save={kind}]").click()
+    saved = tmp_path / download.value.suggested_filename
+    download.value.save_as(saved)
+
+    assert saved.name == f"keep-alive-1.{kind}"
+    if kind == "png":
+        assert saved.read_bytes().startswith(b"\x89PNG")
+        return
+    text = saved.read_text(encoding="utf-8")
+    assert f"<title>{figure.locator('svg').get_attribute('aria-label')}</title>" in text
+    assert "Stampede, keep-alive, measured 20" in text
+
+
+def test_every_figure_is_also_a_table(page: Page) -> None:
+    figures = page.locator("figure")
+
+    assert figures.count() > 3
+    for place in range(figures.count()):
+        table = figures.nth(place).locator("table").first
+        assert table.locator("tr").count() > 1
+        assert table.locator("th").first.text_content()
+
+
 def test_on_paper_the_lanes_are_a_picture(page: Page) -> None:
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -355,3 +383,33 @@ def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any) -> Non
     found = Axe().run(page)
 
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found.response["violations"]] == []
+
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {}, "dark": {"color_scheme": "dark"}, "phone": {}, "print": {"media": "print"},
+}  # fmt: skip
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "phone": {},
+    "print": {"media": "print"},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_page_can_be_looked_at(page: Page, tmp_path: Path, look: str) -> None:
+    """SCREENSHOTS names a folder that keeps the pictures, so that somebody can look at them."""
+    page.emulate_media(**LOOKS[look])
+    if look == "phone":
+        page.set_viewport_size({"width": 390, "height": 800})
+    if look == "print":
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.wait_for_timeout(200)
+    kept = Path(os.environ.get("SCREENSHOTS", tmp_path))
+    kept.mkdir(parents=True, exist_ok=True)
+
+    picture = page.screenshot(path=kept / f"report-{look}.png", full_page=True)
+
+    width, height = (int.from_bytes(picture[at : at + 4], "big") for at in (16, 20))
+    assert width == (390 if look == "phone" else 1100)
+    assert height > 2 * width
+    assert len(picture) > width * height / 100, "a page without lanes or pictures is smaller"

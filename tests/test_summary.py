@@ -480,6 +480,19 @@ def test_who_looks_after_every_round_needs_more_agreement(tmp_path: Path) -> Non
     assert agreed.verdict == "reproduced"
 
 
+def test_a_look_that_the_interval_contradicts_decides_nothing(tmp_path: Path) -> None:
+    """The first five trials decide that it waits; then it never waits again, so the interval says that it does not."""
+    claim = Claim(says="It waits", value=p99(), at_least=50)
+    turned = [60.0] * 5 + [40.0] * 20
+
+    [found] = repeated(tmp_path / "looked", {"one": turned}, claim, until_decided=True).claims
+    [planned] = repeated(tmp_path / "planned", {"one": turned}, claim).claims
+
+    assert found.verdict == "undecided"
+    assert (found.reason or "").startswith("looking after every round needs more certainty")
+    assert planned.verdict == "not reproduced"
+
+
 def test_looking_at_a_ratio_compares_the_trials_of_each_round(tmp_path: Path) -> None:
     claim = Claim(says="One waits longer", value=p99("one"), relative_to=p99("two"), at_least=2)
     both = {"one": [50.0] * 5, "two": [10.0] * 5}

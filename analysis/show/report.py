@@ -16,6 +16,7 @@ from analysis.record import Run
 from analysis.result import Summary
 from analysis.show import figures, lanes
 from analysis.show.answer import answers
+from analysis.show.figures.table import Table, tables
 from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
 from analysis.show.page import policy, script, style, template
 from analysis.show.words import (
@@ -39,9 +40,10 @@ _DOCS = Path(__file__).parents[2] / "docs"
 
 
 class Picture(NamedTuple):
-    """A picture as SVG. ``telling``: it shows a metric that a claim asks for."""
+    """A picture as SVG, and as tables. ``telling``: it shows a metric that a claim asks for."""
 
     svg: Markup
+    tables: list[Table]
     telling: bool
 
 
@@ -62,6 +64,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         page=f"../../../docs/{run.experiment}.md" if (_DOCS / f"{run.experiment}.md").exists() else None,
         lanes=shown,
         figures=pictures,
+        cite=_cite(run),
         grids=list(quantity_grids(run, summary)),
         stairs=list(stairs_grids(run, summary)),
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
@@ -117,9 +120,12 @@ def _lanes(
         yield shown, _data(run, shown)
 
 
+def _cite(run: Run) -> str:
+    return f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.host.cpu} ({run.host.cores} cores)."
+
+
 def _data(run: Run, shown: lanes.Shown) -> Markup:
     """Return the lanes of one load as JSON, for the script."""
-    cite = f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.host.cpu} ({run.host.cores} cores)."
     data = {
         "load": shown.load,
         "trials": shown.trials,
@@ -127,7 +133,7 @@ def _data(run: Run, shown: lanes.Shown) -> Markup:
         "file": f"{run.experiment}-{shown.load}",
         "alt": shown.alt,
         "caption": f"{run.title}: which worker served each request, and which requests waited for it.",
-        "cite": cite,
+        "cite": _cite(run),
     }
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
     return Markup(text)  # noqa: S704  # holds no "<"
@@ -139,7 +145,7 @@ def _pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) -
 
     def drawn(figure: alt.TopLevelMixin, metrics: set[str], load: str | None) -> Picture:
         telling = not asked or any(metric in metrics and (not load or of in (None, load)) for metric, of in asked)
-        return Picture(Markup(figures.svg(figure)), telling)  # noqa: S704  # we draw these pictures
+        return Picture(Markup(figures.svg(figure)), tables(figure), telling)  # noqa: S704  # we draw these pictures
 
     if across := figures.across_loads(run, summary):
         yield drawn(across, {"throughput", "response_time"}, None)

@@ -14,7 +14,7 @@ function panelsOf(trials) {
   const panels = trials.map((trial) => {
     const countTop = top + HEAD_PX;
     const lanesTop = countTop + (trial.waiting ? COUNT_PX + 8 : 0);
-    const panel = {trial, top, countTop, lanesTop, bottom: lanesTop + trial.height};
+    const panel = {trial, top, countTop, lanesTop, bottom: lanesTop + trial.height, boxes: boxesOf(trial, lanesTop)};
     top = panel.bottom + 14;
     return panel;
   });
@@ -69,10 +69,8 @@ function drawPanel(pen, panel, view, x, right, ink, chosen, colours) {
       pen.text(x(from) + 4, lanesTop + 10, 'the api stalls', {colour: ink.text, px: 10});
     }
   });
-  const [first, last] = visible(trial, view.from, view.to);
   pen.clip(LEFT_PX, top, right - LEFT_PX, panel.bottom - top, () => {
-    const painted = new Map();  // the pixel of each row that was painted last
-    for (let i = first; i < last; i++) drawRequest(pen, panel, i, x, ink, colours, painted);
+    drawRequests(pen, panel, visible(trial, view.from, view.to), view, x, ink, colours);
     if (trial.window) drawUnseen(pen, panel, view, x, ink);
     if (chosen && chosen.trial === trial) drawChosen(pen, panel, chosen.i, x, ink);
   });
@@ -106,48 +104,83 @@ function drawCount(pen, trial, view, x, right, top, ink) {
   pen.text(right - 4, top - 4, `up to ${most} at once`, {colour: ink.text, px: 11, align: 'end'});
 }
 
-/** Return where a request is drawn: the line that it waits in, and the row of its thread. */
-function boxOf(panel, i) {
-  const {trial, lanesTop} = panel;
-  const worker = trial.of.worker[i];
-  const lane = worker < 0 ? trial.failed : trial.lanes[worker];
-  const rows = lanesTop + lane.top + lane.linePx;
-  const slot = Math.max(0, trial.slot[i]);
-  const line = rows - Math.min(lane.linePx, (slot + 1) * lane.slotPx);
-  return worker < 0
-    ? {line, linePx: lane.slotPx, row: line, rowPx: lane.slotPx}
-    : {line, linePx: lane.slotPx, row: rows + trial.of.row[i] * lane.rowPx, rowPx: Math.max(0.5, lane.rowPx - 1)};
+/** Return for each request the line that it waits in and the row of its thread: where they are, and their numbers. */
+function boxesOf(trial, lanesTop) {
+  const boxes = {line: new Float32Array(trial.size), linePx: new Float32Array(trial.size), row: new Float32Array(trial.size),
+                 rowPx: new Float32Array(trial.size), lineId: new Int32Array(trial.size), rowId: new Int32Array(trial.size)};
+  const lanes = trial.failed ? [...trial.lanes, trial.failed] : trial.lanes;
+  const ids = [];  // the number of the first line of each lane; its rows follow
+  let next = 0;
+  for (const lane of lanes) {
+    ids.push(next);
+    next += (lane.slots || trial.size) + (lane.rows || 0) + 2;
+  }
+  for (let i = 0; i < trial.size; i++) {
+    const number = trial.of.worker[i] < 0 ? lanes.length - 1 : trial.of.worker[i];
+    const lane = lanes[number];
+    const rows = lanesTop + lane.top + lane.linePx;
+    const slot = Math.max(0, trial.slot[i]);
+    boxes.line[i] = rows - Math.min(lane.linePx, (slot + 1) * lane.slotPx);
+    boxes.linePx[i] = lane.slotPx;
+    const failed = trial.of.worker[i] < 0;
+    boxes.row[i] = failed ? boxes.line[i] : rows + trial.of.row[i] * lane.rowPx;
+    boxes.rowPx[i] = failed ? lane.slotPx : Math.max(0.5, lane.rowPx - 1);
+    boxes.lineId[i] = ids[number] + slot;
+    boxes.rowId[i] = ids[number] + (lane.slots || trial.size) + 1 + (failed ? 0 : trial.of.row[i]);
+  }
+  return {...boxes, count: next};
 }
 
-function drawRequest(pen, panel, i, x, ink, colours, painted) {
-  const {trial} = panel;
-  const box = boxOf(panel, i);
-  const colour = colours[trial.classes[trial.of.class[i]]];
-  const [sent, began, ended] = [x(trial.sent[i]), x(trial.began[i]), x(trial.ended[i])];
-  if (trial.of.worker[i] < 0) {
-    const until = x(trial.answered[i]);
-    pen.rect(sent, box.line, Math.max(1, until - sent), Math.max(0.5, box.linePx - 1), ink.faint, 0.5);
-    pen.rect(until - 1.5, box.line, 3, box.linePx, ink.text);
-    return;
-  }
-  if (began - sent >= 0.5 && !isPainted(painted, -box.line, sent, began)) {
-    const beside = trial.beside[i] > BESIDE_MS;
-    pen.rect(sent, box.line, began - sent, Math.max(0.5, box.linePx - 1), colour, beside ? 1 : 0.45);
-    for (const [from, to] of beside ? besideParts(trial, i) : []) {
-      pen.rect(x(from), box.line, Math.max(0.5, x(to) - x(from)), Math.max(0.5, 0.6 * (box.linePx - 1)), BESIDE);
+/** Return where a request is drawn. */
+function boxOf({boxes}, i) {
+  return {line: boxes.line[i], linePx: boxes.linePx[i], row: boxes.row[i], rowPx: boxes.rowPx[i]};
+}
+
+/** Draw the requests from the first to before the last. A bar within the pixel that was painted last in its row is left out. */
+function drawRequests(pen, {trial, boxes}, [first, last], view, x, ink, colours) {
+  const painted = new Int32Array(boxes.count).fill(-1);
+  const colourOf = trial.classes.map((name) => colours[name]);
+  for (let i = first; i < last; i++) {
+    if (trial.answered[i] < view.from) continue;
+    const sent = x(trial.sent[i]), began = x(trial.began[i]);
+    if (trial.of.worker[i] < 0) {
+      drawFailure(pen, boxes, i, sent, x(trial.answered[i]), ink);
+      continue;
     }
-    if (began - sent < 2) painted.set(-box.line, Math.floor(sent));
+    const colour = colourOf[trial.of.class[i]];
+    const line = boxes.lineId[i], row = boxes.rowId[i];
+    if (began - sent >= 0.5 && !(sent >= painted[line] && began <= painted[line] + 1)) {
+      const parts = trial.parts[i];
+      pen.rect(sent, boxes.line[i], began - sent, Math.max(0.5, boxes.linePx[i] - 1), colour, parts ? 1 : 0.45);
+      if (parts) drawBeside(pen, parts, boxes.line[i], 0.6 * (boxes.linePx[i] - 1), x);
+      if (began - sent < 2) painted[line] = Math.floor(sent);
+    }
+    const ended = x(trial.ended[i]);
+    if (began >= painted[row] && ended <= painted[row] + 1) continue;
+    const width = Math.max(0.7, ended - began - 0.5);
+    pen.rect(began, boxes.row[i], width, boxes.rowPx[i], colour);
+    if (width < 2) painted[row] = Math.floor(began);
   }
-  if (isPainted(painted, box.row, began, ended)) return;
-  const width = Math.max(0.7, ended - began - 0.5);
-  pen.rect(began, box.row, width, box.rowPx, colour);
-  if (width < 2) painted.set(box.row, Math.floor(began));
 }
 
-/** Return whether a bar lies within the pixel that was painted last in its row. */
-function isPainted(painted, row, from, to) {
-  const pixel = painted.get(row);
-  return from >= pixel && to <= pixel + 1;
+function drawFailure(pen, boxes, i, sent, until, ink) {
+  pen.rect(sent, boxes.line[i], Math.max(1, until - sent), Math.max(0.5, boxes.linePx[i] - 1), ink.faint, 0.5);
+  pen.rect(until - 1.5, boxes.line[i], 3, boxes.linePx[i], ink.text);
+}
+
+/** Draw the parts of a wait in which another worker had a free thread; parts within half a pixel are drawn as one. */
+function drawBeside(pen, parts, top, px, x) {
+  let from = null, to = null;
+  for (const [starts, ends] of parts) {
+    const left = x(starts), right = Math.max(x(ends), left + 0.5);
+    if (from !== null && left - to < 0.5) {
+      to = right;
+      continue;
+    }
+    if (from !== null) pen.rect(from, top, to - from, Math.max(0.5, px), BESIDE);
+    [from, to] = [left, right];
+  }
+  if (from !== null) pen.rect(from, top, to - from, Math.max(0.5, px), BESIDE);
 }
 
 /** Cover the time before and after the requests that are shown. */

@@ -3,10 +3,10 @@
 function canvasPen(context) {
   return {
     rect(x, y, width, height, fill, alpha = 1) {
-      context.globalAlpha = alpha;
+      if (alpha !== 1) context.globalAlpha = alpha;
       context.fillStyle = fill;
       context.fillRect(x, y, width, height);
-      context.globalAlpha = 1;
+      if (alpha !== 1) context.globalAlpha = 1;
     },
     frame(x, y, width, height, colour, px = 1.5) {
       context.strokeStyle = colour;

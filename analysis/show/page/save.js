@@ -42,24 +42,43 @@ function captionLines(data, state) {
   return [`${data.caption} Trials ${state.shown.map((trial) => `${trial.trial} of ${trial.variant}`).join(', ')}.`, data.cite];
 }
 
-function pictureOf(data, state, view) {
-  const image = made('img', {alt: data.alt});
-  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgOf(data, state, view))}`;
-  return image;
-}
-
-function saveSvg(data, state) {
-  saveAs(`${data.file}.svg`, new Blob([svgOf(data, state)], {type: 'image/svg+xml'}));
-}
-
-function savePng(data, state) {
-  const image = pictureOf(data, state, state.view);
+/** Save a picture, an SVG text, as it is, or as PNG in twice its size. */
+function savePicture(file, kind, text) {
+  if (kind === 'svg') return saveAs(`${file}.svg`, new Blob([text], {type: 'image/svg+xml'}));
+  const image = made('img', {src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`});
   image.onload = () => {
     const canvas = made('canvas', {width: 2 * image.naturalWidth, height: 2 * image.naturalHeight});
     canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
-    canvas.toBlob((blob) => saveAs(`${data.file}.png`, blob), 'image/png');
+    canvas.toBlob((blob) => saveAs(`${file}.png`, blob), 'image/png');
   };
 }
+
+/** Return a figure of the page as an SVG text, with a line below that says what to cite. */
+function citedFigure(svg, cite) {
+  const {width, height} = svg.viewBox.baseVal;
+  const copy = svg.cloneNode(true);
+  copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
+  copy.setAttribute('viewBox', `0 0 ${width} ${height + 24}`);
+  copy.setAttribute('width', width);
+  copy.setAttribute('height', height + 24);
+  const box = (name, values, text = '') => {
+    const element = document.createElementNS('http://www.w3.org/2000/svg', name);
+    for (const [key, value] of Object.entries(values)) element.setAttribute(key, value);
+    element.textContent = text;
+    return element;
+  };
+  copy.prepend(box('title', {}, svg.getAttribute('aria-label')), box('rect', {width, height: height + 24, fill: LIGHT.paper}));
+  const look = {x: 24, y: height + 12, fill: LIGHT.faint, 'font-size': 11, 'font-family': 'Arial, Helvetica, sans-serif'};
+  copy.append(box('text', look, cite));
+  return new XMLSerializer().serializeToString(copy);
+}
+
+document.querySelectorAll('figure').forEach((figure, place) => {
+  const {cite, file} = document.getElementById('figures').dataset;
+  figure.querySelectorAll('button[data-save]').forEach((button) => button.addEventListener('click', () => {
+    savePicture(`${file}-${place + 1}`, button.dataset.save, citedFigure(figure.querySelector('svg'), cite));
+  }));
+});
 
 /** Save the shown trials in the Trace Event Format: a process for each worker, a thread for each row, waits as async events. */
 function saveTrace(data, trials) {

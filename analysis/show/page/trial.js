@@ -30,7 +30,13 @@ function decodeTrial(lanes) {
 /** Add to a trial what follows from its times: who waited beside a free thread, and where everything is drawn. */
 function arranged(trial) {
   trial.longest = trial.answered.reduce((most, answered, i) => Math.max(most, answered - trial.sent[i]), 0);
-  trial.beside = Float64Array.from({length: trial.size}, (_, i) => besideMs(trial, i));
+  trial.beside = new Float64Array(trial.size);
+  trial.parts = new Array(trial.size).fill(null);  // the parts of each wait that counts as beside a free thread
+  for (let i = 0; i < trial.size; i++) {
+    const parts = besideParts(trial, i);
+    for (const [from, to] of parts) trial.beside[i] += to - from;
+    if (trial.beside[i] > BESIDE_MS) trial.parts[i] = parts;
+  }
   trial.waiting = trial.blocked ? waitingBeside(trial) : null;
   return {...trial, ...places(trial)};
 }
@@ -47,15 +53,16 @@ function segments(turns) {
   return pairs;
 }
 
-/** Yield the parts of a request's wait in which its worker was busy while another worker had a free thread. */
-function* besideParts(trial, i) {
-  const worker = trial.of.worker[i];
-  if (worker < 0 || !trial.blocked) return;
+/** Return the parts of a request's wait in which its worker was busy while another worker had a free thread. */
+function besideParts(trial, i) {
+  const worker = trial.of.worker[i], parts = [];
+  if (worker < 0 || !trial.blocked) return parts;
   const blocked = trial.blocked[worker];
   for (let k = firstEndingAfter(blocked, trial.sent[i]); k < blocked.length && blocked[k][0] < trial.began[i]; k++) {
     const part = [Math.max(blocked[k][0], trial.sent[i]), Math.min(blocked[k][1], trial.began[i])];
-    if (part[1] > part[0]) yield part;
+    if (part[1] > part[0]) parts.push(part);
   }
+  return parts;
 }
 
 function firstEndingAfter(pairs, time) {
@@ -67,20 +74,13 @@ function firstEndingAfter(pairs, time) {
   return low;
 }
 
-function besideMs(trial, i) {
-  let sum = 0;
-  for (const [from, to] of besideParts(trial, i)) sum += to - from;
-  return sum;
-}
-
 const BESIDE_MS = 50;  // As in analysis/waiting.py: shorter waits in all are the gaps between requests.
 
 /** Return how many requests wait beside a free thread at each time: [time, requests] at each change. */
 function waitingBeside(trial) {
   const changes = [];
   for (let i = 0; i < trial.size; i++) {
-    if (trial.beside[i] <= BESIDE_MS) continue;
-    for (const [from, to] of besideParts(trial, i)) changes.push([from, 1], [to, -1]);
+    for (const [from, to] of trial.parts[i] || []) changes.push([from, 1], [to, -1]);
   }
   changes.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
   let count = 0;

@@ -199,7 +199,7 @@ function showLanes(section, data) {
 
   const actions = {
     in: () => zoom(0.5), out: () => zoom(2), left: () => pan(-0.4), right: () => pan(0.4), whole: () => look(0, lasted),
-    svg: () => saveSvg(data, state), png: () => savePng(data, state), trace: () => saveTrace(data, state.shown),
+    svg: () => savePicture(data.file, 'svg', svgOf(data, state)), png: () => savePicture(data.file, 'png', svgOf(data, state)), trace: () => saveTrace(data, state.shown),
   };
   section.querySelectorAll('button[data-do]').forEach((button) => button.addEventListener('click', actions[button.dataset.do]));
   section.querySelectorAll('button[data-slowest]').forEach((button) => button.addEventListener('click', () => chooseSlowest(button.dataset.slowest)));
