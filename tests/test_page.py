@@ -388,11 +388,6 @@ def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any) -> Non
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {}, "dark": {"color_scheme": "dark"}, "phone": {}, "print": {"media": "print"},
 }  # fmt: skip
-    "light": {},
-    "dark": {"color_scheme": "dark"},
-    "phone": {},
-    "print": {"media": "print"},
-}
 
 
 @pytest.mark.parametrize("look", LOOKS)
