@@ -1,6 +1,7 @@
-"""The widgets of the notebook: they choose runs, variants, a class of request and a time; the answers follow."""
+"""The widgets of the notebook: they choose runs, a load, variants, a class and a time; the answers follow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -39,18 +40,24 @@ class Choice:
         if not names:
             raise BadRun(f"{results} has no run with a summary; measure one: make experiment NAME=heavy-mix")
         self._results = results
+        self._answers: list[Callable[[], None]] = []
+        self._offering = False
         wide = widgets.Layout(width="36rem")
         self.experiment = widgets.Dropdown(
             options=names, value=experiment if experiment in names else names[0], description="experiment"
         )
         self.runs = widgets.SelectMultiple(description="runs", rows=4, layout=wide)
+        self.load = widgets.Dropdown(description="load")
         self.variants = widgets.SelectMultiple(description="variants", rows=6, layout=wide)
         self.request = widgets.Dropdown(description="class")
-        self.time = widgets.FloatRangeSlider(min=0, max=1, description="seconds", layout=wide)
-        self.box = widgets.VBox([self.experiment, self.runs, self.variants, self.request, self.time])
-        self.experiment.observe(self._offer_runs, "value")
-        self.runs.observe(self._offer_requests, "value")
-        self._offer_runs()
+        self.time = widgets.FloatRangeSlider(min=0, max=1, description="seconds", layout=wide, continuous_update=False)
+        choosers = [self.experiment, self.runs, self.load, self.variants, self.request, self.time]
+        self.box = widgets.VBox(choosers)
+        for chooser, then in zip(
+            choosers, [self._offer_runs, self._offer_loads, self._offer_requests, None, None, None], strict=True
+        ):
+            chooser.observe(lambda _, then=then: self._changed(then), "value")
+        self._changed(self._offer_runs)
 
     @property
     def chosen(self) -> Chosen:
@@ -59,6 +66,7 @@ class Choice:
         from_s, to_s = self.time.value
         return Chosen(
             runs=[paths[name] for name in self.runs.value],
+            load=self.load.value or "",
             variants=list(self.variants.value),
             request=None if self.request.value == ALL else self.request.value,
             from_s=from_s,
@@ -66,36 +74,82 @@ class Choice:
         )
 
     def ask(self, answer: Callable[..., Any], **further: widgets.Widget) -> widgets.VBox:
-        """Return the widgets ``further`` above what ``answer`` returns for what is chosen and for their values."""
+        """Return the widgets ``further`` above what ``answer`` returns for what is chosen and for their values.
+
+        A run that cannot be read is named instead of the answer.
+        """
         shown = widgets.Output()
+        last: list[object] = []
 
         def again(_: object = None) -> None:
+            chosen = self.chosen
+            asked = [chosen.runs if answer in _OF_RUNS else chosen, *(widget.value for widget in further.values())]
+            if last == asked:
+                return
+            last[:] = asked
             shown.clear_output(wait=True)
             with shown:
-                chosen = self.chosen
-                if not chosen.runs or not chosen.variants:
-                    display(HTML("Choose a run and a variant above."))
-                else:
-                    display(answer(chosen, **{name: widget.value for name, widget in further.items()}))
+                display(_answered(answer, chosen, {name: widget.value for name, widget in further.items()}))
 
-        for widget in (self.runs, self.variants, self.request, self.time, *further.values()):
+        self._answers.append(again)
+        for widget in further.values():
             widget.observe(again, "value")
         again()
         return widgets.VBox([*further.values(), shown])
 
-    def _offer_runs(self, _: object = None) -> None:
+    def _changed(self, then: Callable[[], None] | None) -> None:
+        """Offer what follows from a choice, and answer again, once."""
+        if self._offering:
+            return
+        with self._offers():
+            if then:
+                then()
+        for again in self._answers:
+            again()
+
+    @contextmanager
+    def _offers(self) -> Iterator[None]:
+        self._offering = True
+        try:
+            yield
+        finally:
+            self._offering = False
+
+    def _offer_runs(self) -> None:
         names = [path.name for path in collection.find_runs(self._results, self.experiment.value)]
         self.runs.options = names
         self.runs.value = names
+        self._offer_loads()
 
-    def _offer_requests(self, _: object = None) -> None:
-        runs = self.chosen.runs if self.runs.value else []
-        variants, requests, lasted_s = collection.what_there_is(runs)
-        self.variants.options = variants
-        self.variants.value = variants
-        self.request.options = [*requests, ALL]
-        self.time.max = lasted_s
-        self.time.value = (0, lasted_s)
+    def _offer_loads(self) -> None:
+        _offer(self.load, collection.what_there_is(self.chosen.runs).loads)
+        self._offer_requests()
+
+    def _offer_requests(self) -> None:
+        there = collection.what_there_is(self.chosen.runs, self.load.value)
+        kept = [name for name in self.variants.value if name in there.variants]
+        self.variants.options = there.variants
+        self.variants.value = kept or there.variants
+        _offer(self.request, [*there.requests, ALL])
+        self.time.max = there.lasted_s
+        self.time.value = (0, there.lasted_s)
+
+
+def _offer(menu: widgets.Dropdown, names: list[str]) -> None:
+    """Offer names, and keep what is chosen if it is among them."""
+    kept = menu.value
+    menu.options = names
+    menu.value = kept if kept in names else next(iter(names), None)
+
+
+def _answered(answer: Callable[..., Any], chosen: Chosen, further: dict[str, Any]) -> Any:  # noqa: ANN401
+    if not chosen.runs or not chosen.variants:
+        return HTML("Choose a run with requests, and a variant, above.")
+    try:
+        return answer(chosen, **further)
+    except BadRun as error:
+        again = f"To compute its results again: make report RUN={chosen.runs[-1]}"
+        return HTML(escape(f"{error}. {again}"))
 
 
 def which_runs(chosen: Chosen) -> Table:
@@ -111,7 +165,7 @@ def verdicts(chosen: Chosen) -> Table | HTML:
 
 def run_by_run(chosen: Chosen, what: tuple[MetricName, Statistic]) -> SVG | HTML:
     """Answer how much a statistic differs from run to run."""
-    rows = [row for row in collection.measured(chosen.runs, *what, chosen.request) if row["variant"] in chosen.variants]
+    rows = collection.measured(chosen, *what)
     if not rows:
         return HTML(f"No run has {_told(*what)} for {escape(chosen.request or ALL)}.")
     return SVG(figures.svg(figures.across_runs(rows, f"{_told(*what)}, run by run")))
@@ -122,8 +176,7 @@ def distribution(chosen: Chosen, percentile: float) -> SVG | HTML:
     rows = collection.quantiles(chosen)
     if not rows:
         return _NOTHING
-    title = f"How long {chosen.request or 'all'} requests took"
-    return SVG(figures.svg(figures.distribution(rows, percentile, title)))
+    return SVG(figures.svg(figures.distribution(rows, percentile, f"How long {_requests(chosen)} took")))
 
 
 def waits(chosen: Chosen) -> SVG | HTML:
@@ -131,19 +184,31 @@ def waits(chosen: Chosen) -> SVG | HTML:
     rows, left_out = collection.waits(chosen)
     if not rows:
         return _NOTHING
-    return SVG(figures.svg(figures.waits(rows, left_out, f"When {chosen.request or 'all'} requests waited")))
+    return SVG(figures.svg(figures.waits(rows, left_out, f"When {_requests(chosen)} waited")))
+
+
+def _requests(chosen: Chosen) -> str:
+    """Return what the chosen requests are called, without those that failed."""
+    failed, of = collection.failed(chosen)
+    named = f"{chosen.request} requests" if chosen.request else "requests"
+    return f"{named} ({failed} of {of} failed, and are left out)" if failed else named
 
 
 def lanes(chosen: Chosen) -> HTML:
     """Answer which worker served which request: the lanes of the latest of the chosen runs."""
     folder = chosen.runs[-1]
-    page = lanes_alone(folder, read_summary(folder))
+    summary = read_summary(folder)
+    if all(trial.verdict == "invalid" for trial in summary.trials):
+        return HTML(f"{folder.name} has no trial that can be trusted, so there is nothing to show.")
     title = f"{read_run(folder).title}, {folder.name}"
     look = "width: 100%; height: 60rem; border: 0"
+    page = lanes_alone(folder, summary)
     frame = f'<iframe title="{escape(title)}" srcdoc="{escape(page)}" style="{look}"></iframe>'
     return HTML(f"<div>{frame}</div>")
 
 
+_OF_RUNS = (which_runs, verdicts, lanes)
+"""The answers that depend on nothing but the runs."""
 _NOTHING = HTML("No such request was answered in this time.")
 
 

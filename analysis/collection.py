@@ -8,6 +8,7 @@ import duckdb
 
 from analysis.folder import BadRun, read_run
 from analysis.metrics import MetricName, Statistic
+from analysis.read.rows import COLUMNS
 from analysis.record import SCHEMA
 
 Rows = list[dict[str, Any]]
@@ -41,40 +42,63 @@ def describe(runs: list[Path]) -> Rows:
 
 
 def verdicts(runs: list[Path]) -> Rows:
-    """Return a row for each claim; the column with the name of a run has the claim's verdict in that run."""
+    """Return a row for each claim; the column with the name of a run has the claim's verdict in that run.
+
+    A claim is the same in two runs if it compares the same value with the same bound, whatever its words are.
+    """
     table: dict[str, dict[str, Any]] = {}
     for run in runs:
-        for claim in _summary(run)["claims"]:
-            table.setdefault(claim["says"], {"claim": claim["says"]})[run.name] = claim["verdict"]
+        for said, claim in zip(read_run(run).claims, _summary(run)["claims"], strict=True):
+            row = table.setdefault(said.model_dump_json(exclude={"says", "role"}), {})
+            row |= {"claim": claim["says"], run.name: claim["verdict"]}
     return list(table.values())
 
 
-def what_there_is(runs: list[Path]) -> tuple[list[str], list[str], float]:
-    """Return the variants and the classes of the runs, and for how many seconds their longest trial sent requests."""
-    if not runs:
-        return [], [], 1.0
-    variants = list(dict.fromkeys(one.name for run in runs for one in read_run(run).variants))
+class Offer(NamedTuple):
+    """What there is to choose from in some runs. ``lasted_s``: for how long the longest trial sent requests."""
+
+    loads: list[str]
+    variants: list[str]
+    requests: list[str]
+    lasted_s: float
+
+
+def what_there_is(runs: list[Path], load: str | None = None) -> Offer:
+    """Return what there is to choose from in the runs, under a load; None: under the first load.
+
+    There is no load if no run has a request.
+    """
+    names = list(dict.fromkeys(variant.name for run in runs for variant in read_run(run).variants))
+    loads = list(dict.fromkeys(one.name for run in runs for one in read_run(run).loads))
     found = requests(runs).query(
         "requests",
         """
-        SELECT list_sort(list(DISTINCT request)), max(lasted_s) FROM (
-            SELECT request, epoch(max(sent) OVER mine) - epoch(min(sent) OVER mine) AS lasted_s
+        SELECT load, list_distinct(list(variant)), list_sort(list_distinct(list(request))), max(lasted_s) FROM (
+            SELECT *, epoch(max(sent) OVER mine) - epoch(min(sent) OVER mine) AS lasted_s
             FROM requests WINDOW mine AS (PARTITION BY run, variant, load, trial))
+        GROUP BY load
         """,
     )
     assert found is not None
-    [(classes, lasted_s)] = found.fetchall()
-    return variants, classes or [], max(0.1, lasted_s or 0.0)
+    by_load = {name: (variants, classes, lasted_s) for name, variants, classes, lasted_s in found.fetchall()}
+    there = [name for name in loads if name in by_load]
+    if not there:
+        return Offer([], [], [], 1.0)
+    variants, classes, lasted_s = by_load[load if load in there else there[0]]
+    return Offer(there, [name for name in names if name in variants], classes, max(0.1, lasted_s))
 
 
-def measured(runs: list[Path], metric: MetricName, stat: Statistic, request: str | None) -> Rows:
+def measured(chosen: "Chosen", metric: MetricName, stat: Statistic) -> Rows:
     """Return a row for each run and variant that has the statistic: run, variant, load, value, unit, n, trials."""
     keys = ("variant", "load", "unit", "n", "trials")
+    asked = (chosen.load, chosen.request, metric, stat)
     return [
         {"run": run.name, "value": row["measured"], **{key: row[key] for key in keys}}
-        for run in runs
+        for run in chosen.runs
         for row in _summary(run)["rows"]
-        if (row["metric"], row["stat"], row["request"]) == (metric, stat, request) and row["measured"] is not None
+        if (row["load"], row["request"], row["metric"], row["stat"]) == asked
+        and row["variant"] in chosen.variants
+        and row["measured"] is not None
     ]
 
 
@@ -84,28 +108,48 @@ def requests(runs: list[Path]) -> duckdb.DuckDBPyRelation:
     If a run of an older version lacks a column, the column is NULL for that run.
     """
     files = [str(path) for run in runs for path in sorted(run.glob("*/*/*/requests.parquet"))]
+    if not files:
+        nothing = duckdb.sql(f"SELECT * FROM (SELECT ''::VARCHAR AS run, {_NO_REQUEST}) WHERE false")  # noqa: S608
+        assert nothing is not None
+        return nothing
     every = duckdb.read_parquet(files, filename=True, union_by_name=True)
     return every.project("parse_path(filename)[-5] AS run, * EXCLUDE (filename)")
 
 
+_NO_REQUEST = ", ".join(
+    f"NULL::{kind} AS {name}" for name, kind in (column.split() for column in COLUMNS.replace("\n", " ").split(","))
+)
+"""A row of requests.parquet without values, for runs that have no request."""
+
+
 class Chosen(NamedTuple):
-    """Which requests are asked for: of these runs and variants, of one class, sent within a time of their trial.
+    """Which requests are asked for: of these runs, of one load, of these variants, of one class, sent within a time.
 
     ``request``: None asks for all classes. Times are in seconds since the first request of a trial was sent.
     """
 
     runs: list[Path]
+    load: str
     variants: list[str]
     request: str | None
     from_s: float
     to_s: float
 
 
+def failed(chosen: Chosen) -> tuple[int, int]:
+    """Return how many of the chosen requests failed, and how many there are."""
+    found = _chosen(chosen).query("chosen", "SELECT count(error), count(*) FROM chosen")
+    assert found is not None
+    [(some, of)] = found.fetchall()
+    return some, of
+
+
 def quantiles(chosen: Chosen) -> Rows:
     """Return points of the distribution of response times, for each variant over all its trials.
 
     A row has the variant, the share of its answered requests (0 to 1) that took at most ``value`` ms, and whether it is
-    ``told`` apart by a mark. There are 200 points, or one for each request if there are fewer.
+    ``told`` apart by a mark. There are 200 points, and one for each request of the
+    slowest hundredth; or one for each request if there are fewer.
     """
     found = _chosen(chosen).query(
         "chosen",
@@ -117,7 +161,8 @@ def quantiles(chosen: Chosen) -> Rows:
             FROM answered)
         SELECT variant, place / n AS share, duration_ms,
             n < 20 OR place * 10 // n > (place - 1) * 10 // n AS told
-        FROM ranked WHERE n <= 200 OR place * 200 // n > (place - 1) * 200 // n ORDER BY variant, place
+        FROM ranked WHERE n <= 200 OR place > 0.99 * n OR place * 200 // n > (place - 1) * 200 // n
+        ORDER BY variant, place
         """,
     )
     assert found is not None
@@ -155,8 +200,9 @@ def _chosen(chosen: Chosen) -> duckdb.DuckDBPyRelation:
     every = requests(chosen.runs).project(
         "*, epoch(sent) - min(epoch(sent)) OVER (PARTITION BY run, variant, load, trial) AS at_s"
     )
-    variant, request, at_s = (duckdb.ColumnExpression(name) for name in ("variant", "request", "at_s"))
-    mine = every.filter(variant.isin(*map(duckdb.ConstantExpression, chosen.variants)))
+    load, variant, request, at_s = map(duckdb.ColumnExpression, ("load", "variant", "request", "at_s"))
+    mine = every.filter(load == duckdb.ConstantExpression(chosen.load))
+    mine = mine.filter(variant.isin(*map(duckdb.ConstantExpression, chosen.variants)))
     mine = mine.filter(at_s >= duckdb.ConstantExpression(chosen.from_s)).filter(
         at_s <= duckdb.ConstantExpression(chosen.to_s)
     )

@@ -132,6 +132,7 @@ def watch(
     plan_for = _planner(
         experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
     )
+    plan_for(None)  # report wrong use before anything else
     with screen(results / name, port) as news:
         say(f"Watch the requests at http://127.0.0.1:{port}/")
         _measure(name, experiment, plan_for, full=full, command=command, results=results, news=news)
@@ -201,7 +202,11 @@ def reproduce(
 
     After an interrupt, the same command goes on with the experiments that are left.
     """
-    from lab.reproduce import known, measured, write_page, write_reference  # noqa: PLC0415
+    from lab.reproduce import check_target, known, measured, write_page, write_reference  # noqa: PLC0415
+    from lab.run import writing  # noqa: PLC0415
+
+    if to:
+        check_target(to)
 
     experiments = known()
     todo = [one for one in experiments if not show and (fresh or not one.run(results))]
@@ -226,7 +231,8 @@ def reproduce(
     page = write_page(results, own)
     say(f"\n{len(own.experiments)} of {len(experiments)} experiments are on the page: {page}")
     if to:
-        write_reference(to, own)
+        with writing(to.parent):
+            write_reference(to, own)
     if invalid:
         say(f"The results of {', '.join(invalid)} are invalid; the tables above say why.")
         raise typer.Exit(1)

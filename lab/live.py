@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,9 +42,10 @@ class _Trial:
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
         """Yield each new line of the points with the name of its file."""
-        for path in self.part.glob("points*.json"):
-            if path not in self.files:  # an open file can be read to its end even after the trial has ended
-                self.files[path] = path.open("rb")
+        with suppress(FileNotFoundError):  # the trial may end meanwhile
+            for path in self.part.glob("points*.json"):
+                if path not in self.files:  # an open file can be read to its end even after the trial has ended
+                    self.files[path] = path.open("rb")
         for path, file in self.files.items():
             *whole, rest = (self.unfinished.get(path, b"") + file.read(MOST_AT_ONCE)).split(b"\n")
             self.unfinished[path] = rest
@@ -81,22 +82,27 @@ class News:
     def __init__(self, runs: Path, clock: Callable[[], float] = time.time) -> None:
         """Take the folder with the experiment's runs, and the clock of the load generators."""
         self._runs = runs
+        self._older = {path.name for path in runs.glob("*")}
         self._clock = clock
         self._lock = threading.Lock()
         self._run: Run | None = None
+        self._parts: set[Path] = set()
         self._trials: list[_Trial] = []
+        self._classes: dict[str, None] = {}
         self._rows: list[_Row] = []
         self._dropped = 0
-        self._batch = 0
+        self._batch = int(1000 * time.time())  # a page that is still open after another run knows none of these numbers
         self._first_s: float | None = None
         self._now_s = 0.0
         self._stage = "the lab is getting ready"
+        self._loading = True
 
     def heeding(self, progress: Progress) -> Progress:
         """Return a Progress that also tells the page what the lab is doing."""
 
         def both(what: str, spent_s: float, expected_s: float) -> None:
             self._stage = f"{what}: {spent_s:.0f} s of about {expected_s:.0f} s"
+            self._loading = what == "load"
             progress(what, spent_s, expected_s)
 
         return both
@@ -114,7 +120,7 @@ class News:
                 "stage": self._stage,
                 "trials": [_described(trial) for trial in self._trials],
                 "pair": self._pair(),
-                "classes": list(dict.fromkeys(row.request for row in self._rows)),
+                "classes": [*self._classes],
                 "rows": rows,
             }
 
@@ -128,17 +134,18 @@ class News:
 
     def _look(self) -> None:
         """Find the trials that are measured now, and read what was written since."""
-        folder = max((path for path in self._runs.glob("*/run.json") if not path.parent.is_symlink()), default=None)
-        parts = sorted(folder.parent.glob("*/*/.*.part")) if folder else []
-        if folder and parts and not {trial.part for trial in self._trials} & set(parts):
-            self._begin(folder.parent)
+        runs = [path for path in self._runs.glob("*/run.json") if path.parent.name not in {*self._older, "latest"}]
+        folder = max(runs).parent if runs else None
+        parts = {*folder.glob("*/*/.*.part")} if folder else set()
+        if folder and parts and not self._parts & parts:
+            self._begin(folder)
+        self._parts |= parts
         if self._run:
             known = {trial.part for trial in self._trials}
-            for part in parts:
-                if part not in known and any(part.glob("points*.json")):
-                    variant = self._run.variant(part.parents[1].name)
-                    self._trials.append(_Trial(variant, part, len(self._trials)))
-        if parts:
+            for part in sorted(parts - known):
+                if any(part.glob("points*.json")):
+                    self._trials.append(_Trial(self._run.variant(part.parents[1].name), part, len(self._trials)))
+        if parts and self._loading:
             self._now_s = self._clock()
         for trial in self._trials:
             for file, line in trial.lines():
@@ -156,7 +163,8 @@ class News:
             self._run = read_run(folder)
         except BadRun:
             self._run = None
-        self._trials, self._rows, self._dropped, self._first_s = [], [], 0, None
+        self._parts, self._trials, self._classes = set(), [], {}
+        self._rows, self._dropped, self._first_s = [], 0, None
         self._batch += 1
 
     def _take(self, trial: _Trial, file: str, line: bytes) -> None:
@@ -174,6 +182,7 @@ class News:
         def ms(time_s: str | float | None) -> float | None:
             return None if time_s is None else round(1000 * (float(time_s) - (self._first_s or 0.0)), 1)
 
+        self._classes.setdefault(data["tags"]["request"])
         number = trial.numbers.setdefault((file, known["id"]), len(trial.numbers) + 1)
         if metric == "request_sent":
             trial.sent[number] = ms(at_s) or 0.0
@@ -195,9 +204,9 @@ class News:
         there = [trial.variant.name for trial in self._trials]
         if not there or not self._run:
             return there
-        asked = [claim.value.variant for role in ("answer", "cure") for claim in self._run.claims if claim.role == role]
-        first = [name for name in [*asked[:1], *asked[-1:], *there] if name in there]
-        return [*dict.fromkeys(first)][:2]
+        firsts = [next((one for one in self._run.claims if one.role == role), None) for role in ("answer", "cure")]
+        asked = [claim.value.variant for claim in [*firsts, *self._run.claims] if claim]
+        return [*dict.fromkeys(name for name in [*asked, *there] if name in there)][:2]
 
 
 _OURS = (b'{"metric":"request_sent"', b'{"metric":"request_answered"')
@@ -210,6 +219,11 @@ def _described(trial: _Trial) -> dict[str, Any]:
         "threads": trial.threads,
         "labels": labels(trial.workers),
     }
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a page that was closed while it was answered."""
 
 
 def _number(query: str, name: str) -> int:
@@ -229,7 +243,10 @@ def screen(runs: Path, port: int, clock: Callable[[], float] = time.time) -> Ite
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
-            if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):  # a page of another site asks
+            if urlsplit(f"//{self.headers.get('Host')}").hostname not in (
+                HOST,
+                "localhost",
+            ):  # another site's page asks
                 self.send_error(HTTPStatus.FORBIDDEN)
             elif asked.path == "/":
                 self._answer("text/html", live.page(runs.name, runs / "latest" / "report.html"))
@@ -252,10 +269,12 @@ def screen(runs: Path, port: int, clock: Callable[[], float] = time.time) -> Ite
             """Say nothing."""
 
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        server = _Server((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise LabError(f"The page cannot be shown on port {port} of {HOST}: {reason}.", hint="PORT=8378") from None
+        raise LabError(
+            f"The page cannot be shown on port {port} of {HOST}: {reason}.", hint=f"PORT={port % 65535 + 1}"
+        ) from None
     serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
     try:

@@ -7,6 +7,7 @@ from analysis.folder import write_whole
 from analysis.reproduction import Reproduction, default_run, of_run, read_reproduction, write_reproduction
 from analysis.show import reproduction
 from analysis.show.figures import svg
+from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from lab.experiment.model import Experiment
 from lab.machine.engine import default_jobs
@@ -54,7 +55,18 @@ def write_page(results: Path, own: Reproduction) -> Path:
     return target
 
 
+def check_target(target: Path) -> None:
+    """Raise WrongUse if what the experiments say cannot be written to this file."""
+    if target.suffix == ".svg" or target.is_dir():
+        raise WrongUse(
+            f"TO={target} cannot be the file, because the picture is written beside it.", hint="TO=mine.json"
+        )
+    if not target.parent.is_dir():
+        raise WrongUse(f"TO={target} is in a folder that does not exist.", hint=f"mkdir -p {target.parent}")
+
+
 def write_reference(target: Path, own: Reproduction) -> None:
     """Write what the experiments say to a small file, and the picture beside it as SVG."""
     write_reproduction(target, own)
-    write_whole(target.with_suffix(".svg"), svg(reproduction.picture(own.experiments, "the lab's own machine")))
+    machines = dict.fromkeys(", ".join(one.machine.split(", ")[:2]) for one in own.experiments)
+    write_whole(target.with_suffix(".svg"), svg(reproduction.picture(own.experiments, " and ".join(machines))))

@@ -234,11 +234,12 @@ def _is_closed(folder: Path) -> bool:
 def _name_parts(folder: Path) -> None:
     """Rename the unfinished trial folders of a killed run, and remove files that are half written."""
     for part in folder.glob("*/*/.*.part"):
-        compress_points(part)
+        with suppress(OSError):  # they stay as they are on a full disk
+            compress_points(part)
         number = part.name.removeprefix(".").removesuffix(".part")
         if (part / "trial.json").exists():  # the trial is complete, only its folder has no name yet
             part.rename(part.with_name(number))
-        elif (part / "points.json.gz").exists():  # the points are incomplete: keep them, but never count them
+        elif any(part.glob("points*.json*")):  # the points are incomplete: keep them, but never count them
             part.rename(part.with_name(f"killed-{number}"))
         else:
             shutil.rmtree(part)

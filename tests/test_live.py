@@ -1,10 +1,13 @@
 """make watch: the page tells what the load generators write, while they write it, and draws what the report draws."""
 
+import errno
 import gzip
 import json
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import duckdb
 import pytest
@@ -39,8 +42,19 @@ OTHERS = '{"metric":"http_reqs","type":"Point","data":{}}\n{"type":"Metric","met
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Path:
+def told(tmp_path: Path) -> Iterator[News]:
+    """What a page is told of a run that begins now. An older run has an unfinished trial, because it was killed."""
+    killed = make_run(tmp_path / "made-up" / "30000102T030405Z", {"one": []}, outcome="running", ended=None)
+    write((killed / "one" / "mix" / "1").rename(killed / "one" / "mix" / ".1.part"), SENT)
+    told = News(tmp_path / "made-up")
+    yield told
+    told.close()
+
+
+@pytest.fixture
+def part(tmp_path: Path, told: News) -> Path:
     """The folder of the trial that is being measured."""
+    assert told.since(0, 0)["trials"] == []
     run = make_run(tmp_path / "made-up" / "20260102T030405Z", {"one": [], "two": []}, outcome="running", ended=None)
     part = run / "one" / "mix" / ".1.part"
     (run / "one" / "mix" / "1").rename(part)
@@ -54,8 +68,7 @@ def write(part: Path, text: str, name: str = "points.json") -> None:
         points.write(text)
 
 
-def test_a_request_is_told_when_it_is_sent_and_again_when_it_is_answered(part: Path) -> None:
-    told = News(part.parents[2].parent)
+def test_a_request_is_told_when_it_is_sent_and_again_when_it_is_answered(told: News, part: Path) -> None:
     assert told.since(0, 0)["rows"] == []
     write(part, OTHERS + SENT + LATER)
     first = told.since(0, 0)
@@ -73,8 +86,7 @@ def test_a_request_is_told_when_it_is_sent_and_again_when_it_is_answered(part: P
     assert told.since(0, 0)["rows"] == first["rows"] + second["rows"], "a page that is opened later is told everything"
 
 
-def test_a_line_is_told_once_it_is_whole(part: Path) -> None:
-    told = News(part.parents[2].parent)
+def test_a_line_is_told_once_it_is_whole(told: News, part: Path) -> None:
     write(part, SENT[:70])
     assert told.since(0, 0)["rows"] == []
     write(part, SENT[70:])
@@ -82,23 +94,20 @@ def test_a_line_is_told_once_it_is_whole(part: Path) -> None:
     assert len(told.since(0, 0)["rows"]) == 1
 
 
-def test_a_request_that_failed_has_no_worker(part: Path) -> None:
-    told = News(part.parents[2].parent)
+def test_a_request_that_failed_has_no_worker(told: News, part: Path) -> None:
     write(part, SENT + point("request_answered", "05.4", "1-1", status="502", error="status 502"))
 
     assert told.since(0, 0)["rows"][-1] == (0, 1, "light", 0.0, None, None, 400.0, None, None, "status 502")
 
 
-def test_generators_may_use_the_same_ids(part: Path) -> None:
-    told = News(part.parents[2].parent)
+def test_generators_may_use_the_same_ids(told: News, part: Path) -> None:
     write(part, SENT)
     write(part, SENT, "points-2.json")
 
     assert [row.number for row in told.since(0, 0)["rows"]] == [1, 2]
 
 
-def test_what_is_written_last_is_told_after_the_trial_has_ended(part: Path) -> None:
-    told = News(part.parents[2].parent)
+def test_what_is_written_last_is_told_after_the_trial_has_ended(told: News, part: Path) -> None:
     write(part, SENT)
     first = told.since(0, 0)
     write(part, ANSWERED)
@@ -108,8 +117,7 @@ def test_what_is_written_last_is_told_after_the_trial_has_ended(part: Path) -> N
     assert [row.answered for row in told.since(first["batch"], first["after"])["rows"]] == [400.0]
 
 
-def test_the_next_trials_begin_a_new_batch(part: Path) -> None:
-    told = News(part.parents[2].parent)
+def test_the_next_trials_begin_a_new_batch(told: News, part: Path) -> None:
     write(part, SENT + ANSWERED)
     first = told.since(0, 0)
     part.rename(part.with_name("1"))
@@ -121,12 +129,12 @@ def test_the_next_trials_begin_a_new_batch(part: Path) -> None:
     assert second["batch"] == first["batch"] + 1
     assert [trial["variant"] for trial in second["trials"]] == ["two"]
     assert [row.sent for row in second["rows"]] == [0.0]
-    told.close()
 
 
-def test_rows_that_nobody_asked_for_in_time_are_forgotten(part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_nobody_asked_for_in_time_are_forgotten(
+    told: News, part: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "MOST_KEPT", 2)
-    told = News(part.parents[2].parent)
     write(part, SENT + LATER + ANSWERED)
     first = told.since(0, 0)
 
@@ -143,14 +151,36 @@ def test_points_that_were_read_meanwhile_are_compressed_at_the_end(part: Path) -
     assert gzip.decompress((part / "points.json.gz").read_bytes()).decode() == SENT
 
 
-def test_the_page_tells_what_the_lab_is_doing(part: Path) -> None:
-    told = News(part.parents[2].parent)
+def test_the_page_tells_what_the_lab_is_doing(told: News) -> None:
     assert told.since(0, 0)["stage"] == "the lab is getting ready"
     heard: list[str] = []
     told.heeding(lambda what, *_: heard.append(what))("load", 3.4, 20)
 
     assert told.since(0, 0)["stage"] == "load: 3 s of about 20 s"
     assert heard == ["load"]
+
+
+def test_time_stands_still_after_the_load(told: News, part: Path) -> None:
+    write(part, SENT)
+    progress = told.heeding(lambda *_: None)
+    progress("load", 1, 2)
+    loading = [told.since(0, 0)["now"] for _ in range(2)]
+    progress("stopping the servers", 1, 2)
+    stopped = [told.since(0, 0)["now"] for _ in range(2)]
+
+    assert loading[0] < loading[1] == stopped[0] == stopped[1]
+
+
+def test_a_full_disk_leaves_the_points_as_they_are(part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write(part, SENT)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+
+    with pytest.raises(OSError, match="No space left"):
+        compress_points(part)
+    assert [path.name for path in part.glob("points*")] == ["points.json"]
 
 
 def test_only_this_machine_is_answered_and_only_by_its_name(part: Path) -> None:
@@ -178,14 +208,15 @@ def test_a_port_in_use_is_refused_with_a_way_out(tmp_path: Path) -> None:
             pass
 
     assert caught.value.message == f"The page cannot be shown on port {port} of 127.0.0.1: Address already in use."
-    assert caught.value.hint == "PORT=8378"
+    assert caught.value.hint == f"PORT={port + 1}"
 
 
 def test_wrong_use_is_reported_as_for_other_commands(lab: Lab) -> None:
     done = lab.call("watch", "heavy-mixx")
 
     assert done.returncode == 2
-    assert "heavy-mix" in done.stderr
+    assert "Did you mean heavy-mix?" in done.stderr or "heavy-mix" in done.stderr
+    assert "http://" not in lab.call("watch", "heavy-mix", "--variants", "nothing").stderr
 
 
 @pytest.fixture(scope="module")
@@ -200,18 +231,18 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(measured: Path, tmp_path: Path) -> Iterator[Page]:
     """The page after all requests of a load were replayed at once; fail if the page complains."""
     said: list[str] = []
-    run = tmp_path / "keep-alive" / measured.name
-    for points in measured.glob("*/quick/1/points*.json.gz"):
-        part = run / points.parts[-4] / "quick" / ".1.part"
-        part.mkdir(parents=True)
-        (part / points.stem).write_bytes(gzip.decompress(points.read_bytes()))
-    (run / "run.json").write_bytes((measured / "run.json").read_bytes())
-    ended_s = _one(f"SELECT epoch(max(answered)) FROM '{measured}/*/quick/1/requests.parquet'")
+    runs = tmp_path / "keep-alive"
+    began_s = _one(f"SELECT epoch(min(sent)) FROM '{measured}/*/heavy-mix/1/requests.parquet'")
     with (
-        screen(tmp_path / "keep-alive", port := free_port(), lambda: ended_s),
+        screen(runs, port := free_port(), lambda: began_s + 30),
         sync_playwright() as playwright,
         chromium(playwright) as browser,
     ):
+        for points in measured.glob("*/heavy-mix/1/points*.json.gz"):
+            part = runs / measured.name / points.parts[-4] / "heavy-mix" / ".1.part"
+            part.mkdir(parents=True)
+            (part / points.stem).write_bytes(gzip.decompress(points.read_bytes()))
+        (runs / measured.name / "run.json").write_bytes((measured / "run.json").read_bytes())
         page = browser.new_page(viewport={"width": 1100, "height": 900})
         page.on("console", lambda message: said.append(message.text))
         page.on("pageerror", lambda error: said.append(str(error)))
@@ -229,13 +260,30 @@ def test_the_page_draws_what_the_summary_counts(page: Page, measured: Path) -> N
                           "trial.size, trial.blocked && trial.beside.filter((ms) => ms > 50).length])")  # fmt: skip
 
     assert len(shown) == 2
+    assert max(beside for *_, beside in shown) > 50
     for variant, size, beside in shown:
-        asked = (variant, "quick", None, "beside_free_thread", "count")
+        asked = (variant, "heavy-mix", None, "beside_free_thread", "count")
         keys = ("variant", "load", "request", "metric", "stat")
         [counted] = [row["values"]["1"] for row in summary["rows"] if tuple(row[key] for key in keys) == asked]
-        rows = trial_folder(measured, variant, "quick", 1) / "requests.parquet"
+        rows = trial_folder(measured, variant, "heavy-mix", 1) / "requests.parquet"
         assert size == _one(f"SELECT count(*) FROM '{rows}'")
         assert beside == counted
+
+
+def test_each_thread_keeps_its_row(page: Page) -> None:
+    """No request is drawn over another of the same row."""
+    overlaps = page.evaluate("""() => document.querySelector('section.lanes').live.shown.flatMap((trial) => {
+        const ends = new Map();
+        const order = [...trial.sent.keys()].sort((a, b) => trial.began[a] - trial.began[b]);
+        return order.filter((i) => {
+            const row = `${trial.of.worker[i]} ${trial.of.row[i]}`;
+            const over = trial.began[i] < (ends.get(row) ?? -Infinity) - 1;
+            ends.set(row, trial.ended[i]);
+            return over && trial.workers[trial.of.worker[i]]?.name !== 'not answered yet';
+        });
+    })""")
+
+    assert overlaps == []
 
 
 def test_another_variant_can_be_chosen(page: Page) -> None:

@@ -46,7 +46,7 @@ def test_verdicts_stand_side_by_side(runs: list[Path]) -> None:
 
 
 def test_a_statistic_is_collected_over_runs(runs: list[Path]) -> None:
-    rows = collection.measured(runs, "overhead", "p99", "light")
+    rows = collection.measured(Chosen(runs, "mix", ["one", "two"], "light", 0, 1), "overhead", "p99")
 
     values = {row["run"]: row["value"] for row in rows if row["variant"] == "one"}
     assert values == pytest.approx({"20260101T000000Z": 99.01, "20260102T000000Z": 198.02})
@@ -72,7 +72,7 @@ def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path], 
 
 
 def test_the_distribution_has_every_request_of_its_class_and_time(runs: list[Path]) -> None:
-    chosen = Chosen(runs[:1], ["one"], "light", 0, 1000)
+    chosen = Chosen(runs[:1], "mix", ["one"], "light", 0, 1000)
     rows = collection.quantiles(chosen)
 
     assert [row["share"] for row in rows] == pytest.approx([(place + 1) / 200 for place in range(200)])
@@ -83,7 +83,7 @@ def test_the_distribution_has_every_request_of_its_class_and_time(runs: list[Pat
 
 
 def test_waits_leave_out_the_shortest(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = Chosen(runs[:1], ["two", "one"], None, 0, 1000)
+    chosen = Chosen(runs[:1], "mix", ["two", "one"], None, 0, 1000)
     every, left_out = collection.waits(chosen)
     monkeypatch.setattr(collection, "MOST_WAITS", 10)
     longest, then_left_out = collection.waits(chosen)
@@ -107,8 +107,72 @@ def test_what_is_offered_follows_the_experiment(runs: list[Path]) -> None:
     assert choice.chosen.request is None
 
 
+def test_each_load_offers_its_own_variants_and_classes(tmp_path: Path) -> None:
+    """worker-types has a load for every shape of burst, and one in which a request crashes its worker."""
+    derive_summary(unpack("worker-types", tmp_path))
+    choice = Choice(tmp_path)
+    assert len(choice.load.options) > 1
+    first = choice.request.options
+
+    choice.load.value = "crash"
+
+    assert choice.chosen.load == "crash"
+    assert choice.request.options == ("after", "before", "crash", choosing.ALL) != first
+    failed, of = collection.failed(choice.chosen._replace(request=None))
+    assert 0 < failed <= of
+    title = choosing.waits(choice.chosen._replace(request=None)).data
+    assert f"{failed} of {of} failed, and are left out" in title
+
+
+def test_a_run_without_requests_offers_nothing_and_breaks_nothing(tmp_path: Path) -> None:
+    derive_summary(make_run(tmp_path / "made-up" / "20260101T000000Z", {}, outcome="interrupted"))
+
+    choice = Choice(tmp_path)
+
+    assert choice.chosen.variants == []
+    assert choosing._answered(choosing.waits, choice.chosen, {}).data == (
+        "Choose a run with requests, and a variant, above."
+    )
+
+
+def test_a_claim_in_other_words_is_the_same_claim(runs: list[Path], tmp_path: Path) -> None:
+    reworded = tmp_path / "made-up" / "20260103T000000Z"
+    claims = [Claim(says="in other words", value=TAIL, at_most=150)]
+    derive_summary(make_run(reworded, {"one": [Request()]}, claims=claims))
+
+    [row] = collection.verdicts([*runs, reworded])
+
+    assert row["claim"] == "in other words"
+    assert len(row) == 4
+
+
+def test_an_older_summary_is_named_instead_of_an_answer(runs: list[Path], tmp_path: Path) -> None:
+    older = shutil.copytree(runs[0], tmp_path / "made-up" / runs[0].name)
+    text = (older / "summary.json").read_text()
+    (older / "summary.json").write_text(text.replace('"values"', '"value"'))
+    chosen = Chosen([older], "mix", ["one"], None, 0, 1)
+
+    said = choosing._answered(choosing.lanes, chosen, {}).data
+
+    assert said.startswith(f"{older}/summary.json cannot be read: ")
+    assert said.endswith(f"To compute its results again: make report RUN={older}")
+
+
+def test_an_answer_is_given_once_for_each_change(runs: list[Path]) -> None:
+    choice = Choice(runs[0].parent.parent, "made-up")
+    asked: list[Chosen] = []
+    choice.ask(asked.append)
+    assert len(asked) == 1
+
+    choice.runs.value = [runs[0].name]
+    choice.time.value = (0.0, 0.05)
+
+    assert [len(chosen.runs) for chosen in asked] == [2, 1, 1]
+    assert asked[-1].to_s == 0.05
+
+
 def test_answers_say_what_they_have_nothing_for(runs: list[Path]) -> None:
-    nothing = Chosen(runs, ["one"], "heavy", 0, 1000)
+    nothing = Chosen(runs, "mix", ["one"], "heavy", 0, 1000)
 
     assert choosing.waits(nothing).data == choosing.distribution(nothing, 99).data
     assert choosing.waits(nothing).data == "No such request was answered in this time."

@@ -18,6 +18,7 @@ from analysis.reproduction import (
 )
 from analysis.show.reproduction import write_page
 from lab import cli, reproduce
+from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from tests.synthetic import Request, make_run
 
@@ -138,7 +139,26 @@ def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(tmp_path: Path) 
 
     [kept] = read_reproduction(tmp_path / "kept.json").experiments
     assert (kept.experiment, kept.report, len(kept.figures)) == ("ten-at-once", "", 1)
-    assert "1 of 1 published figures were reproduced on the lab" in (tmp_path / "kept.svg").read_text()
+    picture = (tmp_path / "kept.svg").read_text()
+    assert "1 of 1 published figures were reproduced on a processor, 2 cores" in picture
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("kept.svg", "cannot be the file, because the picture is written beside it."),
+        (".", "cannot be the file, because the picture is written beside it."),
+        ("missing/kept.json", "is in a folder that does not exist."),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_measuring(
+    tmp_path: Path, three: list[str], to: str, said: str
+) -> None:
+    with pytest.raises(WrongUse) as caught:
+        cli.reproduce(fresh=True, show=False, to=tmp_path / to, results=tmp_path)
+
+    assert caught.value.message == f"TO={tmp_path / to} {said}"
+    assert three == []
 
 
 def _median_of(variant: str) -> Published:

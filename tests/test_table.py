@@ -21,7 +21,7 @@ def dots(values: list[dict[str, object]]) -> alt.Chart:
 
 
 def test_a_table_has_a_row_for_each_mark_and_a_column_for_each_axis() -> None:
-    assert tables(dots(MARKS)) == [Table(["variant", "time, ms"], [["one", "12.5"], ["two", "7.0"]], 0)]
+    assert tables(dots(MARKS)) == [Table("", ["variant", "time, ms"], [["one", "12.5"], ["two", "7.0"]], 0)]
 
 
 def test_a_layer_that_says_nothing_more_has_no_table() -> None:
@@ -40,7 +40,40 @@ def test_parts_of_a_facet_are_named_in_a_column() -> None:
     assert [row[0] for row in table.rows] == ["one", "two"]
 
 
-def test_marks_that_have_no_row_are_counted() -> None:
-    [table] = tables(dots([{"variant": f"v{n}", "value": n} for n in range(MOST_ROWS + 5)]))
+def test_of_many_marks_some_from_everywhere_have_rows_and_the_others_are_counted() -> None:
+    [table] = tables(dots([{"variant": f"v{n}", "value": n} for n in range(2 * MOST_ROWS + 5)]))
 
-    assert (len(table.rows), table.left_out) == (MOST_ROWS, 5)
+    assert len(table.rows) + table.left_out == 2 * MOST_ROWS + 5
+    assert [row[1] for row in table.rows[:3]] == ["0", "3", "6"]
+
+
+def test_marks_that_look_alike_have_a_row_each() -> None:
+    [table] = tables(dots([{"variant": "one", "value": 12}] * 3))
+
+    assert table.rows == [["one", "12"]] * 3
+
+
+def test_what_only_the_shade_tells_apart_has_a_column() -> None:
+    shades = dots([{"variant": "one", "value": 1, "what": "measured"}]).encode(opacity="what:N")
+
+    [table] = tables(shades)
+
+    assert table.head == ["variant", "time, ms", "what"]
+
+
+def test_panels_one_below_the_other_are_tables_with_their_titles() -> None:
+    panels = alt.vconcat(dots(MARKS).properties(title="first"), dots(MARKS).properties(title="second"), title="both")
+
+    assert [table.title for table in tables(panels)] == ["first", "second"]
+
+
+def test_what_is_computed_from_marks_is_not_in_the_table() -> None:
+    median = chart(MARKS).mark_line().encode(x="variant:N", y="median(value):Q")
+
+    assert [table.head for table in tables(alt.layer(dots(MARKS), median))] == [["variant", "time, ms"]]
+
+
+def test_two_layers_with_the_same_cells_in_other_rows_are_two_tables() -> None:
+    turned = [{"variant": "one", "value": 7.0}, {"variant": "two", "value": 12.5}]
+
+    assert len(tables(alt.layer(dots(MARKS), dots(turned)))) == 2

@@ -358,8 +358,13 @@ class Stack:
 def compress_points(part: Path) -> None:
     """Compress the points that k6 wrote so that they could be read while the load ran."""
     for points in part.glob("points*.json"):
-        with points.open("rb") as source, gzip.open(points.with_name(f"{points.name}.gz"), "wb", 1) as target:
-            shutil.copyfileobj(source, target)
+        compressed = points.with_name(f"{points.name}.gz")
+        try:
+            with points.open("rb") as source, gzip.open(compressed, "wb", 1) as target:
+                shutil.copyfileobj(source, target)
+        except OSError:
+            compressed.unlink(missing_ok=True)
+            raise
         points.unlink()
 
 

@@ -9,11 +9,12 @@ from analysis.show.figures.drawing import FLOOR_MS, MEASURED, inline_data, style
 
 def across_runs(rows: list[dict[str, Any]], title: str) -> alt.TopLevelMixin:
     """Draw one statistic of every variant in several runs; ``rows`` come from ``collection.measured``."""
+    scale = alt.Scale(type="log" if all(row["value"] > 0 for row in rows) else "linear")
     points = (
         alt.Chart(inline_data(rows))
         .mark_point(filled=True, size=60, opacity=0.7, color=MEASURED)
         .encode(
-            x=alt.X("value:Q", title=f"measured, {rows[0]['unit']}" if rows else None, scale=alt.Scale(type="log")),
+            x=alt.X("value:Q", title=f"measured, {rows[0]['unit']}" if rows else None, scale=scale),
             y=alt.Y("variant:N", title=None, axis=alt.Axis(grid=True, labelLimit=200)),
             tooltip=["run:N", "variant:N", "value:Q", "n:Q"],
         )

@@ -9,7 +9,7 @@ function watchLive(section, about) {
   const canvas = section.querySelector('canvas');
   const choices = [...section.querySelectorAll('select')];
   const stage = section.querySelector('.now');
-  const state = {batch: 0, after: 0, now: 0, trials: [], classes: [], shown: [], asked: new Set()};
+  const state = {batch: 0, after: 0, now: 0, trials: [], classes: [], shown: [], asked: new Map()};
 
   async function ask() {
     try {
@@ -31,11 +31,16 @@ function watchLive(section, about) {
       state.classes = [];
     }
     if (told.trials.length !== state.trials.length) {
-      state.trials = told.trials.map((trial, place) => ({...trial, rows: (state.trials[place] || {rows: new Map()}).rows}));
+      state.trials = told.trials.map((trial, place) => state.trials[place] || {...trial, rows: new Map(), places: new Map()});
       offer(told.pair);
     }
     told.trials.forEach((trial, place) => { state.trials[place].labels = trial.labels; });
     for (const row of told.rows) state.trials[row[0]].rows.set(row[1], row);
+    for (const {rows} of state.trials) {
+      for (const [number, row] of rows) {
+        if (row[6] !== null && row[6] < told.now - 2 * SHOWN_MS) rows.delete(number);
+      }
+    }
     state.classes = told.classes;
     [state.batch, state.after, state.now] = [told.batch, told.after, told.now];
     if (state.trials.length) draw();
@@ -45,7 +50,7 @@ function watchLive(section, about) {
   function offer(pair) {
     const names = state.trials.map((trial) => trial.variant);
     choices.forEach((choice, number) => {
-      const wanted = state.asked.has(choice) && names.includes(choice.value) ? choice.value : pair[number];
+      const wanted = names.includes(state.asked.get(choice)) ? state.asked.get(choice) : pair[number];
       choice.replaceChildren(...names.map((name) => new Option(name, name, false, name === wanted)));
     });
   }
@@ -73,7 +78,8 @@ function watchLive(section, about) {
 
   function legend(colours) {
     const list = section.querySelector('.classes');
-    if (list.children.length === state.classes.length) return;
+    if (list.dataset.classes === state.classes.join()) return;
+    list.dataset.classes = state.classes.join();
     list.replaceChildren(...Object.entries(colours).map(([name, colour]) => {
       const swatch = document.createElement('i');
       swatch.className = 'swatch';
@@ -85,7 +91,7 @@ function watchLive(section, about) {
   }
 
   choices.forEach((choice) => choice.addEventListener('change', () => {
-    state.asked.add(choice);
+    state.asked.set(choice, choice.value);
     draw();
   }));
   ask();
@@ -94,9 +100,6 @@ function watchLive(section, about) {
 
 /** Return a trial as the lanes need it, made of the requests that are under way or were answered lately. */
 function liveTrial(trial, {now, classes}, from) {
-  for (const [number, row] of trial.rows) {
-    if (row[6] !== null && row[6] < from - SHOWN_MS) trial.rows.delete(number);
-  }
   const rows = [...trial.rows.values()].sort((a, b) => a[3] - b[3]);
   const names = Object.keys(trial.labels);
   const workers = [
@@ -116,44 +119,55 @@ function liveTrial(trial, {now, classes}, from) {
     sent: column((row) => row[3]), began: column((row) => row[4] ?? answered(row)), ended: column((row) => row[5] ?? answered(row)),
     answered: column(answered),
   };
-  of.row = threadRows(live, column((row) => row[8]));
+  of.row = threadRows(live, column((row) => row[7]), column((row) => row[8]), trial.places);
   live.blocked = trial.threads ? blockedOf(live, Math.max(trial.workers, names.length)) : null;
   const placed = arranged(live);
-  const done = rows.filter((row) => row[6] !== null && row[6] >= from).length;
+  const ended = rows.filter((row) => row[6] !== null && row[6] >= from);
+  const failed = ended.filter((row) => row[9] !== null).length;
   const waited = placed.beside.filter((ms, i) => ms > BESIDE_MS && placed.answered[i] >= from).length;
   placed.says = placed.blocked
-    ? `${waited || 'none'} of ${done} requests waited although another worker had a free thread`
-    : `${done} requests were answered`;
+    ? `${waited || 'none'} of ${ended.length - failed} requests waited although another worker had a free thread`
+    : `${ended.length - failed} requests were answered`;
+  if (failed) placed.says += `; ${failed} failed`;
   return placed;
 }
 
-/** Return the row of each request at its worker: that of its thread, or the first free row if a thread does several at once. */
-function threadRows(live, threads) {
-  const order = [...live.sent.keys()].filter((i) => live.of.worker[i] >= 0 && live.workers[live.of.worker[i]].name !== PENDING);
+/**
+ * Return the row of each request at its worker: that of its thread, or the first free row if a thread does several at once.
+ * In places, each thread keeps its row. If a worker ends threads and starts others, the others get the rows from the first on.
+ */
+function threadRows(live, names, threads, places) {
+  const order = [...live.sent.keys()].filter((i) => names[i] !== null && live.of.worker[i] >= 0);
   order.sort((a, b) => live.began[a] - live.began[b]);
-  const until = new Map();
-  const ofThreads = order.every((i) => {
-    const key = `${live.of.worker[i]} ${threads[i]}`;
-    const free = live.began[i] >= (until.get(key) ?? -Infinity) - 1;
-    until.set(key, Math.max(until.get(key) ?? 0, live.ended[i]));
-    return free;
-  });
+  const keys = threads.map((thread, i) => `${names[i]} ${thread}`);
+  const ofThreads = !overlap(live, order, keys);
+  const rows = live.workers.map(() => 1), ends = live.workers.map(() => []);
   const found = new Array(live.size).fill(0);
-  const ends = live.workers.map(() => []), places = new Map();
   for (const i of order) {
-    const mine = ends[live.of.worker[i]], key = `${live.of.worker[i]} ${threads[i]}`;
-    if (ofThreads && !places.has(key)) {
-      const full = live.threads && mine.length >= live.threads;
-      places.set(key, full ? mine.indexOf(Math.min(...mine)) : mine.length);
+    const worker = live.of.worker[i], mine = ends[worker];
+    if (!places.has(keys[i])) {
+      const seen = [...places.keys()].filter((key) => key.startsWith(`${names[i]} `)).length;
+      places.set(keys[i], live.threads ? seen % live.threads : seen);
     }
     const free = mine.findIndex((end) => end <= live.began[i]);
-    found[i] = ofThreads ? places.get(key) : free < 0 ? mine.length : free;
+    found[i] = ofThreads ? places.get(keys[i]) : free < 0 ? mine.length : free;
     mine[found[i]] = live.ended[i];
+    rows[worker] = Math.max(rows[worker], found[i] + 1);
   }
   live.workers.forEach((worker, number) => {
-    if (worker.name !== PENDING) worker.rows = Math.max(ofThreads && live.threads || 1, ends[number].length);
+    if (worker.name !== PENDING) worker.rows = Math.max(ofThreads && live.threads || 1, rows[number]);
   });
   return found;
+}
+
+/** Return whether any thread works on two requests at once; order is that of their begin. */
+function overlap(live, order, keys) {
+  const until = new Map();
+  return order.some((i) => {
+    const busy = live.began[i] < (until.get(keys[i]) ?? -Infinity) - 1;
+    until.set(keys[i], Math.max(until.get(keys[i]) ?? -Infinity, live.ended[i]));
+    return busy;
+  });
 }
 
 /** Return for each worker when all its threads were busy while another worker had a free thread. */
