@@ -125,7 +125,9 @@ def test_each_load_offers_its_own_variants_and_classes(tmp_path: Path) -> None:
 
 
 def test_a_run_without_requests_offers_nothing_and_breaks_nothing(tmp_path: Path) -> None:
-    derive_summary(make_run(tmp_path / "made-up" / "20260101T000000Z", {}, outcome="interrupted"))
+    run = tmp_path / "made-up" / "20260101T000000Z"
+    run.mkdir(parents=True)
+    derive_summary(make_run(run, {}, outcome="interrupted"))
 
     choice = Choice(tmp_path)
 
@@ -193,7 +195,8 @@ def test_the_notebook_runs_from_top_to_bottom(experiment: str, tmp_path: Path, m
     notebook = nbformat.read(ROOT / "analysis" / "explore.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     assert all(not cell.get("outputs") for cell in notebook.cells), "outputs are never committed"
 
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(ROOT / "analysis")}}).execute()
+    # A message of the kernel is now and then only seen when the client stops waiting for it.
+    NotebookClient(notebook, timeout=30, resources={"metadata": {"path": str(ROOT / "analysis")}}).execute()
 
     widgets = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"].values()
     answers = [one["state"]["outputs"] for one in widgets if one["model_name"] == "OutputModel"]

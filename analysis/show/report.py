@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from analysis.folder import read_run, trial_folder, write_whole
 from analysis.metrics import METRICS
+from analysis.read.rows import COLUMNS
 from analysis.record import Run
 from analysis.result import Summary
 from analysis.show import figures, lanes
@@ -103,12 +104,14 @@ def _is_common(run: Run, setting: str) -> bool:
 
 @contextmanager
 def _rows(run_folder: Path, summary: Summary) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the requests of the trials that can be trusted as the view ``requests``; there is none without a trial."""
+    """Open the requests of the trials that can be trusted as ``requests``."""
     trusted = [one for one in summary.trials if one.verdict != "invalid"]
     parquet = [str(trial_folder(run_folder, one.variant, one.load, one.trial) / "requests.parquet") for one in trusted]
     with duckdb.connect() as database:
         if parquet:
             database.read_parquet(parquet).create_view("requests")
+        else:
+            database.execute(f"CREATE TABLE requests ({COLUMNS})")
         yield database
 
 

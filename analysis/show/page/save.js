@@ -74,7 +74,7 @@ function citedFigure(svg, cite) {
 }
 
 document.querySelectorAll('figure').forEach((figure, place) => {
-  const {cite, file} = document.getElementById('figures').dataset;
+  const {cite, file} = document.querySelector('main').dataset;
   figure.querySelectorAll('button[data-save]').forEach((button) => button.addEventListener('click', () => {
     savePicture(`${file}-${place + 1}`, button.dataset.save, citedFigure(figure.querySelector('svg'), cite));
   }));
