@@ -70,7 +70,9 @@ def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> N
     uneven = load.trials[0]
     assert [sum(turns[1::2]) / 10_000 for turns in uneven["blocked"]] == pytest.approx([0, 5.0], abs=0.2)
     assert (uneven["beside"], uneven["answered"]) == (1, 3)
-    assert load.title == ("In uneven, 1 of 3 requests waited although another worker had a free thread; in even, none")
+    assert load.title == (
+        "With uneven, 1 of 3 requests, all light, waited although another worker had a free thread; with even, none"
+    )
     assert load.alt == (
         "uneven: 1 of 3 requests waited although another worker had a free thread, the longest for 3.9 s. "
         "even: no request waited although another worker had a free thread."

@@ -185,18 +185,24 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     answer = " ".join("".join(Tags(page[page.index('<div class="answer">') : page.index("</div>")]).texts).split())
-    assert "Requests wait. In one, 10 % of the light requests lose 8.0 ms or more." in answer
+    assert "Requests wait. Measured with one: 10 % of the light requests lose 8.0 ms or more." in answer
     assert (
-        "What helps: Two helps. In two, none of the light requests waited although another worker had a free thread. "
-        "In two, 10 % of the light requests lose 2.0 ms or more."
+        "What helps: Two helps. Measured with two: none of the light requests waited although another worker had a free "
+        "thread. 90 % of the light requests lose 2.0 ms or less."
     ) in answer
 
 
 @pytest.mark.parametrize(
     ("p50", "said"),
     [
-        (1, "Nothing waits. In one, 50 % of the light requests lose 1.0 ms or less. Why: It is a test. What helps:"),
-        (9, "In this run, this is not so: Nothing waits. In one, 50 % of the light requests lose 9.0 ms or less. What"),
+        (
+            1,
+            "Nothing waits. Measured with one: 50 % of the light requests lose 1.0 ms or less. Why: It is a test.",
+        ),
+        (
+            9,
+            "In this run, this is not so: Nothing waits. Measured with one: 50 % of the light requests lose 9.0 ms or",
+        ),
     ],
 )
 def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float, said: str) -> None:

@@ -63,14 +63,14 @@ def _measured(claim: Claim, row: ClaimRow) -> str:
 def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
     """Return a percentile of lost time, or the share that waited beside a free thread, in plain words."""
     q = percentile(quantity.stat)
-    where = f"In {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
+    where = f"Measured with {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
     if quantity.metric == OVERHEAD.name and q is not None and quantity.request:
         share, side = (100 - q, "more") if at_least else (q, "less")
-        return f"{where}, {share:g} % of the {quantity.request} requests lose {number(value)} ms or {side}"
+        return f"{where}: {share:g} % of the {quantity.request} requests lose {number(value)} ms or {side}"
     if (quantity.metric, quantity.stat) == (BESIDE_FREE_THREAD.name, "share"):
         some = percent(value) if value else "none"
         requests = f"{quantity.request} requests" if quantity.request else "requests"
-        return f"{where}, {some} of the {requests} waited although another worker had a free thread"
+        return f"{where}: {some} of the {requests} waited although another worker had a free thread"
     return None
 
 
@@ -82,7 +82,8 @@ def _there(summary: Summary, cure: Claim, of_answer: Claim) -> str | None:
     there = (cure.value.variant, cure.value.load, value.request, value.metric, value.stat)
     for row in summary.rows:
         if (row.variant, cure.value.load and row.load, row.request, row.metric, row.stat) == there:
-            at_least = of_answer.at_least is not None
             of_cure = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
-            return None if row.measured is None else _told(of_cure, row.measured, at_least=at_least)
+            told = None if row.measured is None else _told(of_cure, row.measured, at_least=of_answer.at_least is None)
+            told = told and told.partition(": ")[2]
+            return told and told[0].upper() + told[1:]
     return None

@@ -58,6 +58,7 @@ class Shown(NamedTuple):
     trials: list[Lanes]
     pair: tuple[int, ...]
     classes: list[str]
+    asked: dict[str, str]
     most: int
 
     @property
@@ -119,7 +120,21 @@ def of_run(database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summ
         ]
         title = _title([trials[place] for place in pair]) + (f" ({load.name})" if len(run.loads) > 1 else "")
         classes = list(dict.fromkeys(name for trial in trials for name in trial["classes"]))
-        yield Shown(load.name, title, trials, pair, classes, most)
+        work = _asked(row for mine in rows for row in mine)
+        yield Shown(load.name, title, trials, pair, classes, work, most)
+
+
+def _asked(rows: Iterable[_Request]) -> dict[str, str]:
+    """Return in words how much service time the requests of each class asked for; some classes ask for none."""
+    asked_ms: dict[str, list[float]] = {}
+    for row in rows:
+        asked_ms.setdefault(row.request, []).append(row.asked_ms)
+    ranges = {name: (min(values) / 1000, max(values) / 1000) for name, values in asked_ms.items()}
+    return {
+        name: f"{number(high)} s" if high - low < 0.05 * high else f"{number(low)} to {number(high)} s"
+        for name, (low, high) in ranges.items()
+        if high
+    }
 
 
 def _title(pair: list[Lanes]) -> str:
@@ -127,8 +142,12 @@ def _title(pair: list[Lanes]) -> str:
     told = [trial for trial in pair if trial["beside"]]
     if not told:
         return "Which worker served each request, and which requests waited"
-    parts = [f"in {trial['variant']}, {trial['beside']} of {trial['answered']} requests" for trial in told]
-    parts += [f"in {trial['variant']}, none" for trial in pair if trial["beside"] == 0]
+    parts = [
+        f"with {trial['variant']}, {trial['beside']} of {trial['answered']} requests"
+        + (f", {trial['all_of']}," if trial["all_of"] else "")
+        for trial in told
+    ]
+    parts += [f"with {trial['variant']}, none" for trial in pair if trial["beside"] == 0]
     first, *others = parts
     rest = "".join(f"; {other}" for other in others)
     return f"{first[0].upper()}{first[1:]} waited although another worker had a free thread{rest}"
@@ -173,6 +192,8 @@ def _of_trial(
         "says": _says(rows, waits),
         "answered": sum(row.error is None for row in rows),
         "beside": waiting.statistics(waits.beside_s).get("count", 0) if waits else None,
+        "all_of": _only_class_beside(answered, waits),
+        "layout": _layout(variant),
         "of_threads": of_threads,
         "threads": threads if waits and type(threads) is int else None,
         "lasted": _tenths(_lasted_s(rows)),
@@ -183,6 +204,23 @@ def _of_trial(
         "classes": classes,
         "requests": _columns(rows, thread_rows, list(named), classes, shown),
     }
+
+
+def _only_class_beside(answered: waiting.Answered, waits: waiting.Waits | None) -> str | None:
+    """Return the class of all requests that waited beside a free thread; None: there are several, or no other class."""
+    if waits is None or len(answered.classes) < 2:
+        return None
+    found = {answered.classes[one] for one in answered.request[waits.beside_s > waiting.FROM_S]}
+    return f"all {found.pop()}" if len(found) == 1 else None
+
+
+def _layout(variant: VariantRecord) -> str:
+    """Return in words how many workers a variant has, and how many threads; empty if they come and go."""
+    threads = variant.settings.get("threads")
+    if variant.elastic or type(threads) is not int:
+        return ""
+    workers = f"{variant.workers} worker{'s' if variant.workers > 1 else ''}"
+    return f"{workers} of {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _rows(database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: str, trial: int) -> list[_Request]:

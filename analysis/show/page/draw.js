@@ -49,7 +49,7 @@ function ticksOf(view, px) {
 
 function drawPanel(pen, panel, view, x, right, ink, chosen, colours) {
   const {trial, top, countTop, lanesTop} = panel;
-  pen.text(0, top + 14, trial.variant, {colour: ink.text, px: 14, bold: true});
+  pen.text(0, top + 14, trial.variant + (trial.layout ? `: ${trial.layout}` : ''), {colour: ink.text, px: 14, bold: true});
   pen.text(0, top + 31, trial.says, {colour: ink.text, px: 12});
   if (trial.waiting) drawCount(pen, trial, view, x, right, countTop, ink);
   trial.workers.forEach((worker, number) => {
@@ -101,7 +101,7 @@ function drawCount(pen, trial, view, x, right, top, ink) {
   if (pixel >= 0) points.push([pixel, y(highest)], [pixel + 1, y(highest)]);
   points.push([pixel >= 0 ? pixel + 1 : LEFT_PX, y(count)], [right, y(count)], [right, bottom]);
   pen.clip(LEFT_PX, top, right - LEFT_PX, COUNT_PX, () => pen.area(points, BESIDE));
-  pen.text(right - 4, top - 4, `up to ${most} at once`, {colour: ink.text, px: 11, align: 'end'});
+  pen.text(right - 4, top - 4, `at most ${most} at the same time`, {colour: ink.text, px: 11, align: 'end'});
 }
 
 /** Return for each request the line that it waits in and the row of its thread: where they are, and their numbers. */
