@@ -187,8 +187,8 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
     answer = " ".join("".join(Tags(page[page.index('<div class="answer">') : page.index("</div>")]).texts).split())
     assert "Requests wait. Measured with one: 10 % of the light requests lose 8.0 ms or more." in answer
     assert (
-        "What helps: Two helps. Measured with two: none of the light requests waited although another worker had a free "
-        "thread. 90 % of the light requests lose 2.0 ms or less."
+        "What helps: Two helps. Measured with two: none of the light requests waited although another worker had a "
+        "free thread. 90 % of the light requests lose 2.0 ms or less."
     ) in answer
 
 
