@@ -20,6 +20,7 @@ import pytest
 from python_on_whales import DockerClient
 
 from analysis import collection
+from analysis.collection import Chosen
 from analysis.folder import BadRun, NoTemporaryRoom, read_run
 from analysis.manifest import seal
 from analysis.pipeline import derive
@@ -328,11 +329,11 @@ def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, co
 
 
 def test_a_run_of_an_older_schema_stops_the_notebook_with_a_reason(old_run: Path) -> None:
-    for collect in (collection.describe, collection.verdicts, collection.first_run):
+    for collect in (collection.describe, collection.verdicts, collection.what_there_is):
         with pytest.raises(BadRun, match=r"(run|summary)\.json has schema 0; this version reads schema 1"):
             collect([old_run])
     with pytest.raises(BadRun, match=r"summary\.json has schema 0; this version reads schema 1"):
-        collection.measured([old_run], "overhead", "p50", "light")
+        collection.measured(Chosen([old_run], "mix", ["one"], "light", 0, 1), "overhead", "p50")
 
 
 CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"
