@@ -332,6 +332,29 @@ def test_every_figure_is_also_a_table(page: Page) -> None:
         assert table.locator("th").first.text_content()
 
 
+@pytest.mark.parametrize("name", ["django-fastcgi", "worker-types"])
+def test_no_names_in_figures_overlap(browser: Browser, tmp_path: Path, name: str) -> None:
+    """Both runs have many variants, loads and workers."""
+    run = unpack(name, tmp_path)
+    derive(run)
+    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+        page = context.new_page()
+        page.goto((run / "report.html").as_uri())
+        overlaps = page.evaluate("""() => {
+            document.querySelectorAll('details').forEach((folded) => { folded.open = true; });
+            const shown = (text) => text.textContent.trim() && getComputedStyle(text).opacity !== '0';
+            return [...document.querySelectorAll('figure svg')].flatMap((figure) => {
+                const texts = [...figure.querySelectorAll('text')].filter(shown);
+                const boxes = texts.map((text) => text.getBoundingClientRect());
+                return boxes.flatMap((one, place) => boxes.slice(place + 1).flatMap((other, further) =>
+                    Math.min(one.right, other.right) - Math.max(one.left, other.left) > 2 &&
+                    Math.min(one.bottom, other.bottom) - Math.max(one.top, other.top) > 4
+                        ? [`${texts[place].textContent} | ${texts[place + 1 + further].textContent}`] : []));
+            });
+        }""")
+    assert overlaps == []
+
+
 def test_on_paper_the_lanes_are_a_picture(page: Page) -> None:
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

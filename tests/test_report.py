@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from analysis.pipeline import derive
 from analysis.quantities import Claim, Published, Quantity
 from analysis.record import LoadRecord, RelativeRate, Source, VariantRecord
+from analysis.show.answer import _told
 from analysis.show.words import bound_in_words
 from tests.synthetic import Request, make_run, visit
 
@@ -222,6 +223,25 @@ def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float,
     assert said in text
     assert text.index("Nothing waits") < text.index("What helps: A cure is known.")
     assert "It adds up" not in text
+
+
+@pytest.mark.parametrize(
+    ("request_", "stat", "value", "said"),
+    [
+        ("light", "share", 0.25, "25 % of the light requests waited although another worker had a free thread"),
+        (None, "share", 0.0, "none of the requests waited although another worker had a free thread"),
+        (None, "count", 3.0, "3 requests of a trial waited although another worker had a free thread"),
+        ("light", "count", 0.0, "no light requests waited although another worker had a free thread"),
+        (None, "max", 3903.4, "the longest wait of requests although another worker had a free thread was 3903 ms"),
+        (None, "total", 640.0, "together, the requests of a trial waited 640 ms although another worker had a free thread"),
+    ],
+)
+def test_waits_beside_a_free_thread_are_told_in_plain_words(
+    request_: str | None, stat: str, value: float, said: str
+) -> None:
+    waits = Quantity(variant="one", request=request_, metric="beside_free_thread", stat=stat)
+
+    assert _told(waits, value, at_least=True) == f"Measured with one: {said}"
 
 
 TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")

@@ -9,7 +9,7 @@ from analysis.metrics.times import OVERHEAD
 from analysis.quantities import Claim, Quantity
 from analysis.record import Run
 from analysis.result import ClaimRow, Summary
-from analysis.show.words import claim_interval, claim_value, measured_thing, number, percent
+from analysis.show.words import claim_interval, claim_value, measured_thing, number, percent, whole
 
 
 class Answer(NamedTuple):
@@ -67,11 +67,25 @@ def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
     if quantity.metric == OVERHEAD.name and q is not None and quantity.request:
         share, side = (100 - q, "more") if at_least else (q, "less")
         return f"{where}: {share:g} % of the {quantity.request} requests lose {number(value)} ms or {side}"
-    if (quantity.metric, quantity.stat) == (BESIDE_FREE_THREAD.name, "share"):
-        some = percent(value) if value else "none"
-        requests = f"{quantity.request} requests" if quantity.request else "requests"
-        return f"{where}: {some} of the {requests} waited although another worker had a free thread"
+    if quantity.metric == BESIDE_FREE_THREAD.name:
+        return f"{where}: {_told_of_waits(quantity, value)}"
     return None
+
+
+def _told_of_waits(quantity: Quantity, value: float) -> str:
+    """Return how many requests waited beside a free thread, or how long, in plain words."""
+    requests = f"{quantity.request} requests" if quantity.request else "requests"
+    beside = "although another worker had a free thread"
+    match quantity.stat:
+        case "share":
+            return f"{percent(value) if value else 'none'} of the {requests} waited {beside}"
+        case "count":
+            some = f"{number(whole('requests', value))} {requests} of a trial" if value else f"no {requests}"
+            return f"{some} waited {beside}"
+        case "max":
+            return f"the longest wait of {requests} {beside} was {number(value)} ms"
+        case _:
+            return f"together, the {requests} of a trial waited {number(value)} ms {beside}"
 
 
 def _there(summary: Summary, cure: Claim, of_answer: Claim) -> str | None:

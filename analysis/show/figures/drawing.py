@@ -60,7 +60,12 @@ def series_of(variants: list[VariantRecord], over: str) -> list[str]:
         for key in dict.fromkeys(key for one in variants for key in one.settings)
         if key != over and len({repr(one.settings.get(key)) for one in variants}) > 1
     ]
-    return [", ".join(f"{one.settings.get(key)} {words(key)}" for key in differing) or "all" for one in variants]
+    return [", ".join(_counted(one.settings.get(key), words(key)) for key in differing) or "all" for one in variants]
+
+
+def _counted(value: object, name: str) -> str:
+    """Return a setting with its name: 4 workers, 1 worker."""
+    return f"{value} {name.removesuffix('s') if value == 1 else name}"
 
 
 def measured_of(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
@@ -152,5 +157,6 @@ def styled(chart: Any, title: str, subtitle: str, height: int | None) -> alt.Top
         .configure(font="Arial, Helvetica, sans-serif", padding={"left": 24, "right": 90, "top": 5, "bottom": 5})
         .configure_view(stroke=None)
         .configure_axis(gridColor="#e4e4e4", domainColor="#999")
+        .configure_axisX(labelOverlap=True, labelSeparation=4)
     )
     return styled
