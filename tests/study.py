@@ -36,7 +36,9 @@ KEPT = (
 )  # fmt: skip
 """The statistics that are kept of each variant and class of request, besides those of the claims."""
 RUNS = 2000
-"""How many runs are drawn for each number of trials."""
+"""How many runs are drawn for each number of trials of a study."""
+ROUGHLY = 400
+"""How many runs are drawn from the few trials of an ordinary run."""
 TRIALS = (1, 2, 3, 5, 8)
 
 Cells = dict[tuple[str, str, str | None], list[Measured]]
@@ -140,14 +142,14 @@ def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
     return [claim.holds(values[trial] / others[trial]) for trial in values.keys() & others.keys()]
 
 
-def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool) -> tuple[int, int]:
-    """Return how many of RUNS runs decide a claim, and how many decide otherwise than ``holds``."""
+def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, runs: int = RUNS) -> tuple[int, int]:
+    """Return how many of so many runs decide a claim, and how many decide otherwise than ``holds``."""
     chance = random.Random(1)  # a simulation, not a secret
     rests_on = {(one.variant, one.load or run.loads[0].name, one.request) for one in claim.quantities}
     needed = {cell: ones for cell, ones in cells.items() if cell in rests_on}
     verdicts: dict[tuple[tuple[int, ...], ...], str] = {}
     decided = false = 0
-    for _ in range(RUNS):
+    for _ in range(runs):
         places = tuple(tuple(sorted(chance.choices(range(len(ones)), k=trials))) for ones in needed.values())
         if places not in verdicts:
             drawn = {
@@ -173,15 +175,13 @@ def default(run_folder: Path) -> str:
         row = claim_row(claim, Results(run, cells, {}, 0.0), [])
         if row.measured is None:
             continue
-        mine, wrong = chances(claim, run, cells, experiment.trials, holds=claim.holds(row.measured))
+        mine, wrong = chances(claim, run, cells, experiment.trials, holds=claim.holds(row.measured), runs=ROUGHLY)
         decided, false = decided + mine, max(false, wrong)
         if headline is None and (claim.role == "answer" or not any(one.role for one in experiment.claims)):
             headline = mine
-    told = "–" if headline is None else f"{headline / RUNS:.0%}"
-    return (
-        f"| {run.experiment} | {run.trials} | {experiment.trials} | {decided / RUNS:.1f} of {len(experiment.claims)} "
-        f"| {told} | {false / RUNS:.1%} |"
-    )
+    told = "–" if headline is None else f"{headline / ROUGHLY:.0%}"
+    claims = f"{decided / ROUGHLY:.1f} of {len(experiment.claims)}"
+    return f"| {run.experiment} | {run.trials} | {experiment.trials} | {claims} | {told} | {false / ROUGHLY:.1%} |"
 
 
 def main() -> None:
