@@ -7,6 +7,7 @@ to compare it with, and both are measured in turns in the same run. This takes a
 import gzip
 import json
 import os
+import random
 import re
 import resource
 import shutil
@@ -14,14 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import ciw
 import psutil
+import simpy
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 from python_on_whales import Container, DockerClient
@@ -33,6 +36,8 @@ from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT
 from tests.live import free_port
 from tests.pages import chromium
+from theory.model import Class, Exponential, Model, Open, Servers, Step
+from theory.simulate import chunks
 
 REPEATS = 5
 POINTS_BYTES = 800 * 10**6
@@ -65,6 +70,7 @@ def main() -> None:
         "added": added_by_the_lab,
         "together": side_by_side,
         "watched": watched,
+        "theory": the_simulator,
     }
     with tempfile.TemporaryDirectory(prefix="stampede-bench-") as folder:
         for name in sys.argv[1:] or list(parts):
@@ -208,6 +214,75 @@ def watched(folder: Path) -> None:
             busy[where] += [] if during is None else [100 * during]
     rows = [(f"how busy the processors were, {where}", spread(values, "%")) for where, values in busy.items()]
     show("Watched by a browser on the same machine", told(figures) + rows)
+
+
+def the_simulator(_folder: Path) -> None:
+    """Measure how many customers of the same M/M/4 queue the simulator, SimPy and Ciw serve in a second, in turns."""
+    model = Model(Servers(threads=4), [Class("customer", Open(3.2), [Step(Exponential(1.0))])])
+    several = Model(Servers(sockets=4, threads=2), [Class("customer", Open(3.2), [Step(Exponential(1.0))])])
+    programs: dict[str, tuple[Callable[[], object], int]] = {
+        "the lab, one queue": (lambda: served(model, 10_000_000 / 3.2), 10_000_000),
+        "the lab, a queue for each of 4 workers": (lambda: served(several, 3_000_000 / 3.2), 3_000_000),
+        "SimPy, one queue": (lambda: mm4_of_simpy(100_000), 100_000),
+        "Ciw, one queue": (lambda: mm4_of_ciw(50_000), 50_000),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in programs}
+    served(model, 10), served(several, 10)  # compile
+    for _ in range(REPEATS):
+        for name, (program, customers) in programs.items():
+            began = time.monotonic()
+            program()
+            rates[name].append(customers / (time.monotonic() - began) / 1e6)
+    quick, events, simpys, ciws = (median(values) for values in rates.values())
+    thousand = Model(Servers(sockets=1000, threads=4, balance="least"),
+                     [Class("customer", Open(3200.0), [Step(Exponential(1.0))])])  # fmt: skip
+    began = time.monotonic()
+    million = served(thousand, 1_000_000 / 3200)
+    spent = time.monotonic() - began
+    show(
+        "The simulator",
+        [(name, spread(values, "million customers/s")) for name, values in rates.items()]
+        + [
+            ("the lab / SimPy", f"{quick / simpys:.0f} (at least 50); event by event {events / simpys:.0f}"),
+            ("the lab / Ciw", f"{quick / ciws:.0f} (at least 500); event by event {events / ciws:.0f}"),
+            ("a million requests through a thousand workers, least connections", f"{million} in {spent:.1f} s"),
+        ],
+    )
+
+
+def served(model: Model, seconds: float) -> int:
+    """Simulate a model, and return how many customers were served."""
+    return sum(len(rows.sent) for rows in chunks(model, seconds, 1))
+
+
+def mm4_of_simpy(customers: int) -> None:
+    """Serve customers of an M/M/4 queue with SimPy."""
+    environment = simpy.Environment()
+    servers = simpy.Resource(environment, capacity=4)
+    chance = random.Random(1)
+
+    def customer() -> Generator[simpy.Event]:
+        with servers.request() as server:
+            yield server
+            yield environment.timeout(chance.expovariate(1.0))
+
+    def arrivals() -> Generator[simpy.Event]:
+        for _ in range(customers):
+            yield environment.timeout(chance.expovariate(3.2))
+            environment.process(customer())
+
+    environment.process(arrivals())
+    environment.run()
+
+
+def mm4_of_ciw(customers: int) -> None:
+    """Serve customers of an M/M/4 queue with Ciw."""
+    network = ciw.create_network(
+        arrival_distributions=[ciw.dists.Exponential(rate=3.2)],
+        service_distributions=[ciw.dists.Exponential(rate=1.0)],
+        number_of_servers=[4],
+    )
+    ciw.Simulation(network).simulate_until_max_customers(customers)
 
 
 def told(figures: Figures) -> list[tuple[str, str]]:

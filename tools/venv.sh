@@ -52,4 +52,8 @@ chmod +x .venv/bin/lab
 
 say "Installing the Python packages of requirements/$wanted.txt …"
 .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"
+if [ "$wanted" = core ]; then
+    say "Compiling the simulator …"
+    PYTHONPATH=. .venv/bin/python -c 'from theory.simulate import warm_up; warm_up()'
+fi
 touch ".venv/$wanted"
