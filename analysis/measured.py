@@ -10,6 +10,7 @@ import duckdb
 
 from analysis import intervals
 from analysis.deciding import MOST, Interval
+from analysis.foreseen import NOTHING, Cell, Predictions
 from analysis.intervals import Draw
 from analysis.metrics import (
     FAMILIES,
@@ -29,9 +30,6 @@ from analysis.observed import Observed
 from analysis.quantities import Published, Quantity
 from analysis.record import Run
 from analysis.result import Row, StairsRow
-
-Cell = tuple[str, str, str | None]
-"""A variant, a load and a class of request; None: all classes."""
 
 
 class Measured(NamedTuple):
@@ -119,9 +117,15 @@ class Results:
     """
 
     def __init__(
-        self, run: Run, cells: dict[Cell, list[Measured]], stairs: dict[tuple[str, str], Stairs], round_s: float
+        self,
+        run: Run,
+        cells: dict[Cell, list[Measured]],
+        stairs: dict[tuple[str, str], Stairs],
+        round_s: float,
+        predictions: Predictions = NOTHING,
     ) -> None:
         self.run = run
+        self.predictions = predictions
         self.cells = cells
         self.stairs = stairs
         self.round_s = round_s
@@ -231,9 +235,13 @@ class Results:
         return [] if percentile(quantity.stat) is not None and len(carrying) < len(cell) else carrying
 
     def rows(self) -> Iterator[Row]:
-        """Yield every quantity that was measured or published, in the experiment's order."""
+        """Yield every quantity that was measured or published, in the experiment's order.
+
+        If nothing was measured at all, yield everything that is predicted, too.
+        """
         published = self._published()
-        cells = set(self.cells) | {(q.variant, self.load_name(q.load), q.request) for q in published}
+        foreseen_cells = set() if self.cells else {cell for cell, _, _ in self.predictions.values}
+        cells = set(self.cells) | foreseen_cells | {(q.variant, self.load_name(q.load), q.request) for q in published}
         variants = [variant.name for variant in self.run.variants]
         loads = [load.name for load in self.run.loads]
         for variant, load, request in sorted(
@@ -242,7 +250,8 @@ class Results:
             for metric, stat in statistics_of(request):
                 quantity = Quantity(variant=variant, load=load, request=request, metric=metric, stat=stat)
                 measured = self.measured(quantity)
-                if measured is None and quantity not in published:
+                foreseen = self.predictions.values.get(((variant, load, request), metric, stat))
+                if measured is None and quantity not in published and (self.cells or not foreseen):
                     continue
                 n, trials = self.sample(quantity)
                 low, high = self.interval(quantity) or (None, None)
@@ -254,7 +263,9 @@ class Results:
                     stat=stat,
                     unit=unit(metric, stat),
                     published=published.get(quantity),
-                    predicted=None,
+                    predicted=foreseen.median if foreseen else None,
+                    predicted_low=foreseen.low if foreseen else None,
+                    predicted_high=foreseen.high if foreseen else None,
                     measured=measured,
                     low=low,
                     high=high,
@@ -295,6 +306,7 @@ class Results:
                         variant=variant.name,
                         load=load.name,
                         published=published.get(cell),
+                        predicted=[one.median for one in self.predictions.stairs.get(cell, [])] or None,
                         measured=[*stairs.measured],
                         low=[interval[0] for interval in stairs.intervals if interval] or None,
                         high=[interval[1] for interval in stairs.intervals if interval] or None,

@@ -11,6 +11,7 @@ from analysis.manifest import sealed
 from analysis.measured import Results, measure, round_s, staircases
 from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.observed import Evidence, observe, read_evidence
+from analysis.prediction import not_predicted, predict
 from analysis.read.rows import opened
 from analysis.record import SCHEMA
 from analysis.result import Summary
@@ -49,7 +50,8 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         judged += judge_missing(run, judged)
         keys = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
-        results = Results(run, measure(rows, trusted), staircases(rows, trusted), round_s(observed))
+        predictions = predict(run)
+        results = Results(run, measure(rows, trusted), staircases(rows, trusted), round_s(observed), predictions)
         return Summary(
             experiment=run.experiment,
             round_s=results.round_s,
@@ -65,4 +67,5 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             waves=list(bursts.wave_rows(rows, run, keys)),
             visit_steps=list(visits.level_rows(rows, trusted)),
             errors=list(failures.error_rows(rows, keys)),
+            not_predicted=not_predicted(predictions),
         )

@@ -1,6 +1,8 @@
 """The results of a run: the models of summary.json. Other modules compute them."""
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import Field
 
 from analysis.model import Model
 
@@ -30,7 +32,7 @@ class Row(Model):
 
     ``request`` is None for all classes together. ``values`` has the value of each trial by the number of the trial, and
     ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (``analysis.intervals``); None:
-    there is no interval.
+    there is no interval. In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
     """
 
     variant: str
@@ -41,6 +43,8 @@ class Row(Model):
     unit: str
     published: float | None
     predicted: float | None
+    predicted_low: float | None = None
+    predicted_high: float | None = None
     measured: float | None
     low: float | None
     high: float | None
@@ -153,9 +157,18 @@ class StairsRow(Model):
     variant: str
     load: str
     published: list[float] | None
+    predicted: list[float] | None = None
     measured: list[float]
     low: list[float] | None
     high: list[float] | None
+
+
+class NotPredicted(Model):
+    """A variant under a load that theory cannot simulate, and which mechanism is missing."""
+
+    variant: str
+    load: str
+    missing: str
 
 
 class WaveRow(Model):
@@ -240,3 +253,13 @@ class Summary(Model):
     waves: list[WaveRow]
     visit_steps: list[LevelRow]
     errors: list[ErrorRow]
+    not_predicted: list[NotPredicted] = Field([])
+
+    @classmethod
+    def of_nothing(cls, experiment: str) -> Self:
+        """Return the summary of a run that has no trials."""
+        return cls(
+            experiment=experiment, round_s=0.0, validity=Validity(verdict="valid", reasons=[]), trials=[], rows=[],
+            workers=[], counters=[], claims=[], published=[], differences=[], steps=[], waves=[], visit_steps=[],
+            errors=[],
+        )  # fmt: skip

@@ -14,13 +14,24 @@ from pathlib import Path
 from analysis.deciding import RESAMPLED_FROM
 from analysis.folder import BadRun, NoTemporaryRoom, read_run, write_record
 from analysis.manifest import seal
-from analysis.record import METHOD, ClientRecord, LoadRecord, RelativeRate, Run, Source, TrialRecord, VariantRecord
+from analysis.record import (
+    METHOD,
+    ClientRecord,
+    Git,
+    Host,
+    Image,
+    LoadRecord,
+    RelativeRate,
+    Run,
+    Source,
+    TrialRecord,
+)
 from analysis.result import Summary
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
 from lab.machine import provenance
-from lab.machine.images import BASE_IMAGES, OwnImage, build_images, images_of
+from lab.machine.images import BASE_IMAGES, build_images, images_of
 from lab.machine.watch import Progress
 from lab.plan import Plan
 from lab.trial import batch, leftovers
@@ -59,7 +70,11 @@ def run_plan(
         clean_up(results, say)
         images = images_of(plan)
         build_images(images, say)
-        record = _record(name, experiment, plan, full=full, command=command, images=images)
+        packages = {image.name: image.packages for image in sorted(images, key=lambda one: one.name)}
+        record = record_of(
+            name, experiment, plan, full=full, command=command, host=provenance.host(), git=provenance.git(),
+            images=provenance.images(BASE_IMAGES | packages),
+        )  # fmt: skip
         record = record.model_copy(update={"until_decided": budget_s is not None})
         folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
@@ -267,10 +282,20 @@ def _new_folder(parent: Path) -> Path:
     raise LabError(f"{parent} already has 99 runs that began in this second.", hint="Run the same command again.")
 
 
-def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, command: str, images: list[OwnImage]) -> Run:
+def record_of(
+    name: str,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    full: bool,
+    command: str,
+    host: Host,
+    git: Git | None,
+    images: list[Image],
+) -> Run:
+    """Return the record of a run that begins now."""
     asked = list(dict.fromkeys(trial.variant_name for trial in plan.trials))
     durations = {trial.load_name: trial.duration for trial in plan.trials}
-    packages = {image.name: image.packages for image in sorted(images, key=lambda one: one.name)}
     return Run(
         method=METHOD,
         experiment=name,
@@ -281,17 +306,7 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         published=[one for one in experiment.published if one.variant in asked],
         claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
         curve=experiment.curve,
-        variants=[
-            VariantRecord(
-                name=variant,
-                workers=one.workers * one.replicas,
-                elastic=one.elastic,
-                accept=one.accept,
-                settings=one.model_dump(mode="json"),
-            )
-            for variant, one in experiment.variants.items()
-            if variant in asked
-        ],
+        variants=[one.record(variant) for variant, one in experiment.variants.items() if variant in asked],
         loads=[
             LoadRecord(
                 name=load,
@@ -319,9 +334,9 @@ def _record(name: str, experiment: Experiment, plan: Plan, *, full: bool, comman
         seed=plan.seed,
         order=[[trial.variant_name, trial.load_name, str(trial.number)] for trial in plan.trials],
         command=command,
-        host=provenance.host(),
-        git=provenance.git(),
-        images=provenance.images(BASE_IMAGES | packages),
+        host=host,
+        git=git,
+        images=images,
         began=now(),
     )
 

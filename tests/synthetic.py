@@ -235,3 +235,7 @@ def make_run(
     }  # fmt: skip
     write_record(run / "run.json", Run(**(record | changed)))
     return run
+
+
+NOWHERE = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
+"""The machine of a run that is only planned."""

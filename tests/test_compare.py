@@ -11,7 +11,7 @@ from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic, unit
 from analysis.pipeline import derive_summary
 from analysis.record import LoadRecord, Run
-from analysis.result import Row, Summary, Validity
+from analysis.result import Row, Summary
 from lab.paths import ROOT
 from tests.study import Cells, read
 from tests.synthetic import Request, make_run
@@ -150,10 +150,7 @@ def row(metric: MetricName, stat: Statistic, values: dict[int, float], request: 
     )  # fmt: skip
 
 
-_NOTHING = Summary(
-    experiment="drawn", round_s=1, validity=Validity(verdict="valid", reasons=[]), trials=[], rows=[], workers=[],
-    counters=[], claims=[], published=[], differences=[], steps=[], waves=[], visit_steps=[], errors=[],
-)  # fmt: skip
+_NOTHING = Summary.of_nothing("drawn")
 
 
 def drawn(run: Run, cells: Cells, variant: str, trials: list[int], times: float = 1) -> Side:

@@ -169,8 +169,8 @@ def test_a_real_run_says_what_it_said_when_it_was_measured(
 ) -> None:
     """Its summary came with it; a change of the lab that changes a number shows here.
 
-    A later lab may add metrics, keys, reasons, and verdicts on published rows. These runs have one trial, of which an
-    earlier lab gave no interval, and which it judged nevertheless.
+    A later lab may add metrics, keys, reasons, predictions, and verdicts on published rows. These runs have one trial,
+    of which an earlier lab gave no interval, and which it judged nevertheless.
     """
     old = json.loads((unpack(name, tmp_path) / "summary.json").read_text())
     new = json.loads(derivations[name][0]["summary.json"])
@@ -189,13 +189,16 @@ def _which(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def without_judgement(value: Any) -> Any:  # JSON
-    """Return a summary without verdicts on claims and published figures, and without intervals."""
+    """Return a summary without verdicts on claims and published figures, without intervals and without predictions."""
     if isinstance(value, list):
         return [without_judgement(one) for one in value]
     if not isinstance(value, dict):
         return value
     judged = {"verdict", "reason"} if {"says", "within", "ratio"} & value.keys() else set()
-    return {key: without_judgement(one) for key, one in value.items() if key not in judged | {"low", "high"}}
+    return {key: without_judgement(one) for key, one in value.items() if key not in judged | _NOT_MEASURED}
+
+
+_NOT_MEASURED = {"low", "high", "predicted", "predicted_low", "predicted_high"}
 
 
 def without_further_keys(new: Any, old: Any) -> Any:  # JSON

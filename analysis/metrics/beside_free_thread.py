@@ -15,6 +15,7 @@ from analysis.read.observation import stalls_within
 if TYPE_CHECKING:
     import duckdb
 
+    from analysis.foreseen import Foreseen
     from analysis.observed import Observed
 
 BESIDE_FREE_THREAD = Metric(
@@ -70,4 +71,30 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
         yield Finding(None, {(RECOVERY.name, "avg"): 1000 * average_s, (RECOVERY.name, "max"): 1000 * longest_s})
 
 
-FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure)
+def foresee(trial: Foreseen) -> Iterator[Finding]:
+    """Yield how long the requests of each class of a simulated trial waited beside a free thread."""
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    from analysis import waiting  # noqa: PLC0415
+
+    done = trial.answered
+    workers, worker = np.unique(trial.worker[done], return_inverse=True)
+    answered = waiting.Answered(
+        workers=[str(one) for one in workers],
+        classes=list(trial.classes),
+        first=0.0,
+        last=float(trial.ended_s.max(initial=0)),
+        last_sent=float(trial.sent_s.max(initial=0)),
+        worker=worker,
+        request=trial.request[done],
+        sent_s=trial.sent_s[done],
+        began_s=trial.began_s[done],
+        ended_s=trial.ended_s[done],
+    )
+    if waits := waiting.of_variant(trial.variant, answered):
+        for request, mine in trial.of_each():
+            values = waiting.statistics(waits.beside_s[mine[done]])
+            yield Finding(request, {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()})
+
+
+FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure, foresee=foresee)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis import workers
@@ -12,7 +13,10 @@ from analysis.result import WaveRow
 
 if TYPE_CHECKING:
     import duckdb
+    import numpy as np
+    import numpy.typing as npt
 
+    from analysis.foreseen import Foreseen
     from analysis.metrics.metric import Key
     from analysis.observed import Observed
     from analysis.record import Run
@@ -174,4 +178,31 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
         yield "suspect", f"the last burst has {in_last} of {trial.load.burst} requests"
 
 
-FAMILY = Family((BURST,), measure, doubts)
+def foresee(trial: Foreseen) -> Iterator[Finding]:
+    """Yield the medians over the complete bursts of a simulated trial."""
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    if bursts := _foreseen(trial):
+        total_ms = [1000 * float(trial.ended_s[one].max() - trial.sent_s[one].min()) for one in bursts]
+        shares = [int(np.bincount(trial.worker[one]).max()) / len(one) for one in bursts]
+        yield Finding(None, {(BURST.name, "total"): median(total_ms), (BURST.name, "largest_share"): median(shares)})
+
+
+def foreseen_stairs_ms(trial: Foreseen) -> list[float]:
+    """Return the same as ``stairs_ms`` for a simulated trial."""
+    times_ms = [sorted(1000 * (trial.ended_s - trial.sent_s)[one]) for one in _foreseen(trial)]
+    return [median(place) for place in zip(*times_ms, strict=False)]
+
+
+def _foreseen(trial: Foreseen) -> list[npt.NDArray[np.int64]]:
+    """Return which requests make up each complete burst of a simulated trial, without refused requests."""
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    if not (size := trial.load.burst):
+        return []
+    starts = range(0, len(trial.sent_s) - size + 1, size)
+    every = [np.arange(start, start + size) for start in starts]
+    return [answered for one in every if len(answered := one[trial.answered[one]])]
+
+
+FAMILY = Family((BURST,), measure, doubts, foresee)

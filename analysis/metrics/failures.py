@@ -11,6 +11,7 @@ from analysis.result import ErrorRow
 if TYPE_CHECKING:
     import duckdb
 
+    from analysis.foreseen import Foreseen
     from analysis.metrics.metric import Key
     from analysis.observed import Observed
 
@@ -48,4 +49,12 @@ def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterat
             yield ErrorRow.model_validate(dict(zip(names, row, strict=True)))
 
 
-FAMILY = Family((FAILURES,), measure)
+def foresee(trial: Foreseen) -> Iterator[Finding]:
+    """Yield how many requests of each class of a simulated trial were refused."""
+    for request, mine in trial.of_each():
+        failed, sent = int((mine & ~trial.answered).sum()), int(mine.sum())
+        if sent:
+            yield Finding(request, {(FAILURES.name, "share"): failed / sent, (FAILURES.name, "count"): failed})
+
+
+FAMILY = Family((FAILURES,), measure, foresee=foresee)

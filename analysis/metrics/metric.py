@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     import duckdb
 
+    from analysis.foreseen import Foreseen
     from analysis.observed import Observed
 
 Key = tuple[str, str, int]
@@ -83,12 +84,14 @@ class Family:
     """Metrics that belong together.
 
     ``measure`` yields the findings from a trial's rows (the views ``requests`` and ``classes``) and observations.
-    ``doubts`` yields reasons to doubt a trial; it is called only for trials that have requests.
+    ``doubts`` yields reasons to doubt a trial; it is called only for trials that have requests. ``foresee`` yields the
+    same findings as ``measure`` from the requests of a simulated trial.
     """
 
     metrics: tuple[Metric, ...]
     measure: Callable[[duckdb.DuckDBPyConnection, Observed], Iterable[Finding]]
     doubts: Callable[[Observed], Iterable[Doubt]] = lambda _: ()
+    foresee: Callable[[Foreseen], Iterable[Finding]] = lambda _: ()
 
 
 def of_trial(key: Key) -> dict[str, Any]:

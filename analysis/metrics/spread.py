@@ -13,6 +13,7 @@ from analysis.result import WorkerRow
 if TYPE_CHECKING:
     import duckdb
 
+    from analysis.foreseen import Foreseen
     from analysis.metrics.metric import Key
     from analysis.observed import Observed
     from analysis.record import VariantRecord
@@ -112,4 +113,13 @@ def _rows(found: list[tuple[object, ...]]) -> list[WorkerRow]:
     return [WorkerRow.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
 
-FAMILY = Family((REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), measure)
+def foresee(trial: Foreseen) -> Iterator[Finding]:
+    """Yield how evenly the requests of a simulated trial are spread over workers."""
+    import numpy as np  # noqa: PLC0415  # would double the time of short commands
+
+    for request, mine in trial.of_each():
+        counts = np.bincount(trial.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
+        yield Finding(request, {(REQUESTS_BY_WORKER.name, stat): value for stat, value in evenness(counts).items()})
+
+
+FAMILY = Family((REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), measure, foresee=foresee)

@@ -1,6 +1,6 @@
 """Tables of results, which the terminal, Markdown and the report print."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
@@ -43,7 +43,7 @@ class TextGrid:
 
     title: str
     head: tuple[str, ...]
-    lines: list[tuple[str, ...]]
+    lines: Sequence[tuple[str, ...]]
     words: int = 1
 
 
@@ -147,13 +147,17 @@ def stairs_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         rows = [row for row in summary.steps if row.load == load.name]
         if not rows or not load.has_few_stairs or load.crashes:
             continue
-        most = max(len(stairs) for row in rows for stairs in (row.measured, row.published or []))
+        every = [stairs for row in rows for stairs in (row.measured, row.published, row.predicted) if stairs]
+        most = max(map(len, every), default=0)
         lines = []
         for row in rows:
             if row.published is not None:
                 by = _divided_by(run, row.variant, load.name, "response_time", None, steps=True)
                 lines.append(Line(row.variant, "published", _in_seconds(row.published, most), None, by))
-            lines.append(Line(row.variant, "measured", _in_seconds(row.measured, most), None))
+            if row.predicted is not None:
+                lines.append(Line(row.variant, "predicted", _in_seconds(row.predicted[:most], most), None))
+            if row.measured or row.predicted is None:
+                lines.append(Line(row.variant, "measured", _in_seconds(row.measured, most), None))
         title = f"Response times in seconds, in order of completion{of_load(run, load.name)}"
         yield Grid(title, [ordinal(place) for place in range(1, most + 1)], lines)
 
@@ -196,8 +200,9 @@ def _grid(run: Run, load: str, metric: MetricName, request: str | None, rows: li
             values = [
                 whole(unit(metric, stat), getattr(mine[stat], word)) if stat in mine else None for stat in statistics
             ]
-            if word == "measured" or any(value is not None for value in values):
-                n = max((row.n for row in mine.values()), default=0) if word == "measured" else None
+            measured = word == "measured" and any(row.trials for row in rows)
+            if measured or any(value is not None for value in values):
+                n = max((row.n for row in mine.values()), default=0) if measured else None
                 by = _divided_by(run, variant.name, load, metric, request, steps=False) if word == "published" else 1
                 lines.append(Line(variant.name, word, values, n, by))
     units = {stat: unit(metric, stat) for stat in statistics}

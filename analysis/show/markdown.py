@@ -4,7 +4,7 @@ import re
 
 from analysis.record import Run
 from analysis.result import Summary
-from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, visits_grids
+from analysis.show.grids import TextGrid, errors_grids, quantity_grids, stairs_grids, visits_grids
 from analysis.show.words import (
     claim_interval,
     claim_value,
@@ -25,25 +25,30 @@ def markdown(run: Run, summary: Summary) -> str:
             [one.says, claim_value(one), claim_interval(one), one.bound, verdict_of(one), one.reason or ""]
             for one in summary.claims
         ]
-        tables.append(_markdown(["claim", "measured", "interval", "bound", "verdict", "reason"], rows))
+        tables.append(table(["claim", "measured", "interval", "bound", "verdict", "reason"], rows))
     if summary.published:
         rows = [[published_what(run, one), published_figures(one), verdict_of(one)] for one in summary.published]
-        tables.append(_markdown(["published", "figures", "verdict"], rows))
+        tables.append(table(["published", "figures", "verdict"], rows))
     for grid in quantity_grids(run, summary):
         lines = [
             [line.variant, line.says, *map(number, line.values), "" if line.n is None else str(line.n)]
             for line in grid.lines
         ]
-        tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics, 'n'], lines)}")
+        tables.append(f"{grid.title}:\n\n{table(['variant', '', *grid.statistics, 'n'], lines)}")
     for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
-        tables.append(f"{told.title}:\n\n{_markdown([*told.head], [list(line) for line in told.lines])}")
+        tables.append(of_grid(told))
     for grid in stairs_grids(run, summary):
         lines = [[line.variant, line.says, *map(seconds, line.values)] for line in grid.lines]
-        tables.append(f"{grid.title}:\n\n{_markdown(['variant', '', *grid.statistics], lines)}")
+        tables.append(f"{grid.title}:\n\n{table(['variant', '', *grid.statistics], lines)}")
     return "\n".join(tables)
 
 
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
+def of_grid(grid: TextGrid) -> str:
+    """Return a grid of words and numbers as a table in Markdown."""
+    return f"{grid.title}:\n\n{table([*grid.head], [list(line) for line in grid.lines])}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
     """Return a table; characters that Markdown would take for markup are escaped."""
     lines = [head, ["---"] * len(head), *([re.sub(r"([\\|*_`<])", r"\\\1", cell) for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

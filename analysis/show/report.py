@@ -93,9 +93,18 @@ def lanes_alone(run_folder: Path, summary: Summary) -> str:
     """Return a page that has only the lanes of a run."""
     run = read_run(run_folder)
     with _rows(run_folder, summary) as database:
-        shown = list(_lanes(database, run_folder, run, summary))
+        return lanes_of(database, run_folder, run, summary)
+
+
+def lanes_of(
+    database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary, heading: str = ""
+) -> str:
+    """Return a page that has only the lanes of the requests in a database, perhaps below a heading."""
+    shown = list(_lanes(database, run_folder, run, summary))
     drawing = script(*_SCRIPTS)
-    return template("alone.html").render(run=run, lanes=shown, policy=policy(drawing), style=style(), script=drawing)
+    return template("alone.html").render(
+        run=run, lanes=shown, heading=heading, policy=policy(drawing), style=style(), script=drawing
+    )
 
 
 def _is_common(run: Run, setting: str) -> bool:

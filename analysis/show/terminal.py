@@ -78,6 +78,33 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
         console.print(published_table(run, summary))
 
 
+def print_predicted(console: Console, run: Run, summary: Summary) -> None:
+    """Print what theory predicts of a run, beside what was published, and what theory cannot predict."""
+    console.print()
+    console.print(Text(run.title, style="bold"))
+    console.print(Text(run.question, style="italic"))
+    for grid in quantity_grids(run, summary):
+        for part in _parts(grid):
+            console.print()
+            console.print(quantity_table(part))
+    for grid in stairs_grids(run, summary):
+        console.print()
+        console.print(stairs_table(grid))
+    if summary.not_predicted:
+        console.print()
+        console.print(not_predicted_table(run, summary))
+
+
+def not_predicted_table(run: Run, summary: Summary) -> Table:
+    """Return which variants theory cannot predict, and which mechanism is missing."""
+    table = _table("Without a prediction")
+    table.add_column("variant", overflow="fold")
+    table.add_column("because theory lacks")
+    for row in summary.not_predicted:
+        table.add_row(f"{row.variant}{of_load(run, row.load)}", row.missing)
+    return table
+
+
 def doubts(summary: Summary) -> RenderableType:
     """Return the run's validity and every reason to doubt it, one line each."""
     verdict = summary.validity.verdict
@@ -98,7 +125,7 @@ def _parts(grid: Grid) -> Iterator[Grid]:
     for start in range(0, len(grid.statistics), _COLUMNS):
         part = slice(start, start + _COLUMNS)
         lines = [replace(line, values=line.values[part]) for line in grid.lines]
-        told = [line for line in lines if line.word == "measured" or any(value is not None for value in line.values)]
+        told = [line for line in lines if line.n is not None or any(value is not None for value in line.values)]
         yield replace(grid, statistics=grid.statistics[part], lines=told)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from analysis.model import Model
 from analysis.nearest import nearest_first
 from analysis.read.observation import APP_PORTS
+from analysis.record import VariantRecord
 from lab import limits
 from lab.paths import SERVERS
 
@@ -114,6 +115,16 @@ class Variant(Model, ABC):
     def elastic(self) -> bool:
         """Whether the server starts and ends workers as needed, up to ``workers``."""
         return False
+
+    def record(self, name: str) -> VariantRecord:
+        """Return how a run records the variant."""
+        return VariantRecord(
+            name=name,
+            workers=self.workers * self.replicas,
+            elastic=self.elastic,
+            accept=self.accept,
+            settings=self.model_dump(mode="json"),
+        )
 
     @property
     def ports(self) -> range:

@@ -1,0 +1,210 @@
+"""analysis.prediction: what theory predicts of a run, and whether the statistics are those of measured requests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.foreseen import Foreseen
+from analysis.metrics import FAMILIES
+from analysis.pipeline import derive_summary
+from analysis.prediction import NotModelled, _trials, foresee, model_of, predict
+from analysis.record import ClientRecord, LoadRecord, VariantRecord
+from analysis.result import Row
+from analysis.show.validated import validation_grids
+from analysis.validation import compare, policy
+from lab.experiment.file import load_experiment, names
+from lab.loads import K6_SCRIPTS
+from lab.plan import lay_out
+from lab.run import record_of
+from lab.servers import KINDS
+from tests.synthetic import NOWHERE, Request, make_run
+from theory.model import Servers
+
+HEAVY_MIX = {"LIGHT_VUS": "5", "LIGHT_DELAY_MAX_S": "1", "HEAVY_VUS": "2", "HEAVY_DELAY_S": "10"}
+
+
+def variant(name: str = "one", accept: Any = "shared", **settings: object) -> VariantRecord:
+    settings = {"server": "gunicorn-gthread", "workers": 4, "threads": 2} | settings
+    return VariantRecord(name=name, workers=4, accept=accept, settings=settings)
+
+
+def load(script: str = "heavy-mix.js", duration: str = "60s", **changed: Any) -> LoadRecord:
+    changed = {"settings": HEAVY_MIX} | changed
+    return LoadRecord(name="mix", script=script, duration=duration, **changed)
+
+
+def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
+    """The requests of a simulated trial are written as k6 writes points; the pipeline finds the same statistics."""
+    one, mix = variant(), load()
+    trial = next(_trials(model_of(one, mix), one, mix))
+    requests = [
+        Request(
+            overhead_ms=1000 * (ended - sent - asked), asked_ms=1000 * asked, request=trial.classes[place],
+            worker=f"box:{10 + worker}", sent_s=sent, waits_ms=1000 * (began - sent), user=100 * place + user,
+        )
+        for place, worker, user, sent, began, ended, asked in zip(
+            trial.request, trial.worker, trial.user, trial.sent_s, trial.began_s, trial.ended_s, trial.asked_s,
+            strict=True,
+        )
+    ]  # fmt: skip
+    run = make_run(tmp_path, {"one": requests}, variants=[one], loads=[mix])
+    measured = {
+        (row.request, row.metric, row.stat): row.measured
+        for row in derive_summary(run).rows
+        if row.measured is not None
+    }
+    foreseen = {
+        (finding.request, *key): value
+        for family in FAMILIES
+        for finding in family.foresee(trial)
+        for key, value in finding.stats.items()
+    }
+
+    assert {key[1] for key in foreseen} >= {"overhead", "throughput", "requests_by_worker", "beside_free_thread"}
+    for key, value in foreseen.items():
+        assert measured[key] == pytest.approx(value, rel=0.001, abs=0.5), key
+
+
+def test_heavy_mix_is_predicted() -> None:
+    """The waits, the cures, and how far chance spreads the median of five trials."""
+    experiment = load_experiment("heavy-mix")
+    plan = lay_out(experiment, trials=5, room=None)
+    run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+    found = predict(run)
+
+    def of(name: str, metric: str, stat: str) -> Any:
+        return found.values[(name, run.loads[0].name, "light"), metric, stat]
+
+    assert found.missing == {}
+    for cured in ("one-process", "connection-limit", "least-conn", "busy-accept"):
+        assert of(cured, "beside_free_thread", "share").high == 0
+        assert of(cured, "overhead", "p90").high == pytest.approx(2, abs=1)
+    for waiting in ("shared-socket", "reuse-port", "random-accept"):
+        assert 0.2 < of(waiting, "beside_free_thread", "share").median < 0.6
+        assert of(waiting, "overhead", "p90").low > 500
+    assert predict(run) == found
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_variant_of_each_experiment_has_a_prediction_or_a_reason(name: str) -> None:
+    experiment = load_experiment(name)
+    plan = lay_out(experiment, trials=1, room=None)
+    run = record_of(name, experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+
+    for under in run.loads:
+        for one in run.variants_under(under.name):
+            missing = ""
+            try:
+                model_of(one, under)
+            except NotModelled as reason:
+                missing = str(reason)
+            assert missing in REASONS
+
+
+REASONS = {
+    "",
+    "an event loop that accepts all connections of a burst that wait when it wakes",
+    "clients that keep their connections open",
+    "connections that the balancer keeps, and that any user may get",
+    "visitors who give up, and the application's own work and database",
+    "workers that are killed",
+}
+
+
+def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
+    unknown = set()
+    for server in KINDS:
+        try:
+            model_of(variant(server=server, threads=None if "gev" in server else 2), load())
+        except NotModelled as reason:
+            unknown.add(str(reason))
+    assert unknown == {"how flup-prefork serves", "how flup-threaded serves"}
+    for script in K6_SCRIPTS:
+        with pytest.raises(NotModelled, match=r"without the setting|killed|give up"):
+            model_of(variant(), load(script, settings={}))
+    with pytest.raises(NotModelled, match=r"the load mine\.js"):
+        model_of(variant(), load("mine.js"))
+
+
+@pytest.mark.parametrize(
+    ("of", "under", "missing"),
+    [
+        (variant(replicas=2, accept="per-worker", reuse_port=True), load(),
+         "a balancer before sockets among which the kernel chooses"),
+        (variant(keepalive_s=5, upstream_keepalive=16), load(), "connections that the balancer keeps"),
+        (variant(), load(client=ClientRecord(script="silent.py", settings={})), "clients that keep"),
+        (variant(server="uvicorn", app="django"), load(), "Django on an event loop"),
+        (variant(), load("arrivals.js", settings={"RATE_RPS": "900", "DELAY_S": "1"}),
+         "the open loops keep 900.3 threads busy, and there are 8"),
+    ],
+)  # fmt: skip
+def test_what_theory_cannot_simulate_has_a_reason(of: VariantRecord, under: LoadRecord, missing: str) -> None:
+    with pytest.raises(NotModelled, match=missing):
+        model_of(of, under)
+
+
+def test_a_simulated_trial_knows_its_classes() -> None:
+    one, mix = variant(), load()
+    trial: Foreseen = next(_trials(model_of(one, mix), one, mix))
+
+    assert [(name, int(mine.sum()) > 0) for name, mine in trial.of_each()] == [
+        ("light", True), ("heavy", True), (None, True)
+    ]  # fmt: skip
+
+
+def test_which_figures_came_true() -> None:
+    """A wait inside the interval, a wait 20 ms above it, a share far below it, and a figure that is not compared."""
+    experiment = load_experiment("heavy-mix")
+    plan = lay_out(experiment, trials=5, room=None)
+    run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+    summary = foresee(run)
+    rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
+
+    def measured(key: tuple[str, str, str, str], value: float) -> Row:
+        return rows[key].model_copy(update={"measured": value})
+
+    waits = rows["shared-socket", "light", "overhead", "p90"]
+    told = [
+        measured(("shared-socket", "light", "overhead", "p90"), (waits.predicted_high or 0) - 1),
+        measured(("one-process", "light", "overhead", "p90"), 40),
+        measured(("shared-socket", "light", "beside_free_thread", "share"), 0.01),
+        measured(("shared-socket", "light", "overhead", "max"), 1),
+    ]
+    compared = list(compare(run, summary.model_copy(update={"rows": told})))
+
+    assert [one.is_inside for one in compared] == [True, False, False]
+    assert [one.policy for one in compared] == ["a race", "one worker", "a race"]
+    by_policy, by_experiment, _, outside = validation_grids(compared)
+    assert by_policy.lines == [("a race", "2", "1", "50%"), ("one worker", "1", "0", "0%")]
+    assert by_experiment.lines == [("heavy-mix", "3", "1", "33%"), ("all", "3", "1", "33%")]
+    assert [line[:3] for line in outside.lines] == [
+        ("heavy-mix", "one-process heavy-mix light", "overhead p90"),
+        ("heavy-mix", "shared-socket heavy-mix light", "beside_free_thread share"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        ({"sockets": 4}, "a socket for each worker, chosen by hash"),
+        ({"sockets": 4, "balance": "turns"}, "a socket for each worker, in turns"),
+        ({"sockets": 4, "balance": "least", "most": 2}, "a socket for each worker, least connections, with a limit"),
+        ({"workers": 4, "threads": 2, "accepts": 2}, "a race with bounded acceptance"),
+        ({"workers": 4, "hesitates": True}, "a race of the workers that are free"),
+        ({"workers": 4, "bias": 0.3}, "a race"),
+        ({"workers": 4}, "a random worker"),
+        ({"workers": 4, "sockets": 2, "bias": 0.3}, "several sockets with a race"),
+        ({}, "one worker"),
+    ],
+)
+def test_the_policy_in_words(of: dict[str, Any], says: str) -> None:
+    assert policy(Servers(**of)) == says
+
+
+def test_a_load_of_too_many_requests_is_not_simulated() -> None:
+    experiment = load_experiment("thread-headroom")
+    plan = lay_out(experiment, trials=1, duration="1440m", room=None)
+    run = record_of("thread-headroom", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
+
+    assert set(predict(run).missing.values()) == {"time for a load of more than 200,000 requests"}
