@@ -3,9 +3,9 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment watch reproduce aa list plan report power compare verify export notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment watch reproduce aa list plan predict advise what-if validate report power compare verify export notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn)
 	@$(LAB) run $(NAME) $(CPU_OPTION)
@@ -24,6 +24,18 @@ list: .venv/core  ## list the experiments and their questions
 
 plan: .venv/core  ## print what NAME would measure, in which order, and for how long
 	@$(LAB) plan $(NAME) $(CPU_OPTION)
+
+predict: .venv/core  ## print what theory predicts of NAME, without any container
+	@$(LAB) predict $(NAME) $(CPU_OPTION)
+
+advise: .venv/core  ## rank ways to serve the load of RUN (default: the latest run) or of CLASSES=file.yaml (TRY=3)
+	@$(LAB) advise $(RUN)
+
+what-if: .venv/core  ## say who would have waited if the requests of RUN=results/…/latest:shared-socket were served otherwise (WORKERS=2)
+	@$(LAB) what-if $(RUN)
+
+validate: .venv/core  ## say how many predicted figures of RUN (default: the latest run of each experiment) came true
+	@$(LAB) validate $(RUN)
 
 report: .venv/core  ## compute all results again from the raw points of RUN (default: the latest run; MARKDOWN=1)
 	@$(LAB) report $(RUN)

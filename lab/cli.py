@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -12,23 +11,18 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from analysis.deciding import MOST
+from lab.advice.commands import advise, predict, validate, what_if
 from lab.errors import LabError, WrongUse
-from lab.finished import latest, run_for, verified
-from lab.interruption import heed_signals, uninterrupted
+from lab.finished import derived, latest, run_for, verified
+from lab.interruption import heed_signals
+from lab.measuring import make_command, measure, names_of, planner
+from lab.options import Cpu, Duration, Full, Jobs, Name, Results, RunFolder, Seed, Trials, Variants
 from lab.paths import RESULTS
-from lab.plan import Plan, lay_out
-from lab.terminal import count, interruptible, out, print_plan, say, showing_progress, talk, tell, time_in_words
+from lab.plan import lay_out
+from lab.terminal import count, out, print_plan, say, talk, tell, time_in_words
 
 if TYPE_CHECKING:
     from analysis.compare import Side
-    from analysis.result import Summary
-    from lab.experiment.model import Experiment
-    from lab.limits import Room
-    from lab.live import News
-
-    PlanFor = Callable[[Room | None], Plan]
-    """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
-
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,22 +32,6 @@ app = typer.Typer(
     help="A laboratory that shows which worker served each request, "
     "and which requests waited although another worker had a free thread.",
 )
-Results = Annotated[Path, typer.Option(envvar="RESULTS", resolve_path=True, help="The folder that keeps the runs.")]
-Variants = Annotated[str, typer.Option(envvar="VARIANTS", help="Measure only these variants, e.g. a,b.")]
-Full = Annotated[bool, typer.Option(envvar="FULL", help="Use the full durations, as in the article.")]
-Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each load lasts, e.g. 90s or 5m.")]
-Trials = Annotated[
-    int,
-    typer.Option(envvar="TRIALS", min=0, max=1000, help="How often each variant is measured; 0: as the file says."),
-]
-Jobs = Annotated[
-    int, typer.Option(envvar="JOBS", min=0, max=1000, help="Most variants side by side; 0: four for each core.")
-]
-Seed = Annotated[int, typer.Option(envvar="SEED", help="The seed of the random order of the variants.")]
-Cpu = Annotated[str, typer.Option(help="burn: requests compute; hold: they only hold the interpreter lock.")]
-Name = Annotated[str, typer.Argument(show_default=False, help="The experiment: a file of experiments/.")]
-
-RunFolder = Annotated[Path | None, typer.Argument(help="The folder of a run; default: the latest run.")]
 
 
 @app.command()
@@ -79,7 +57,7 @@ def run(
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
 
-    command = _command(
+    command = make_command(
         f"make experiment NAME={name}",
         VARIANTS=variants,
         FULL=full,
@@ -93,9 +71,9 @@ def run(
     )
     budget_s = _budget_s(until, budget, trials)
     trials = MOST if until else trials
-    experiment = computing(load_experiment(name), cpu, _names(variants))
-    plan_for = _planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    summary = _measure(name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s)
+    experiment = computing(load_experiment(name), cpu, names_of(variants))
+    plan_for = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    summary = measure(name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s)
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 
@@ -118,7 +96,7 @@ def watch(
     from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.live import screen  # noqa: PLC0415
 
-    command = _command(
+    command = make_command(
         f"make watch NAME={name}",
         VARIANTS=variants,
         FULL=full,
@@ -128,14 +106,14 @@ def watch(
         SEED=seed,
         CPU=cpu,
     )
-    experiment = computing(load_experiment(name), cpu, _names(variants))
-    plan_for = _planner(
+    experiment = computing(load_experiment(name), cpu, names_of(variants))
+    plan_for = planner(
         experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
     )
     plan_for(None)  # report wrong use before anything else
     with screen(results / name, port) as news:
         say(f"Watch the requests at http://127.0.0.1:{port}/")
-        _measure(name, experiment, plan_for, full=full, command=command, results=results, news=news)
+        measure(name, experiment, plan_for, full=full, command=command, results=results, news=news)
 
 
 def _budget_s(until: str, budget: str, trials: int) -> float | None:
@@ -170,7 +148,7 @@ def aa(
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import against_itself, computing  # noqa: PLC0415
 
-    command = _command(
+    command = make_command(
         f"make aa NAME={name}",
         VARIANTS=variants,
         FULL=full,
@@ -185,8 +163,8 @@ def aa(
         raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
     experiment = load_experiment(name)
     experiment = computing(against_itself(experiment, variants or next(iter(experiment.variants))), cpu)
-    plan_for = _planner(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    _measure(f"{name}-aa", experiment, plan_for, full=full, command=command, results=results)
+    plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    measure(f"{name}-aa", experiment, plan_for, full=full, command=command, results=results)
 
 
 @app.command()
@@ -218,10 +196,10 @@ def reproduce(
     for place, one in enumerate(todo, start=1):
         rest_s = sum(other.expected_s for other in todo[place - 1 :])
         say(f"\n{place} of {len(todo)}: {one.name}; about {time_in_words(rest_s)} left in all")
-        plan_for = _planner(one.experiment, "", full=False, duration="", trials=0, jobs=0, seed=0)
+        plan_for = planner(one.experiment, "", full=False, duration="", trials=0, jobs=0, seed=0)
         command = f"make experiment NAME={one.name}"
         try:
-            _measure(one.name, one.experiment, plan_for, full=False, command=command, results=results)
+            measure(one.name, one.experiment, plan_for, full=False, command=command, results=results)
         except typer.Exit as stopped:
             if stopped.exit_code != 1:  # interrupted
                 raise
@@ -254,9 +232,13 @@ def plan(
     from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.machine.engine import room  # noqa: PLC0415
 
-    experiment = computing(load_experiment(name), cpu, _names(variants))
-    plan_for = _planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    experiment = computing(load_experiment(name), cpu, names_of(variants))
+    plan_for = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     print_plan(out, name, plan_for(room()))
+
+
+for one in (predict, advise, what_if, validate):
+    app.command(name=one.__name__.replace("_", "-"))(one)
 
 
 @app.command(name="list")
@@ -305,7 +287,7 @@ def report(
     from analysis.show.terminal import print_tables  # noqa: PLC0415
 
     folder = run or latest(results)
-    summary = _derived("report", folder, results)
+    summary = derived("report", folder, results)
     record = read_run(folder)
     if as_markdown:
         sys.stdout.write(markdown(record, summary))
@@ -319,7 +301,7 @@ def power(run: RunFolder = None, results: Results = RESULTS) -> None:
     """Say about how many trials each claim of a run needs for a verdict, e.g. lab power results/heavy-mix/latest."""
     from analysis.show.terminal import power_table  # noqa: PLC0415
 
-    out.print(power_table(_derived("power", run or latest(results), results)))
+    out.print(power_table(derived("power", run or latest(results), results)))
 
 
 @app.command()
@@ -357,28 +339,12 @@ def _side(text: str, results: Path) -> "Side":
     from analysis.nearest import nearest_first  # noqa: PLC0415
 
     folder, variant = side(text)
-    summary = _derived("compare", folder, results)
+    summary = derived("compare", folder, results)
     run = read_run(folder)
     known = [one.name for one in run.variants]
     if variant is not None and variant not in known:
         raise WrongUse(f"{folder} has no variant {variant!r}.", hint=f"Its variants: {nearest_first(variant, known)}")
     return Side(text, run, summary, variant)
-
-
-def _derived(command: str, folder: Path, results: Path) -> "Summary":
-    """Compute all results of a run for a command."""
-    from analysis.folder import NoTemporaryRoom  # noqa: PLC0415
-    from analysis.pipeline import derive  # noqa: PLC0415
-    from lab.run import no_room  # noqa: PLC0415
-
-    with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
-        try:
-            return derive(folder)
-        except NoTemporaryRoom as error:
-            raise no_room(error, results) from None
-        except OSError as error:
-            problem = f"{folder} cannot be written: {error.strerror or error}."
-            raise LabError(problem, hint="Copy the run to a folder that you can write to.") from None
 
 
 @app.command()
@@ -490,93 +456,3 @@ def main() -> NoReturn:
         tell(error)
         sys.exit(2 if isinstance(error, WrongUse) else 1)
     sys.exit(code or 0)
-
-
-def _measure(
-    name: str,
-    experiment: "Experiment",
-    plan_for: "PlanFor",
-    *,
-    full: bool,
-    command: str,
-    results: Path,
-    budget_s: float | None = None,
-    news: "News | None" = None,
-) -> "Summary":
-    """Make the machine ready, measure a plan and print the results. Exit with 1 when the results are invalid.
-
-    ``news`` is what a page tells of the run while it is measured; None: there is no page.
-
-    While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
-    """
-    from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
-    from analysis.show.terminal import print_tables  # noqa: PLC0415
-    from lab.machine.doctor import make_ready  # noqa: PLC0415
-    from lab.machine.engine import room  # noqa: PLC0415
-    from lab.machine.images import images_of  # noqa: PLC0415
-    from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
-
-    plan_for(None)  # report wrong use before waiting for another run
-    check_room(results, live=news is not None)
-    with interruptible():
-        wait_for_turn(say)
-        planned = plan_for(room())
-        print_plan(talk, name, planned, budget_s)
-        make_ready(say, images_of(planned))
-    with interruptible(), showing_progress() as progress:
-        folder, summary = run_plan(
-            name,
-            experiment,
-            planned,
-            results=results,
-            full=full,
-            command=command,
-            say=say,
-            progress=news.heeding(progress) if news else progress,
-            budget_s=budget_s,
-        )
-    print_tables(out, read_run(folder), summary)
-    say(f"\nReport: {folder / 'report.html'}")
-    if summary.validity.verdict == "invalid":
-        raise typer.Exit(1)
-    return summary
-
-
-def _planner(
-    experiment: "Experiment",
-    variants: str,
-    *,
-    full: bool,
-    duration: str,
-    trials: int,
-    jobs: int,
-    seed: int,
-    live: bool = False,
-) -> "PlanFor":
-    """Return a function that lays out the plan of these options in a given amount of memory."""
-    from lab.machine.engine import default_jobs  # noqa: PLC0415
-
-    def plan_for(room: "Room | None") -> Plan:
-        return lay_out(
-            experiment,
-            variants=_names(variants),
-            full=full,
-            duration=duration or None,
-            trials=trials or experiment.trials,
-            jobs=jobs or default_jobs(),
-            seed=seed,
-            room=room,
-            live=live,
-        )
-
-    return plan_for
-
-
-def _names(variants: str) -> list[str] | None:
-    return [one.strip() for one in variants.split(",")] if variants else None
-
-
-def _command(make: str, **factors: object) -> str:
-    """Return the make command that measures the same again."""
-    given = [f"{factor}={int(value) if value is True else value}" for factor, value in factors.items() if value]
-    return " ".join([make, *given])

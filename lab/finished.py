@@ -3,19 +3,29 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from lab.errors import LabError, WrongUse
 from lab.interruption import uninterrupted
 
+if TYPE_CHECKING:
+    from analysis.record import Run
+    from analysis.result import Summary
+
 
 def latest(results: Path) -> Path:
     """Return the folder of the latest run of all experiments. Raise WrongUse when there is no run."""
-    links = sorted(results.glob("*/latest"), key=lambda link: link.resolve().name)
+    return max(latest_of_each(results), key=lambda folder: folder.name)
+
+
+def latest_of_each(results: Path) -> list[Path]:
+    """Return the folder of the latest run of each experiment. Raise WrongUse when there is no run."""
+    links = sorted(results.glob("*/latest"))
     if not links:
         raise WrongUse(f"There is no run in {results}.", hint="make experiment NAME=heavy-mix")
-    return links[-1].resolve()
+    return [link.resolve() for link in links]
 
 
 @contextmanager
@@ -28,6 +38,22 @@ def run_for(command: str) -> Iterator[None]:
     except BadRun as error:
         which = "A=results/<experiment>/<time> B=…" if command == "compare" else "RUN=results/<experiment>/<time>"
         raise WrongUse(f"{error}.", hint=f"make {command} {which}, or …/latest") from None
+
+
+def derived(command: str, folder: Path, results: Path) -> "Summary":
+    """Compute all results of a run for a command."""
+    from analysis.folder import NoTemporaryRoom  # noqa: PLC0415
+    from analysis.pipeline import derive  # noqa: PLC0415
+    from lab.run import no_room  # noqa: PLC0415
+
+    with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
+        try:
+            return derive(folder)
+        except NoTemporaryRoom as error:
+            raise no_room(error, results) from None
+        except OSError as error:
+            problem = f"{folder} cannot be written: {error.strerror or error}."
+            raise LabError(problem, hint="Copy the run to a folder that you can write to.") from None
 
 
 def verified(folder: Path, console: Console) -> list[str]:
@@ -62,3 +88,13 @@ def _derived(paths: list[str]) -> str:
     """Return the names of derived files as part of a sentence. The files of the whole run come first."""
     names = sorted({Path(path).name for path in paths}, key=["summary.json", "report.html", "requests.parquet"].index)
     return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def run_and_variant(command: str, run: str, results: Path) -> "tuple[Path, Run, str | None]":
+    """Return the folder and the record of a run that ``RUN`` or ``RUN:VARIANT`` names, and the name of the variant."""
+    from analysis.compare import side  # noqa: PLC0415
+    from analysis.folder import read_run  # noqa: PLC0415
+
+    folder, variant = side(run) if run else (latest(results), None)
+    with run_for(command):
+        return folder, read_run(folder), variant

@@ -20,12 +20,14 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from lab import cli
+from lab.advice import commands
 from lab.paths import ROOT
 from lab.trial.containers import OWNER_LABEL
 
 PARTS = (
     "lab",
     "analysis",
+    "theory",
     "experiments",
     "k6",
     "clients",
@@ -95,11 +97,13 @@ class Lab:
         assert self.root == ROOT
         assert not self.before
         out, err = io.StringIO(), io.StringIO()
+        narrow = Console(width=80, highlight=False)
         with (
             patch.dict(os.environ, self._told(*arguments)),
             patch.object(sys, "argv", ["lab", *arguments]),
             patch.object(cli, "heed_signals"),
-            patch.object(cli, "out", Console(width=80, highlight=False)),
+            patch.object(cli, "out", narrow),
+            patch.object(commands, "out", narrow),
             redirect_stdout(out),
             redirect_stderr(err),
             pytest.raises(SystemExit) as ended,
@@ -171,7 +175,9 @@ def copy_lab(folder: Path) -> Lab:
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
-            shutil.copytree(source, folder / "copy" / part, ignore=shutil.ignore_patterns("__pycache__"))
+            compiled = part == "theory"  # Numba keeps there what takes it half a minute to compile
+            ignore = None if compiled else shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, folder / "copy" / part, ignore=ignore)
         else:
             shutil.copy(source, folder / "copy" / part)
     return Lab(folder / "copy", folder / "results")

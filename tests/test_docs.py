@@ -24,7 +24,7 @@ COMMANDS = (DOCS / "commands.md").read_text(encoding="utf-8")
 EXTENDING = (DOCS / "extending.md").read_text(encoding="utf-8")
 METHOD = (DOCS / "method.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
-TARGETS = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 GROUP = get_command(app)
 assert isinstance(GROUP, TyperGroup)
 LAB = {name: command.params for name, command in GROUP.commands.items()}
@@ -74,7 +74,7 @@ def test_every_make_target_is_among_the_commands(target: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_make_target_in_a_document_exists(document: Path) -> None:
-    named = re.findall(r"make ([a-z]+)", " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE)))
+    named = re.findall(r"make ([a-z-]+)", " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE)))
 
     assert set(named) <= set(TARGETS)
 

@@ -432,7 +432,7 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     monkeypatch.setattr(leftovers, "remove_leftovers", list)
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
-    monkeypatch.setattr(running, "_record", lambda *_, **__: record_of(run))
+    monkeypatch.setattr(running, "record_of", lambda *_, **__: record_of(run))
     said: list[str] = []
 
     folder, summary = running.run_plan(

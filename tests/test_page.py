@@ -12,9 +12,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
+from analysis.folder import read_run
 from analysis.pipeline import derive
 from analysis.record import VariantRecord
 from analysis.result import Summary
+from lab.advice.replay import lanes as replayed_lanes
+from lab.advice.replay import recorded, replay
 from tests.pages import chromium
 from tests.real_runs import unpack
 from tests.synthetic import Request, make_run
@@ -431,3 +434,30 @@ def test_the_page_can_be_looked_at(page: Page, tmp_path: Path, look: str) -> Non
     assert width == (390 if look == "phone" else 1100)
     assert height > 2 * width
     assert len(picture) > width * height / 100, "a page without lanes or pictures is smaller"
+
+
+def test_lanes_of_requests_that_are_served_otherwise(browser: Browser, measured: Measured, tmp_path: Path) -> None:
+    """Beside what was measured, the same requests in a race of two workers of four threads."""
+    run = read_run(measured.run)
+    load = next(one for one in run.loads if one.name == "heavy-mix")
+    serving = run.variants_under(load.name)[0]
+    answered = recorded(measured.run, run, serving, load, 1)
+    after = list(replay(answered, 2, 4))
+    (tmp_path / "what-if.html").write_text(replayed_lanes(measured.run, run, serving, load, 1, after))
+    said: list[str] = []
+    with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
+        page = context.new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto((tmp_path / "what-if.html").as_uri())
+        data = json.loads(page.locator("script[type='application/json']").first.inner_text())
+        assert page.locator("h1").inner_text() == run.title
+    assert said == []
+    assert [one["variant"] for one in data["trials"]] == [
+        serving.name, *(f"what-if-{one.kind.name}" for one in after if one.kind)
+    ]  # fmt: skip
+    assert {one["answered"] for one in data["trials"]} == {len(answered.sent_s)}
+    for shown, one in zip(data["trials"][1:], after, strict=True):
+        assert len(shown["workers"]) == one.workers
+        waits_s = [tenths / 10_000 for tenths in shown["requests"]["wait"]]
+        assert sorted(waits_s)[-len(answered.sent_s) :] == pytest.approx(sorted(one.waits_s), abs=0.001)

@@ -114,7 +114,7 @@ def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     few = [one for one in reproduce.known() if one.name in ("heavy-mix", "ten-at-once", "one-gpu")]
     monkeypatch.setattr(reproduce, "known", lambda: few)
     asked: list[str] = []
-    monkeypatch.setattr(cli, "_measure", lambda name, *_, **__: asked.append(name))
+    monkeypatch.setattr(cli, "measure", lambda name, *_, **__: asked.append(name))
     return asked
 
 
@@ -174,7 +174,7 @@ def test_an_interrupt_ends_the_whole_reproduction(
         three.append(name)
         raise typer.Exit(1 if len(three) < 2 else 130)
 
-    monkeypatch.setattr(cli, "_measure", measure)
+    monkeypatch.setattr(cli, "measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
         cli.reproduce(fresh=True, show=False, to=None, results=tmp_path)
@@ -192,7 +192,7 @@ def test_invalid_results_are_named_at_the_end(
         if name == "heavy-mix":
             raise typer.Exit(1)
 
-    monkeypatch.setattr(cli, "_measure", measure)
+    monkeypatch.setattr(cli, "measure", measure)
 
     with pytest.raises(typer.Exit) as stopped:
         cli.reproduce(fresh=False, show=False, to=None, results=tmp_path)

@@ -43,7 +43,7 @@ def measure(
     monkeypatch.setattr(leftovers, "remove_leftovers", list)
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
-    monkeypatch.setattr(running, "_record", lambda *_, **__: record)
+    monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
     said: list[str] = []
     experiment = load_experiment("heavy-mix")
     plan = lay_out(experiment, trials=record.trials, jobs=8)
@@ -108,7 +108,7 @@ def test_an_interrupted_run_lacks_only_the_trials_of_its_last_round(
     monkeypatch.setattr(leftovers, "remove_leftovers", list)
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
-    monkeypatch.setattr(running, "_record", lambda *_, **__: record)
+    monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
     experiment = load_experiment("heavy-mix")
 
     with pytest.raises(KeyboardInterrupt):

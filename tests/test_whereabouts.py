@@ -307,7 +307,7 @@ def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.M
     monkeypatch.setattr(leftovers, "remove_leftovers", list)
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
-    monkeypatch.setattr(running, "_record", lambda *_, **__: record)
+    monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
     experiment = load_experiment("heavy-mix")
 
     with pytest.raises(LabError) as caught:

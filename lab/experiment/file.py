@@ -36,6 +36,15 @@ def load_experiment(name: str) -> Experiment:
 
 def read_experiment(path: Path) -> Experiment:
     """Read and check one experiment file. Raise WrongUse with the place of the first mistake."""
+    document, values = read_yaml(path)
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        raise WrongUse(explain(path.name, document, values, error)) from None
+
+
+def read_yaml(path: Path) -> tuple[yaml.Node | None, Any]:
+    """Read a YAML file as nodes, which know their lines, and as values. Raise WrongUse if it is not valid."""
     try:
         text = path.read_text(encoding="utf-8")
         document = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -50,10 +59,7 @@ def read_experiment(path: Path) -> Experiment:
         raise WrongUse(f"{path.name}: not valid YAML: {error.reason} (#x{error.character:04x})") from None
     except RecursionError:
         raise WrongUse(f"{path.name}: not valid YAML: it is nested too deeply") from None
-    try:
-        return Experiment.model_validate(values)
-    except ValidationError as error:
-        raise WrongUse(explain(path.name, document, values, error)) from None
+    return document, values
 
 
 def editor_schema() -> str:

@@ -60,7 +60,7 @@ def explain(file: str, document: yaml.Node | None, values: object, error: Valida
     first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
     further = getattr(first.get("ctx", {}).get("error"), "place", ())
     place = _in_file((*first["loc"], *further))
-    line = _line(document, place)
+    line = line_of(document, place)
     where = ".".join(map(str, place))
     problem = _problem(first, place, values)
     return f"{file}:{line}: {where}: {problem}" if where else f"{file}: {problem}"
@@ -264,7 +264,7 @@ def _in_file(location: Place) -> Place:
     return place[: at + 2]
 
 
-def _line(node: yaml.Node | None, place: Place) -> int:
+def line_of(node: yaml.Node | None, place: Place) -> int:
     """Return the line of a place, or the line of the nearest enclosing place if the place itself is missing."""
     line = node.start_mark.line + 1 if node else 0
     for key in place:

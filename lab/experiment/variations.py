@@ -7,6 +7,7 @@ import psutil
 from analysis.record import OTHERS_CORES
 from lab.errors import WrongUse
 from lab.experiment.model import Cpu, Experiment, Load, unknown_variant
+from lab.servers.base import Variant
 
 
 def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
@@ -60,6 +61,27 @@ def against_itself(experiment: Experiment, variant: str) -> Experiment:
             "question": "Which differences on this machine are more than chance?",
             "source": None,
             "variants": {"a": one, "b": one},
+            "published": [],
+            "claims": [],
+            "curve": None,
+        }
+    )
+
+
+def served_by(experiment: Experiment, load: str, variants: dict[str, Variant]) -> Experiment:
+    """Return an experiment that measures only these variants, under one load, and claims nothing."""
+    if load not in experiment.all_loads:
+        raise WrongUse(f"The experiment has no load {load!r} any more.", hint="Measure the experiment again first.")
+    asked = experiment.all_loads[load].model_copy(update={"variants": []})
+    return experiment.model_copy(
+        update={
+            "load": None,
+            "loads": {load: asked},
+            "title": f"Advice for {load}, tried",
+            "question": "Is the way that theory recommends the fastest?",
+            "because": None,
+            "source": None,
+            "variants": variants,
             "published": [],
             "claims": [],
             "curve": None,

@@ -1,0 +1,165 @@
+"""The commands of ``lab`` that ask theory."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.errors import WrongUse
+from lab.finished import derived, latest_of_each, run_and_variant
+from lab.measuring import make_command, measure, names_of, planner
+from lab.options import Cpu, Duration, Full, Name, Results, Trials, Variants
+from lab.paths import RESULTS
+from lab.terminal import out, say
+
+if TYPE_CHECKING:
+    from analysis.record import Run
+    from lab.advice.load import Load
+    from lab.advice.ranking import Ranked
+
+
+def predict(
+    name: Name = "",
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    cpu: Cpu = "",
+) -> None:
+    """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
+    from analysis.prediction import foresee  # noqa: PLC0415
+    from analysis.record import Host  # noqa: PLC0415
+    from analysis.show.terminal import print_predicted  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
+    from lab.run import record_of  # noqa: PLC0415
+
+    experiment = computing(load_experiment(name), cpu, names_of(variants))
+    planned = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=1, seed=0)(None)
+    nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
+    run = record_of(name, experiment, planned, full=full, command="lab predict", host=nowhere, git=None, images=[])
+    print_predicted(out, run, foresee(run))
+
+
+def advise(
+    run: Annotated[
+        str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
+    ] = "",
+    classes: Annotated[
+        Path | None, typer.Option(envvar="CLASSES", help="A file that describes a service, e.g. mine.yaml.")
+    ] = None,
+    load: Annotated[str, typer.Option(envvar="LOAD", help="Which load of the run.")] = "",
+    attempts: Annotated[
+        int, typer.Option("--try", envvar="TRY", min=0, max=7, help="Measure the best so many ways, and today's.")
+    ] = 0,
+    duration: Duration = "",
+    trials: Trials = 0,
+    results: Results = RESULTS,
+) -> None:
+    """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
+    from lab.advice.ranking import best_of, foreseen_today, rank  # noqa: PLC0415
+    from lab.advice.service import read_service  # noqa: PLC0415
+    from lab.advice.show import print_advice  # noqa: PLC0415
+
+    if classes and (run or load or attempts):
+        raise WrongUse("CLASSES describes a service that no run knows, so it cannot be tried, and has no RUN or LOAD.",
+                       hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
+        )  # fmt: skip
+    asked = read_service(classes).load() if classes else None
+    record = None
+    if asked is None:
+        record, asked = _asked_of(run, load, results)
+    ranked = rank(asked)
+    print_advice(out, best_of(ranked, 7), foreseen_today(asked), asked)
+    if record and attempts:
+        _try(record, load or record.loads[0].name, asked, best_of(ranked, attempts), duration, trials, results)
+
+
+def _asked_of(run: str, load: str, results: Path) -> "tuple[Run, Load]":
+    """Return the run that ``RUN`` or ``RUN:VARIANT`` names, and what it asks for."""
+    from lab.advice.load import of_run  # noqa: PLC0415
+
+    _, record, variant = run_and_variant("advise", run, results)
+    return record, of_run(record, variant, load or None)
+
+
+def _try(run: "Run", load: str, asked: "Load", best: "list[Ranked]", duration: str, trials: int, results: Path) -> None:
+    """Measure the best ways and today's beside each other, and say whether the advice held."""
+    from lab.advice.show import print_whether_it_held  # noqa: PLC0415
+    from lab.advice.ways import today  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing, served_by  # noqa: PLC0415
+
+    tried = [one.way for one in best] + ([today(asked, asked.today)] if asked.today else [])
+    computes = next((one.settings["CPU"] for one in run.loads if "CPU" in one.settings), "")
+    experiment = load_experiment(run.experiment)
+    experiment = computing(served_by(experiment, load, {way.name: way.variant for way in tried}), computes)
+    plan_for = planner(experiment, "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
+    name, command = (
+        f"{run.experiment}-advice",
+        make_command("make advise", RUN=f"results/{run.experiment}/latest", LOAD=load, TRY=len(best)),
+    )
+    summary = measure(name, experiment, plan_for, full=False, command=command, results=results)
+    print_whether_it_held(out, summary, tried)
+
+
+def what_if(
+    run: Annotated[
+        str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
+    ] = "",
+    load: Annotated[str, typer.Option(envvar="LOAD", help="Which load of the run.")] = "",
+    trial: Annotated[int, typer.Option(envvar="TRIAL", min=1, help="Which trial.")] = 1,
+    workers: Annotated[int, typer.Option(envvar="WORKERS", min=0, max=1024, help="0: as many as measured.")] = 0,
+    threads: Annotated[int, typer.Option(envvar="THREADS", min=0, max=1024, help="0: as many as measured.")] = 0,
+    results: Results = RESULTS,
+) -> None:
+    """Say who would have waited if workers had got the same requests in another way, e.g. lab what-if … --workers 2."""
+    from analysis.folder import write_whole  # noqa: PLC0415
+    from lab.advice.load import chosen  # noqa: PLC0415
+    from lab.advice.replay import lanes, measured, recorded, replay  # noqa: PLC0415
+    from lab.advice.show import print_replayed  # noqa: PLC0415
+    from lab.run import writing  # noqa: PLC0415
+
+    folder, record, variant = run_and_variant("what-if", run, results)
+    under, serving = chosen(record, variant, load or None)
+    derived("what-if", folder, results)
+    answered = recorded(folder, record, serving, under, trial)
+    before = measured(answered, serving)
+    after = list(replay(answered, workers or before.workers, threads or before.threads))
+    print_replayed(out, f"{record.experiment}, {serving.name}, trial {trial}", before, after)
+    target = results / "what-if.html"
+    with writing(results):
+        results.mkdir(parents=True, exist_ok=True)
+        write_whole(target, lanes(folder, record, serving, under, trial, after))
+    say(f"\nLanes: {target}")
+
+
+def validate(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Folders of runs; default: the latest of each.")
+    ] = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Say how many predicted figures of runs were measured like that, e.g. lab validate results/heavy-mix/latest."""
+    from analysis.folder import read_run  # noqa: PLC0415
+    from analysis.show.markdown import of_grid  # noqa: PLC0415
+    from analysis.show.terminal import text_table  # noqa: PLC0415
+    from analysis.show.validated import validation_grids  # noqa: PLC0415
+    from analysis.validation import compare as compared_in  # noqa: PLC0415
+
+    compared = []
+    for folder in runs or latest_of_each(results):
+        summary = derived("validate", folder, results)
+        compared += list(compared_in(read_run(folder), summary))
+    if not compared:
+        raise WrongUse("No figure of these runs is both measured and predicted.", hint="lab predict heavy-mix")
+    for grid in validation_grids(compared):
+        if as_markdown:
+            sys.stdout.write(of_grid(grid) + "\n")
+        else:
+            out.print()
+            out.print(text_table(grid))

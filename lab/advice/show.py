@@ -1,0 +1,117 @@
+"""What the advice says: a table of ways, why, and the configuration to paste."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from analysis.result import Summary
+from analysis.show.grids import TextGrid
+from analysis.show.terminal import text_table
+from analysis.show.words import number, percent
+from lab.advice.load import Load
+from lab.advice.ranking import AS_GOOD, AS_GOOD_MS, Ranked, headroom
+from lab.advice.replay import Replayed
+from lab.advice.ways import Way
+
+MOST_CLASSES = 2
+"""So many classes of requests have a column each; of more classes, the one that loses most has the only column."""
+
+
+def print_advice(console: Console, chosen: Sequence[Ranked], now: Ranked | None, load: Load) -> None:
+    """Print the ways, today's last, with a sentence each, and the configuration of the first."""
+    names = list(chosen[0].p99_ms)
+    shown = names if len(names) <= MOST_CLASSES else [max(names, key=lambda name: chosen[-1].p99_ms.get(name, 0.0))]
+    lines = [_line(str(place), one, shown, load) for place, one in enumerate(chosen, start=1)]
+    if now:
+        lines.append(_line("", now, shown, load))
+    head = ("", "way to serve", "w x t", *(f"{name}: p50, p99" for name in shown), "beside", "MiB", "up to")
+    title = "Predicted: what requests lose, in ms; the waits beside a free thread; the load"
+    console.print()
+    console.print(text_table(TextGrid(title, head, lines, words=2)))
+    console.print()
+    for place, one in enumerate(chosen, start=1):
+        console.print(Text(f"{place}  {one.way.kind.why}"))
+    best = chosen[0].way
+    console.print()
+    console.print(Text(f"To serve with {best.workers} x {best.threads} ({best.kind.says}):\n", style="bold"))
+    console.print(best.configuration(), markup=False, highlight=False)
+
+
+def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Way]) -> None:
+    """Print what was measured of each way that was tried, and whether the first was as good as the best of them."""
+    names = [way.name for way in tried]
+    lost = {
+        (row.variant, row.request or "", row.stat): row
+        for row in summary.rows
+        if row.metric == "overhead" and row.request and row.measured is not None
+    }
+    compared = {
+        request: stat for request in sorted({request for _, request, _ in lost})
+        if (stat := next((one for one in _STATISTICS if all((name, request, one) in lost for name in names)), None))
+    }  # fmt: skip
+    rows = [lost[name, request, stat] for request, stat in compared.items() for name in names]
+    lines = [
+        (row.variant, f"{row.request} {row.stat}", number(row.predicted), number(row.measured),
+         f"{number(row.low)} to {number(row.high)}")
+        for row in rows
+    ]  # fmt: skip
+    head = ("way", "class", "predicted", "measured", "interval")
+    console.print()
+    console.print(text_table(TextGrid("Tried: what requests lose, in ms", head, lines, words=2)))
+    console.print()
+    measured = {(row.variant, f"{row.request} {row.stat}"): row.measured or 0.0 for row in rows}
+    console.print(Text(verdict(measured, names), style="bold"))
+
+
+_STATISTICS = ("p99", "p90", "p50")
+"""Ways are compared by the highest percentile that was measured of all of them."""
+
+
+def verdict(lost_ms: dict[tuple[str, str], float], tried: Sequence[str]) -> str:
+    """Say whether the first way was as good as the best of all that were tried, in every class."""
+    first = tried[0]
+    for what in dict.fromkeys(what for _, what in lost_ms):
+        best = min(tried, key=lambda way: lost_ms[way, what])
+        if lost_ms[first, what] > AS_GOOD * lost_ms[best, what] + AS_GOOD_MS:
+            return (
+                f"The advice did not hold: {what} is {number(lost_ms[first, what])} ms with {first}, and "
+                f"{number(lost_ms[best, what])} ms with {best}."
+            )
+    if not lost_ms:
+        return "Whether the advice held is unknown, because no percentile was measured of all ways."
+    return f"The advice held: of all that were tried, nothing was faster than {first} by more than 10 % and 5 ms."
+
+
+def print_replayed(console: Console, title: str, before: Replayed, after: Sequence[Replayed]) -> None:
+    """Print which requests waited, and which of them would have waited with each way to serve them."""
+    lines = []
+    for one in (before, *after):
+        still, new = int((one.waited & before.waited).sum()), int((one.waited & ~before.waited).sum())
+        waits = number(1000 * float(np.quantile(one.waits_s, 0.99))), number(1000 * float(one.waits_s.max()))
+        says = one.kind.says if one.kind else "measured"
+        lines.append((says, f"{one.workers} x {one.threads}", str(int(one.waited.sum())), str(still), str(new), *waits))
+    head = ("way to serve", "w x t", "waited", "of those", "others", "p99 ms", "longest ms")
+    console.print()
+    console.print(text_table(TextGrid(f"{title}: {len(before.waits_s)} requests, replayed", head, lines)))
+    console.print()
+    console.print(Text(
+        "Each request is sent when it was sent, and works for as long as it worked. It waited if its work began more "
+        "than 50 ms after it was sent; of those: requests that also waited when they were measured; others: requests "
+        "that did not. A user who had waited less would have sent the next request earlier.", style="dim",
+    ))  # fmt: skip
+
+
+def _line(place: str, one: Ranked, names: Sequence[str], load: Load) -> tuple[str, ...]:
+    one = replace(one, headroom=headroom(one.way, load))
+    return (
+        place,
+        one.way.kind.says,
+        f"{one.way.workers} x {one.way.threads}",
+        *(f"{number(one.p50_ms.get(name))}, {number(one.p99_ms.get(name))}" for name in names),
+        percent(one.beside) if one.refused <= 0.001 else f"{percent(one.refused)} refused",
+        f"{one.way.memory_mib:.0f}",
+        "waits" if one.headroom is None else f"{one.headroom:g} x",
+    )

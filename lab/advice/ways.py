@@ -1,0 +1,153 @@
+"""The ways to serve a load: workers x threads, who accepts a connection, and the balancer; what each of them needs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import Any
+
+from pydantic import ValidationError
+
+from lab.advice.load import Load
+from lab.limits import SERVER_MIB, THREAD_MIB
+from lab.servers import KINDS
+from lab.servers.base import Variant
+
+MOST_WORKERS = 32
+_FIRST_PORT = 8001
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way to share requests among workers. ``of`` returns the settings for so many workers with so many threads."""
+
+    name: str
+    says: str
+    why: str
+    of: Callable[[int, int], dict[str, Any]]
+    alone: bool = False
+    """Whether it is for one worker only; every other kind but uWSGI is for several."""
+
+
+def _gthread(workers: int, threads: int, **more: object) -> dict[str, Any]:
+    return {"server": "gunicorn-gthread", "workers": workers, "threads": threads, **more}
+
+
+KINDS_OF_WAYS = (
+    Kind("one-process", "one process",
+         "gunicorn: all threads take requests from one queue. If the process dies, all its requests fail.",
+         _gthread, alone=True),
+    Kind("limit", "limit = threads",
+         "gunicorn, worker_connections = threads: a worker with no free thread accepts nothing, so a request waits "
+         "where any worker can take it.",
+         lambda workers, threads: _gthread(workers, threads, worker_connections=threads)),
+    Kind("uwsgi", "uWSGI",
+         "uWSGI: a thread accepts a connection when it is free, so a request waits where any worker can take it.",
+         lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}),
+    Kind("least-conn", "nginx least_conn",
+         "A gunicorn for each worker: nginx passes a request to the worker that has the fewest requests.",
+         lambda workers, threads: _gthread(1, threads, replicas=workers, balance="least_conn")),
+    Kind("queue", "HAProxy maxconn",
+         "A gunicorn for each worker: HAProxy keeps a request until some worker has a free thread.",
+         lambda workers, threads: _gthread(
+             1, threads, replicas=workers, balancer="haproxy", balance="least_conn", max_conns=threads)),
+    Kind("reuse-port", "reuse_port",
+         "gunicorn: the kernel chooses a worker without knowing which worker is busy.",
+         lambda workers, threads: _gthread(workers, threads, reuse_port=True)),
+    Kind("shared", "shared socket",
+         "gunicorn: a busy worker accepts requests too, and no other worker can take them from it.", _gthread),
+)  # fmt: skip
+"""In the order in which ways that are equally fast and need the same memory are named."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to serve, as a variant that the lab can measure. ``workers`` are those of all containers together."""
+
+    kind: Kind
+    variant: Variant
+    workers: int
+    threads: int
+    memory_mib: float
+    is_today: bool = False
+
+    @property
+    def name(self) -> str:
+        """A name that a variant of an experiment can have."""
+        return "today" if self.is_today else f"{self.kind.name}-{self.workers}x{self.threads}"
+
+    def configuration(self) -> str:
+        """Return the configuration to paste: of the server, and of the balancer if it matters."""
+        variant = self.variant
+        if variant.server == "uwsgi":
+            lines = ["master = true", f"processes = {self.workers}", f"threads = {self.threads}"]
+            return "\n".join(["# uwsgi.ini", "[uwsgi]", *lines])
+        lines = ["# gunicorn.conf.py", 'worker_class = "gthread"', f"workers = {variant.workers}"]
+        lines.append(f"threads = {self.threads}")
+        if self.kind.name == "limit":
+            lines.append(f"worker_connections = {self.threads}")
+        if self.kind.name == "reuse-port":
+            lines.append("reuse_port = True")
+        if variant.replicas == 1:
+            return "\n".join(lines)
+        ports = range(_FIRST_PORT, _FIRST_PORT + variant.replicas)
+        lines.append(f"# start gunicorn {variant.replicas} times: --bind 127.0.0.1:{ports[0]} to {ports[-1]}")
+        if variant.balancer == "nginx":
+            servers = [f"    server 127.0.0.1:{port};" for port in ports]
+            return "\n".join([*lines, "", "# nginx.conf", "upstream app {", "    zone app 64k;",
+                              "    least_conn;", *servers, "}"])  # fmt: skip
+        servers = [f"    server w{place} 127.0.0.1:{port} maxconn {self.threads}"
+                   for place, port in enumerate(ports, start=1)]  # fmt: skip
+        return "\n".join([*lines, "", "# haproxy.cfg", "backend app", "    balance leastconn", *servers])
+
+
+def ways(load: Load) -> Iterator[Way]:
+    """Yield the ways that fit into the memory and the threads, and into the cores if requests compute."""
+    today = load.today
+    most_workers = min(MOST_WORKERS, load.cores) if load.computes else MOST_WORKERS
+    shared = {} if today is None else {
+        name: getattr(today, name) for name in ("cpus", "memory_mib", "cpuset", "app") if name in today.model_fields_set
+    }  # fmt: skip
+    for total in _totals(load):
+        for workers in _powers(1, min(most_workers, total)):
+            if total % workers:
+                continue
+            for kind in KINDS_OF_WAYS:
+                if kind.name != "uwsgi" and kind.alone != (workers == 1):
+                    continue
+                settings = kind.of(workers, total // workers) | shared
+                try:
+                    variant = KINDS[settings["server"]].model_validate(settings)
+                except ValidationError:
+                    continue  # the container has too little memory, or uWSGI cannot serve the application
+                way = Way(kind, variant, workers, total // workers, _memory_mib(variant, load))
+                if way.memory_mib <= load.memory_mib:
+                    yield way
+
+
+def today(load: Load, variant: Variant) -> Way:
+    """Return today's variant as a way."""
+    workers = variant.workers * variant.replicas
+    kind = Kind("today", "today", "", _gthread)
+    return Way(kind, variant, workers, variant.threads or 1, _memory_mib(variant, load), is_today=True)
+
+
+def _memory_mib(variant: Variant, load: Load) -> float:
+    workers = variant.workers * (load.worker_mib + (variant.threads or 1) * THREAD_MIB)
+    return variant.replicas * (SERVER_MIB + workers)
+
+
+def _totals(load: Load) -> list[int]:
+    """Return how many threads all workers together may have: today's number, and powers of two around what is busy."""
+    near = 2 ** ceil(log2(max(load.busy, 1)))
+    found = {max(1, near // 2), near, 2 * near}
+    if load.threads is not None:
+        found = {one for one in found if one <= load.threads} | {load.threads}
+    if load.today is not None:
+        found.add(load.today.workers * load.today.replicas * (load.today.threads or 1))
+    return sorted(found)
+
+
+def _powers(first: int, last: int) -> Iterator[int]:
+    while first <= last:
+        yield first
+        first *= 2

@@ -1,0 +1,110 @@
+"""Measure an experiment for a command: lay out the plan, make the machine ready, measure, and print the results."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from lab.plan import Plan, lay_out
+from lab.terminal import interruptible, out, print_plan, say, showing_progress, talk
+
+if TYPE_CHECKING:
+    from analysis.result import Summary
+    from lab.experiment.model import Experiment
+    from lab.limits import Room
+    from lab.live import News
+
+    PlanFor = Callable[[Room | None], Plan]
+    """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
+
+
+def measure(
+    name: str,
+    experiment: "Experiment",
+    plan_for: "PlanFor",
+    *,
+    full: bool,
+    command: str,
+    results: Path,
+    budget_s: float | None = None,
+    news: "News | None" = None,
+) -> "Summary":
+    """Make the machine ready, measure a plan and print the results. Exit with 1 when the results are invalid.
+
+    ``news`` is what a page tells of the run while it is measured; None: there is no page.
+
+    While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
+    """
+    from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
+    from analysis.show.terminal import print_tables  # noqa: PLC0415
+    from lab.machine.doctor import make_ready  # noqa: PLC0415
+    from lab.machine.engine import room  # noqa: PLC0415
+    from lab.machine.images import images_of  # noqa: PLC0415
+    from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
+
+    plan_for(None)  # report wrong use before waiting for another run
+    check_room(results, live=news is not None)
+    with interruptible():
+        wait_for_turn(say)
+        planned = plan_for(room())
+        print_plan(talk, name, planned, budget_s)
+        make_ready(say, images_of(planned))
+    with interruptible(), showing_progress() as progress:
+        folder, summary = run_plan(
+            name,
+            experiment,
+            planned,
+            results=results,
+            full=full,
+            command=command,
+            say=say,
+            progress=news.heeding(progress) if news else progress,
+            budget_s=budget_s,
+        )
+    print_tables(out, read_run(folder), summary)
+    say(f"\nReport: {folder / 'report.html'}")
+    if summary.validity.verdict == "invalid":
+        raise typer.Exit(1)
+    return summary
+
+
+def planner(
+    experiment: "Experiment",
+    variants: str,
+    *,
+    full: bool,
+    duration: str,
+    trials: int,
+    jobs: int,
+    seed: int,
+    live: bool = False,
+) -> "PlanFor":
+    """Return a function that lays out the plan of these options in a given amount of memory."""
+    from lab.machine.engine import default_jobs  # noqa: PLC0415
+
+    def plan_for(room: "Room | None") -> Plan:
+        return lay_out(
+            experiment,
+            variants=names_of(variants),
+            full=full,
+            duration=duration or None,
+            trials=trials or experiment.trials,
+            jobs=jobs or default_jobs(),
+            seed=seed,
+            room=room,
+            live=live,
+        )
+
+    return plan_for
+
+
+def names_of(variants: str) -> list[str] | None:
+    """Return the names in the option VARIANTS; None: the option was not given."""
+    return [one.strip() for one in variants.split(",")] if variants else None
+
+
+def make_command(make: str, **factors: object) -> str:
+    """Return the make command that measures the same again."""
+    given = [f"{factor}={int(value) if value is True else value}" for factor, value in factors.items() if value]
+    return " ".join([make, *given])

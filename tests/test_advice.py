@@ -1,0 +1,333 @@
+"""lab.advice: which ways to serve a load are ranked first, what is said of them, and what is refused."""
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+from analysis.folder import read_run
+from analysis.metrics import Statistic
+from analysis.record import LoadRecord, VariantRecord
+from analysis.result import Row, Summary
+from analysis.waiting import Answered
+from lab.advice.load import Load, of_run
+from lab.advice.ranking import best_of, foreseen_today, headroom, rank
+from lab.advice.replay import measured, recorded, replay
+from lab.advice.service import read_service
+from lab.advice.show import print_replayed, print_whether_it_held, verdict
+from lab.advice.ways import KINDS_OF_WAYS, Way, ways
+from lab.errors import WrongUse
+from lab.experiment.file import load_experiment
+from lab.paths import ROOT
+from lab.plan import lay_out
+from lab.run import record_of
+from lab.servers import KINDS
+from tests.conftest import Lab
+from tests.real_runs import unpack
+from tests.synthetic import NOWHERE, Request, make_run
+from theory.model import Class, Closed, Constant, Open, Step, Uniform
+
+A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
+MIX = [
+    Class("light", Closed(5), [Step(Uniform(0.0, 1.0))]),
+    Class("heavy", Closed(2), [Step(Constant(10.0))]),
+]
+
+
+def load_of(name: str, variant: str | None = None, load: str | None = None) -> Load:
+    """Return the load of an experiment as its default run would record it."""
+    experiment = load_experiment(name)
+    plan = lay_out(experiment, trials=1, room=None)
+    run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
+    return of_run(run, variant, load)
+
+
+def test_what_heavy_mix_recommends_has_no_waits() -> None:
+    asked = load_of("heavy-mix", "shared-socket")
+    ranked = rank(asked)
+    now = foreseen_today(asked)
+
+    assert ranked[0].p99_ms["light"] < 20
+    assert ranked[0].beside == 0
+    assert now is not None
+    assert now.p99_ms["light"] > 500
+    assert [one.way.kind.name for one in ranked if one.way.workers == 4 and one.way.threads == 2][-1] == "shared"
+
+
+def test_requests_that_compute_get_processes() -> None:
+    """Four users compute all the time: four processes are faster than one, whose threads share one lock."""
+    computing = [Class("work", Closed(4), [Step(Constant(0.1), "compute")])]
+    on_four, on_one = (rank(Load(computing, computes=True, cores=cores))[0] for cores in (4, 1))
+
+    assert on_four.way.workers == 4
+    assert on_one.way.workers == 1
+
+
+def test_no_way_needs_more_than_there_is() -> None:
+    found = list(ways(Load(MIX, memory_mib=60, worker_mib=20, threads=8)))
+
+    assert found
+    assert max(one.memory_mib for one in found) <= 60
+    assert max(one.workers * one.threads for one in found) == 8
+
+
+def test_head_room_ends_where_requests_wait() -> None:
+    """One thread for each of seven users: the eighth user waits."""
+    eight = next(one for one in ways(Load(MIX)) if (one.kind.name, one.threads) == ("one-process", 8))
+
+    assert headroom(eight, Load(MIX)) == 1.0
+    assert headroom(eight, Load([MIX[0]])) == 1.5
+    four = next(one for one in ways(Load(MIX)) if (one.kind.name, one.threads) == ("one-process", 4))
+    assert headroom(four, Load(MIX)) is None
+
+
+def test_each_kind_is_named_once() -> None:
+    chosen = best_of(rank(Load(MIX)), 99)
+
+    assert sorted(one.way.kind.name for one in chosen) == sorted(kind.name for kind in KINDS_OF_WAYS)
+
+
+CONFIGURATIONS = {
+    "one-process": ['worker_class = "gthread"', "workers = 1", "threads = 8"],
+    "limit": ["workers = 4", "threads = 2", "worker_connections = 2"],
+    "uwsgi": ["[uwsgi]", "processes = 4", "threads = 2"],
+    "least-conn": ["workers = 1", "least_conn;", "server 127.0.0.1:8004;", "zone app 64k;"],
+    "queue": ["balance leastconn", "server w4 127.0.0.1:8004 maxconn 2"],
+    "reuse-port": ["reuse_port = True", "workers = 4"],
+    "shared": ["workers = 4", "threads = 2"],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_WAYS, ids=lambda kind: kind.name)
+def test_the_configuration_to_paste(kind: object) -> None:
+    def is_it(way: Way) -> bool:
+        return way.kind is kind and (way.workers, way.threads) == ((1, 8) if way.kind.alone else (4, 2))
+
+    way = next(filter(is_it, ways(Load(MIX))))
+    lines = [line.strip() for line in way.configuration().splitlines()]
+    assert set(CONFIGURATIONS[way.kind.name]) <= set(lines)
+
+
+EXAMPLE = re.search(r"```yaml\n(.*?)```", (ROOT / "docs" / "advice.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def described(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_example_of_a_service(tmp_path: Path) -> None:
+    assert EXAMPLE
+    service = read_service(described(tmp_path, EXAMPLE[1]))
+    asked = service.load()
+
+    assert asked.computes
+    assert {type(one.arrivals) for one in asked.classes} == {Open, Closed}
+    for one, described_as in zip(asked.classes, yaml.safe_load(EXAMPLE[1])["classes"].values(), strict=True):
+        computed = sum(step.takes.mean for step in one.steps if step.does == "compute")
+        assert computed == pytest.approx(described_as.get("computes", 0) * one.mean)
+    assert rank(asked)[0].way.workers <= service.cores
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, users: 2, takes_s: 1}",
+         "mine.yaml:4: classes.page: give either users or per_second"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {takes_s: 1}",
+         "mine.yaml:4: classes.page: give either users or per_second"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, pause_s: 1, takes_s: 1}",
+         "mine.yaml:4: classes.page: pause_s is for users"),
+        ("cores: 0\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: 1}",
+         "mine.yaml:1: cores: 0: input should be greater than or equal to 1"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes: 1}",
+         "mine.yaml:4: classes.page.takes: unknown key; there are takes_s"),
+        ("cores: 2\nmemory: 512\nclasses:\n  page: {per_second: 5, takes_s: 1}",
+         "mine.yaml:2: memory: unknown key; there are memory_mib"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5}",
+         "mine.yaml:4: classes.page.takes_s: missing key"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: {least: 2, most: 1}}",
+         "mine.yaml:4: classes.page.takes_s: least, 2 s, is more than most, 1 s"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: {mean: 2, most: 1}}",
+         "mine.yaml:4: classes.page.takes_s.most: unknown key; there are mean"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: soon}",
+         "mine.yaml:4: classes.page.takes_s: 'soon': input should be a valid number"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: 5, takes_s: [1]}",
+         "mine.yaml:4: classes.page.takes_s: [1]: list should have at least 2 items"),
+        ("cores: 2\nmemory_mib: 512\nclasses:\n  page: {per_second: .nan, takes_s: 1}", "classes.page.per_second: nan"),
+        ("cores: [", "mine.yaml:1: not valid YAML"),
+    ],
+)  # fmt: skip
+def test_a_wrong_description_says_where(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        read_service(described(tmp_path, text))
+    assert says in refused.value.message
+
+
+def test_a_load_above_capacity_is_refused() -> None:
+    with pytest.raises(WrongUse, match=r"There is no way to serve this load: the open loops keep 50 .* busy"):
+        rank(Load([Class("work", Open(50.0), [Step(Constant(1.0), "compute")])], computes=True, cores=2))
+    with pytest.raises(WrongUse, match="no worker fits into 64 MiB"):
+        rank(Load(MIX, memory_mib=64, worker_mib=600))
+
+
+@pytest.mark.parametrize(
+    ("of", "says"),
+    [
+        (("gil-sharing", None, None), "The run has 4 loads."),
+        (("heavy-mix", None, "busy"), "The run has no load 'busy'."),
+        (("heavy-mix", "fast", None), "The run has no variant 'fast' under this load."),
+        (("async-accept", "uvicorn", "waiting"), "There is no advice for uvicorn, because only servers of WSGI"),
+        (("fastcgi-mechanisms", None, "patient"), "There is no advice for the load patient, because theory lacks"),
+    ],
+)
+def test_a_run_without_advice_says_why(of: tuple[str, str | None, str | None], says: str) -> None:
+    with pytest.raises(WrongUse) as refused:
+        load_of(*of)
+    assert says in refused.value.message
+
+
+def test_a_file_or_a_run(lab: Lab) -> None:
+    both = lab.call("advise", "results/mine", "--classes", "mine.yaml")
+
+    assert (both.returncode, both.stdout) == (2, "")
+    assert both.stderr.startswith("error: CLASSES describes a service that no run knows")
+
+
+def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
+    assert EXAMPLE
+    said = lab.call("advise", "--classes", str(described(tmp_path, EXAMPLE[1])))
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    assert re.search(r"^1 +[a-zH]", said.stdout, re.MULTILINE)
+    assert "# gunicorn.conf.py" in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"),
+    [
+        ({"a": 5.0, "today": 900.0},
+         "The advice held: of all that were tried, nothing was faster than a by more than 10 % and 5 ms."),
+        ({"a": 900.0, "today": 5.0}, "The advice did not hold: light p99 is 900 ms with a, and 5.0 ms with today."),
+        ({}, "Whether the advice held is unknown, because no percentile was measured of all ways."),
+    ],
+)  # fmt: skip
+def test_whether_the_advice_held(lost: dict[str, float], says: str) -> None:
+    assert verdict({(way, "light p99"): value for way, value in lost.items()}, ["a", "today"]) == says
+
+
+def test_ways_are_compared_by_what_was_measured_of_all() -> None:
+    """Today's way served too few light requests for a p99, so p90 counts."""
+    served = [one for one in ways(Load(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
+
+    def lost(way: Way, stat: Statistic, value: float) -> Row:
+        return Row(
+            variant=way.name, load="mix", request="light", metric="overhead", stat=stat, unit="ms", published=None,
+            predicted=1.6, measured=value, low=1.0, high=1000.0, n=9, trials=5, values={},
+        )  # fmt: skip
+
+    best, other = served
+    rows = [lost(best, "p99", 5.0), lost(best, "p90", 2.0), lost(other, "p90", 900.0)]
+    told = io.StringIO()
+    summary = Summary.of_nothing("mix").model_copy(update={"rows": rows})
+    print_whether_it_held(Console(file=told, width=80), summary, served)
+
+    assert re.search(r"^one-process-1x8 +light p90 +1\.6 +2\.0", told.getvalue(), re.MULTILINE)
+    assert re.search(r"^shared-4x2 +light p90 +1\.6 +900", told.getvalue(), re.MULTILINE)
+    assert "light p99" not in told.getvalue()
+    assert "The advice held" in told.getvalue()
+
+
+def test_every_kind_can_be_measured() -> None:
+    """A way is a variant of an experiment file."""
+    for one in ways(Load(MIX)):
+        assert type(one.variant) in KINDS.values()
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.name)
+
+
+def mix_measured() -> Answered:
+    """Three light requests beside two heavy ones; the first worker of two, with one thread, got all but the last."""
+    return Answered(
+        workers=["a", "b"], classes=["heavy", "light"], first=0.0, last=21.0, last_sent=3.0,
+        worker=np.array([0, 0, 0, 1]), request=np.array([0, 1, 1, 0]), sent_s=np.array([0.0, 1.0, 2.0, 3.0]),
+        began_s=np.array([0.0, 10.0, 10.5, 3.0]), ended_s=np.array([10.0, 10.5, 11.0, 13.0]),
+    )  # fmt: skip
+
+
+def test_the_same_requests_served_otherwise() -> None:
+    before = measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
+    found = {one.kind.name: one for one in replay(mix_measured(), 2, 1) if one.kind}
+
+    assert before.waited.tolist() == [False, True, True, False]
+    assert set(found) == {kind.name for kind in KINDS_OF_WAYS}
+    for cure in ("one-process", "limit", "uwsgi", "least-conn", "queue"):
+        assert found[cure].waits_s.tolist() == [0.0, 0.0, 0.0, 0.0], cure
+    assert (found["one-process"].workers, found["one-process"].threads) == (1, 2)
+
+
+def test_more_requests_than_threads_wait_with_every_way() -> None:
+    for one in replay(mix_measured(), 1, 1):
+        assert one.waited.tolist() == [False, True, True, True]
+        assert one.waits_s[3] == pytest.approx(8)
+
+
+def test_what_if_at_80_columns() -> None:
+    told = io.StringIO()
+    before = measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
+    print_replayed(Console(file=told, width=80), "mix, shared, trial 1", before, list(replay(mix_measured(), 2, 1)))
+
+    [line] = [line for line in told.getvalue().splitlines() if line.startswith("measured")]
+    assert line.split()[1:] == ["2", "x", "1", "2", "2", "0", "8985", "9000"]
+    [line] = [line for line in told.getvalue().splitlines() if line.startswith("one process")]
+    assert line.split()[2:] == ["1", "x", "2", "0", "0", "0", "0.00", "0.00"]
+
+
+def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
+    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gthread", "threads": 2})
+    computing = LoadRecord(name="mix", script="rounds.js", duration="9s", settings={"CPU_MS": "10"})
+    quiet = LoadRecord(name="mix", script="users.js", duration="9s", settings={})
+    run = make_run(tmp_path, {"one": []}, variants=[one], loads=[quiet])
+
+    with pytest.raises(WrongUse, match="Requests that compute cannot be replayed"):
+        recorded(run, read_run(run), one, computing, 1)
+    with pytest.raises(WrongUse, match="has no answered request"):
+        recorded(run, read_run(run), one, quiet, 7)
+
+
+def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:
+    """Twenty users of keep-alive, and the bursts of worker-types."""
+    kept, burst = unpack("keep-alive", tmp_path), unpack("worker-types", tmp_path)
+
+    advised = lab.call("advise", f"{burst}:gthread", "--load", "computing-2")
+    assert (advised.returncode, advised.stderr) == (0, "")
+    assert re.search(r"^ +today +[1-9]", advised.stdout, re.MULTILINE)
+    replayed = lab.call("what-if", str(kept), "--load", "heavy-mix", "--workers", "2")
+    assert (replayed.returncode, replayed.stderr) == (0, f"\nLanes: {lab.results / 'what-if.html'}\n")
+    assert re.search(r"^shared socket +2 x ", replayed.stdout, re.MULTILINE)
+    validated = lab.call("validate", str(burst))
+    assert (validated.returncode, validated.stderr) == (0, "")
+    assert re.search(r"^worker-types +[1-9]", validated.stdout, re.MULTILINE)
+    for said in (advised, replayed, validated):
+        assert max(map(len, said.stdout.splitlines())) <= 80
+    unknown = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=1)]})
+    nobody = lab.call("validate", str(unknown))
+    assert nobody.returncode == 2
+    assert nobody.stderr.startswith("error: No figure of these runs is both measured and predicted.")
+    listed = lab.call("validate", "--markdown", str(burst))
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert re.search(r"^\| worker-types \| [1-9]", listed.stdout, re.MULTILINE)
+
+
+def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
+    said = lab.call("predict", "keep-alive")
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert "predicted" in said.stdout
+    assert "because theory lacks" in said.stdout
+    assert max(map(len, said.stdout.splitlines())) <= 80
