@@ -90,7 +90,7 @@ FIGURES: dict[str, tuple[Callable[[], Iterator[Point]], str, str]] = {
 }
 
 
-def picture(points: list[Point], along: str, title: str) -> alt.FacetChart:
+def picture(points: list[Point], along: str, title: str) -> alt.TopLevelMixin:
     """Return a chart with a panel for each number of workers, and a line for each way to choose."""
     names = list(dict.fromkeys(point["how"] for point in points))
     of = alt.Scale(domain=names)
@@ -103,8 +103,9 @@ def picture(points: list[Point], along: str, title: str) -> alt.FacetChart:
         alt.StrokeDash("how:N", title=None, scale=of),
         alt.Shape("how:N", title=None, scale=of),
     ).properties(width=290, height=200)
-    chart: alt.FacetChart = panels.facet(facet=alt.Facet("workers:O", title="workers"), columns=2)
-    return chart.properties(title=alt.TitleParams(title)).configure_legend(labelLimit=300)
+    facets = panels.facet(facet=alt.Facet("workers:O", title="workers"), columns=2)
+    chart: alt.TopLevelMixin = facets.properties(title=alt.TitleParams(title)).configure_legend(labelLimit=300)
+    return chart
 
 
 def table(points: list[Point]) -> str:
