@@ -42,8 +42,10 @@ and so on. Fitted to the shares of workers in thread-headroom, pid-skew and thun
 TRANSIT_S = 0.0013
 """How long the network takes for a request that meets nobody else."""
 OCCUPIES_S, FASTAPI_OCCUPIES_S, BALANCER_OCCUPIES_S = 0.00025, 0.0008, 0.00005
-"""How long a request occupies the machine, with two cores: the server, the load generator and the kernel; the same for
-FastAPI; and the balancer."""
+"""How long a request occupies the machine: the server, the load generator and the kernel; the same for FastAPI; and the
+balancer."""
+OF_CORES = 2
+"""On how many cores this was found; with more cores, requests occupy the machine for a smaller part of the time."""
 BURST_APART_S = 0.0003
 """How long after one request of a burst the load generator sends the next."""
 LATE_S = 0.001
@@ -67,7 +69,8 @@ def predict(run: Run) -> Predictions:
         for variant in run.variants_under(load.name):
             cell = variant.name, load.name
             try:
-                model = model_of(variant, load, min(run.jobs, len(run.variants_under(load.name))))
+                side_by_side = min(run.jobs, len(run.variants_under(load.name)))
+                model = model_of(variant, load, side_by_side, run.host.cores)
             except NotModelled as reason:
                 found.missing[cell] = str(reason)
                 continue
@@ -102,40 +105,55 @@ def not_predicted(predictions: Predictions) -> list[NotPredicted]:
     return [NotPredicted(variant=of, load=under, missing=what) for (of, under), what in predictions.missing.items()]
 
 
-def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1) -> Model:
+def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, cores: int = 0) -> Model:
     """Return the model of a variant under a load, while so many variants are measured side by side.
 
-    Raise NotModelled with the mechanism that theory lacks.
+    ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
+    theory lacks.
     """
-    if load.client:
-        raise NotModelled("clients that keep their connections open")
+    if load.settings.get("CPU") == "burn" and _share_cores(variant, cores):
+        raise NotModelled("workers that compute and share cores")
     sweeps = variant.settings.get("server") in _SWEEPING and variant.accept == "shared"
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
         raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
-    return model_for(variant, classes_of(load), bool((load.api or {}).get("one_device")), side_by_side)
+    one_device = bool((load.api or {}).get("one_device"))
+    return model_for(variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES))
+
+
+def _share_cores(variant: VariantRecord, cores: int) -> bool:
+    """Whether a variant has more workers than cores, those of the machine or those that its containers may use."""
+    each, replicas = int(variant.settings["workers"]), int(variant.settings.get("replicas", 1))
+    allowed = float(variant.settings.get("cpus", 0)) or each
+    return each > allowed or bool(cores and each * replicas > cores)
 
 
 def classes_of(load: LoadRecord) -> list[Class]:
     """Return what a load asks for, without the work of the server itself. Raise NotModelled for an unknown load."""
-    api = load.api or {}
+    if load.client:
+        raise NotModelled("clients that keep their connections open")
+    api = {"every_s": 3600} | (load.api or {})
     stalls = None
-    if api.get("stall_s"):
-        stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
     try:
+        if api.get("stall_s"):
+            stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
         return _classes(load, stalls)
     except KeyError as name:  # an older script had other settings
         raise NotModelled(f"the load {load.script} without the setting {name}") from None
+    except WrongModel as problem:
+        raise NotModelled(f"a load in which {problem}") from None
 
 
-def model_for(variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, side_by_side: int = 1) -> Model:
+def model_for(variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1) -> Model:
     """Return the model of a variant that gets these classes of requests, with the work of the server itself.
+
+    ``at_once`` multiplies this work: while other variants are measured, or on a machine with more or fewer cores.
 
     Raise NotModelled with the mechanism that theory lacks.
     """
     of_fastapi = str(variant.settings.get("app", "")).startswith("fastapi")
     balanced = variant.settings.get("balancer", "nginx") != "none"
     occupies_s = (FASTAPI_OCCUPIES_S if of_fastapi else OCCUPIES_S) + (BALANCER_OCCUPIES_S if balanced else 0.0)
-    occupies = Step(Constant(occupies_s * side_by_side), "occupy")
+    occupies = Step(Constant(occupies_s * at_once), "occupy")
     classes = [replace(one, steps=[occupies, *one.steps]) for one in asked]
     if add := _STEPS.get(variant.settings.get("app", "")) or _STEPS.get(variant.settings.get("server", "")):
         classes = [replace(one, steps=add(one.steps)) for one in classes]
@@ -153,7 +171,9 @@ def servers_of(variant: VariantRecord) -> Servers:
         raise NotModelled(f"how {server} serves")
     own = variant.accept == "per-worker"
     by_kernel = own and not settings.get("map_socket")
-    if by_kernel and replicas > 1:
+    if variant.accept is None and workers > 1:
+        raise NotModelled("whether the workers share a socket, which older records do not say")
+    if by_kernel and (replicas > 1 or settings.get("max_conns")):
         raise NotModelled("a balancer before sockets among which the kernel chooses")
     return Servers(
         sockets=workers * replicas if own else replicas,
@@ -220,7 +240,7 @@ _SWEEPING = {"uvicorn", "gunicorn-uvicorn", "gunicorn-asgi", "hypercorn"}
 _STEPS: dict[str, Callable[[Sequence[Step]], list[Step]]] = {
     "fastapi-typed": lambda steps: [*steps, Step(Constant(0.0), queues=True)],  # the pool also checks the answer
     "gunicorn-tornado": lambda steps: [
-        *(Step(one.takes, "occupy" if one.does == "occupy" else "call") for one in steps),
+        *(one if one.does == "occupy" else replace(one, does="call") for one in steps),
         Step(Constant(0.0), "call"),
     ],
 }

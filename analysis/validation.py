@@ -56,15 +56,15 @@ def policy(servers: Servers) -> str:
         return "one worker"
     if servers.workers == 1:
         of = {
-            "hash": "a socket for each worker, chosen by hash",
-            "turns": "a socket for each worker, in turns",
-            "least": "a socket for each worker, least connections",
-            "two": "a socket for each worker, the better of two",
+            "hash": "by chance",
+            "turns": "in turns",
+            "least": "fewest requests",
+            "two": "the better of two",
         }[servers.balance]
         return of + (", with a limit" if servers.most else "")
     among = "" if servers.sockets == 1 else "several sockets with "
     if servers.hesitates:
-        return f"{among}a race of the workers that are free"
+        return f"{among}a race of free workers"
     if servers.accepts is not None and servers.threads is not None and servers.accepts <= servers.threads:
-        return f"{among}a race with bounded acceptance"
+        return f"{among}a race with a limit"
     return f"{among}a race" if servers.bias else f"{among}a random worker"

@@ -14,7 +14,7 @@ from analysis.metrics import Statistic
 from analysis.record import LoadRecord, VariantRecord
 from analysis.result import Row, Summary
 from analysis.waiting import Answered
-from lab.advice.load import Load, of_run
+from lab.advice.load import Load, chosen, of_run
 from lab.advice.ranking import best_of, foreseen_today, headroom, rank
 from lab.advice.replay import measured, recorded, replay
 from lab.advice.service import read_service
@@ -43,7 +43,7 @@ def load_of(name: str, variant: str | None = None, load: str | None = None) -> L
     experiment = load_experiment(name)
     plan = lay_out(experiment, trials=1, room=None)
     run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
-    return of_run(run, variant, load)
+    return of_run(run, *chosen(run, variant, load))
 
 
 def test_what_heavy_mix_recommends_has_no_waits() -> None:
@@ -93,10 +93,10 @@ def test_each_kind_is_named_once() -> None:
 
 CONFIGURATIONS = {
     "one-process": ['worker_class = "gthread"', "workers = 1", "threads = 8"],
-    "limit": ["workers = 4", "threads = 2", "worker_connections = 2"],
+    "limit": ["workers = 4", "threads = 2", "worker_connections = 2", "keepalive = 0"],
     "uwsgi": ["[uwsgi]", "processes = 4", "threads = 2"],
     "least-conn": ["workers = 1", "least_conn;", "server 127.0.0.1:8004;", "zone app 64k;"],
-    "queue": ["balance leastconn", "server w4 127.0.0.1:8004 maxconn 2"],
+    "queue": ["balance leastconn", "option http-server-close", "server w4 127.0.0.1:8004 maxconn 2"],
     "reuse-port": ["reuse_port = True", "workers = 4"],
     "shared": ["workers = 4", "threads = 2"],
 }
@@ -181,6 +181,7 @@ def test_a_load_above_capacity_is_refused() -> None:
     [
         (("gil-sharing", None, None), "The run has 4 loads."),
         (("heavy-mix", None, "busy"), "The run has no load 'busy'."),
+        (("silent-clients", None, None), "because theory lacks clients that keep their connections open"),
         (("heavy-mix", "fast", None), "The run has no variant 'fast' under this load."),
         (("async-accept", "uvicorn", "waiting"), "There is no advice for uvicorn, because only servers of WSGI"),
         (("fastcgi-mechanisms", None, "patient"), "There is no advice for the load patient, because theory lacks"),
@@ -294,7 +295,7 @@ def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
     quiet = LoadRecord(name="mix", script="users.js", duration="9s", settings={})
     run = make_run(tmp_path, {"one": []}, variants=[one], loads=[quiet])
 
-    with pytest.raises(WrongUse, match="Requests that compute cannot be replayed"):
+    with pytest.raises(WrongUse, match="These requests cannot be replayed"):
         recorded(run, read_run(run), one, computing, 1)
     with pytest.raises(WrongUse, match="has no answered request"):
         recorded(run, read_run(run), one, quiet, 7)
@@ -331,3 +332,44 @@ def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
     assert "predicted" in said.stdout
     assert "because theory lacks" in said.stdout
     assert max(map(len, said.stdout.splitlines())) <= 80
+
+
+def test_users_who_pause_need_few_threads() -> None:
+    """A thousand users who pause for ten seconds have about ten requests under way at once."""
+    pausing = [Class("page", Closed(1000, Constant(10.0)), [Step(Constant(0.1))])]
+    best = rank(Load(pausing, cores=2))[0]
+
+    assert best.way.workers * best.way.threads <= 64
+    assert best.p99_ms["page"] < 50
+
+
+def test_a_rare_class_counts() -> None:
+    """One report takes all of the only thread for half a minute, every two seconds another one comes."""
+    often = Class("page", Open(200.0), [Step(Constant(0.05))])
+    rare = Class("report", Open(0.5), [Step(Constant(30.0))])
+    ranked = rank(Load([often, rare], cores=2))
+
+    assert set(ranked[0].p99_ms) == {"page", "report"}
+    assert all(set(one.p99_ms) == {"page", "report"} for one in ranked)
+
+
+def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
+    with pytest.raises(WrongUse, match=r"the open loops need 1\.2 times the processors of this machine"):
+        rank(Load([Class("page", Open(4000.0), [Step(Constant(0.005))])], cores=2))
+    assert rank(Load([Class("page", Open(4000.0), [Step(Constant(0.005))])], cores=16))
+
+
+def test_more_workers_than_a_container_can_have_are_left_out() -> None:
+    found = {one.kind.name for one in replay(mix_measured(), 50, 1) if one.kind}
+
+    assert "limit" in found
+    assert "least-conn" not in found, "the lab starts at most 32 containers"
+
+
+def test_workers_without_threads_need_a_number(lab: Lab, tmp_path: Path) -> None:
+    one = VariantRecord(name="one", workers=2, settings={"server": "gunicorn-gevent"})
+    run = make_run(tmp_path / "run", {"one": [Request(overhead_ms=1)]}, variants=[one])
+
+    said = lab.call("what-if", str(run))
+    assert said.returncode == 2
+    assert said.stderr == "error: The workers of one have no threads.\n\nhint: THREADS=8\n"

@@ -228,7 +228,7 @@ def test_a_silent_client_says_nothing_until_its_silence_is_over_and_begins_anew(
     first, second = visits[:2]
     for visit in (first, second):
         assert visit.asked is not None
-        assert visit.asked - visit.accepted >= 0.29
+        assert visit.asked - visit.accepted >= 0.2, "on a busy machine, the server notes a connection late"
     for visit in visits:
         assert visit.request == (
             f"GET /?delay=0 HTTP/1.1\r\nHost: {server.address}\r\nConnection: close\r\n\r\n".encode()

@@ -187,11 +187,11 @@ def test_which_figures_came_true() -> None:
 @pytest.mark.parametrize(
     ("of", "says"),
     [
-        ({"sockets": 4}, "a socket for each worker, chosen by hash"),
-        ({"sockets": 4, "balance": "turns"}, "a socket for each worker, in turns"),
-        ({"sockets": 4, "balance": "least", "most": 2}, "a socket for each worker, least connections, with a limit"),
-        ({"workers": 4, "threads": 2, "accepts": 2}, "a race with bounded acceptance"),
-        ({"workers": 4, "hesitates": True}, "a race of the workers that are free"),
+        ({"sockets": 4}, "by chance"),
+        ({"sockets": 4, "balance": "turns"}, "in turns"),
+        ({"sockets": 4, "balance": "least", "most": 2}, "fewest requests, with a limit"),
+        ({"workers": 4, "threads": 2, "accepts": 2}, "a race with a limit"),
+        ({"workers": 4, "hesitates": True}, "a race of free workers"),
         ({"workers": 4, "bias": 0.3}, "a race"),
         ({"workers": 4}, "a random worker"),
         ({"workers": 4, "sockets": 2, "bias": 0.3}, "several sockets with a race"),
@@ -208,3 +208,35 @@ def test_a_load_of_too_many_requests_is_not_simulated() -> None:
     run = record_of("thread-headroom", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
 
     assert set(predict(run).missing.values()) == {"time for a load of more than 200,000 requests"}
+
+
+@pytest.mark.parametrize(
+    ("of", "under", "missing"),
+    [
+        (variant(), load("users.js", settings={"USERS": "1", "DELAY_MIN_S": "0", "DELAY_MAX_S": "0", "PAUSE_S": "0"}),
+         "a load in which class user neither works nor pauses"),
+        (variant(accept=None), load(), "whether the workers share a socket, which older records do not say"),
+        (variant(accept="per-worker", reuse_port=True, max_conns=8), load(), "among which the kernel chooses"),
+        (variant(cpus=1), load("rounds.js", settings={"USERS": "4", "ROUNDS": "1", "WAIT_MS": "0", "CPU_MS": "9",
+                                                      "CPU": "burn"}), "workers that compute and share cores"),
+    ],
+)  # fmt: skip
+def test_what_a_record_can_say_and_theory_cannot(of: VariantRecord, under: LoadRecord, missing: str) -> None:
+    with pytest.raises(NotModelled, match=missing):
+        model_of(of, under, cores=2)
+
+
+def test_a_stall_comes_again_after_an_hour_unless_the_file_says_when() -> None:
+    settings = {"CALL_RPS": "4", "CALL_DELAY_S": "0.05", "QUICK_RPS": "20", "QUICK_DELAY_S": "0.02"}
+    model = model_of(variant(), load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
+
+    [stalls] = [step.stalls for one in model.classes for step in one.steps if step.stalls]
+    assert (stalls.first, stalls.every, stalls.lasts, stalls.takes) == (0, 3600, 5, 10)
+
+
+def test_tornado_knows_the_stalls() -> None:
+    settings = {"CALL_RPS": "4", "CALL_DELAY_S": "0.05", "QUICK_RPS": "20", "QUICK_DELAY_S": "0.02"}
+    tornado = variant(server="gunicorn-tornado", threads=None)
+    model = model_of(tornado, load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
+
+    assert [step.stalls is not None for one in model.classes for step in one.steps].count(True) == 1

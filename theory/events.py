@@ -533,7 +533,9 @@ def begin(plan: Plan, state: State, rng: np.random.Generator) -> None:
         kind = plan.kind[one]
         if kind == CLOSED:
             for user in range(plan.size[one]):
-                _push(state, 0.0, _ARRIVAL + 3 * (len(plan.kind) + plan.first_user[one] + user))
+                pause = _draw(plan, rng, plan.pause[one])
+                first = pause * rng.random() if pause > 0 else 0.0  # k6's users begin in the middle of a pause
+                _push(state, first, _ARRIVAL + 3 * (len(plan.kind) + plan.first_user[one] + user))
         elif kind == POISSON:
             _push(state, plan.apart[one] * rng.standard_exponential(), _ARRIVAL + 3 * one)
         elif kind == RECORDED:

@@ -315,6 +315,11 @@ class Model:
                 f"the open loops keep {computing:.4g} interpreter locks busy, and there are "
                 f"{self.servers.all_workers}: the queue grows for ever; send fewer requests, or add workers"
             )
+        occupying = sum(rate * step.takes.mean for one, rate in rates for step in one.steps if step.does == "occupy")
+        if occupying >= 1:
+            raise WrongModel(
+                f"the open loops need {occupying:.4g} times the processors of this machine; send fewer requests"
+            )
         calling = sum(rate * step.takes.mean for one, rate in rates for step in one.steps if step.does == "call")
         if self.one_device and calling >= 1:
             raise WrongModel(f"the open loops need the only device {calling:.4g} times: send fewer requests")

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +12,6 @@ from lab.measuring import make_command, measure, names_of, planner
 from lab.options import Cpu, Duration, Full, Name, Results, Trials, Variants
 from lab.paths import RESULTS
 from lab.terminal import out, say
-
-if TYPE_CHECKING:
-    from analysis.record import Run
-    from lab.advice.load import Load
-    from lab.advice.ranking import Ranked
 
 
 def predict(
@@ -58,48 +53,36 @@ def advise(
     results: Results = RESULTS,
 ) -> None:
     """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
+    from lab.advice.load import chosen, of_run  # noqa: PLC0415
     from lab.advice.ranking import best_of, foreseen_today, rank  # noqa: PLC0415
     from lab.advice.service import read_service  # noqa: PLC0415
-    from lab.advice.show import print_advice  # noqa: PLC0415
+    from lab.advice.show import print_advice, print_whether_it_held  # noqa: PLC0415
+    from lab.advice.ways import today  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing, served_by  # noqa: PLC0415
 
     if classes and (run or load or attempts):
         raise WrongUse("CLASSES describes a service that no run knows, so it cannot be tried, and has no RUN or LOAD.",
                        hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
         )  # fmt: skip
-    asked = read_service(classes).load() if classes else None
-    record = None
-    if asked is None:
-        record, asked = _asked_of(run, load, results)
+    if classes:
+        asked = read_service(classes).load()
+        print_advice(out, best_of(rank(asked), 7), None, asked)
+        return
+    _, record, variant = run_and_variant("advise", run, results)
+    under, serving = chosen(record, variant, load or None)
+    asked = of_run(record, under, serving)
+    experiment = load_experiment(record.experiment) if attempts else None
     ranked = rank(asked)
     print_advice(out, best_of(ranked, 7), foreseen_today(asked), asked)
-    if record and attempts:
-        _try(record, load or record.loads[0].name, asked, best_of(ranked, attempts), duration, trials, results)
-
-
-def _asked_of(run: str, load: str, results: Path) -> "tuple[Run, Load]":
-    """Return the run that ``RUN`` or ``RUN:VARIANT`` names, and what it asks for."""
-    from lab.advice.load import of_run  # noqa: PLC0415
-
-    _, record, variant = run_and_variant("advise", run, results)
-    return record, of_run(record, variant, load or None)
-
-
-def _try(run: "Run", load: str, asked: "Load", best: "list[Ranked]", duration: str, trials: int, results: Path) -> None:
-    """Measure the best ways and today's beside each other, and say whether the advice held."""
-    from lab.advice.show import print_whether_it_held  # noqa: PLC0415
-    from lab.advice.ways import today  # noqa: PLC0415
-    from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.variations import computing, served_by  # noqa: PLC0415
-
-    tried = [one.way for one in best] + ([today(asked, asked.today)] if asked.today else [])
-    computes = next((one.settings["CPU"] for one in run.loads if "CPU" in one.settings), "")
-    experiment = load_experiment(run.experiment)
-    experiment = computing(served_by(experiment, load, {way.name: way.variant for way in tried}), computes)
+    if not experiment:
+        return
+    tried = [one.way for one in best_of(ranked, attempts)] + ([today(asked, asked.today)] if asked.today else [])
+    variants = {way.name: way.variant for way in tried}
+    experiment = computing(served_by(experiment, under.name, variants), under.settings.get("CPU", ""))
     plan_for = planner(experiment, "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
-    name, command = (
-        f"{run.experiment}-advice",
-        make_command("make advise", RUN=f"results/{run.experiment}/latest", LOAD=load, TRY=len(best)),
-    )
+    name, of = f"{record.experiment}-advice", f"results/{record.experiment}/latest:{serving.name}"
+    command = make_command("make advise", RUN=of, LOAD=under.name, TRY=attempts, DURATION=duration, TRIALS=trials)
     summary = measure(name, experiment, plan_for, full=False, command=command, results=results)
     print_whether_it_held(out, summary, tried)
 
@@ -123,6 +106,8 @@ def what_if(
 
     folder, record, variant = run_and_variant("what-if", run, results)
     under, serving = chosen(record, variant, load or None)
+    if not (threads or serving.settings.get("threads")):
+        raise WrongUse(f"The workers of {serving.name} have no threads.", hint="THREADS=8")
     derived("what-if", folder, results)
     answered = recorded(folder, record, serving, under, trial)
     before = measured(answered, serving)

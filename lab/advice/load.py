@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from typing import Any
 
+from pydantic import ValidationError
+
 from analysis.prediction import NotModelled, classes_of
 from analysis.record import LoadRecord, Run, VariantRecord
 from lab.errors import WrongUse
@@ -45,9 +47,8 @@ class Load:
         return replace(self, classes=[_times(one, factor) for one in self.classes])
 
 
-def of_run(run: Run, variant: str | None, load: str | None) -> Load:
-    """Return the load of a run, and a variant of it as today's. Raise WrongUse if theory cannot serve such a load."""
-    record, serving = chosen(run, variant, load)
+def of_run(run: Run, record: LoadRecord, serving: VariantRecord) -> Load:
+    """Return a load of a run, and a variant of it as today's. Raise WrongUse if theory cannot serve such a load."""
     today = _variant(serving)
     if today.app.startswith("fastapi"):
         problem = f"There is no advice for {serving.name}, because only servers of WSGI applications are ranked."
@@ -85,7 +86,11 @@ def chosen(run: Run, variant: str | None, load: str | None) -> tuple[LoadRecord,
 
 def _variant(record: VariantRecord) -> Variant:
     known = {name: value for name, value in record.settings.items() if value is not None}
-    return KINDS[known["server"]].model_validate(_without_defaults(KINDS[known["server"]], known))
+    try:
+        return KINDS[known["server"]].model_validate(_without_defaults(KINDS[known["server"]], known))
+    except (KeyError, ValidationError):
+        problem = f"There is no advice for {record.name}, because this lab cannot serve like that any more."
+        raise WrongUse(problem, hint="RUN=…:VARIANT, with another variant of the run") from None
 
 
 def _without_defaults(kind: type[Variant], settings: dict[str, Any]) -> dict[str, Any]:
@@ -101,8 +106,9 @@ def _computes(record: LoadRecord) -> bool:
 
 def _busy(one: Class) -> float:
     match one.arrivals:
-        case Closed(users=users):
-            return users
+        case Closed(users=users, pause=pause):
+            mean = users * one.mean / (one.mean + pause.mean)
+            return min(users, mean + 3 * sqrt(mean))
         case Open(per_second=rate):
             longest = max((step.stalls.takes for step in one.steps if step.stalls), default=0.0)
             mean = rate * max(one.mean, longest)

@@ -1,20 +1,20 @@
 """Rank ways to serve a load by what theory predicts of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from analysis.foreseen import Foreseen
 from analysis.metrics import beside_free_thread, failures, times
-from analysis.prediction import NotModelled, model_for
+from analysis.prediction import OF_CORES, NotModelled, model_for
 from analysis.record import LoadRecord
 from lab.advice.load import Load
 from lab.advice.ways import Way, today, ways
 from lab.errors import WrongUse
 from theory.simulate import simulate
 
-REQUESTS = 20_000
-"""About how many requests are simulated for each way."""
+REQUESTS, REQUESTS_OF_A_CLASS, MOST_REQUESTS = 20_000, 300, 300_000
+"""About how many requests are simulated for each way, at least of each class, and at most."""
 AS_GOOD, AS_GOOD_MS = 1.1, 5
 """Ways count as equally fast if no class of requests loses more than so much more with one of them."""
 WAITS_MS = 20
@@ -60,8 +60,15 @@ def rank(load: Load) -> list[Ranked]:
         problem = problems[-1] if problems else f"no worker fits into {load.memory_mib} MiB"
         raise WrongUse(f"There is no way to serve this load: {problem}.",
                        hint="Send fewer requests, or give more threads, cores or memory.")  # fmt: skip
+    found = [_with_all_classes(one, found) for one in found]
     fastest = min(found, key=lambda one: (one.refused > 0.001, _slowdown(one, load)))
     return sorted(found, key=lambda one: _key(one, fastest, load))
+
+
+def _with_all_classes(one: Ranked, others: Sequence[Ranked]) -> Ranked:
+    """Return a way with an endless p99 of each class that it starves: other ways serve enough of its requests."""
+    starved = {name: inf for other in others for name in other.p99_ms.keys() - one.p99_ms.keys()}
+    return replace(one, p99_ms=starved | one.p99_ms)
 
 
 def foreseen_today(load: Load) -> Ranked | None:
@@ -89,8 +96,9 @@ def _slowdown(one: Ranked, load: Load) -> float:
 def foreseen(way: Way, load: Load) -> Ranked:
     """Return what theory predicts of a way. Raise NotModelled if it cannot carry the load."""
     variant = way.variant.record(way.name)
-    seconds = min(max(REQUESTS / load.rate, 60.0), 3600.0)
-    rows = simulate(model_for(variant, load.classes, load.one_device), seconds, 1)
+    rarest = min(one.rate for one in load.classes)
+    seconds = min(max(REQUESTS / load.rate, 60.0, REQUESTS_OF_A_CLASS / rarest), MOST_REQUESTS / load.rate)
+    rows = simulate(model_for(variant, load.classes, load.one_device, OF_CORES / load.cores), seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{seconds:.0f}s", settings={})
     trial = Foreseen.of(variant, record, [one.name for one in load.classes], rows)
     stats = {
@@ -117,7 +125,7 @@ def headroom(way: Way, load: Load) -> float | None:
             one = foreseen(way, load.times(factor))
         except NotModelled:
             return found
-        if one.refused > 0.001 or max(one.p99_ms.values(), default=0.0) > WAITS_MS:
+        if one.refused > 0.001 or max(one.p99_ms.values(), default=inf) > WAITS_MS:
             return found
         found = factor
     return found

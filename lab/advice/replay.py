@@ -7,6 +7,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 
 from analysis.folder import trial_folder
 from analysis.prediction import NotModelled, servers_of
@@ -21,6 +22,8 @@ from lab.servers import KINDS
 from theory.model import Class, Constant, Model, Recorded, Step
 from theory.simulate import simulate
 
+_BLOCKING = {"gunicorn-tornado"}
+"""Servers whose requests wait for each other while they work."""
 Waits = npt.NDArray[np.float64]
 """How long each request waited for a thread, in seconds, in the order of sending."""
 
@@ -47,9 +50,10 @@ class Replayed:
 
 def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecord, trial: int) -> Answered:
     """Return the answered requests of a trial. Raise WrongUse if their work would change in another way to serve."""
-    if float(load.settings.get("CPU_MS", 0)) > 0:
-        problem = "Requests that compute cannot be replayed: how long they work depends on what their process does."
-        raise WrongUse(problem, hint=f"make advise RUN={run_folder}")
+    depends = bool(load.database or (load.api or {}).get("one_device") or variant.settings["server"] in _BLOCKING)
+    if float(load.settings.get("CPU_MS", 0)) > 0 or depends:
+        problem = "These requests cannot be replayed, because how long they work depends on how they are served."
+        raise WrongUse(problem, hint="make advise RUN=results/heavy-mix/latest")
     folder = trial_folder(run_folder, variant.name, load.name, trial)
     with opened([folder]) as rows:
         answered = read_answered(rows, variant.name, load.name, trial)
@@ -70,10 +74,10 @@ def replay(answered: Answered, workers: int, threads: int) -> Iterator[Replayed]
     for kind in KINDS_OF_WAYS:
         of = (1, workers * threads) if kind.alone else (workers, threads)
         settings = kind.of(*of)
-        variant = KINDS[settings["server"]].model_validate(settings | {"memory_mib": 1 << 20})
         try:
+            variant = KINDS[settings["server"]].model_validate(settings | {"memory_mib": 1 << 20})
             model = Model(servers_of(variant.record(kind.name)), list(_classes(answered)))
-        except NotModelled:
+        except (NotModelled, ValidationError):  # more workers or threads than a container may have
             continue
         rows = simulate(model, float(answered.sent_s[-1]) + 1, 1)
         order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request

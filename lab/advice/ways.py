@@ -81,12 +81,12 @@ class Way:
         if variant.server == "uwsgi":
             lines = ["master = true", f"processes = {self.workers}", f"threads = {self.threads}"]
             return "\n".join(["# uwsgi.ini", "[uwsgi]", *lines])
-        lines = ["# gunicorn.conf.py", 'worker_class = "gthread"', f"workers = {variant.workers}"]
+        lines = ["# gunicorn.conf.py", 'worker_class = "gthread"', f"workers = {variant.workers}", "keepalive = 0"]
         lines.append(f"threads = {self.threads}")
         if self.kind.name == "limit":
-            lines.append(f"worker_connections = {self.threads}")
+            lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.threads}"]
         if self.kind.name == "reuse-port":
-            lines.append("reuse_port = True")
+            lines += ["# with gunicorn 24 or later:", "reuse_port = True"]
         if variant.replicas == 1:
             return "\n".join(lines)
         ports = range(_FIRST_PORT, _FIRST_PORT + variant.replicas)
@@ -97,16 +97,18 @@ class Way:
                               "    least_conn;", *servers, "}"])  # fmt: skip
         servers = [f"    server w{place} 127.0.0.1:{port} maxconn {self.threads}"
                    for place, port in enumerate(ports, start=1)]  # fmt: skip
-        return "\n".join([*lines, "", "# haproxy.cfg", "backend app", "    balance leastconn", *servers])
+        return "\n".join([*lines, "", "# haproxy.cfg", "backend app", "    balance leastconn",
+                          "    option http-server-close", *servers])  # fmt: skip
 
 
 def ways(load: Load) -> Iterator[Way]:
     """Yield the ways that fit into the memory and the threads, and into the cores if requests compute."""
     today = load.today
-    most_workers = min(MOST_WORKERS, load.cores) if load.computes else MOST_WORKERS
-    shared = {} if today is None else {
-        name: getattr(today, name) for name in ("cpus", "memory_mib", "cpuset", "app") if name in today.model_fields_set
-    }  # fmt: skip
+    most_workers = load.cores if load.computes else MOST_WORKERS
+    shared: dict[str, Any] = {"memory_mib": 1 << 20}
+    if today is not None:
+        shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
+        shared |= {"app": today.app, "cpus": 0 if load.computes else today.cpus}
     for total in _totals(load):
         for workers in _powers(1, min(most_workers, total)):
             if total % workers:
