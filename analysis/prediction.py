@@ -122,9 +122,9 @@ def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, co
 
 def _share_cores(variant: VariantRecord, cores: int) -> bool:
     """Whether a variant has more workers than cores, those of the machine or those that its containers may use."""
-    each, replicas = int(variant.settings["workers"]), int(variant.settings.get("replicas", 1))
+    each = variant.workers / int(variant.settings.get("replicas", 1))
     allowed = float(variant.settings.get("cpus", 0)) or each
-    return each > allowed or bool(cores and each * replicas > cores)
+    return each > allowed or bool(cores and variant.workers > cores)
 
 
 def classes_of(load: LoadRecord) -> list[Class]:
@@ -166,8 +166,12 @@ def model_for(variant: VariantRecord, asked: Sequence[Class], one_device: bool =
 def servers_of(variant: VariantRecord) -> Servers:
     """Return how a variant serves. Raise NotModelled with the mechanism that theory lacks."""
     settings = variant.settings
-    server, workers, replicas = settings.get("server"), int(settings["workers"]), int(settings.get("replicas", 1))
-    if not isinstance(server, str) or server not in _WORKERS:
+    server, workers, replicas = (
+        settings.get("server"),
+        int(settings.get("workers", 1)),
+        int(settings.get("replicas", 1)),
+    )
+    if not isinstance(server, str) or server not in _WORKERS or "workers" not in settings:
         raise NotModelled(f"how {server} serves")
     own = variant.accept == "per-worker"
     by_kernel = own and not settings.get("map_socket")
