@@ -166,11 +166,8 @@ def model_for(variant: VariantRecord, asked: Sequence[Class], one_device: bool =
 def servers_of(variant: VariantRecord) -> Servers:
     """Return how a variant serves. Raise NotModelled with the mechanism that theory lacks."""
     settings = variant.settings
-    server, workers, replicas = (
-        settings.get("server"),
-        int(settings.get("workers", 1)),
-        int(settings.get("replicas", 1)),
-    )
+    server = settings.get("server")
+    workers, replicas = int(settings.get("workers", 1)), int(settings.get("replicas", 1))
     if not isinstance(server, str) or server not in _WORKERS or "workers" not in settings:
         raise NotModelled(f"how {server} serves")
     own = variant.accept == "per-worker"

@@ -53,7 +53,7 @@ def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecor
     depends = bool(load.database or (load.api or {}).get("one_device") or variant.settings["server"] in _BLOCKING)
     if float(load.settings.get("CPU_MS", 0)) > 0 or depends:
         problem = "These requests cannot be replayed, because how long they work depends on how they are served."
-        raise WrongUse(problem, hint="make advise RUN=results/heavy-mix/latest")
+        raise WrongUse(problem, hint=f"make advise RUN=results/{run.experiment}/latest")
     folder = trial_folder(run_folder, variant.name, load.name, trial)
     with opened([folder]) as rows:
         answered = read_answered(rows, variant.name, load.name, trial)
