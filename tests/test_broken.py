@@ -48,10 +48,10 @@ def broken(folder: Path) -> Lab:
     tell_which(
         lab,
         LAB_READY="'never' if name == 'never-ready' else 'ready'",
-        LAB_RETRIES="'5' if name == 'never-ready' else '300'",
+        LAB_RETRIES="'1' if name == 'never-ready' else '30'",
     )
     lab.edit("docker-compose.yml", "http://127.0.0.1:8000/-/ready", "http://127.0.0.1:8000/-/${LAB_READY:-ready}")
-    lab.edit("docker-compose.yml", "retries: 300", "retries: ${LAB_RETRIES:-300}")
+    lab.edit("docker-compose.yml", "retries: 30", "retries: ${LAB_RETRIES:-30}")
     lab.edit("lab/servers/base.py", '"LAB_THREADS": str(', '"LAB_THREADS": "two" if self.replicas > 1 else str(')
     script = "k6/heavy-mix.js"
     lab.edit(script, "number('HEAVY_VUS')", "number(__ENV.WHICH === 'refused' ? 'HEAVIER_VUS' : 'HEAVY_VUS')")

@@ -5,10 +5,14 @@ import platform
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal, cast
 
+from pydantic import TypeAdapter
 from python_on_whales import Container, DockerClient
+from python_on_whales.components.container.models import ContainerInspectResult, ContainerState
 from python_on_whales.exceptions import DockerException
+from python_on_whales.utils import run
 
 OWNER_LABEL = "stampede.owner"
 SERVICE = "com.docker.compose.service"
@@ -24,9 +28,47 @@ def owner() -> str:
     return f"{platform.node()}-{os.getuid()}"
 
 
-def containers_of(project: str) -> list[Container]:
-    """Return all containers of a Compose project, including containers that have ended."""
-    return DockerClient().container.list(all=True, filters=[("label", f"{PROJECT}={project}")])
+@dataclass(frozen=True)
+class Seen:
+    """A container as the engine described it at one moment.
+
+    ``service`` is its name in docker-compose.yml, or e.g. k6-2 for a further k6 container. ``name`` is its name within
+    its project, e.g. nginx-1.
+    """
+
+    id: str
+    service: str
+    name: str
+    state: ContainerState
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether this is a load generator."""
+        return is_generator(self.service)
+
+
+def containers_of(project: str) -> list[Seen]:
+    """Return all containers of a Compose project, including containers that have ended.
+
+    The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
+    """
+    client = DockerClient()
+    found = client.container.list(all=True, filters=[("label", f"{PROJECT}={project}")])
+    if not found:
+        return []
+    said = run([*client.client_config.docker_cmd, "container", "inspect", *(one.id for one in found)])
+    return [_seen(each) for each in _INSPECTED.validate_json(str(said))]
+
+
+def _seen(one: ContainerInspectResult) -> Seen:
+    assert one.id
+    assert one.state
+    labels = (one.config and one.config.labels) or {}
+    service = labels[SERVICE]
+    return Seen(one.id, service, f"{service}-{labels['com.docker.compose.container-number']}", one.state)
+
+
+_INSPECTED = TypeAdapter(list[ContainerInspectResult])
 
 
 def labels_of(container: Container) -> dict[str, str]:
@@ -34,24 +76,14 @@ def labels_of(container: Container) -> dict[str, str]:
     return container.config.labels or {}
 
 
-def service_of(container: Container) -> str:
-    """Return the service of a container: its name in docker-compose.yml, or e.g. k6-2 for a further k6 container."""
-    return labels_of(container)[SERVICE]
-
-
-def name_of(container: Container) -> str:
-    """Return the name of a container within its project, e.g. nginx-1."""
-    return f"{service_of(container)}-{labels_of(container)['com.docker.compose.container-number']}"
-
-
 def is_generator(service: str) -> bool:
     """Whether a service is a load generator: k6, a further k6 container such as k6-2, or the client."""
     return service.partition("-")[0] in GENERATORS
 
 
-def output_of(container: Container) -> bytes:
+def output_of(container: Seen) -> bytes:
     """Return what a container wrote to standard output and standard error."""
-    lines = DockerClient().container.logs(container, stream=True)
+    lines = DockerClient().container.logs(container.id, stream=True)
     return b"".join(line for _, line in cast("Iterable[tuple[str, bytes]]", lines))
 
 

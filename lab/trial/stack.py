@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from python_on_whales import Container, DockerClient
+from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
 from analysis.folder import BadRun, read_trial, trial_folder, write_record, write_whole
@@ -28,11 +28,10 @@ from lab.trial.containers import (
     PROJECT,
     SERVICE,
     LabelFilter,
+    Seen,
     containers_of,
     is_generator,
-    name_of,
     output_of,
-    service_of,
     tolerating_docker_errors,
 )
 from lab.whereabouts import LOCAL_ENV, here, without
@@ -59,7 +58,7 @@ class Stack:
         self.reason: str | None = None
         self.failed_by_itself = False
         self.client: DockerClient | None = None
-        self.generators: list[Container] = []
+        self.generators: list[Seen] = []
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
         self.visits_per_s: float | None = None
@@ -114,13 +113,13 @@ class Stack:
             asking = [k6_service(number) for number in range(1, self.trial.load.generators + 1)]
             self.client.compose.create(asking + ["client"] * bool(self.trial.load.client),
                                        no_build=True, pull="never")  # fmt: skip
-            self.generators = [one for one in self._containers() if is_generator(service_of(one))]
+            self.generators = [one for one in self._containers() if one.is_generator]
         except NoRate as error:
             self.fail(str(error))
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
             with tolerating_docker_errors():  # so that servers that start again and again do not disturb other trials
-                DockerClient().container.kill([one for one in self._containers() if one.state.running])
+                DockerClient().container.kill([one.id for one in self._containers() if one.state.running])
         finally:
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
         self.took_s["up"] = time.monotonic() - began
@@ -130,7 +129,7 @@ class Stack:
         began = time.monotonic()
         try:
             variant = self.trial.variant
-            [front] = [one for one in self._containers() if service_of(one) == variant.front]
+            [front] = [one for one in self._containers() if one.service == variant.front]
             self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
             write_whole(self.part / "calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
         except DockerException as error:
@@ -154,9 +153,9 @@ class Stack:
             if self.outcome != "measured":
                 return
             try:
-                generator.start()
+                DockerClient().container.start(generator.id)
             except DockerException as error:
-                self.fail(f"{service_of(generator)} did not start: {last_line(error)}")
+                self.fail(f"{generator.service} did not start: {last_line(error)}")
 
     def wait_for_load(self) -> None:
         """Wait until the load generators have ended."""
@@ -164,8 +163,8 @@ class Stack:
         began = time.monotonic()
         try:
             for generator in self.generators:
-                exit_code = self.client.wait(generator)
-                if service_of(generator) != "client":
+                exit_code = self.client.wait(generator.id)
+                if generator.service != "client":
                     self._k6_ended(exit_code)
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
@@ -174,9 +173,9 @@ class Stack:
     def end_load(self) -> None:
         """Stop the load generators, which write their measurements before they end."""
 
-        def stop(generator: Container) -> None:
+        def stop(generator: Seen) -> None:
             with tolerating_docker_errors():
-                generator.stop(time=K6_STOPS_WITHIN_S)
+                DockerClient().container.stop(generator.id, time=K6_STOPS_WITHIN_S)
 
         if self.generators:
             with ThreadPoolExecutor(len(self.generators)) as pool:
@@ -187,8 +186,8 @@ class Stack:
         began = time.monotonic()
         try:
             for container in self._containers():
-                service = service_of(container)
-                (self.part / f"{name_of(container)}.log").write_bytes(output_of(container))
+                service = container.service
+                (self.part / f"{container.name}.log").write_bytes(output_of(container))
                 if container.state.oom_killed:
                     self.fail(self._limit_reached(service))
                 if container.state.status != "exited":
@@ -264,13 +263,13 @@ class Stack:
         A container that does not answer leaves no observation, which makes the trial suspect or invalid.
         """
 
-        def observe(container: Container) -> None:
-            if is_generator(service_of(container)) or container.state.status != "running":
+        def observe(container: Seen) -> None:
+            if container.is_generator or container.state.status != "running":
                 return
             with suppress(DockerException):
-                said = DockerClient().container.execute(container, ["observe"])
-                write_whole(self.part / f"{name_of(container)}.{moment}.txt", f"{said}\n")
-                self.settings_in_force[name_of(container)] = str(said).partition("==> settings <==\n")[2]
+                said = DockerClient().container.execute(container.id, ["observe"])
+                write_whole(self.part / f"{container.name}.{moment}.txt", f"{said}\n")
+                self.settings_in_force[container.name] = str(said).partition("==> settings <==\n")[2]
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(observe, self._containers()))
@@ -305,14 +304,14 @@ class Stack:
             raise NoRate(f"the rate is relative to {which}, and is too high: {error}") from None
         return rate_per_s
 
-    def _containers(self) -> list[Container]:
+    def _containers(self) -> list[Seen]:
         return containers_of(self.project)
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
         front = self.trial.variant.front  # the front comes last: a balancer only waits for the servers
         with tolerating_docker_errors():
-            for container in sorted(self._containers(), key=lambda one: service_of(one) == front):
+            for container in sorted(self._containers(), key=lambda one: one.service == front):
                 health = container.state.health.status if container.state.health else None
                 if container.state.status == "created" or health == "healthy":
                     continue
@@ -321,7 +320,7 @@ class Stack:
                 if probes:
                     lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")
                 if lines:
-                    return f"{service_of(container)} said:\n" + "\n".join(lines[-8:])
+                    return f"{container.service} said:\n" + "\n".join(lines[-8:])
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
@@ -372,10 +371,10 @@ class NoRate(Exception):
     """The rate of a load is relative to a capacity that is unknown; the message says why."""
 
 
-def _at_work_ms(front: Container, port: int, path: str) -> float:
+def _at_work_ms(front: Seen, port: int, path: str) -> float:
     """Send a request as k6 will, and return how long the server worked, in ms."""
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
-    answer = json.loads(str(DockerClient().container.execute(front, command)))
+    answer = json.loads(str(DockerClient().container.execute(front.id, command)))
     return 1000 * (float(answer["ended"]) - float(answer["began"]))
 
 
