@@ -9,6 +9,7 @@ from analysis.model import Model
 from analysis.nearest import nearest_first
 from analysis.read.observation import APP_PORTS
 from analysis.record import VariantRecord
+from analysis.ways import MOST_REPLICAS
 from lab import limits
 from lab.paths import SERVERS
 
@@ -43,7 +44,7 @@ class Variant(Model, ABC):
 
     workers: int = Field(ge=1, description="Worker processes in each container.")
     threads: int | None = Field(None, ge=1, description="Threads in each process that serve requests.")
-    replicas: int = Field(1, ge=1, le=32, description="Containers behind the balancer.")
+    replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="Containers behind the balancer.")
     balancer: Literal["nginx", "haproxy", "none"] = Field(
         "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )

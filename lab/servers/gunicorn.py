@@ -9,6 +9,7 @@ from lab.servers.asgi import AsgiApplication
 from lab.servers.base import WSGI, Release, Variant, check_lock_file
 
 FIRST_WITH_REUSE_PORT = 24
+IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "idle_thread.IdleThreadWorker", 24
 
 
 class Gunicorn(Variant, ABC):
@@ -68,6 +69,7 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.BusyAccept",
         "acceptors.CountedThreads",
         "acceptors.CountedRandomAccept",
+        "idle_thread.IdleThreadWorker",
     ] = "gthread"
     worker_connections: int = Field(1000, ge=1, le=65535, description="The most connections that one worker holds.")
     keepalive_s: int = Field(
@@ -78,6 +80,14 @@ class GunicornGthread(GunicornWsgi):
     )
 
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
+
+    @model_validator(mode="after")
+    def _release_has_the_worker(self) -> Self:
+        if self.worker_class == IDLE_THREAD and int(self.release.split(".")[0]) < FIRST_WITH_IDLE_THREAD:
+            raise ValueError(
+                f"{IDLE_THREAD} needs gunicorn {FIRST_WITH_IDLE_THREAD} or later; the release is {self.release}"
+            )
+        return self
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
