@@ -7,6 +7,7 @@ docs/method.md shows how often they hold the true value.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import exp, hypot, log, sqrt
 from statistics import NormalDist, fmean, geometric_mean, median, pstdev, variance
 from typing import Any, NamedTuple
@@ -165,12 +166,25 @@ def _positive(draws: Sequence[Draw]) -> bool:
 
 def _medians(draws: Sequence[Draw], seed: int = 0) -> Times:
     """Return the medians of many resamples (Efron 1979): of trials, and in each trial of one of its likely values."""
-    chance = np.random.default_rng(seed)
     most = max(len(one.likely) for one in draws) or 1
     values = np.array([one.likely or [one.value] * most for one in draws], dtype=np.float64)
-    trials = chance.integers(len(draws), size=(_RESAMPLES, len(draws)))
-    places = chance.integers(most, size=trials.shape)
-    return np.median(values[trials, places], axis=1)
+    return median_of_each(values.ravel()[_places(len(draws), most, seed)])
+
+
+@lru_cache(maxsize=8)
+def _places(trials: int, most: int, seed: int) -> Places:
+    """Return resamples as places in a flat table of ``trials`` rows with ``most`` values each."""
+    chance = np.random.default_rng(seed)
+    drawn = chance.integers(trials, size=(_RESAMPLES, trials))
+    return drawn * most + chance.integers(most, size=drawn.shape)
+
+
+def median_of_each(rows: Times) -> Times:
+    """Return the median of each row. np.median, which looks for missing values, takes twice as long."""
+    ordered, middle = np.sort(rows, axis=1), rows.shape[1] // 2
+    if rows.shape[1] % 2:
+        return np.asarray(ordered[:, middle])
+    return np.asarray((ordered[:, middle - 1] + ordered[:, middle]) / 2)
 
 
 def _ends(resampled: Times) -> Interval:

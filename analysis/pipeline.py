@@ -4,6 +4,8 @@ You can delete everything that ``derive`` writes and call ``derive`` again: it w
 """
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from analysis.folder import read_run, trial_folders, write_whole
@@ -18,6 +20,9 @@ from analysis.result import Summary
 from analysis.show.report import write_report
 from analysis.validity import judge_missing, judge_run, judge_trial, unapplied
 from analysis.verdicts import claim_row, differences, published_rows
+
+READ_AT_ONCE = 2
+"""How many trials are read at the same time; each may need as much memory as ``analysis.read.rows`` allows."""
 
 
 def derive(run_folder: Path) -> Summary:
@@ -34,7 +39,9 @@ def derive(run_folder: Path) -> Summary:
 def derive_summary(run_folder: Path) -> Summary:
     """Do the same as ``derive``, but without report.html."""
     hashes = sealed(run_folder)
-    evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    folders = trial_folders(run_folder)
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
+        evidence = dict(zip(folders, pool.map(partial(read_evidence, run_folder, hashes=hashes), folders), strict=True))
     summary = summarise(run_folder, evidence)
     values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
     write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")

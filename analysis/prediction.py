@@ -4,15 +4,18 @@ A prediction knows the settings of the variant and of the load, and nothing that
 numbers below, which are the same for all experiments.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
+from statistics import median
 from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
 
+from analysis.classes import read_classes
 from analysis.foreseen import Foreseen, Prediction, Predictions
+from analysis.intervals import median_of_each
 from analysis.measured import Results
 from analysis.metrics import FAMILIES, bursts, percentile
 from analysis.record import LoadRecord, Run, VariantRecord
@@ -80,11 +83,12 @@ def predict(run: Run) -> Predictions:
                 found.missing[cell] = f"time for a load of more than {most:,} requests"
                 continue
             trials = list(_trials(model, variant, load, simulated))
-            for request, metric, stat, values in _values(trials):
-                found.values[(*cell, request), metric, stat] = _of_runs(values, run.trials)
+            values = _values(trials)
+            for (request, metric, stat), foreseen in zip(values, _of_runs(values.values(), run.trials), strict=True):
+                found.values[(*cell, request), metric, stat] = foreseen
             if load.has_stairs:
                 stairs = [bursts.foreseen_stairs_ms(trial) for trial in trials]
-                found.stairs[cell] = [_of_runs(list(step), run.trials) for step in zip(*stairs, strict=False)]
+                found.stairs[cell] = _of_runs(list(zip(*stairs, strict=False)), run.trials)
     return found
 
 
@@ -136,7 +140,7 @@ def classes_of(load: LoadRecord) -> list[Class]:
     try:
         if api.get("stall_s"):
             stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
-        return _classes(load, stalls)
+        return _described(load) if load.script == "classes.js" else _classes(load, stalls)
     except KeyError as name:  # an older script had other settings
         raise NotModelled(f"the load {load.script} without the setting {name}") from None
     except WrongModel as problem:
@@ -198,10 +202,10 @@ def _gthread(settings: Settings) -> dict[str, Any]:
     kept = settings.get("upstream_keepalive") or settings.get("balancer") == "none"
     if settings.get("keepalive_s") and kept:
         raise NotModelled("connections that the balancer keeps, and that any user may get")
-    of = settings.get("worker_class", "gthread")
+    of, threads = settings.get("worker_class", "gthread"), int(settings["threads"])
     return {
-        "threads": int(settings["threads"]),
-        "accepts": int(settings.get("worker_connections", 1000)),
+        "threads": threads,
+        "accepts": threads if of == "idle_thread.IdleThreadWorker" else int(settings.get("worker_connections", 1000)),
         "bias": 0.0 if of.endswith("RandomAccept") else _race(settings),
         "hesitates": of == "acceptors.BusyAccept",
     }
@@ -286,6 +290,14 @@ def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
     raise NotModelled(f"the load {load.script}")
 
 
+def _described(load: LoadRecord) -> list[Class]:
+    found = [one.of(name) for name, one in read_classes(load.settings["CLASSES"]).items()]
+    return [
+        replace(one, arrivals=_regular(one.arrivals.per_second)) if isinstance(one.arrivals, Open) else one
+        for one in found
+    ]
+
+
 def _regular(per_second: float) -> Open:
     return Open(per_second, regular=True, jitter=JITTER_S)
 
@@ -322,25 +334,30 @@ def _trials(model: Model, variant: VariantRecord, load: LoadRecord, simulated: i
         yield Foreseen.of(variant, load, names, simulate(model, _lasts_s(load), seed + trial))
 
 
-def _values(trials: list[Foreseen]) -> Iterator[tuple[str | None, str, str, list[float]]]:
-    """Yield the values of each statistic that most simulated trials have, and of each percentile that all have."""
+def _values(trials: list[Foreseen]) -> dict[tuple[str | None, str, str], list[float]]:
+    """Return the values of each statistic that most simulated trials have, and of each percentile that all have."""
     found: dict[tuple[str | None, str, str], list[float]] = {}
     for trial in trials:
         for family in FAMILIES:
             for finding in family.foresee(trial):
                 for (metric, stat), value in finding.stats.items():
                     found.setdefault((finding.request, metric, stat), []).append(value)
-    for (request, metric, stat), values in found.items():
-        least = len(trials) if percentile(stat) is not None else len(trials) / 2
-        if len(values) >= least:
-            yield request, metric, stat, values
+    least = {key: len(trials) if percentile(key[-1]) is not None else len(trials) / 2 for key in found}
+    return {key: values for key, values in found.items() if len(values) >= least[key]}
 
 
-def _of_runs(values: list[float], trials: int) -> Prediction:
-    """Return the median of the values, and where the median of a run of ``trials`` trials falls in 95 of 100 runs.
+def _of_runs(columns: Collection[Sequence[float]], trials: int) -> list[Prediction]:
+    """Return of each column the median, and where the median of a run of ``trials`` trials falls in 95 of 100 runs.
 
     Six digits: the last bits of logarithms differ between processors, and a run is verified on any machine.
     """
-    drawn = np.random.Generator(np.random.SFC64(0)).choice(np.array(values), (_GROUPS, trials))
-    ends = np.quantile(np.median(drawn, axis=1), [0.025, 0.975]).tolist()
-    return Prediction(*(float(f"{one:.6g}") for one in (float(np.median(values)), *ends)))
+    drawn = {
+        length: np.random.Generator(np.random.SFC64(0)).integers(length, size=(_GROUPS, trials))
+        for length in {len(values) for values in columns}
+    }
+    medians = [median_of_each(np.array(values)[drawn[len(values)]]) for values in columns]
+    ends = np.quantile(medians, [0.025, 0.975], axis=1).T.tolist() if medians else []
+    return [
+        Prediction(*(float(f"{one:.6g}") for one in (median(values), *between)))
+        for values, between in zip(columns, ends, strict=True)
+    ]

@@ -129,7 +129,7 @@ def statistics(beside_s: Times) -> dict[Statistic, float]:
     return {
         "count": count,
         "share": count / beside_s.size,
-        "total": 1000 * math.fsum(beside_s),
+        "total": 1000 * math.fsum(beside_s.tolist()),
         "max": 1000 * float(beside_s.max()),
     }
 

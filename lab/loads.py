@@ -4,22 +4,23 @@ The lab finds a wrong setting here, before anything starts. It also computes her
 and passes the result to the script in environment variables. A script that lacks a variable does not start.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from analysis.classes import read_classes
 from analysis.metrics.visits import rates_per_s
 from analysis.nearest import nearest_first
 from analysis.record import LoadKind
 from lab.errors import Misplaced
+from lab.settings import ANSWER_WITHIN_S, GIVES_UP, Described, Number, Word
 
 USERS_MAX = 16_000
 """Most virtual users of one k6 container. Each user has a connection, and a container may open 16384 files."""
 RATE_MAX_RPS = 20_000
 """Most requests per second of one k6 container. On two cores, k6 sends 16 to 17 thousand."""
-ANSWER_WITHIN_S = 60
-"""How long k6 waits for the answer to one request."""
 QUICKEST_S = 0.0005
 """A response time that no server of the lab undercuts (docs/benchmarks.md, "The floor")."""
 HOUR_S = 3600
@@ -45,59 +46,6 @@ class WrongSetting(Misplaced):
 
 
 @dataclass(frozen=True)
-class Number:
-    """A setting that is a number from ``least`` to ``most``; ``why`` gives the reason for ``most``."""
-
-    least: float
-    most: float = inf
-    why: str = ""
-    whole: bool = False
-
-    @property
-    def allowed(self) -> str:
-        """What a value must be, in words."""
-        kind = "a whole number" if self.whole else "a number"
-        bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:,.10g}"
-        return kind + bounds
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of a value, for editors."""
-        most = {} if self.most == inf else {"maximum": self.most}
-        return {"type": "integer" if self.whole else "number", "minimum": self.least, **most}
-
-    def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value; None if the value is allowed."""
-        if isinstance(value, str):
-            return f"{value!r} must be {self.allowed}"
-        if not self.least <= value <= self.most or (self.whole and value != int(value)):
-            return f"{value:,.15g} must be {self.allowed}{f': {self.why}' if self.why and value > self.most else ''}"
-        return None
-
-
-@dataclass(frozen=True)
-class Word:
-    """A setting that is one of a few words. ``needs`` holds the further settings that each word requires."""
-
-    needs: Mapping[str, Mapping[str, Number]]
-
-    @property
-    def allowed(self) -> str:
-        """What a value must be, in words."""
-        return f"one of {', '.join(self.needs)}"
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of a value, for editors."""
-        return {"enum": list(self.needs)}
-
-    def problem(self, value: float | str) -> str | None:
-        """Return what is wrong with a value; None if the value is allowed."""
-        there = nearest_first(str(value), list(self.needs))
-        return None if value in self.needs else f"{value!r} must be one of {there}"
-
-
-@dataclass(frozen=True)
 class LoadScript:
     """One script: its settings by name, its kind of load, and the most that it sends.
 
@@ -109,7 +57,7 @@ class LoadScript:
     duration (e.g. ``7s``).
     """
 
-    settings: Mapping[str, Number | Word]
+    settings: Mapping[str, Number | Word | Described]
     users: tuple[str, ...]
     rate_rps: Callable[[Numbers], float]
     kind: LoadKind = "steady"
@@ -178,7 +126,7 @@ class LoadScript:
     def _words(self) -> set[str]:
         return {name for name, one in self.settings.items() if isinstance(one, Word)}
 
-    def declared(self, values: Settings) -> dict[str, Number | Word]:
+    def declared(self, values: Settings) -> dict[str, Number | Word | Described]:
         """Return the settings of this script by name, including the settings that words among the values require."""
         needed = dict(self.settings)
         for name, one in self.settings.items():
@@ -192,7 +140,18 @@ class LoadScript:
 
 
 def _numbers(values: Settings) -> Numbers:
-    return {name: value for name, value in values.items() if not isinstance(value, str)}
+    """Return the settings that are numbers. Classes count as their users, and have a rate (``classes_per_s``)."""
+    numbers: dict[str, float] = {name: value for name, value in values.items() if not isinstance(value, str)}
+    if isinstance(described := values.get("classes"), str):
+        classes = read_classes(described).values()
+        numbers["classes"] = sum(one.users_at_once for one in classes)
+        numbers["classes_per_s"] = sum(one.at_most_per_second for one in classes)
+    return numbers
+
+
+def _users_of_classes(settings: Settings, _duration: str) -> dict[str, str]:
+    users = {name: one.users_at_once for name, one in read_classes(str(settings["classes"])).items()}
+    return {"USERS_MAX": json.dumps(users), "LONGEST_S": str(ANSWER_WITHIN_S)}
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +219,7 @@ def _work_ms(asked: Numbers) -> float:
 def _work_ends(asked: Numbers) -> None:
     if "rounds" in asked and (takes_s := _work_ms(asked) / 1000) > ANSWER_WITHIN_S:
         sum_ = f"{asked['rounds']:g} x ({asked['wait_ms']:g} + {asked['cpu_ms']:g}) ms"
-        raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s, but {_GIVES_UP}", "rounds")
+        raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s, but {GIVES_UP}", "rounds")
 
 
 def _delays_are_in_order(asked: Numbers) -> None:
@@ -272,19 +231,18 @@ def _delays_are_in_order(asked: Numbers) -> None:
 def _patience_ends(asked: Numbers) -> None:
     if (waits_s := asked["timeout_steps"] * asked["step_s"]) > ANSWER_WITHIN_S:
         product = f"{asked['timeout_steps']:g} x {asked['step_s']:g} s"
-        raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s, but {_GIVES_UP}", "timeout_steps")
+        raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s, but {GIVES_UP}", "timeout_steps")
 
 
-_GIVES_UP = f"k6 gives up a request after {ANSWER_WITHIN_S} s"
 _ONE_HAS_FILES = "that one k6 container has files for; reduce them, or increase generators (the k6 containers)"
 _ONE_SENDS = "that one k6 container can send; reduce them, or increase generators (the k6 containers)"
 _MANY = Number(1, whole=True)
 """A number of users or requests. Its upper bound depends on the number of k6 containers: see ``LoadScript.check``."""
-_DELAY_S = Number(0, ANSWER_WITHIN_S, _GIVES_UP)
+_DELAY_S = Number(0, ANSWER_WITHIN_S, GIVES_UP)
 _PAUSE_S = Number(0, HOUR_S)
 _CONNECTIONS = Number(1, 500, "a client is one process, which may open 1024 files", whole=True)
-_WORK_MS = Number(0, ANSWER_WITHIN_S * 1000, _GIVES_UP)
-_WORK = {"rounds": Number(1, 60_000, _GIVES_UP, whole=True), "wait_ms": _WORK_MS, "cpu_ms": _WORK_MS}
+_WORK_MS = Number(0, ANSWER_WITHIN_S * 1000, GIVES_UP)
+_WORK = {"rounds": Number(1, 60_000, GIVES_UP, whole=True), "wait_ms": _WORK_MS, "cpu_ms": _WORK_MS}
 
 K6_SCRIPTS = {
     "arrivals.js": LoadScript(
@@ -316,6 +274,12 @@ K6_SCRIPTS = {
         users=("users_max", "users_max"),  # each of the two classes has users_max users
         rate_rps=lambda asked: asked["call_rps"] + asked["quick_rps"],
         open_loop=True,
+    ),
+    "classes.js": LoadScript(
+        {"classes": Described()},
+        users=("classes",),
+        rate_rps=lambda asked: asked["classes_per_s"],
+        hands_over=_users_of_classes,
     ),
     "crash.js": LoadScript(
         {"before": _MANY, "after": _MANY, "crash_after_s": Number(0.1, ANSWER_WITHIN_S), "delay_s": _DELAY_S},

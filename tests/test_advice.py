@@ -11,17 +11,21 @@ from rich.console import Console
 
 from analysis.folder import read_run
 from analysis.metrics import Statistic
+from analysis.prediction import classes_of
 from analysis.record import LoadRecord, VariantRecord
+from analysis.replay import measured, replay
 from analysis.result import Row, Summary
 from analysis.waiting import Answered
+from analysis.ways import KINDS_OF_WAYS
 from lab.advice.load import Load, chosen, of_run
 from lab.advice.ranking import best_of, foreseen_today, headroom, rank
-from lab.advice.replay import measured, recorded, replay
-from lab.advice.service import read_service
+from lab.advice.replay import recorded
+from lab.advice.service import read_service, tries
 from lab.advice.show import print_replayed, print_whether_it_held, verdict
-from lab.advice.ways import KINDS_OF_WAYS, Way, ways
+from lab.advice.ways import Way, ways
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
+from lab.loads import K6_SCRIPTS
 from lab.paths import ROOT
 from lab.plan import lay_out
 from lab.run import record_of
@@ -200,6 +204,69 @@ def test_a_file_or_a_run(lab: Lab) -> None:
     assert both.stderr.startswith("error: CLASSES describes a service that no run knows")
 
 
+SLEEPING = """
+cores: 2
+memory_mib: 512
+threads: 8
+classes:
+  page: {users: 5, takes_s: {least: 0, most: 1}}
+  search: {per_second: 2.5, takes_s: {mean: 0.1}}
+  report: {users: 2, pause_s: 1, takes_s: [8, 12]}
+"""
+
+
+def test_what_a_described_service_is_tried_with(tmp_path: Path) -> None:
+    """Each way in containers that have room for it, under the load that the file describes and that theory knows."""
+    service = read_service(described(tmp_path, SLEEPING))
+    best = [one.way for one in best_of(rank(service.load()), 2)]
+    experiment = tries(service, best)
+
+    assert list(experiment.variants) == [way.name for way in best]
+    assert all(256 <= one.memory_mib < 1024 for one in experiment.variants.values())
+    assert experiment.load
+    assert experiment.load.handed_over("60s")["USERS_MAX"] == '{"page": 5, "search": 26, "report": 2}'
+    record = LoadRecord(name="load", script="classes.js", duration="60s", settings=experiment.load.environment())
+    foreseen = classes_of(record)
+    assert [(one.name, one.mean, one.rate) for one in foreseen] == [
+        (one.name, one.mean, one.rate) for one in service.load().classes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("classes", "says"),
+    [
+        ("page: {users: 2, takes_s: 1, computes: 0.5}",
+         "The classes cannot be tried, because the lab's requests would sleep, but those of page compute."),
+        ("page: {users: 2, takes_s: 61}",
+         "The classes cannot be tried: page: a request takes 61 s, but k6 gives up a request after 60 s."),
+        ("page: {per_second: 5000, takes_s: 0.1}",
+         "The classes cannot be tried: 51,500 virtual users are more than the 16,000 that one k6 container has files "
+         "for; reduce them, or increase generators (the k6 containers)."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_tried_says_why(tmp_path: Path, classes: str, says: str) -> None:
+    service = read_service(described(tmp_path, f"cores: 64\nmemory_mib: 64000\nclasses:\n  {classes}"))
+
+    with pytest.raises(WrongUse) as refused:
+        tries(service, [])
+    assert refused.value.message == says
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "Invalid JSON: EOF while parsing an object at line 1 column 1"),
+        ('{"page": {"users": 5}}', "page.takes_s: Field required"),
+        ('{"page": {"users": 5, "takes_s": 1, "computes": 1}}', "page: the requests of this load sleep"),
+    ],
+)
+def test_classes_in_an_experiment_file_are_checked(text: str, says: str) -> None:
+    problem = K6_SCRIPTS["classes.js"].settings["classes"].problem(text)
+
+    assert problem
+    assert problem.startswith(says)
+
+
 def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
     assert EXAMPLE
     said = lab.call("advise", "--classes", str(described(tmp_path, EXAMPLE[1])))
@@ -345,7 +412,7 @@ def test_users_who_pause_need_few_threads() -> None:
 
 def test_a_rare_class_counts() -> None:
     """One report takes all of the only thread for half a minute, every two seconds another one comes."""
-    often = Class("page", Open(200.0), [Step(Constant(0.05))])
+    often = Class("page", Open(40.0), [Step(Constant(0.05))])
     rare = Class("report", Open(0.5), [Step(Constant(30.0))])
     ranked = rank(Load([often, rare], cores=2))
 

@@ -11,7 +11,7 @@ from analysis.folder import read_run
 from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
 from analysis.record import LoadRecord, VariantRecord
-from analysis.show import lanes
+from analysis.show import lane_rows, lanes
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 
 WAITING = [
@@ -38,7 +38,7 @@ def shown(run: Path) -> list[lanes.Shown]:
 def of_one(run: Path) -> dict[str, Any]:
     """Return the lanes of a run that has a single load and a single variant."""
     [load] = shown(run)
-    [trial] = load.trials
+    [trial] = load.measured
     return trial
 
 
@@ -144,7 +144,7 @@ def test_of_many_requests_those_around_the_longest_wait_are_shown(
 
     [load] = shown(run)
 
-    [trial] = load.trials
+    [trial] = load.measured
     assert load.sampled
     assert list(accumulate(trial["requests"]["number"])) == [*range(61, 81)]
     assert times_ms(trial)[0][0] == 6000
@@ -168,12 +168,12 @@ def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
 def test_a_new_thread_takes_the_row_that_was_free_longest_if_all_threads_have_rows() -> None:
     """A pool of two ends a thread and starts another: three threads in all, but never more than two at once."""
     rows = [
-        lanes._Request("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None)
+        lane_rows.Request("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None)
         for at, thread in ((0.0, 1), (0.5, 2), (20.0, 3), (20.5, 2))
     ]
 
-    assert lanes._thread_rows(rows, 2) == ([0, 1, 0, 1], True)
-    assert lanes._thread_rows(rows, None) == ([0, 1, 2, 1], True)
+    assert lane_rows.rows_of_threads(rows, 2) == ([0, 1, 0, 1], True)
+    assert lane_rows.rows_of_threads(rows, None) == ([0, 1, 2, 1], True)
 
 
 def test_the_first_trial_that_can_be_trusted_is_shown(tmp_path: Path) -> None:

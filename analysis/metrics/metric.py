@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
@@ -99,11 +100,13 @@ def of_trial(key: Key) -> dict[str, Any]:
     return dict(zip(("variant", "load", "trial"), key, strict=True))
 
 
+@cache
 def percentile(stat: str) -> float | None:
     """Return the q of a percentile, between 0 and 100; None for other statistics."""
     return float(stat[1:]) if stat[0] == "p" and stat[1].isdecimal() else None
 
 
+@cache
 def rows_needed(stat: str) -> int:
     """Return how many rows a statistic needs before it may be printed: p99 needs 100, p99.9 needs 1000.
 
@@ -115,6 +118,7 @@ def rows_needed(stat: str) -> int:
     return 2 if stat == "stdev" else 1
 
 
+@cache
 def failures_allowed(stat: str) -> float:
     """Return the share of failed requests, or visits, at which a statistic of their times is no longer printed.
 

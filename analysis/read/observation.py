@@ -141,10 +141,11 @@ def parse(text: str) -> Observation:
         if int(port, 16) in APP_PORTS
     }
     holds: dict[int, set[int]] = {}
-    for folder, socket in map(str.split, _lines(sections, "sockets of processes")):
+    for folder, *sockets in map(str.split, _lines(sections, "sockets of processes")):
         held = holds.setdefault(int(folder.split("/")[2]), set())
-        if (inode := int(socket.removeprefix("socket:[").removesuffix("]"))) in listening:
-            held.add(inode)
+        for socket in sockets:  # none, if the process closed the socket before find could print its name
+            if (inode := int(socket.removeprefix("socket:[").removesuffix("]"))) in listening:
+                held.add(inode)
     names, values = (line.split() for line in _lines(sections, "TcpExt"))
     return Observation(
         host=sections["/etc/hostname"].strip(),

@@ -1,6 +1,6 @@
 """What the report's lanes show: when each request of a trial was sent, and which thread was at work on it.
 
-``page/lanes.js`` draws the lanes from this data. All times are whole tenths of a millisecond, because they take little
+``page/draw.js`` draws the lanes from this data. All times are whole tenths of a millisecond, because they take little
 room as text and are finer than a screen.
 """
 
@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 import duckdb
 import numpy as np
 
-from analysis import waiting
+from analysis import replay, waiting
 from analysis.folder import trial_folder
 from analysis.metrics.metric import OF_TRIAL, of_trial
 from analysis.read.observation import read_containers, stalls_within
-from analysis.record import Run, VariantRecord
+from analysis.read.rows import COLUMNS
+from analysis.record import LoadRecord, Run, VariantRecord
 from analysis.result import Summary
 from analysis.show.figures.drawing import first_trials
+from analysis.show.lane_rows import Request, columns_of, in_tenths, lasted_s, rows_of_threads
 from analysis.show.words import number
+from analysis.ways import KINDS_OF_WAYS
 from analysis.workers import labels
 
 MOST = 20_000
@@ -34,23 +37,11 @@ Lanes = dict[str, Any]
 """The lanes of one trial, as the script reads them (see ``_of_trial``)."""
 
 
-class _Request(NamedTuple):
-    request: str
-    sent_s: float
-    began_s: float | None
-    ended_s: float | None
-    answered_s: float | None
-    connect_ms: float
-    asked_ms: float
-    worker: str | None
-    thread: int
-    error: str | None
-
-
 class Shown(NamedTuple):
     """The lanes of one load. ``pair`` are the places of the two variants that are shown first.
 
-    At most ``most`` requests of each variant are shown.
+    At most ``most`` requests of each variant are shown. The last of ``trials`` may be ``computed``: the requests of the
+    first shown variant, served in other ways.
     """
 
     load: str
@@ -82,6 +73,11 @@ class Shown(NamedTuple):
         return any(trial["blocked"] is not None for trial in self.trials)
 
     @property
+    def measured(self) -> list[Lanes]:
+        """The lanes that were measured."""
+        return [trial for trial in self.trials if not trial["computed"]]
+
+    @property
     def colours(self) -> list[tuple[str, str]]:
         """Each class of request with its colour."""
         return [(name, COLOURS[place % len(COLOURS)]) for place, name in enumerate(self.classes)]
@@ -89,7 +85,7 @@ class Shown(NamedTuple):
     @property
     def table(self) -> Iterator[tuple[str, ...]]:
         """A line for each worker: how many requests it served, their longest wait, and how long it was blocked."""
-        for trial in self.trials:
+        for trial in self.measured:
             for worker in trial["workers"]:
                 longest, blocked = (_in_seconds(worker[name]) for name in ("longest_wait", "blocked"))
                 yield trial["variant"], worker["name"], str(worker["served"]), longest, blocked
@@ -99,8 +95,18 @@ def _in_seconds(tenths: int | None) -> str:
     return "–" if tenths is None else f"{number(tenths / 10_000)} s"
 
 
-def of_run(database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary) -> Iterator[Shown]:
-    """Yield the lanes of every load, the load of the first claim first: each variant's first trusted trial."""
+def of_run(
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    run: Run,
+    summary: Summary,
+    of: tuple[int, int] | None = None,
+) -> Iterator[Shown]:
+    """Yield the lanes of every load, the load of the first claim first: each variant's first trusted trial.
+
+    The requests of the first variant that is shown are also served in other ways, as theory computes it, by ``of``
+    workers and threads; None: by as many as were measured.
+    """
     first = [next((claim for claim in run.claims if claim.role == role), None) for role in ("answer", "cure")]
     asked = [(claim.value.variant, claim.value.load) for claim in [*first, *run.claims] if claim]
     for load in sorted(run.loads, key=lambda one: one.name not in [of for _, of in asked[:1]]):
@@ -111,20 +117,67 @@ def of_run(database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summ
         names = [variant.name for variant in variants]
         wanted = [name for name, of in asked if of in (None, load.name) and name in names]
         pair = tuple(names.index(name) for name in [*dict.fromkeys([*wanted, *names])][:2])
-        most = min(MOST, IN_ALL // (len(variants) * len(run.loads)))
+        first_variant = variants[pair[0]]
+        again = _can_be_served_again(database, first_variant, load, firsts[first_variant.name])
+        most = min(MOST, IN_ALL // ((len(variants) + again * len(KINDS_OF_WAYS)) * len(run.loads)))
         rows = [_rows(database, variant, load.name, firsts[variant.name]) for variant in variants]
         at_s = _longest_wait(rows[pair[0]])
         trials = [
             _of_trial(database, run_folder, variant, load.name, firsts[variant.name], mine, _window(mine, most, at_s))
             for variant, mine in zip(variants, rows, strict=True)
         ]
+        if again:
+            trial = firsts[first_variant.name]
+            trials += _served_again(database, run_folder, first_variant, load.name, trial, of, most, at_s)
+            pair = (0, 1) if of else pair
         title = _title([trials[place] for place in pair]) + (f" ({load.name})" if len(run.loads) > 1 else "")
         classes = list(dict.fromkeys(name for trial in trials for name in trial["classes"]))
         work = _asked(row for mine in rows for row in mine)
         yield Shown(load.name, title, trials, pair, classes, work, most)
 
 
-def _asked(rows: Iterable[_Request]) -> dict[str, str]:
+def _can_be_served_again(
+    database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: LoadRecord, trial: int
+) -> bool:
+    """Whether a trial shows in which other ways its requests could have been served."""
+    threads = variant.settings.get("threads")
+    several = type(threads) is int and not variant.elastic and variant.workers > 1
+    if not several or not replay.can_replay(variant, load):
+        return False
+    [(sent, answered)] = database.execute(_COUNT, of_trial((variant.name, load.name, trial))).fetchall()
+    return int(answered) > 0 and int(sent) <= MOST
+
+
+_COUNT = f"SELECT count(*), count(worker) FROM requests WHERE {OF_TRIAL}"  # noqa: S608  # made of a constant
+
+
+def _served_again(
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    variant: VariantRecord,
+    load: str,
+    trial: int,
+    of: tuple[int, int] | None,
+    most: int,
+    at_s: float,
+) -> Iterator[Lanes]:
+    """Yield the lanes of the requests of a trial as theory serves them in each way."""
+    key = of_trial((variant.name, load, trial))
+    with database.cursor() as again:  # where ``requests`` has only these requests
+        again.execute("CREATE SCHEMA again")
+        again.execute("SET schema = 'again'")
+        again.execute(f"CREATE TABLE again.requests ({COLUMNS})")
+        again.execute(f"INSERT INTO again.requests BY NAME FROM main.requests WHERE {OF_TRIAL}", key)
+        answered = waiting.read_answered(again, variant.name, load, trial)
+        for one in replay.replay(answered, *(of or (variant.workers, int(variant.settings["threads"])))):
+            replay.insert(again, variant, one)
+            served = one.variant(variant)
+            rows = _rows(again, served, load, trial)
+            yield _of_trial(again, run_folder, served, load, trial, rows, _window(rows, most, at_s), computed=True)
+        again.execute("DROP SCHEMA again CASCADE")
+
+
+def _asked(rows: Iterable[Request]) -> dict[str, str]:
     """Return in words how much service time the requests of each class asked for; some classes ask for none."""
     asked_ms: dict[str, list[float]] = {}
     for row in rows:
@@ -159,10 +212,12 @@ def _of_trial(
     variant: VariantRecord,
     load: str,
     trial: int,
-    rows: list[_Request],
+    rows: list[Request],
     window: list[int] | None,
+    *,
+    computed: bool = False,
 ) -> Lanes:
-    """Return the lanes of one trial.
+    """Return the lanes of one trial, which was measured or ``computed``.
 
     ``workers`` has the label of each worker and how many rows it has: a row for each thread, or, if a thread works on
     several requests at once, for each request under way. ``blocked`` says for each worker when all its threads were
@@ -177,7 +232,7 @@ def _of_trial(
     waits = waiting.of_variant(variant, answered)
     named = labels(row.worker for row in rows if row.worker is not None)
     threads = variant.settings.get("threads")
-    thread_rows, of_threads = _thread_rows(rows, threads if type(threads) is int else None)
+    thread_rows, of_threads = rows_of_threads(rows, threads if type(threads) is int else None)
     classes = list(dict.fromkeys(row.request for row in rows))
     shown = range(len(rows)) if window is None else window
     sent_s = [rows[i].sent_s for i in shown]
@@ -189,6 +244,7 @@ def _of_trial(
     return {
         "variant": variant.name,
         "trial": trial,
+        "computed": computed,
         "says": _says(rows, waits),
         "answered": sum(row.error is None for row in rows),
         "beside": waiting.statistics(waits.beside_s).get("count", 0) if waits else None,
@@ -196,13 +252,13 @@ def _of_trial(
         "layout": _layout(variant),
         "of_threads": of_threads,
         "threads": threads if waits and type(threads) is int else None,
-        "lasted": _tenths(_lasted_s(rows)),
-        "window": None if window is None else [_tenths(min(sent_s)), _tenths(max(sent_s))],
+        "lasted": in_tenths(lasted_s(rows)),
+        "window": None if window is None else [in_tenths(min(sent_s)), in_tenths(max(sent_s))],
         "workers": list(_workers(variant, rows, thread_rows, named, answered, waits, of_threads=of_threads)),
         "blocked": [_turns(segments) for segments in _blocked(variant, named, answered, waits)] if waits else None,
         "stalls": _turns(np.array(stalls).reshape(-1, 2)),
         "classes": classes,
-        "requests": _columns(rows, thread_rows, list(named), classes, shown),
+        "requests": columns_of(rows, thread_rows, list(named), classes, shown),
     }
 
 
@@ -223,18 +279,14 @@ def _layout(variant: VariantRecord) -> str:
     return f"{workers} of {threads} thread{'s' if threads > 1 else ''}"
 
 
-def _rows(database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: str, trial: int) -> list[_Request]:
+def _rows(database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: str, trial: int) -> list[Request]:
     found = database.execute(_ROWS, of_trial((variant.name, load, trial))).fetchall()
-    return [_Request(*row) for row in found]
-
-
-def _lasted_s(rows: list[_Request]) -> float:
-    return max((row.sent_s if row.answered_s is None else row.answered_s for row in rows), default=0.0)
+    return [Request(*row) for row in found]
 
 
 def _workers(
     variant: VariantRecord,
-    rows: list[_Request],
+    rows: list[Request],
     thread_rows: list[int],
     named: dict[str, str],
     answered: waiting.Answered,
@@ -253,8 +305,8 @@ def _workers(
             "name": name,
             "rows": max([least, *(place + 1 for _, place in mine)]),
             "served": len(mine),
-            "longest_wait": _tenths(max(waits_s)) if waits_s else None,
-            "blocked": _tenths(float((segments[:, 1] - segments[:, 0]).sum())) if waits else None,
+            "longest_wait": in_tenths(max(waits_s)) if waits_s else None,
+            "blocked": in_tenths(float((segments[:, 1] - segments[:, 0]).sum())) if waits else None,
         }
 
 
@@ -284,7 +336,7 @@ FROM trial, start ORDER BY sent, id, generator
 """  # noqa: S608  # made of this module's own constants
 
 
-def _says(rows: list[_Request], waits: waiting.Waits | None) -> str:
+def _says(rows: list[Request], waits: waiting.Waits | None) -> str:
     """Return in words how many requests waited beside a free thread, and how many failed."""
     failed = sum(row.error is not None for row in rows)
     parts = [f"{failed} of {len(rows)} requests failed"] if failed else []
@@ -296,52 +348,13 @@ def _says(rows: list[_Request], waits: waiting.Waits | None) -> str:
     return "; ".join(parts) or f"{len(rows)} requests"
 
 
-def _thread_rows(rows: list[_Request], threads: int | None) -> tuple[list[int], bool]:
-    """Return the row of each request at its worker, and whether a row is a thread.
-
-    A row is a thread unless a thread of any worker works on several requests at once, as an event loop does. A request
-    then gets the first row that is free. If a worker has had more than ``threads`` threads, because its pool ended some
-    and started others, a new thread gets the row that has been free for the longest time.
-    """
-    order = sorted((i for i, row in enumerate(rows) if row.worker is not None), key=lambda i: rows[i].began_s or 0.0)
-    found = [0] * len(rows)
-    of_threads = not _overlap(rows, order)
-    places: dict[tuple[str | None, int], int] = {}
-    ends: dict[str | None, list[float]] = {}
-    for i in order:
-        row, mine = rows[i], ends.setdefault(rows[i].worker, [])
-        began_s, key = row.began_s or 0.0, (rows[i].worker, rows[i].thread)
-        if of_threads and key not in places:
-            full = threads is not None and len(mine) >= threads
-            places[key] = mine.index(min(mine)) if full else len(mine)
-        free = next((place for place, end in enumerate(mine) if end <= began_s), len(mine))
-        found[i] = places[key] if of_threads else free
-        mine[found[i] : found[i] + 1] = [row.ended_s or 0.0]
-    return found, of_threads
-
-
-def _overlap(rows: list[_Request], order: list[int]) -> bool:
-    """Return whether any thread works on two requests at once; ``order`` is that of their begin."""
-    until: dict[tuple[str | None, int], float] = {}
-    for i in order:
-        key = rows[i].worker, rows[i].thread
-        if (rows[i].began_s or 0.0) < until.get(key, 0.0) - _AT_ONCE_S:
-            return True
-        until[key] = max(until.get(key, 0.0), rows[i].ended_s or 0.0)
-    return False
-
-
-_AT_ONCE_S = 0.001
-"""Two requests that a thread works on overlap by more than this; less may be the clock's."""
-
-
-def _longest_wait(rows: list[_Request]) -> float:
+def _longest_wait(rows: list[Request]) -> float:
     """Return when the request was sent that waited longest, in seconds."""
     waited = max(rows, key=lambda row: (row.began_s or row.sent_s) - row.sent_s, default=None)
     return waited.sent_s if waited else 0.0
 
 
-def _window(rows: list[_Request], most: int, at_s: float) -> list[int] | None:
+def _window(rows: list[Request], most: int, at_s: float) -> list[int] | None:
     """Return the places of the requests that are shown: those sent around a time, and those then under way.
 
     None: all requests are shown.
@@ -359,36 +372,3 @@ def _turns(segments: waiting.Segments) -> list[int]:
     times = np.round(segments.ravel() * 10_000).astype(int)
     steps: list[int] = np.diff(times, prepend=0).tolist()
     return steps
-
-
-def _columns(
-    rows: list[_Request], thread_rows: list[int], workers: list[str], classes: list[str], shown: Iterable[int]
-) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
-    errors: dict[str, int] = {}
-    last = _tenths(_lasted_s(rows))
-    before, number_before = 0, 0
-    for i in shown:
-        row = rows[i]
-        sent = _tenths(row.sent_s)
-        answered = last if row.answered_s is None else _tenths(row.answered_s)
-        began, ended = (
-            answered if row.worker is None or time is None else _tenths(time) for time in (row.began_s, row.ended_s)
-        )
-        values = (
-            i + 1 - number_before, sent - before, began - sent, ended - began, answered - ended,
-            classes.index(row.request), -1 if row.worker is None else workers.index(row.worker), thread_rows[i],
-            round(10 * row.connect_ms), round(10 * row.asked_ms),
-            -1 if row.error is None else errors.setdefault(row.error, len(errors)),
-        )  # fmt: skip
-        before, number_before = sent, i + 1
-        for name, value in zip(_NAMES, values, strict=True):
-            columns[name].append(value)
-    return columns | {"errors": list(errors)}
-
-
-_NAMES = ("number", "sent", "wait", "work", "back", "class", "worker", "row", "connect", "asked", "error")
-
-
-def _tenths(seconds: float) -> int:
-    return round(10_000 * seconds)

@@ -97,10 +97,18 @@ def lanes_alone(run_folder: Path, summary: Summary) -> str:
 
 
 def lanes_of(
-    database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary, heading: str = ""
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    run: Run,
+    summary: Summary,
+    heading: str = "",
+    of: tuple[int, int] | None = None,
 ) -> str:
-    """Return a page that has only the lanes of the requests in a database, perhaps below a heading."""
-    shown = list(_lanes(database, run_folder, run, summary))
+    """Return a page that has only the lanes of the requests in a database, perhaps below a heading.
+
+    ``of``: how many workers and threads serve the requests in the lanes that are computed; None: as many as measured.
+    """
+    shown = list(_lanes(database, run_folder, run, summary, of))
     drawing = script(*_SCRIPTS)
     return template("alone.html").render(
         run=run, lanes=shown, heading=heading, policy=policy(drawing), style=style(), script=drawing
@@ -125,10 +133,14 @@ def _rows(run_folder: Path, summary: Summary) -> Iterator[duckdb.DuckDBPyConnect
 
 
 def _lanes(
-    database: duckdb.DuckDBPyConnection, run_folder: Path, run: Run, summary: Summary
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    run: Run,
+    summary: Summary,
+    of: tuple[int, int] | None = None,
 ) -> Iterator[tuple[lanes.Shown, Markup]]:
     """Yield the lanes of each load with their data for the script."""
-    for shown in lanes.of_run(database, run_folder, run, summary):
+    for shown in lanes.of_run(database, run_folder, run, summary, of):
         yield shown, _data(run, shown)
 
 

@@ -31,6 +31,11 @@ export function openLoop(exec, rateRps, usersMax) {
   };
 }
 
+// Open loop at a rate that need not be a whole number.
+export function atRate(exec, perSecond, usersMax) {
+  return { ...openLoop(exec, Math.max(1, Math.round(perSecond * 1000)), usersMax), timeUnit: '1000s' };
+}
+
 // Open loop in steps of `lastsS` seconds. Each step has its own rate in requests a second.
 export function openSteps(exec, ratesPerS, lastsS, usersMax) {
   const due = ratesPerS.reduce((sum, rate) => sum + rate * lastsS, 0);

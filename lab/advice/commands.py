@@ -55,19 +55,28 @@ def advise(
     """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
     from lab.advice.load import chosen, of_run  # noqa: PLC0415
     from lab.advice.ranking import best_of, foreseen_today, rank  # noqa: PLC0415
-    from lab.advice.service import read_service  # noqa: PLC0415
+    from lab.advice.service import name_for, read_service, tries  # noqa: PLC0415
     from lab.advice.show import print_advice, print_whether_it_held  # noqa: PLC0415
     from lab.advice.ways import today  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing, served_by  # noqa: PLC0415
 
-    if classes and (run or load or attempts):
-        raise WrongUse("CLASSES describes a service that no run knows, so it cannot be tried, and has no RUN or LOAD.",
+    if classes and (run or load):
+        raise WrongUse("CLASSES describes a service that no run knows, so it has no RUN or LOAD.",
                        hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
         )  # fmt: skip
     if classes:
-        asked = read_service(classes).load()
-        print_advice(out, best_of(rank(asked), 7), None, asked)
+        service = read_service(classes)
+        asked = service.load()
+        ranked = rank(asked)
+        print_advice(out, best_of(ranked, 7), None, asked)
+        if attempts:
+            tried = [one.way for one in best_of(ranked, attempts)]
+            plan_for = planner(tries(service, tried), "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
+            command = make_command("make advise", CLASSES=classes, TRY=attempts, DURATION=duration, TRIALS=trials)
+            name = f"{name_for(classes.stem)}-advice"
+            summary = measure(name, tries(service, tried), plan_for, full=False, command=command, results=results)
+            print_whether_it_held(out, summary, tried)
         return
     _, record, variant = run_and_variant("advise", run, results)
     under, serving = chosen(record, variant, load or None)
@@ -99,8 +108,9 @@ def what_if(
 ) -> None:
     """Say who would have waited if workers had got the same requests in another way, e.g. lab what-if … --workers 2."""
     from analysis.folder import write_whole  # noqa: PLC0415
+    from analysis.replay import measured, replay  # noqa: PLC0415
     from lab.advice.load import chosen  # noqa: PLC0415
-    from lab.advice.replay import lanes, measured, recorded, replay  # noqa: PLC0415
+    from lab.advice.replay import lanes, recorded  # noqa: PLC0415
     from lab.advice.show import print_replayed  # noqa: PLC0415
     from lab.run import writing  # noqa: PLC0415
 
@@ -111,12 +121,13 @@ def what_if(
     derived("what-if", folder, results)
     answered = recorded(folder, record, serving, under, trial)
     before = measured(answered, serving)
-    after = list(replay(answered, workers or before.workers, threads or before.threads))
-    print_replayed(out, f"{record.experiment}, {serving.name}, trial {trial}", before, after)
+    of = workers or before.workers, threads or before.threads
+    title = f"{record.experiment}, {serving.name}, trial {trial}"
+    print_replayed(out, title, before, list(replay(answered, *of)))
     target = results / "what-if.html"
     with writing(results):
         results.mkdir(parents=True, exist_ok=True)
-        write_whole(target, lanes(folder, record, serving, under, trial, after))
+        write_whole(target, lanes(folder, record, serving, under, trial, *of))
     say(f"\nLanes: {target}")
 
 

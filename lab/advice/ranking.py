@@ -15,6 +15,8 @@ from theory.simulate import simulate
 
 REQUESTS, REQUESTS_OF_A_CLASS, MOST_REQUESTS = 20_000, 300, 300_000
 """About how many requests are simulated for each way, at least of each class, and at most."""
+LONGEST = 20
+"""At least so many times the duration of the longest class is simulated."""
 AS_GOOD, AS_GOOD_MS = 1.1, 5
 """Ways count as equally fast if no class of requests loses more than so much more with one of them."""
 WAITS_MS = 20
@@ -96,10 +98,11 @@ def _slowdown(one: Ranked, load: Load) -> float:
 def foreseen(way: Way, load: Load) -> Ranked:
     """Return what theory predicts of a way. Raise NotModelled if it cannot carry the load."""
     variant = way.variant.record(way.name)
-    rarest = min(one.rate for one in load.classes)
-    seconds = min(max(REQUESTS / load.rate, 60.0, REQUESTS_OF_A_CLASS / rarest), MOST_REQUESTS / load.rate)
+    rarest, longest_s = min(one.rate for one in load.classes), max(one.mean for one in load.classes)
+    seconds = max(REQUESTS / load.rate, LONGEST * longest_s, REQUESTS_OF_A_CLASS / rarest)
+    seconds = min(seconds, MOST_REQUESTS / load.rate)
     rows = simulate(model_for(variant, load.classes, load.one_device, OF_CORES / load.cores), seconds, 1)
-    record = LoadRecord(name="load", script="", duration=f"{seconds:.0f}s", settings={})
+    record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     trial = Foreseen.of(variant, record, [one.name for one in load.classes], rows)
     stats = {
         (finding.request, *key): value

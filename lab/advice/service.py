@@ -1,90 +1,23 @@
 """A service as its owner describes it in a file: the classes of its requests, and what the machine has."""
 
+import re
+from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
-from typing import Annotated, Self
 
-import numpy as np
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
-from analysis.model import Model, Name
+from analysis.classes import Between, Classes, Mean, Requests, as_json
+from analysis.model import Model
 from analysis.nearest import nearest_first
-from lab.advice.load import Load
+from lab.advice.load import Load as Asked
+from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.file import read_yaml
 from lab.experiment.messages import line_of
+from lab.experiment.model import Experiment, Load
 from lab.limits import WORKER_MIB
-from theory.model import Class, Closed, Constant, Distribution, Exponential, Given, Open, Step, Uniform
-
-Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
-Short = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
-
-
-class Between(Model):
-    """Durations of which every length between two ends is as likely."""
-
-    least: Short
-    most: Seconds
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.least > self.most:
-            raise ValueError(f"least, {self.least:g} s, is more than most, {self.most:g} s")
-        return self
-
-
-class Mean(Model):
-    """Durations that are mostly short and sometimes long (exponential)."""
-
-    mean: Seconds
-
-
-def _kind(takes: object) -> str:
-    """Return which kind of durations a file means."""
-    if isinstance(takes, dict):
-        return "a mean" if "mean" in takes else "two ends"
-    return "a list" if isinstance(takes, list) else "a number"
-
-
-class Requests(Model):
-    """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
-
-    users: int | None = Field(None, ge=1, le=100_000)
-    pause_s: Short = 0
-    per_second: float | None = Field(None, gt=0, le=1_000_000, allow_inf_nan=False)
-    takes_s: Annotated[
-        Annotated[Seconds, Tag("a number")]
-        | Annotated[Between, Tag("two ends")]
-        | Annotated[Mean, Tag("a mean")]
-        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
-        Discriminator(_kind),
-    ]
-    computes: float = Field(0, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _either(self) -> Self:
-        if (self.users is None) == (self.per_second is None):
-            raise ValueError("give either users or per_second: who sends these requests, or how many come per second")
-        if self.pause_s and self.users is None:
-            raise ValueError("pause_s is for users; requests per second come however long the last one takes")
-        return self
-
-    def of(self, name: str) -> Class:
-        """Return the class for the simulator: a request first computes its part, and then waits."""
-        takes = self._takes()
-        steps = [Step(_times(takes, self.computes), "compute"), Step(_times(takes, 1 - self.computes))]
-        arrivals = Closed(self.users, Constant(self.pause_s)) if self.users else Open(self.per_second or 0.0)
-        return Class(name, arrivals, [step for step in steps if step.takes.mean > 0])
-
-    def _takes(self) -> Distribution:
-        match self.takes_s:
-            case Between(least=least, most=most):
-                return Uniform(least, most)
-            case Mean(mean=mean):
-                return Exponential(mean)
-            case list(measured):
-                return Given(np.array(measured))
-            case seconds:
-                return Constant(seconds)
+from lab.servers.base import Variant
 
 
 class Service(Model):
@@ -94,11 +27,11 @@ class Service(Model):
     memory_mib: int = Field(ge=64)
     worker_mib: float = Field(WORKER_MIB["flask_app"], gt=0)
     threads: int | None = Field(None, ge=1, le=4096)
-    classes: dict[Name, Requests] = Field(min_length=1)
+    classes: Classes
 
-    def load(self) -> Load:
+    def load(self) -> Asked:
         """Return what is to be served."""
-        return Load(
+        return Asked(
             classes=[one.of(name) for name, one in self.classes.items()],
             computes=any(one.computes for one in self.classes.values()),
             cores=self.cores,
@@ -106,6 +39,44 @@ class Service(Model):
             worker_mib=self.worker_mib,
             threads=self.threads,
         )
+
+
+def tries(service: Service, ways: Sequence[Way]) -> Experiment:
+    """Return an experiment that measures ways to serve a described service. Raise WrongUse if its requests compute."""
+    if computing := [name for name, one in service.classes.items() if one.computes]:
+        problem = (
+            f"The classes cannot be tried, because the lab's requests would sleep, but those of {computing[0]} compute."
+        )
+        raise WrongUse(
+            problem, hint="Leave out TRY or computes, or measure gil-sharing and ask for advice about that run."
+        )
+    try:
+        load = Load.model_validate({
+            "script": "classes.js", "settings": {"classes": as_json(service.classes)}, "duration": _LASTS,
+        })  # fmt: skip
+    except ValidationError as error:
+        raise WrongUse(f"The classes cannot be tried: {error.errors()[0]['ctx']['error']}.") from None
+    return Experiment(
+        title="Advice for a described service, tried",
+        question="Is the way that theory recommends the fastest?",
+        load=load,
+        parallel=True,
+        variants={way.name: _in_a_container(way) for way in ways},
+    )
+
+
+def name_for(text: str) -> str:
+    """Return a name for a folder of results."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "service"
+
+
+_LASTS = {"short": "60s", "full": "5m"}
+
+
+def _in_a_container(way: Way) -> Variant:
+    """Return the way with the memory that its containers need, twice."""
+    memory_mib = max(256, ceil(2 * way.memory_mib / way.variant.replicas))
+    return way.variant.model_copy(update={"memory_mib": memory_mib})
 
 
 def read_service(path: Path) -> Service:
@@ -133,16 +104,3 @@ def read_service(path: Path) -> Service:
 _KEYS: dict[str, type[Model]] = {"two ends": Between, "a mean": Mean}
 _KINDS = {*_KEYS, "a number", "a list"}
 """What pydantic adds to a place to say which kind of ``takes_s`` it means."""
-
-
-def _times(takes: Distribution, share: float) -> Distribution:
-    """Return the durations, each multiplied by a share."""
-    match takes:
-        case Constant(seconds):
-            return Constant(seconds * share)
-        case Uniform(least, most):
-            return Uniform(least * share, most * share)
-        case Exponential(mean):
-            return Exponential(mean * share)
-        case Given(measured):
-            return Given(measured * share)

@@ -7,13 +7,13 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from analysis.replay import Replayed
 from analysis.result import Summary
 from analysis.show.grids import TextGrid
 from analysis.show.terminal import text_table
 from analysis.show.words import number, percent
 from lab.advice.load import Load
 from lab.advice.ranking import AS_GOOD, AS_GOOD_MS, Ranked, headroom
-from lab.advice.replay import Replayed
 from lab.advice.ways import Way
 
 MOST_CLASSES = 2

@@ -1,12 +1,13 @@
 """The ways to serve a load: workers x threads, who accepts a connection, and the balancer; what each of them needs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 from typing import Any
 
 from pydantic import ValidationError
 
+from analysis.ways import KINDS_OF_WAYS, Kind, gthread
 from lab.advice.load import Load
 from lab.limits import SERVER_MIB, THREAD_MIB
 from lab.servers import KINDS
@@ -14,49 +15,6 @@ from lab.servers.base import Variant
 
 MOST_WORKERS = 32
 _FIRST_PORT = 8001
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One way to share requests among workers. ``of`` returns the settings for so many workers with so many threads."""
-
-    name: str
-    says: str
-    why: str
-    of: Callable[[int, int], dict[str, Any]]
-    alone: bool = False
-    """Whether it is for one worker only; every other kind but uWSGI is for several."""
-
-
-def _gthread(workers: int, threads: int, **more: object) -> dict[str, Any]:
-    return {"server": "gunicorn-gthread", "workers": workers, "threads": threads, **more}
-
-
-KINDS_OF_WAYS = (
-    Kind("one-process", "one process",
-         "gunicorn: all threads take requests from one queue. If the process dies, all its requests fail.",
-         _gthread, alone=True),
-    Kind("limit", "limit = threads",
-         "gunicorn, worker_connections = threads: a worker with no free thread accepts nothing, so a request waits "
-         "where any worker can take it.",
-         lambda workers, threads: _gthread(workers, threads, worker_connections=threads)),
-    Kind("uwsgi", "uWSGI",
-         "uWSGI: a thread accepts a connection when it is free, so a request waits where any worker can take it.",
-         lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}),
-    Kind("least-conn", "nginx least_conn",
-         "A gunicorn for each worker: nginx passes a request to the worker that has the fewest requests.",
-         lambda workers, threads: _gthread(1, threads, replicas=workers, balance="least_conn")),
-    Kind("queue", "HAProxy maxconn",
-         "A gunicorn for each worker: HAProxy keeps a request until some worker has a free thread.",
-         lambda workers, threads: _gthread(
-             1, threads, replicas=workers, balancer="haproxy", balance="least_conn", max_conns=threads)),
-    Kind("reuse-port", "reuse_port",
-         "gunicorn: the kernel chooses a worker without knowing which worker is busy.",
-         lambda workers, threads: _gthread(workers, threads, reuse_port=True)),
-    Kind("shared", "shared socket",
-         "gunicorn: a busy worker accepts requests too, and no other worker can take them from it.", _gthread),
-)  # fmt: skip
-"""In the order in which ways that are equally fast and need the same memory are named."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +87,7 @@ def ways(load: Load) -> Iterator[Way]:
 def today(load: Load, variant: Variant) -> Way:
     """Return today's variant as a way."""
     workers = variant.workers * variant.replicas
-    kind = Kind("today", "today", "", _gthread)
+    kind = Kind("today", "today", "", gthread)
     return Way(kind, variant, workers, variant.threads or 1, _memory_mib(variant, load), is_today=True)
 
 

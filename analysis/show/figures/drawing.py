@@ -22,8 +22,11 @@ Marks = list[dict[str, Any]]
 
 
 def svg(chart: alt.TopLevelMixin) -> str:
-    """Draw a chart as SVG text. To a screen reader it is one picture with the title of the chart."""
-    drawn = chart.to_dict()
+    """Draw a chart as SVG text. To a screen reader it is one picture with the title of the chart.
+
+    The chart is not checked against Altair's schema, which takes as long as drawing; the tests check every figure.
+    """
+    drawn = chart.to_dict(validate=False)
     text = _ARIA.sub("", vl_convert.vegalite_to_svg(drawn))
     return text.replace("<svg ", f'<svg role="img" aria-label="{escape(drawn["title"]["text"])}" ', 1)
 

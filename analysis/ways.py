@@ -1,0 +1,52 @@
+"""The ways to share requests among workers: who accepts a connection, and the balancer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+MOST_REPLICAS = 32
+"""How many containers of a server the lab starts at most."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One way to share requests among workers. ``of`` returns the settings for so many workers with so many threads."""
+
+    name: str
+    says: str
+    why: str
+    of: Callable[[int, int], dict[str, Any]]
+    alone: bool = False
+    """Whether it is for one worker only; every other kind but uWSGI is for several."""
+
+
+def gthread(workers: int, threads: int, **more: object) -> dict[str, Any]:
+    """Return the settings of gunicorn's thread workers."""
+    return {"server": "gunicorn-gthread", "workers": workers, "threads": threads, **more}
+
+
+KINDS_OF_WAYS = (
+    Kind("one-process", "one process",
+         "gunicorn: all threads take requests from one queue. If the process dies, all its requests fail.",
+         gthread, alone=True),
+    Kind("limit", "limit = threads",
+         "gunicorn, worker_connections = threads: a worker with no free thread accepts nothing, so a request waits "
+         "where any worker can take it.",
+         lambda workers, threads: gthread(workers, threads, worker_connections=threads)),
+    Kind("uwsgi", "uWSGI",
+         "uWSGI: a thread accepts a connection when it is free, so a request waits where any worker can take it.",
+         lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}),
+    Kind("least-conn", "nginx least_conn",
+         "A gunicorn for each worker: nginx passes a request to the worker that has the fewest requests.",
+         lambda workers, threads: gthread(1, threads, replicas=workers, balance="least_conn")),
+    Kind("queue", "HAProxy maxconn",
+         "A gunicorn for each worker: HAProxy keeps a request until some worker has a free thread.",
+         lambda workers, threads: gthread(
+             1, threads, replicas=workers, balancer="haproxy", balance="least_conn", max_conns=threads)),
+    Kind("reuse-port", "reuse_port",
+         "gunicorn: the kernel chooses a worker without knowing which worker is busy.",
+         lambda workers, threads: gthread(workers, threads, reuse_port=True)),
+    Kind("shared", "shared socket",
+         "gunicorn: a busy worker accepts requests too, and no other worker can take them from it.", gthread),
+)  # fmt: skip
+"""In the order in which ways that are equally fast and need the same memory are named."""

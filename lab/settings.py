@@ -1,0 +1,97 @@
+"""The kinds of settings that a script of k6/ or clients/ may have, and which values each kind allows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from pydantic import ValidationError
+
+from analysis.classes import read_classes
+from analysis.nearest import nearest_first
+
+ANSWER_WITHIN_S = 60
+"""How long k6 waits for the answer to one request."""
+GIVES_UP = f"k6 gives up a request after {ANSWER_WITHIN_S} s"
+
+
+@dataclass(frozen=True)
+class Number:
+    """A setting that is a number from ``least`` to ``most``; ``why`` gives the reason for ``most``."""
+
+    least: float
+    most: float = inf
+    why: str = ""
+    whole: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """What a value must be, in words."""
+        kind = "a whole number" if self.whole else "a number"
+        bounds = f", at least {self.least:g}" if self.most == inf else f" from {self.least:g} to {self.most:,.10g}"
+        return kind + bounds
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of a value, for editors."""
+        most = {} if self.most == inf else {"maximum": self.most}
+        return {"type": "integer" if self.whole else "number", "minimum": self.least, **most}
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        if isinstance(value, str):
+            return f"{value!r} must be {self.allowed}"
+        if not self.least <= value <= self.most or (self.whole and value != int(value)):
+            return f"{value:,.15g} must be {self.allowed}{f': {self.why}' if self.why and value > self.most else ''}"
+        return None
+
+
+@dataclass(frozen=True)
+class Word:
+    """A setting that is one of a few words. ``needs`` holds the further settings that each word requires."""
+
+    needs: Mapping[str, Mapping[str, Number]]
+
+    @property
+    def allowed(self) -> str:
+        """What a value must be, in words."""
+        return f"one of {', '.join(self.needs)}"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of a value, for editors."""
+        return {"enum": list(self.needs)}
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        there = nearest_first(str(value), list(self.needs))
+        return None if value in self.needs else f"{value!r} must be one of {there}"
+
+
+@dataclass(frozen=True)
+class Described:
+    """A setting that describes classes of requests, as JSON (analysis/classes.py). The requests sleep."""
+
+    allowed: str = 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of a value, for editors."""
+        return {"type": "string"}
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        if not isinstance(value, str):
+            return f"{value!r} must be {self.allowed}"
+        try:
+            classes = read_classes(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            return f"{where + ': ' if where else ''}{first['msg']}; it must be {self.allowed}"
+        for name, one in classes.items():
+            if one.computes:
+                return f"{name}: the requests of this load sleep; leave out computes"
+            if one.longest_s > ANSWER_WITHIN_S:
+                return f"{name}: a request takes {one.longest_s:g} s, but {GIVES_UP}"
+        return None
