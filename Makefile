@@ -71,8 +71,8 @@ check: .venv/core .venv/tests  ## run the linter and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
 
 SIDE_BY_SIDE = .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
-quick: .venv/core .venv/tests  ## run the tests that need no container, in under two minutes
-	@$(SIDE_BY_SIDE) -m "not containers and not engine"
+quick: .venv/core .venv/tests  ## run the short tests that need no container, in under two minutes
+	@$(SIDE_BY_SIDE) -m "not containers and not engine and not long"
 
 test: check setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour
 	@$(SIDE_BY_SIDE) -m "not containers"

@@ -40,7 +40,7 @@ PARTS = (
     ".dockerignore",
 )
 PATIENCE_S = 120
-ENGINE = ("test_isolation", "test_scripts", "test_by_hand", "test_programs", "test_bad_days")
+ENGINE = ("test_isolation", "test_scripts", "test_by_hand", "test_programs", "test_bad_days", "test_idle_thread")
 """The modules marked ``engine``: they start containers, but no figure is read, so other tests may run beside them."""
 
 

@@ -1,10 +1,10 @@
 """lab/trial/calibration.py: ten milliseconds are ten milliseconds, whatever the machine adds to a call."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
 import pytest
+from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
 from lab.experiment.file import load_experiment
@@ -12,6 +12,7 @@ from lab.experiment.model import Durations, Load
 from lab.experiment.variations import computing
 from lab.plan import lay_out
 from lab.trial.calibration import ALONE, asks, calibrate
+from lab.trial.containers import Seen
 from lab.trial.stack import Stack
 
 LOAD = Load(
@@ -96,8 +97,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     """No container: how the balancer is asked is what fails."""
     trial = next(one for one in lay_out(computing(load_experiment("gil-sharing"), "hold")).trials)
     stack = Stack(trial, tmp_path, 1)
-    labels = {"com.docker.compose.service": "nginx"}
-    monkeypatch.setattr(stack, "_containers", lambda: [SimpleNamespace(config=SimpleNamespace(labels=labels))])
+    monkeypatch.setattr(stack, "_containers", lambda: [Seen("1", "nginx", "nginx-1", ContainerState())])
 
     def ask(_front: object, _port: int, _path: str) -> float:
         raise error

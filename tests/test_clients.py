@@ -30,6 +30,8 @@ sys.path.insert(0, str(SERVERS / "app"))
 
 import wsgi
 
+pytestmark = pytest.mark.long
+
 CLIENTS = ("silent", "lingering")
 BODY = b'{"worker": 7, "host": "box", "thread": 9, "began": 1.5, "ended": 1.5, "server": "scripted"}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s"

@@ -25,6 +25,8 @@ from lab.paths import ROOT
 from tests.real_runs import NAMES, unpack
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
 
+pytestmark = pytest.mark.long
+
 Circumstance = tuple[int, int]
 """A seed of hashes and a number of threads."""
 

@@ -158,6 +158,9 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:14: published.0.within: nan must be a finite number above 0, up to 10, e.g. within: 1"),
         (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    reuse_port: true\n"),
          "mine.yaml:8: variants.shared-socket: gunicorn 23.0.0 ignores reuse_port; choose a release from 24 on"),
+        (("threads: 2\n", "threads: 2\n    release: 23.0.0\n    worker_class: idle_thread.IdleThreadWorker\n"),
+         "mine.yaml:8: variants.shared-socket: idle_thread.IdleThreadWorker needs gunicorn 24 or later; the release is "
+         "23.0.0"),
         (("    threads: 2\n", "    threads: 2\n    cpus: 0.005\n"),
          "mine.yaml:8: variants.shared-socket: cpus 0.005 must be at least 0.01, or 0 for no limit"),
         (("    threads: 2\n", "    threads: 2\n    queue_timeout_s: 5\n"),

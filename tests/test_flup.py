@@ -18,6 +18,8 @@ import pytest
 from lab.paths import SERVERS
 from tests.conftest import wait_until
 
+pytestmark = pytest.mark.long
+
 READY = runpy.run_path(str(SERVERS / "flup" / "ready.py"))
 PATIENCE_S = 20
 

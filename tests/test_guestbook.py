@@ -15,6 +15,8 @@ import pytest
 from lab.paths import K6
 from tests.django_site import APP, Answer, Site, surroundings
 
+pytestmark = pytest.mark.long
+
 PAGE = "/entries"
 TOKEN = re.compile(re.findall(r"^const TOKEN = /(.*)/;$", (K6 / "visits.js").read_text(), re.MULTILINE)[0])
 """As k6/visits.js finds it."""

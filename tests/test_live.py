@@ -25,6 +25,8 @@ from tests.pages import chromium
 from tests.real_runs import unpack
 from tests.synthetic import make_run
 
+pytestmark = pytest.mark.long
+
 
 def point(metric: str, at: str, request_id: str, **metadata: str) -> str:
     """Return a line of points as k6 writes it."""

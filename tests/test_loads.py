@@ -15,6 +15,7 @@ from lab.limits import Room
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from lab.plan import lay_out
+from lab.settings import Described
 
 TIMES = 10**6
 THIS_MACHINE = Room(total_mib=24_000, available_mib=23_000)
@@ -103,6 +104,7 @@ def test_what_a_script_does_when_it_is_started_by_hand_is_allowed(folder: Path, 
     said = dict(line.lower().split("=", 1) for line in lines if not line.startswith("#"))
     handed_over = {"duration", "start_at_ms", "start_after", "grace_s"} | {
         "burst.js": {"asks", "asked_ms"},
+        "classes.js": {"users_max", "longest_s"},
         "rounds.js": {"asks", "asked_ms"},
         "visits.js": {"rates_per_s", "step_lasts_s", "timeout_s"},
     }.get(script, set())
@@ -110,7 +112,8 @@ def test_what_a_script_does_when_it_is_started_by_hand_is_allowed(folder: Path, 
 
     assert said.keys() - settings.keys() == handed_over - {"start_after" if folder == K6 else "start_at_ms"}
     for name in said.keys() & settings.keys():
-        assert settings[name].problem(float(said[name])) is None
+        value = said[name] if isinstance(settings[name], Described) else float(said[name])
+        assert settings[name].problem(value) is None
 
 
 GOOD = """\
@@ -313,7 +316,8 @@ def test_every_load_that_repeats_requests_knows_its_rate(script: str) -> None:
     """The rate decides how much memory k6 gets; only crash.js sends each request once."""
     load = K6_SCRIPTS[script]
 
-    assert load.rate_rps(dict.fromkeys(load.settings, 1.0) | {"rounds": 1.0, "wait_ms": 1.0, "cpu_ms": 1.0}) > 0
+    further = dict.fromkeys(("rounds", "wait_ms", "cpu_ms", "classes_per_s"), 1.0)
+    assert load.rate_rps(dict.fromkeys(load.settings, 1.0) | further) > 0
 
 
 @pytest.mark.parametrize("script", K6_SCRIPTS)

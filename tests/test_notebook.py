@@ -21,6 +21,8 @@ from lab.paths import ROOT
 from tests.real_runs import NAMES, unpack
 from tests.synthetic import Request, make_run
 
+pytestmark = pytest.mark.long
+
 TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")
 
 

@@ -48,6 +48,17 @@ def test_a_worker_that_is_dead_is_remembered_and_does_not_live() -> None:
     assert seen.workers == {8}
 
 
+def test_a_socket_that_was_closed_before_it_was_named_is_not_held() -> None:
+    """Find prints the folder of such a socket, and no name."""
+    text = observation("box", {7: 12}, sockets={7: [100]})
+    heading = "==> sockets of processes <==\n"
+    assert heading in text
+
+    seen = parse(text.replace(heading, f"{heading}/proc/7/fd \n/proc/8/fd \n"))
+
+    assert seen.holds == {7: {100}, 8: set()}
+
+
 @pytest.mark.parametrize("left", ["usage_usec 1500000\n", None])
 def test_what_the_kernel_does_not_report_is_unknown_and_not_zero(left: str | None) -> None:
     """A control group of version 2 without a CPU controller has usage_usec alone, and the root group has no file."""

@@ -15,12 +15,16 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from analysis.folder import read_run
 from analysis.pipeline import derive
 from analysis.record import VariantRecord
+from analysis.replay import replay
 from analysis.result import Summary
+from analysis.ways import KINDS_OF_WAYS
 from lab.advice.replay import lanes as replayed_lanes
-from lab.advice.replay import recorded, replay
+from lab.advice.replay import recorded
 from tests.pages import chromium
 from tests.real_runs import unpack
 from tests.synthetic import Request, make_run
+
+pytestmark = pytest.mark.long
 
 
 class Measured:
@@ -75,9 +79,10 @@ TIMES = ("sent", "began", "ended", "answered")
 
 
 def trials(page: Page) -> list[tuple[int, str, int]]:
-    """Return the place, the variant and the number of each trial in the lanes."""
-    found = of_script(page, "lanes.trials.map((trial, place) => [place, trial.variant, trial.trial])")
-    return [(place, name, number) for place, name, number in found]
+    """Return the place, the variant and the number of each trial in the lanes that was measured."""
+    found = of_script(page, "lanes.data.trials.map((trial, place) => [place, trial.variant, trial.trial, "
+                            "trial.computed])")  # fmt: skip
+    return [(place, name, number) for place, name, number, computed in found if not computed]
 
 
 def view(page: Page) -> tuple[float, float]:
@@ -111,7 +116,8 @@ def test_the_script_finds_the_waits_that_the_summary_counts(page: Page, measured
         row.variant: row.values for row in measured.summary.rows
         if (row.load, row.request, row.metric, row.stat) == (load, None, "beside_free_thread", "count")
     }  # fmt: skip
-    found = of_script(page, "lanes.trials.map((trial) => [trial.variant, trial.trial, "
+    found = of_script(page, "lanes.trials.filter((_, place) => !lanes.data.trials[place].computed)"
+                            ".map((trial) => [trial.variant, trial.trial, "
                             "trial.beside.filter((ms) => ms > 50).length])")  # fmt: skip
 
     assert counted
@@ -436,6 +442,22 @@ def test_the_page_can_be_looked_at(page: Page, tmp_path: Path, look: str) -> Non
     assert len(picture) > width * height / 100, "a page without lanes or pictures is smaller"
 
 
+def test_the_report_shows_the_same_requests_served_otherwise(page: Page) -> None:
+    """The requests of the first variant are computed with each way; one process has nobody else's free thread."""
+    first = of_script(page, "lanes.state.shown[0].variant")
+    offered = lanes(page).locator("select").nth(1).locator("optgroup[label='computed, not measured'] option")
+    names = offered.all_inner_texts()
+
+    assert names == [f"what-if-{kind.name}" for kind in KINDS_OF_WAYS]
+    lanes(page).locator("select").nth(1).select_option(label="what-if-one-process")
+    told = lanes(page).locator("canvas").get_attribute("aria-label")
+    assert told
+    assert told.startswith(f"{first}: ")
+    assert told.endswith("what-if-one-process: no request waited although another worker had a free thread.")
+    assert f"What if the requests of {first} had been served in another way?" in page.inner_text("body")
+    assert "what-if" not in lanes(page).locator("table").inner_text()
+
+
 def test_lanes_of_requests_that_are_served_otherwise(browser: Browser, measured: Measured, tmp_path: Path) -> None:
     """Beside what was measured, the same requests in a race of two workers of four threads."""
     run = read_run(measured.run)
@@ -443,7 +465,7 @@ def test_lanes_of_requests_that_are_served_otherwise(browser: Browser, measured:
     serving = run.variants_under(load.name)[0]
     answered = recorded(measured.run, run, serving, load, 1)
     after = list(replay(answered, 2, 4))
-    (tmp_path / "what-if.html").write_text(replayed_lanes(measured.run, run, serving, load, 1, after))
+    (tmp_path / "what-if.html").write_text(replayed_lanes(measured.run, run, serving, load, 1, 2, 4))
     said: list[str] = []
     with browser.new_context(viewport={"width": 1100, "height": 900}) as context:
         page = context.new_page()

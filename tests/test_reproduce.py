@@ -22,6 +22,8 @@ from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from tests.synthetic import Request, make_run
 
+pytestmark = pytest.mark.long
+
 P50 = Quantity(variant="one", metric="overhead", stat="p50", request="light")
 
 

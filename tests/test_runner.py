@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
 from analysis.folder import read_trial
@@ -18,7 +19,7 @@ from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
 from lab.trial.compose import shared_out
-from lab.trial.containers import owner
+from lab.trial.containers import Seen, owner
 from lab.trial.stack import NoRate, Stack
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
@@ -217,16 +218,22 @@ def test_of_several_generators_the_one_that_failed_tells(
     assert stack.k6_exit_code == told
 
 
-def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: Path) -> None:
+def test_all_generators_are_told_the_moment_at_which_the_load_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     stack = overload(tmp_path)
     stack.part.mkdir(parents=True)
-    started: list[str] = []
-    generator: Any = SimpleNamespace(start=lambda: started.append((stack.part / "start.env").read_text()))
-    stack.generators = [generator, generator]
+    told: dict[str, str] = {}
+
+    def start(generator: str) -> None:
+        told[generator] = (stack.part / "start.env").read_text()
+
+    monkeypatch.setattr("lab.trial.stack.DockerClient", lambda: SimpleNamespace(container=SimpleNamespace(start=start)))
+    stack.generators = [Seen(name, name, f"{name}-1", ContainerState()) for name in ("k6", "k6-2")]
 
     stack.start_load(at=1795169100.0449)
 
-    assert started == 2 * ["START_AT_MS=1795169100045\n"]
+    assert told == dict.fromkeys(("k6", "k6-2"), "START_AT_MS=1795169100045\n")
 
 
 def climbing(*failed: int) -> list[Request]:

@@ -16,6 +16,8 @@ from lab.plan import Plan, lay_out
 from lab.trial import batch, leftovers
 from tests.synthetic import Request, make_run, make_trial
 
+pytestmark = pytest.mark.long
+
 WAITS = Claim(
     says="It waits", value=Quantity(variant="one", request="light", metric="overhead", stat="p50"), at_least=50
 )

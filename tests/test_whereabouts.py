@@ -26,6 +26,8 @@ from tests.archives import telling, unpack
 from tests.conftest import Lab, on_host
 from tests.synthetic import Request, make_run, make_trial
 
+pytestmark = pytest.mark.long
+
 HUNDRED = [Request(overhead_ms=float(n)) for n in range(1, 101)]
 HOST, USER = "dolores-thinkpad-7", "dolores"
 CHECKOUT = "/opt/sources-of-dolores/stampede"
