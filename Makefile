@@ -70,7 +70,7 @@ schema: .venv/core  ## print the JSON schema of experiment files, for editors
 check: .venv/core .venv/tests  ## run the linter and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
 
-SIDE_BY_SIDE = .venv/bin/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE = .venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 quick: .venv/core .venv/tests  ## run the short tests that need no container, in under two minutes
 	@$(SIDE_BY_SIDE) -m "not containers and not engine and not long"
 

@@ -368,6 +368,7 @@ def test_what_cannot_be_replayed_says_why(tmp_path: Path) -> None:
         recorded(run, read_run(run), one, quiet, 7)
 
 
+@pytest.mark.long
 def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:
     """Twenty users of keep-alive, and the bursts of worker-types."""
     kept, burst = unpack("keep-alive", tmp_path), unpack("worker-types", tmp_path)

@@ -435,6 +435,7 @@ def isolated(script: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(measured: Path, tmp_path: Path) -> None:
     script = """
         mount --bind "$1" "$1"

@@ -368,6 +368,7 @@ def test_everything_derived_can_be_deleted_and_rebuilt(tmp_path: Path) -> None:
     assert all(path.exists() for path in derived)
 
 
+@pytest.mark.long
 def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path) -> None:
     """Several threads would add up the rows in another order each time, and the last digits of an average differ."""
     run = make_run(tmp_path, {"one": HUNDRED})
@@ -480,6 +481,7 @@ def test_who_looks_after_every_round_needs_more_agreement(tmp_path: Path) -> Non
     assert agreed.verdict == "reproduced"
 
 
+@pytest.mark.long
 def test_a_look_that_the_interval_contradicts_decides_nothing(tmp_path: Path) -> None:
     """The first five trials decide that it waits; then it never waits again, so the interval says that it does not."""
     claim = Claim(says="It waits", value=p99(), at_least=50)
