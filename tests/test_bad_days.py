@@ -113,7 +113,7 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     """Ctrl-C on a terminal reaches every process of the group, and comes more than once."""
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "6s")
     wait_for_line(process, "load ")
-    time.sleep(1)  # by then k6 has written points
+    time.sleep(3)  # by then k6 has written points
     for _ in range(5):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.2)

@@ -19,7 +19,15 @@ def box_of(own_images: None) -> Iterator[BoxOf]:  # noqa: ARG001  # they must be
         yield one
 
 
-@pytest.mark.parametrize("release", ["24.1.1", "25.3.0", "26.2.0", "27.0.1"])
+@pytest.mark.parametrize(
+    "release",
+    [
+        "24.1.1",
+        pytest.param("25.3.0", marks=pytest.mark.soak),
+        pytest.param("26.2.0", marks=pytest.mark.soak),
+        "27.0.1",
+    ],
+)
 def test_what_clients_of_the_idle_thread_worker_see(box_of: BoxOf, release: str) -> None:
     site = Path(idle_thread_site.__file__).read_text(encoding="utf-8")
     run = 'mkdir /tmp/site; cd /tmp/site; printf "%s" "$SITE" > served.py; PYTHONPATH=/srv:. exec python served.py'

@@ -169,8 +169,6 @@ def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) ->
 
 
 GUEST_BOOKS: dict[str, dict[str, object]] = {
-    "gunicorn-gevent": {},
-    "uvicorn": {},
     "uwsgi": {"threads": 2, "protocol": "fastcgi"},
     "flup-prefork": {"workers": 8, "threads": 1},
 }
@@ -182,7 +180,7 @@ SAYS = {"flup-prefork": "flup6"}
     "books",
     [
         GUEST_BOOKS,
-        pytest.param({"granian": {}, "hypercorn": {}}, marks=pytest.mark.soak),
+        pytest.param({"gunicorn-gevent": {}, "uvicorn": {}, "granian": {}, "hypercorn": {}}, marks=pytest.mark.soak),
     ],
     ids=["several", "further"],
 )
