@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from analysis.folder import read_run, read_trial, trial_folder
-from tests.conftest import Lab, finish, lab_objects, wait_for_line
+from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, needs_root, small_disk
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("nothing_left")]
@@ -38,6 +38,14 @@ def reason(lab: Lab) -> str:
     record = read_trial(trial_folder(lab.latest(), "one-process", "heavy-mix", 1))
     assert record.outcome in ("failed", "interrupted")
     return record.reason or ""
+
+
+def wait_for_points(lab: Lab) -> None:
+    """Wait until k6 has written points of the trial of one-process."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not any(points.stat().st_size for points in lab.results.glob("heavy-mix/*/one-process/*/.1.part/points*")):
+        assert time.monotonic() < deadline, "k6 wrote no points"
+        time.sleep(0.1)
 
 
 def verdicts(lab: Lab) -> dict[str, str]:
@@ -73,9 +81,10 @@ def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: P
     ],
 )  # all signals at all stages: test_faults.py
 def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signals) -> None:
-    process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "6s")
+    process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "20s")
     wait_for_line(process, stage)
-    time.sleep(0.5 if stage != "stopping the servers" else 0)
+    if stage == "load":
+        wait_for_points(fast_lab)
 
     code, _, said = finish(process, which)
 
@@ -111,9 +120,9 @@ def test_an_interrupt_while_an_image_is_built(fast_lab: Lab) -> None:
 
 def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     """Ctrl-C on a terminal reaches every process of the group, and comes more than once."""
-    process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "6s")
+    process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
     wait_for_line(process, "load ")
-    time.sleep(3)  # by then k6 has written points
+    wait_for_points(fast_lab)
     for _ in range(5):
         os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.2)
