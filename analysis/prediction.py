@@ -199,16 +199,29 @@ def _race(settings: Settings) -> float:
 
 
 def _gthread(settings: Settings) -> dict[str, Any]:
-    kept = settings.get("upstream_keepalive") or settings.get("balancer") == "none"
-    if settings.get("keepalive_s") and kept:
-        raise NotModelled("connections that the balancer keeps, and that any user may get")
     of, threads = settings.get("worker_class", "gthread"), int(settings["threads"])
+    closes = of == "idle_thread.IdleThreadWorker"
+    limit = threads if closes else int(settings.get("worker_connections", 1000))
     return {
         "threads": threads,
-        "accepts": threads if of == "idle_thread.IdleThreadWorker" else int(settings.get("worker_connections", 1000)),
+        "accepts": limit,
+        "kept": _kept(settings, closes, limit),
+        "closes": closes,
         "bias": 0.0 if of.endswith("RandomAccept") else _race(settings),
         "hesitates": of == "acceptors.BusyAccept",
     }
+
+
+def _kept(settings: Settings, closes: bool, limit: int) -> int:
+    """Return how many idle connections nginx keeps to gunicorn. Raise NotModelled if users or other balancers do."""
+    if not settings.get("keepalive_s"):
+        return 0
+    if settings.get("balancer") == "none":
+        raise NotModelled("connections that users keep")
+    kept = int(settings.get("upstream_keepalive", 0))
+    if kept and (settings.get("balancer", "nginx") != "nginx" or int(settings.get("replicas", 1)) > 1):
+        raise NotModelled("connections that a balancer keeps to each of several sockets")
+    return kept if closes or limit > int(settings["threads"]) else 0  # at its limit of connections, gunicorn keeps none
 
 
 def _asgi(settings: Settings) -> dict[str, Any]:
@@ -326,12 +339,12 @@ def _lasts_s(load: LoadRecord) -> int:
 
 
 def _trials(model: Model, variant: VariantRecord, load: LoadRecord, simulated: int = SIMULATED) -> Iterator[Foreseen]:
-    from theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
+    from theory import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     seed = crc32(f"{variant.name} {load.name}".encode())
     names = [one.name for one in model.classes]
-    for trial in range(simulated):
-        yield Foreseen.of(variant, load, names, simulate(model, _lasts_s(load), seed + trial))
+    for rows in simulate.trials(model, _lasts_s(load), range(seed, seed + simulated)):
+        yield Foreseen.of(variant, load, names, rows)
 
 
 def _values(trials: list[Foreseen]) -> dict[tuple[str | None, str, str], list[float]]:

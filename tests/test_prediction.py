@@ -8,7 +8,7 @@ import pytest
 from analysis.foreseen import Foreseen
 from analysis.metrics import FAMILIES
 from analysis.pipeline import derive_summary
-from analysis.prediction import NotModelled, _trials, foresee, model_of, predict
+from analysis.prediction import NotModelled, _trials, foresee, model_of, predict, servers_of
 from analysis.record import ClientRecord, LoadRecord, VariantRecord
 from analysis.result import Row
 from analysis.show.validated import validation_grids
@@ -106,7 +106,6 @@ REASONS = {
     "",
     "an event loop that accepts all connections of a burst that wait when it wakes",
     "clients that keep their connections open",
-    "connections that the balancer keeps, and that any user may get",
     "visitors who give up, and the application's own work and database",
     "workers that are killed",
 }
@@ -132,7 +131,9 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
     [
         (variant(replicas=2, accept="per-worker", reuse_port=True), load(),
          "a balancer before sockets among which the kernel chooses"),
-        (variant(keepalive_s=5, upstream_keepalive=16), load(), "connections that the balancer keeps"),
+        (variant(keepalive_s=5, upstream_keepalive=16, replicas=2), load(), "keeps to each of several sockets"),
+        (variant(keepalive_s=5, upstream_keepalive=16, balancer="haproxy"), load(), "keeps to each of several sockets"),
+        (variant(keepalive_s=5, balancer="none"), load(), "connections that users keep"),
         (variant(), load(client=ClientRecord(script="silent.py", settings={})), "clients that keep"),
         (variant(server="uvicorn", app="django"), load(), "Django on an event loop"),
         (variant(), load("arrivals.js", settings={"RATE_RPS": "900", "DELAY_S": "1"}),
@@ -142,6 +143,20 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
 def test_what_theory_cannot_simulate_has_a_reason(of: VariantRecord, under: LoadRecord, missing: str) -> None:
     with pytest.raises(NotModelled, match=missing):
         model_of(of, under)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"keepalive_s": 5, "upstream_keepalive": 16}, 16),
+        ({"keepalive_s": 5}, 0),
+        ({"upstream_keepalive": 16}, 0),
+        ({"keepalive_s": 5, "upstream_keepalive": 16, "worker_connections": 2}, 0),
+        ({"keepalive_s": 5, "upstream_keepalive": 16, "worker_class": "idle_thread.IdleThreadWorker"}, 16),
+    ],
+)
+def test_connections_are_kept_if_both_ends_keep_them(settings: dict[str, Any], kept: int) -> None:
+    assert servers_of(variant(**settings)).kept == kept
 
 
 def test_a_simulated_trial_knows_its_classes() -> None:

@@ -195,6 +195,46 @@ def test_a_kept_connection_counts_while_nobody_asks() -> None:
     assert len(set(simulate(kept, 60, 9).user)) == 2
 
 
+def test_a_request_takes_the_connection_that_was_used_last() -> None:
+    """One user at a time needs one connection, and two users at once need two, however many workers race for them."""
+    alone = one_class(Closed(1, Constant(0.5)), Constant(0.1), workers=4, threads=2, kept=16)
+    both = one_class(Closed(2), Constant(0.1), workers=16, threads=2, kept=16)
+    apart = one_class(Closed(2), Constant(0.1), workers=16, threads=2)
+
+    assert len({int(simulate(alone, 60, seed).worker[0]) for seed in range(20)}) > 1
+    for seed in range(20):
+        assert len(set(simulate(alone, 60, seed).worker)) == 1
+        assert len(set(simulate(both, 60, seed).worker)) <= 2
+    assert len(set(simulate(apart, 60, 0).worker)) == 16
+
+
+def test_a_balancer_keeps_no_more_connections_than_it_may() -> None:
+    """Two of three connections find room when they fall idle; the third is opened anew, and each worker gets some."""
+    rows = simulate(one_class(Closed(3, Exponential(0.1)), Exponential(0.1), workers=8, threads=3, kept=2), 600, 4)
+
+    assert len(set(rows.worker)) == 8
+    assert waits(rows).max() == 0
+
+
+def test_workers_that_close_idle_connections_let_nobody_wait_beside_a_free_thread() -> None:
+    """Eight threads for seven users: with kept connections, light requests wait for heavy ones, unless they close."""
+
+    def beside(**more: object) -> float:
+        servers = Servers(workers=4, threads=2, kept=16, **more)  # type: ignore[arg-type]
+        light = Class("light", Closed(5), [Step(Uniform(0.0, 1.0))])
+        heavy = Class("heavy", Closed(2), [Step(Constant(10.0))])
+        return max(float(simulate(Model(servers, [light, heavy]), 120, seed).beside.mean()) for seed in range(5))
+
+    assert beside() > 0.05
+    assert beside(accepts=2, closes=True) == 0
+
+
+def test_workers_that_close_idle_connections_keep_them_while_they_have_time() -> None:
+    closes = one_class(Closed(1, Constant(0.5)), Constant(0.1), workers=4, threads=2, accepts=2, kept=16, closes=True)
+
+    assert len(set(simulate(closes, 60, 3).worker)) == 1
+
+
 def test_recorded_requests_are_replayed() -> None:
     sent, works = np.array([0.0, 0.5, 0.6]), np.array([1.0, 0.2, 0.3])
     model = Model(Servers(), [Class("log", Recorded(sent), [Step(Constant(0.0))], works)])
@@ -262,6 +302,8 @@ def test_the_published_row_of_reuse_port() -> None:
         (lambda: Servers(workers=0), "workers: 0 is too few; there must be at least 1"),
         (lambda: Servers(accepts=0), "accepts: 0 is too few"),
         (lambda: Servers(balancers=0), "balancers: 0 is too few"),
+        (lambda: Servers(sockets=2, balance="least", kept=4), "4 kept connections: only one balancer that chooses no"),
+        (lambda: Servers(balancers=2, kept=4), "4 kept connections: only one balancer that chooses no socket keeps"),
         (lambda: Servers(balancers=2, most=1), "several balancers with a limit and a queue each cannot be simulated"),
         (lambda: Servers(bias=1.0), "the bias of the race is 1; it must be at least 0 and below 1"),
         (lambda: Servers(switch=0.0), "the lock is handed over after 0 s; the time must be above 0"),

@@ -39,6 +39,8 @@ class Plan(NamedTuple):
     balance: int
     most: int
     queues: bool
+    kept: int
+    closes: bool
     workers: int
     threads: int
     accepts: int
@@ -106,10 +108,11 @@ class State(NamedTuple):
     lock_last: Ints
     turns: Ints
     pinned: Ints
+    kept: Ints
     arrived: Ints
 
 
-EVENTS, ORDER, FREE_SLOT, IDLE, WAITING_FIRST, WAITING_LAST = range(6)
+EVENTS, ORDER, FREE_SLOT, IDLE, WAITING_FIRST, WAITING_LAST, KEPT = range(7)
 
 
 class Rows(NamedTuple):
@@ -323,6 +326,17 @@ def _begin_step(plan: Plan, state: State, slot: int, now: float) -> None:
 
 
 @njit(cache=True, forceinline=True)
+def _close_kept(state: State, worker: int) -> None:
+    """Close the idle connections of a worker."""
+    left = 0
+    for place in range(state.numbers[KEPT]):
+        if state.kept[place] != worker:
+            state.kept[left] = state.kept[place]
+            left += 1
+    state.numbers[KEPT] = left
+
+
+@njit(cache=True, forceinline=True)
 def _start(plan: Plan, state: State, slot: int, now: float) -> None:
     worker = state.worker[slot]
     if plan.threads >= 0:
@@ -331,6 +345,8 @@ def _start(plan: Plan, state: State, slot: int, now: float) -> None:
         if state.free[worker] == 0:
             state.idle[worker // plan.workers] -= 1
             state.numbers[IDLE] -= 1
+            if plan.closes:
+                _close_kept(state, worker)
     if state.step[slot] == 0:
         state.began[slot] = now
     _begin_step(plan, state, slot, now)
@@ -414,10 +430,15 @@ def _finish(plan: Plan, state: State, slot: int, now: float, rng: np.random.Gene
     _give_thread_back(plan, state, slot, now)
     if plan.keeps[one]:
         return
+    state.counted[state.balancer[slot] * plan.sockets + socket] -= 1
+    if state.numbers[KEPT] < plan.kept:
+        state.kept[state.numbers[KEPT]] = worker
+        state.numbers[KEPT] += 1
+        if not plan.closes:
+            return  # the worker goes on holding the connection
     state.held[worker] -= 1
     if state.held[worker] == plan.accepts - 1:
         state.accepting[socket] += 1
-    state.counted[state.balancer[slot] * plan.sockets + socket] -= 1
     if state.listen_first[socket] != _NONE and state.accepting[socket] > 0:
         _accept(plan, state, _take(state.listen_first, state.next, socket), worker, now)
     if state.numbers[WAITING_FIRST] != _NONE and (plan.most < 0 or state.counted[socket] < plan.most):
@@ -485,6 +506,17 @@ def _arrive(
         _to_thread(plan, state, slot, now)
         return row
     state.balancer[slot] = int(rng.random() * plan.balancers) if plan.balancers > 1 else 0
+    if state.numbers[KEPT] > 0:
+        state.numbers[KEPT] -= 1
+        worker = state.kept[state.numbers[KEPT]]
+        state.worker[slot] = worker
+        state.counted[worker // plan.workers] += 1
+        if plan.closes:
+            state.held[worker] += 1
+            if state.held[worker] == plan.accepts:
+                state.accepting[worker // plan.workers] -= 1
+        _to_thread(plan, state, slot, now)
+        return row
     socket = _choose_socket(plan, state, state.balancer[slot], rng)
     if socket != _NONE:
         _reach_socket(plan, state, slot, socket, now, rng)

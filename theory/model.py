@@ -233,7 +233,10 @@ class Servers:
     ``least`` (the fewest requests) or ``two`` (the better of two that chance picks). Chance picks one of the
     ``balancers``, each of which counts only its own requests; the turns of several balancers begin by chance. ``most``
     is how many requests a socket may have at once; further requests wait at the balancer if it ``queues`` them, and are
-    refused otherwise.
+    refused otherwise. The balancer keeps up to ``kept`` idle connections open: a request takes the connection that was
+    used last, whoever used it, and with it its worker; if no connection is idle, the request opens a connection. A
+    worker that ``closes`` them counts no idle connection as accepted, and closes its own when its last thread becomes
+    busy.
 
     At each socket wait ``workers``, and each of them accepts up to ``accepts`` requests (None: without a limit), on
     ``threads`` threads (None: without a limit, as on an event loop). If several workers accept, they race: each of them
@@ -250,6 +253,8 @@ class Servers:
     balance: Balance = "hash"
     most: int | None = None
     queues: bool = True
+    kept: int = 0
+    closes: bool = False
     workers: int = 1
     threads: int | None = 1
     accepts: int | None = None
@@ -263,6 +268,10 @@ class Servers:
         _check_count("balancers", self.balancers)
         if self.balancers > 1 and self.most is not None and self.queues:
             raise WrongModel("several balancers with a limit and a queue each cannot be simulated; use one balancer")
+        if self.kept and (self.balancers > 1 or self.most is not None or (self.sockets > 1 and self.balance != "hash")):
+            raise WrongModel(
+                f"{self.kept} kept connections: only one balancer that chooses no socket keeps connections; use kept=0"
+            )
         _check_count("workers", self.workers)
         for name in ("most", "threads", "accepts"):
             if (count := getattr(self, name)) is not None:

@@ -1,6 +1,6 @@
 """Simulate a model: the same seed gives the same requests, to the bit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import NamedTuple, TypeVar
 
@@ -33,7 +33,18 @@ def simulate(model: Model, seconds: float, seed: int) -> Rows:
 
     Times are in seconds since the first request could arrive. The simulation goes on until all have ended.
     """
-    parts = list(chunks(model, seconds, seed))
+    [found] = trials(model, seconds, [seed])
+    return found
+
+
+def trials(model: Model, seconds: float, seeds: Iterable[int]) -> Iterator[Rows]:
+    """Yield for each seed what ``simulate`` returns. What the trials have in common is prepared once."""
+    prepared = None if recursion.can(model) else Prepared.of(model)
+    for seed in seeds:
+        yield _in_order(model, list(_chunks(model, prepared, seconds, seed)))
+
+
+def _in_order(model: Model, parts: list[Rows]) -> Rows:
     found = Rows._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
     if recursion.can(model):
         return found
@@ -43,13 +54,38 @@ def simulate(model: Model, seconds: float, seed: int) -> Rows:
 
 def chunks(model: Model, seconds: float, seed: int) -> Iterator[Rows]:
     """Yield the same requests in the order of their ends, some ten thousand at a time: the memory stays small."""
+    return _chunks(model, None if recursion.can(model) else Prepared.of(model), seconds, seed)
+
+
+class Prepared(NamedTuple):
+    """A model as arrays, the state before anything is drawn, and room for rows."""
+
+    plan: Plan
+    blank: State
+    rows: Rows
+
+    @classmethod
+    def of(cls, model: Model) -> "Prepared":
+        """Prepare the simulation of a model."""
+        plan = compiled(model)
+        return cls(plan, _blank(plan, model), _rows(_CHUNK))
+
+    def begin(self, rng: np.random.Generator) -> State:
+        """Return the state before the first arrival, whose time the random numbers decide in an open loop."""
+        state = State._make(array.copy() for array in self.blank)
+        sockets, balancers = self.plan.sockets, self.plan.balancers
+        state.turn[:] = rng.integers(0, sockets if balancers > 1 else 1, balancers)
+        events.begin(self.plan, state, rng)
+        return state
+
+
+def _chunks(model: Model, prepared: Prepared | None, seconds: float, seed: int) -> Iterator[Rows]:
     rng = np.random.Generator(np.random.SFC64(seed))
-    if recursion.can(model):
+    if prepared is None:
         yield from recursion.chunks(model, seconds, rng, _CHUNK)
         return
-    plan = compiled(model)
-    state = _begin(plan, model, rng)
-    rows = _rows(_CHUNK)
+    plan, _, rows = prepared
+    state = prepared.begin(rng)
     row, reason = 0, events.ROWS_FULL
     while reason != events.DONE:
         row, reason = events.advance(plan, state, rng, rows, row, seconds)
@@ -136,6 +172,8 @@ def compiled(model: Model) -> Plan:
         balance=_BALANCE[servers.balance],
         most=_limit(servers.most),
         queues=servers.queues,
+        kept=servers.kept,
+        closes=servers.closes,
         workers=servers.workers,
         threads=_limit(servers.threads),
         accepts=_limit(servers.accepts),
@@ -182,8 +220,8 @@ def _stalls(step: Step) -> tuple[float, float, float, float]:
     return (inf, 1.0, 0.0, 0.0) if one is None else (one.first, one.every, one.lasts, one.takes)
 
 
-def _begin(plan: Plan, model: Model, rng: np.random.Generator) -> State:
-    """Return the state before the first arrival, whose time the random numbers decide in an open loop."""
+def _blank(plan: Plan, model: Model) -> State:
+    """Return the state before anything is drawn."""
     classes, users = (
         len(plan.kind),
         sum(one.arrivals.users for one in model.classes if isinstance(one.arrivals, Closed)),
@@ -203,8 +241,8 @@ def _begin(plan: Plan, model: Model, rng: np.random.Generator) -> State:
         )
         for name in names
     }
-    state = State(
-        numbers=_ints([0, 0, 0, everyone, -1, -1]),
+    return State(
+        numbers=_ints([0, 0, 0, everyone, -1, -1, 0]),
         event_time=np.zeros(events_at_most),
         event_order=np.zeros(events_at_most, dtype=np.int64),
         event_what=np.zeros(events_at_most, dtype=np.int64),
@@ -217,7 +255,7 @@ def _begin(plan: Plan, model: Model, rng: np.random.Generator) -> State:
         next=_ints([*range(1, slots), -1]),
         balancer=np.zeros(slots, dtype=np.int64),
         counted=np.zeros(plan.balancers * plan.sockets, dtype=np.int64),
-        turn=rng.integers(0, plan.sockets if plan.balancers > 1 else 1, plan.balancers),
+        turn=np.zeros(plan.balancers, dtype=np.int64),
         accepting=np.full(plan.sockets, plan.workers, dtype=np.int64),
         idle=np.full(plan.sockets, plan.workers, dtype=np.int64),
         held=np.zeros(everyone, dtype=np.int64),
@@ -225,11 +263,10 @@ def _begin(plan: Plan, model: Model, rng: np.random.Generator) -> State:
         free_threads=np.tile(np.arange(threads, dtype=np.int64)[::-1], everyone),
         held_since=np.zeros(everyone + 2),
         turns=np.zeros(everyone + 2, dtype=np.int64),
+        kept=np.zeros(plan.kept, dtype=np.int64),
         arrived=np.zeros(classes, dtype=np.int64),
         **nobody,
     )
-    events.begin(plan, state, rng)
-    return state
 
 
 def _with_more_slots(state: State) -> State:
