@@ -97,7 +97,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     """No container: how the balancer is asked is what fails."""
     trial = next(one for one in lay_out(computing(load_experiment("gil-sharing"), "hold")).trials)
     stack = Stack(trial, tmp_path, 1)
-    monkeypatch.setattr(stack, "_containers", lambda: [Seen("1", "nginx", "nginx-1", ContainerState())])
+    stack.containers = [Seen("1", "nginx", "nginx-1", ContainerState())]
 
     def ask(_front: object, _port: int, _path: str) -> float:
         raise error

@@ -57,7 +57,7 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
         up=lambda services, **_: asked.update(up=services), create=lambda services, **_: asked.update(create=services)
     )
     monkeypatch.setattr(Stack, "_client", lambda _: SimpleNamespace(compose=compose))
-    monkeypatch.setattr(Stack, "_containers", lambda _: [])
+    monkeypatch.setattr("lab.trial.stack.containers_of", lambda _: [])
     burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
     stack = Stack(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, side_by_side=1)
@@ -229,7 +229,7 @@ def test_all_generators_are_told_the_moment_at_which_the_load_begins(
         told[generator] = (stack.part / "start.env").read_text()
 
     monkeypatch.setattr("lab.trial.stack.DockerClient", lambda: SimpleNamespace(container=SimpleNamespace(start=start)))
-    stack.generators = [Seen(name, name, f"{name}-1", ContainerState()) for name in ("k6", "k6-2")]
+    stack.containers = [Seen(name, name, f"{name}-1", ContainerState()) for name in ("k6", "k6-2")]
 
     stack.start_load(at=1795169100.0449)
 
@@ -278,7 +278,7 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
     stack.up()
 
     assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix, {message}")
-    assert (stack.client, stack.visits_per_s, stack.generators) == (None, None, [])
+    assert (stack.client, stack.visits_per_s, stack.containers) == (None, None, [])
 
 
 def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(

@@ -58,7 +58,7 @@ class Stack:
         self.reason: str | None = None
         self.failed_by_itself = False
         self.client: DockerClient | None = None
-        self.generators: list[Seen] = []
+        self.containers: list[Seen] = []
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
         self.visits_per_s: float | None = None
@@ -67,6 +67,11 @@ class Stack:
         self.loading = False
         self.took_s: dict[str, float] = {}
         self.gone = False
+
+    @property
+    def generators(self) -> list[Seen]:
+        """The load generators, once they were created."""
+        return [one for one in self.containers if one.is_generator]
 
     def fail(self, reason: str) -> None:
         """Note why this trial failed. Only the first reason counts."""
@@ -113,13 +118,13 @@ class Stack:
             asking = [k6_service(number) for number in range(1, self.trial.load.generators + 1)]
             self.client.compose.create(asking + ["client"] * bool(self.trial.load.client),
                                        no_build=True, pull="never")  # fmt: skip
-            self.generators = [one for one in self._containers() if one.is_generator]
+            self.containers = containers_of(self.project)
         except NoRate as error:
             self.fail(str(error))
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
             with tolerating_docker_errors():  # so that servers that start again and again do not disturb other trials
-                DockerClient().container.kill([one.id for one in self._containers() if one.state.running])
+                DockerClient().container.kill([one.id for one in containers_of(self.project) if one.state.running])
         finally:
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
         self.took_s["up"] = time.monotonic() - began
@@ -129,7 +134,7 @@ class Stack:
         began = time.monotonic()
         try:
             variant = self.trial.variant
-            [front] = [one for one in self._containers() if one.service == variant.front]
+            [front] = [one for one in self.containers if one.service == variant.front]
             self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
             write_whole(self.part / "calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
         except DockerException as error:
@@ -140,10 +145,7 @@ class Stack:
 
     def look_before(self) -> None:
         """Keep the settings and the counters of the containers before the load."""
-        try:
-            self._observe("before")
-        except DockerException as error:
-            self.fail(f"the container engine stopped answering: {last_line(error)}")
+        self._observe("before")
 
     def start_load(self, at: float) -> None:
         """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds."""
@@ -185,7 +187,8 @@ class Stack:
         """Keep the counters and the logs of the containers, and the exit codes of the load generators."""
         began = time.monotonic()
         try:
-            for container in self._containers():
+            self.containers = containers_of(self.project)
+            for container in self.containers:
                 service = container.service
                 (self.part / f"{container.name}.log").write_bytes(output_of(container))
                 if container.state.oom_killed:
@@ -272,7 +275,7 @@ class Stack:
                 self.settings_in_force[container.name] = str(said).partition("==> settings <==\n")[2]
 
         with ThreadPoolExecutor() as pool:
-            list(pool.map(observe, self._containers()))
+            list(pool.map(observe, self.containers))
 
     def _rate_after(self, follows: PlannedTrial) -> float:
         """Return the rate that follows from another trial of this round. Raise NoRate if that trial has no capacity."""
@@ -304,14 +307,11 @@ class Stack:
             raise NoRate(f"the rate is relative to {which}, and is too high: {error}") from None
         return rate_per_s
 
-    def _containers(self) -> list[Seen]:
-        return containers_of(self.project)
-
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
         front = self.trial.variant.front  # the front comes last: a balancer only waits for the servers
         with tolerating_docker_errors():
-            for container in sorted(self._containers(), key=lambda one: one.service == front):
+            for container in sorted(containers_of(self.project), key=lambda one: one.service == front):
                 health = container.state.health.status if container.state.health else None
                 if container.state.status == "created" or health == "healthy":
                     continue
