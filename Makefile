@@ -3,7 +3,7 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment watch reproduce aa list plan predict advise what-if validate report power compare verify export notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment watch reproduce aa list plan predict advise requests what-if validate report power compare verify export notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -30,6 +30,9 @@ predict: .venv/core  ## print what theory predicts of NAME, without any containe
 
 advise: .venv/core  ## rank ways to serve the load of RUN (default: the latest run) or of CLASSES=file.yaml (TRY=3)
 	@$(LAB) advise $(RUN)
+
+requests: .venv/core  ## print the classes of requests in the access log LOG=access.log, for make advise CLASSES=mine.yaml (METHODS=GET,POST)
+	@$(LAB) requests $(LOG)
 
 what-if: .venv/core  ## say who would have waited if the requests of RUN=results/…/latest:shared-socket were served otherwise (WORKERS=2)
 	@$(LAB) what-if $(RUN)
@@ -70,12 +73,12 @@ schema: .venv/core  ## print the JSON schema of experiment files, for editors
 check: .venv/core .venv/tests  ## run the linter and the type checker
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
 
-SIDE_BY_SIDE = .venv/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE = .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder
 quick: .venv/core .venv/tests  ## run the short tests that need no container, in under two minutes
-	@$(SIDE_BY_SIDE) -m "not containers and not engine and not long"
+	@$(SIDE_BY_SIDE) -n 3 -m "not containers and not engine and not long"
 
 test: check setup .venv/browser  ## run the checks, the quick tests, and the container tests that guard behaviour
-	@$(SIDE_BY_SIDE) -m "not containers"
+	@$(SIDE_BY_SIDE) -n 4 -m "not containers"  # one of the four waits for the engine most of the time
 	@.venv/bin/python -m pytest -m containers
 
 soak: setup .venv/tests  ## run the long tests: the phenomenon of every experiment, long faults and heavy loads

@@ -33,6 +33,10 @@ KINDS_OF_WAYS = (
          "gunicorn, worker_connections = threads: a worker with no free thread accepts nothing, so a request waits "
          "where any worker can take it.",
          lambda workers, threads: gthread(workers, threads, worker_connections=threads)),
+    Kind("idle-thread", "IdleThreadWorker",
+         "gunicorn with servers/gunicorn/idle_thread.py: a worker without a free thread accepts nothing, as with the "
+         "limit, and connections can be kept alive.",
+         lambda workers, threads: gthread(workers, threads, worker_class="idle_thread.IdleThreadWorker")),
     Kind("uwsgi", "uWSGI",
          "uWSGI: a thread accepts a connection when it is free, so a request waits where any worker can take it.",
          lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}),

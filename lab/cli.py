@@ -11,7 +11,7 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from analysis.deciding import MOST
-from lab.advice.commands import advise, predict, validate, what_if
+from lab.advice.commands import advise, predict, requests, validate, what_if
 from lab.errors import LabError, WrongUse
 from lab.finished import derived, latest, run_for, verified
 from lab.interruption import heed_signals
@@ -237,7 +237,7 @@ def plan(
     print_plan(out, name, plan_for(room()))
 
 
-for one in (predict, advise, what_if, validate):
+for one in (predict, advise, requests, what_if, validate):
     app.command(name=one.__name__.replace("_", "-"))(one)
 
 

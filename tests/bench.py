@@ -70,6 +70,7 @@ def main() -> None:
         "added": added_by_the_lab,
         "together": side_by_side,
         "watched": watched,
+        "workers": worker_classes,
         "theory": the_simulator,
     }
     with tempfile.TemporaryDirectory(prefix="stampede-bench-") as folder:
@@ -214,6 +215,35 @@ def watched(folder: Path) -> None:
             busy[where] += [] if during is None else [100 * during]
     rows = [(f"how busy the processors were, {where}", spread(values, "%")) for where, values in busy.items()]
     show("Watched by a browser on the same machine", told(figures) + rows)
+
+
+WORKER_CLASSES = {
+    "gthread": {},
+    "gthread, worker_connections = threads": {"LAB_WORKER_CONNECTIONS": "2"},
+    "IdleThreadWorker": {"LAB_WORKER_CLASS": "idle_thread.IdleThreadWorker"},
+    "sync, as many workers as the others have threads": {
+        "LAB_WORKER_CLASS": "sync", "LAB_WORKERS": "8", "LAB_THREADS": "1",
+    },
+}  # fmt: skip
+SATURATING = MIX | {"DURATION": "10s", "LIGHT_VUS": "12", "HEAVY_VUS": "4"}
+
+
+def worker_classes(folder: Path) -> None:
+    """Measure how many requests gunicorn serves in a second when it is saturated, with each worker class in turn."""
+    results: dict[str, list[tuple[float, float, float]]] = {}
+    for repeat in range(REPEATS):
+        for place, (name, factors) in enumerate(WORKER_CLASSES.items()):
+            with stack({"LAB_WORKERS": "4", "LAB_THREADS": "2", **factors}) as network:
+                record(results, name, folder / f"{place}-{repeat}", network, "http://nginx:8080", SATURATING)
+    rates = {name: [rate for _, _, rate in ones] for name, ones in results.items()}
+    best = max(median(each) for each in rates.values())
+    show(
+        "Saturated gunicorn: 4 x 2 on one core, 16 virtual users without delay, 10 s, in turns",
+        [
+            (name, f"{spread(each, 'requests/s')}, {median(each) / best:.2f} of the best")
+            for name, each in rates.items()
+        ],
+    )
 
 
 def the_simulator(_folder: Path) -> None:

@@ -1,22 +1,26 @@
 """lab.advice: which ways to serve a load are ranked first, what is said of them, and what is refused."""
 
 import io
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from pydantic import TypeAdapter
 from rich.console import Console
 
+from analysis import prediction
 from analysis.folder import read_run
 from analysis.metrics import Statistic
 from analysis.prediction import classes_of
-from analysis.record import LoadRecord, VariantRecord
+from analysis.record import LoadRecord, Run, VariantRecord
 from analysis.replay import measured, replay
 from analysis.result import Row, Summary
 from analysis.waiting import Answered
 from analysis.ways import KINDS_OF_WAYS
+from lab import cache
 from lab.advice.load import Load, chosen, of_run
 from lab.advice.ranking import best_of, foreseen_today, headroom, rank
 from lab.advice.replay import recorded
@@ -98,6 +102,7 @@ def test_each_kind_is_named_once() -> None:
 CONFIGURATIONS = {
     "one-process": ['worker_class = "gthread"', "workers = 1", "threads = 8"],
     "limit": ["workers = 4", "threads = 2", "worker_connections = 2", "keepalive = 0"],
+    "idle-thread": ['worker_class = "idle_thread.IdleThreadWorker"', "workers = 4", "threads = 2"],
     "uwsgi": ["[uwsgi]", "processes = 4", "threads = 2"],
     "least-conn": ["workers = 1", "least_conn;", "server 127.0.0.1:8004;", "zone app 64k;"],
     "queue": ["balance leastconn", "option http-server-close", "server w4 127.0.0.1:8004 maxconn 2"],
@@ -334,7 +339,7 @@ def test_the_same_requests_served_otherwise() -> None:
 
     assert before.waited.tolist() == [False, True, True, False]
     assert set(found) == {kind.name for kind in KINDS_OF_WAYS}
-    for cure in ("one-process", "limit", "uwsgi", "least-conn", "queue"):
+    for cure in ("one-process", "limit", "idle-thread", "uwsgi", "least-conn", "queue"):
         assert found[cure].waits_s.tolist() == [0.0, 0.0, 0.0, 0.0], cure
     assert (found["one-process"].workers, found["one-process"].threads) == (1, 2)
 
@@ -394,12 +399,45 @@ def test_commands_about_a_real_run(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
-    said = lab.call("predict", "keep-alive")
+    said = lab.call("predict", "worker-types")
 
     assert (said.returncode, said.stderr) == (0, "")
     assert "predicted" in said.stdout
     assert "because theory lacks" in said.stdout
     assert max(map(len, said.stdout.splitlines())) <= 80
+
+
+def test_a_prediction_is_simulated_once(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another seed is another order of trials, which predicts nothing else; another duration is another question."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    simulated: list[Run] = []
+
+    def counted(run: Run) -> Summary:
+        simulated.append(run)
+        return prediction_of(run)
+
+    prediction_of = prediction.foresee
+    monkeypatch.setattr(prediction, "foresee", counted)
+    first, second = (lab.call("predict", "ten-at-once") for _ in range(2))
+    assert first.stdout == second.stdout
+    assert len(simulated) == 1
+    lab.call("predict", "ten-at-once", "--duration", "7s")
+    assert len(simulated) == 2
+    [known, _] = sorted((tmp_path / "cache").rglob("predictions/*.json"), key=lambda one: one.stat().st_mtime_ns)
+    known.write_text("half a fi")
+    assert lab.call("predict", "ten-at-once").stdout == first.stdout
+    assert len(simulated) == 3
+
+
+def test_only_the_newest_predictions_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache, "MOST", 2)
+    for place in range(4):
+        cache.kept("numbers", str(place), TypeAdapter(str), lambda: "found")
+        os.utime(tmp_path / "stampede" / "numbers" / f"{place}.json", (place, place))
+
+    left = sorted(one.name for one in (tmp_path / "stampede" / "numbers").iterdir())
+    assert left == ["2.json", "3.json"]
 
 
 def test_users_who_pause_need_few_threads() -> None:

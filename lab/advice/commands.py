@@ -1,5 +1,6 @@
 """The commands of ``lab`` that ask theory."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -23,9 +24,9 @@ def predict(
     cpu: Cpu = "",
 ) -> None:
     """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
-    from analysis.prediction import foresee  # noqa: PLC0415
     from analysis.record import Host  # noqa: PLC0415
     from analysis.show.terminal import print_predicted  # noqa: PLC0415
+    from lab.advice.foreseen import foreseen  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.run import record_of  # noqa: PLC0415
@@ -34,7 +35,7 @@ def predict(
     planned = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=1, seed=0)(None)
     nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
     run = record_of(name, experiment, planned, full=full, command="lab predict", host=nowhere, git=None, images=[])
-    print_predicted(out, run, foresee(run))
+    print_predicted(out, run, foreseen(run))
 
 
 def advise(
@@ -94,6 +95,27 @@ def advise(
     command = make_command("make advise", RUN=of, LOAD=under.name, TRY=attempts, DURATION=duration, TRIALS=trials)
     summary = measure(name, experiment, plan_for, full=False, command=command, results=results)
     print_whether_it_held(out, summary, tried)
+
+
+def requests(
+    logs: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Access logs, also packed; - is standard input.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(envvar="METHODS", help="The methods of the requests that count.")
+    ] = "GET,HEAD",
+    unit: Annotated[
+        str, typer.Option(envvar="UNIT", help="The unit of durations that are whole numbers: s, ms or us.")
+    ] = "",
+) -> None:
+    """Print the classes of requests in an access log, for lab advise, e.g. lab requests access.log > mine.yaml."""
+    from lab.advice.access_log import described, read_logs  # noqa: PLC0415
+
+    if not logs:
+        raise WrongUse("No access log is named.", hint="make requests LOG=/var/log/nginx/access.log > mine.yaml")
+    log = read_logs(logs, [one.strip().upper() for one in methods.split(",") if one.strip()], unit)
+    of = ", ".join("standard input" if str(one) == "-" else one.name for one in logs)
+    sys.stdout.write(described(log, of, os.cpu_count() or 1))
 
 
 def what_if(

@@ -12,6 +12,7 @@ from lab.advice.load import Load
 from lab.limits import SERVER_MIB, THREAD_MIB
 from lab.servers import KINDS
 from lab.servers.base import Variant
+from lab.servers.gunicorn import IDLE_THREAD
 
 MOST_WORKERS = 32
 _FIRST_PORT = 8001
@@ -39,8 +40,11 @@ class Way:
         if variant.server == "uwsgi":
             lines = ["master = true", f"processes = {self.workers}", f"threads = {self.threads}"]
             return "\n".join(["# uwsgi.ini", "[uwsgi]", *lines])
-        lines = ["# gunicorn.conf.py", 'worker_class = "gthread"', f"workers = {variant.workers}", "keepalive = 0"]
+        of = IDLE_THREAD if self.kind.name == "idle-thread" else "gthread"
+        lines = ["# gunicorn.conf.py", f'worker_class = "{of}"', f"workers = {variant.workers}", "keepalive = 0"]
         lines.append(f"threads = {self.threads}")
+        if self.kind.name == "idle-thread":
+            lines += ["# with gunicorn 24 or later, and servers/gunicorn/idle_thread.py beside the application"]
         if self.kind.name == "limit":
             lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.threads}"]
         if self.kind.name == "reuse-port":

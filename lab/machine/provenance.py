@@ -1,20 +1,17 @@
 """Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
 
-import hashlib
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 from pydantic import TypeAdapter
 from python_on_whales import DockerClient
 
-from analysis.folder import write_whole
 from analysis.record import Git, Host, Image
+from lab.cache import digest, kept
 from lab.interruption import uninterrupted
 from lab.machine.engine import engine_version, output, plugin_version
 from lab.machine.images import BASE_IMAGES, STAND_IN, digests, label
@@ -80,24 +77,8 @@ def packages_of(identity: str) -> dict[str, str]:
 
     Finding the versions takes a container, so the answer is kept by the image's id, which changes with its contents.
     """
-    with suppress(OSError, ValueError):
-        return TypeAdapter(dict[str, str]).validate_json(_kept(identity).read_bytes())
-    packages = _look_into(identity)
-    if packages:
-        with suppress(OSError):  # if the answer cannot be kept, the next run asks again
-            _kept(identity).parent.mkdir(parents=True, exist_ok=True)
-            write_whole(_kept(identity), json.dumps(packages))
-    return packages
-
-
-def _kept(identity: str) -> Path:
-    """Return the file that keeps the packages of an image. Raise OSError if the user has no home folder."""
-    try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError as error:
-        raise FileNotFoundError(str(error)) from None
-    question = hashlib.sha256(_PACKAGES.encode()).hexdigest()[:8]
-    return folder / "stampede" / "packages" / f"{identity.removeprefix('sha256:')}-{question}.json"
+    question = f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}"
+    return kept("packages", question, TypeAdapter(dict[str, str]), lambda: _look_into(identity))
 
 
 def _look_into(image: str) -> dict[str, str]:
