@@ -52,8 +52,8 @@ http {
     return 200 '{"worker": 7, "host": "0123456789ab", "thread": 9, "began": 1795169100.04491, "ended": 1795169100.04651, "server": "nginx"}'; } }
 }
 """  # noqa: E501
-MIX = {"DURATION": "20s", "START_AT_MS": "0", "LIGHT_VUS": "3", "LIGHT_DELAY_MAX_S": "0", "HEAVY_VUS": "1",
-       "HEAVY_DELAY_S": "0"}  # fmt: skip
+MIX = {"DURATION": "20s", "START_AT_MS": "0", "GRACE_S": "30", "LIGHT_VUS": "3", "LIGHT_DELAY_MAX_S": "0",
+       "HEAVY_VUS": "1", "HEAVY_DELAY_S": "0"}  # fmt: skip
 
 
 ALONE = MIX | {"LIGHT_VUS": "1", "HEAVY_DELAY_S": "30"}
@@ -466,7 +466,8 @@ def k6_command(folder: Path, network: str, script: str, settings: dict[str, str]
     return [
         "docker", "run", "--rm", "--network", network, "--user", f"{os.getuid()}:{os.getgid()}",
         "--volume", f"{SCRIPTS}:/k6:ro", "--volume", f"{folder}:/results", "--env", "K6_NO_USAGE_REPORT=true",
-        *flags, K6, "run", "--quiet", "--out", "json=/results/points.json.gz", f"/k6/{script}",
+        *flags, K6, "run", "--quiet", "--summary-trend-stats", "p(50),p(99)",
+        "--out", "json=/results/points.json.gz", f"/k6/{script}",
     ]  # fmt: skip
 
 
