@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
@@ -40,6 +41,9 @@ PARTS = (
     ".dockerignore",
 )
 PATIENCE_S = 120
+BEGAN = "STAMPEDE_TESTS_BEGAN"
+"""The variable of the time when the tests began; pytest's worker processes inherit the variable."""
+os.environ.setdefault(BEGAN, datetime.now(UTC).isoformat())
 ENGINE = ("test_isolation", "test_scripts", "test_by_hand", "test_programs", "test_bad_days", "test_idle_thread")
 """The modules marked ``engine``: they start containers, but no figure is read, so other tests may run beside them."""
 
@@ -205,11 +209,12 @@ def own_images() -> None:
 
 
 def lab_objects() -> list[str]:
-    """Return the names of all containers and networks that anybody created with the lab or its Compose file."""
+    """Return the names of the lab's containers and networks that somebody created since the tests began."""
     client = DockerClient()
+    began = datetime.fromisoformat(os.environ[BEGAN])
     containers = client.container.list(all=True, filters=[("label", OWNER_LABEL)])
     networks = client.network.list(filters=[("label", OWNER_LABEL)])
-    return [one.name for one in containers] + [one.name for one in networks]
+    return [one.name for one in (*containers, *networks) if one.created >= began]
 
 
 @pytest.fixture
