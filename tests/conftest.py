@@ -214,7 +214,8 @@ def lab_objects() -> list[str]:
     began = datetime.fromisoformat(os.environ[BEGAN])
     containers = client.container.list(all=True, filters=[("label", OWNER_LABEL)])
     networks = client.network.list(filters=[("label", OWNER_LABEL)])
-    return [one.name for one in (*containers, *networks) if one.created >= began]
+    found = [(one.name, one.created) for one in containers] + [(one.name, one.created) for one in networks]
+    return [name for name, created in found if created >= began]
 
 
 @pytest.fixture
