@@ -270,9 +270,11 @@ class Stack:
             if container.is_generator or container.state.status != "running":
                 return
             with suppress(DockerException):
-                said = DockerClient().container.execute(container.id, ["observe"])
-                write_whole(self.part / f"{container.name}.{moment}.txt", f"{said}\n")
-                self.settings_in_force[container.name] = str(said).partition("==> settings <==\n")[2]
+                said = str(DockerClient().container.execute(container.id, ["observe"]))
+                _, last_section, settings = said.partition("==> settings <==\n")
+                if last_section:  # else an interrupt has cut the output short
+                    write_whole(self.part / f"{container.name}.{moment}.txt", f"{said}\n")
+                    self.settings_in_force[container.name] = settings
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(observe, self.containers))
