@@ -3,7 +3,7 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment watch reproduce aa list plan predict advise requests what-if validate report power compare verify export notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment watch reproduce aa list plan predict advise try init requests what-if validate report power compare verify export notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -30,6 +30,12 @@ predict: .venv/core  ## print what theory predicts of NAME, without any containe
 
 advise: .venv/core  ## rank ways to serve the load of RUN (default: the latest run) or of CLASSES=file.yaml (TRY=3)
 	@$(LAB) advise $(RUN)
+
+try: .venv/core  ## measure your own service as it is served today and in other ways (SERVICE=my-service.yaml WAYS=limit,least-conn)
+	@$(LAB) try $(SERVICE)
+
+init: .venv/core  ## write the file that describes the service in FOLDER, for make try (TO=my-service.yaml)
+	@$(LAB) init $(FOLDER)
 
 requests: .venv/core  ## print the classes of requests in the access log LOG=access.log, for make advise CLASSES=mine.yaml (METHODS=GET,POST)
 	@$(LAB) requests $(LOG)

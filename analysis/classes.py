@@ -41,20 +41,12 @@ def _kind(takes: object) -> str:
     return "a list" if isinstance(takes, list) else "a number"
 
 
-class Requests(Model):
-    """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
+class Arrivals(Model):
+    """How the requests of one class come: from users who wait for each answer, or so many per second."""
 
     users: int | None = Field(None, ge=1, le=100_000)
     pause_s: Short = 0
     per_second: float | None = Field(None, gt=0, le=1_000_000, allow_inf_nan=False)
-    takes_s: Annotated[
-        Annotated[Seconds, Tag("a number")]
-        | Annotated[Between, Tag("two ends")]
-        | Annotated[Mean, Tag("a mean")]
-        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
-        Discriminator(_kind),
-    ]
-    computes: float = Field(0, ge=0, le=1)
 
     @model_validator(mode="after")
     def _either(self) -> Self:
@@ -63,6 +55,39 @@ class Requests(Model):
         if self.pause_s and self.users is None:
             raise ValueError("pause_s is for users; requests per second come however long the last one takes")
         return self
+
+
+class Asked(Arrivals):
+    """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
+
+    The path may have a query string, which every record of a run keeps.
+    """
+
+    path: str = Field(pattern=r"^/[!-&(-\[\]-~]*$", max_length=2000)
+    method: str = Field("GET", pattern=r"^[A-Z]{3,10}$")
+
+    @property
+    def users_at_once(self) -> int:
+        """How many users send these requests, or how many may wait at once if each waits for up to ten seconds."""
+        return self.users or ceil(10 * (self.per_second or 0.0))
+
+    @property
+    def at_most_per_second(self) -> float:
+        """How many requests come in a second if none waits."""
+        return self.users / max(self.pause_s, 0.0005) if self.users else self.per_second or 0.0
+
+
+class Requests(Arrivals):
+    """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
+
+    takes_s: Annotated[
+        Annotated[Seconds, Tag("a number")]
+        | Annotated[Between, Tag("two ends")]
+        | Annotated[Mean, Tag("a mean")]
+        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
+        Discriminator(_kind),
+    ]
+    computes: float = Field(0, ge=0, le=1)
 
     def of(self, name: str) -> "Class":
         """Return the class for the simulator: a request first computes its part, and then waits."""
@@ -127,6 +152,7 @@ class Requests(Model):
 
 
 Classes = Annotated[dict[Name, Requests], Field(min_length=1, max_length=20)]
+AskedClasses = Annotated[dict[Name, Asked], Field(min_length=1, max_length=20)]
 
 
 def read_classes(text: str) -> dict[str, Requests]:
@@ -139,7 +165,18 @@ def as_json(classes: dict[str, Requests]) -> str:
     return _CLASSES.dump_json(classes, exclude_defaults=True).decode()
 
 
+def read_asked(text: str) -> dict[str, Asked]:
+    """Read what an own application is asked for from JSON. Raise pydantic's ValidationError."""
+    return _ASKED.validate_json(text)
+
+
+def asked_as_json(asked: dict[str, Asked]) -> str:
+    """Return what an own application is asked for as JSON, for the setting of a load."""
+    return _ASKED.dump_json(asked, exclude_defaults=True).decode()
+
+
 _CLASSES: TypeAdapter[dict[str, Requests]] = TypeAdapter(Classes)
+_ASKED: TypeAdapter[dict[str, Asked]] = TypeAdapter(AskedClasses)
 
 
 def _times(takes: "Distribution", share: float) -> "Distribution":

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 from analysis.folder import BadRun, write_whole
-from analysis.read import POINTS
+from analysis.read import POINTS, SERVED
 from analysis.read.observation import GENERATOR, OBSERVATIONS
 
 MANIFEST = "manifest.sha256"
@@ -120,7 +120,7 @@ def evidence_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> st
 
 def _is_evidence(name: str) -> bool:
     """Whether results are derived from this file of a trial's folder; trial.json does not count."""
-    return any(PurePosixPath(name).match(pattern) for pattern in (POINTS, *OBSERVATIONS, GENERATOR))
+    return any(PurePosixPath(name).match(pattern) for pattern in (POINTS, SERVED, *OBSERVATIONS, GENERATOR))
 
 
 def files(run_folder: Path) -> list[str]:

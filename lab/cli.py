@@ -17,6 +17,7 @@ from lab.finished import derived, latest, run_for, verified
 from lab.interruption import heed_signals
 from lab.measuring import make_command, measure, names_of, planner
 from lab.options import Cpu, Duration, Full, Jobs, Name, Results, RunFolder, Seed, Trials, Variants
+from lab.own.commands import init, try_
 from lab.paths import RESULTS
 from lab.plan import lay_out
 from lab.terminal import count, out, print_plan, say, talk, tell, time_in_words
@@ -237,6 +238,8 @@ def plan(
     print_plan(out, name, plan_for(room()))
 
 
+app.command(name="try")(try_)
+app.command()(init)
 for one in (predict, advise, requests, what_if, validate):
     app.command(name=one.__name__.replace("_", "-"))(one)
 

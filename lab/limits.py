@@ -11,8 +11,8 @@ from math import ceil
 from lab.loads import K6_SCRIPTS, Settings
 from lab.services import services
 
-WORKER_MIB = {"wsgi": 8, "flask_app": 18, "django_app": 20, "fastapi_app": 30}
-"""The memory of each worker, by the module of its application."""
+WORKER_MIB = {"wsgi": 8, "flask_app": 18, "django_app": 20, "fastapi_app": 30, "own": 18}
+"""The memory of each worker, by the module of its application; of somebody's own application, at least so much."""
 SERVER_MIB = 14
 """The memory that a server needs beside its workers."""
 THREAD_MIB = 0.02

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from analysis.classes import read_classes
+from analysis.classes import Asked, Requests, read_asked, read_classes
 from analysis.metrics.visits import rates_per_s
 from analysis.nearest import nearest_first
 from analysis.record import LoadKind
 from lab.errors import Misplaced
-from lab.settings import ANSWER_WITHIN_S, GIVES_UP, Described, Number, Word
+from lab.settings import ANSWER_WITHIN_S, GIVES_UP, AskedFor, Described, Number, Word
 
 USERS_MAX = 16_000
 """Most virtual users of one k6 container. Each user has a connection, and a container may open 16384 files."""
@@ -143,14 +143,19 @@ def _numbers(values: Settings) -> Numbers:
     """Return the settings that are numbers. Classes count as their users, and have a rate (``classes_per_s``)."""
     numbers: dict[str, float] = {name: value for name, value in values.items() if not isinstance(value, str)}
     if isinstance(described := values.get("classes"), str):
-        classes = read_classes(described).values()
+        classes = _classes(described).values()
         numbers["classes"] = sum(one.users_at_once for one in classes)
         numbers["classes_per_s"] = sum(one.at_most_per_second for one in classes)
     return numbers
 
 
+def _classes(described: str) -> Mapping[str, Requests] | Mapping[str, Asked]:
+    """Return classes of requests that sleep, or classes that somebody's own application is asked for."""
+    return read_asked(described) if '"path":' in described else read_classes(described)
+
+
 def _users_of_classes(settings: Settings, _duration: str) -> dict[str, str]:
-    users = {name: one.users_at_once for name, one in read_classes(str(settings["classes"])).items()}
+    users = {name: one.users_at_once for name, one in _classes(str(settings["classes"])).items()}
     return {"USERS_MAX": json.dumps(users), "LONGEST_S": str(ANSWER_WITHIN_S)}
 
 
@@ -294,6 +299,12 @@ K6_SCRIPTS = {
             _each(asked["light_vus"], asked["light_delay_max_s"] / 2)
             + _each(asked["heavy_vus"], asked["heavy_delay_s"])
         ),
+    ),
+    "own.js": LoadScript(
+        {"classes": AskedFor()},
+        users=("classes",),
+        rate_rps=lambda asked: asked["classes_per_s"],
+        hands_over=_users_of_classes,
     ),
     "rounds.js": LoadScript(
         {"users": _MANY, **_WORK},

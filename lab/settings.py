@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.classes import read_classes
+from analysis.classes import read_asked, read_classes
 from analysis.nearest import nearest_first
 
 ANSWER_WITHIN_S = 60
@@ -86,12 +86,33 @@ class Described:
         try:
             classes = read_classes(value)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            return f"{where + ': ' if where else ''}{first['msg']}; it must be {self.allowed}"
+            return _first(error, self.allowed)
         for name, one in classes.items():
             if one.computes:
                 return f"{name}: the requests of this load sleep; leave out computes"
             if one.longest_s > ANSWER_WITHIN_S:
                 return f"{name}: a request takes {one.longest_s:g} s, but {GIVES_UP}"
         return None
+
+
+@dataclass(frozen=True)
+class AskedFor(Described):
+    """A setting that describes what somebody's own application is asked for, as JSON (analysis/classes.py)."""
+
+    allowed: str = 'JSON of classes by name, e.g. {"page": {"path": "/", "users": 5}}'
+
+    def problem(self, value: float | str) -> str | None:
+        """Return what is wrong with a value; None if the value is allowed."""
+        if not isinstance(value, str):
+            return f"{value!r} must be {self.allowed}"
+        try:
+            read_asked(value)
+        except ValidationError as error:
+            return _first(error, self.allowed)
+        return None
+
+
+def _first(error: ValidationError, allowed: str) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where + ': ' if where else ''}{first['msg']}; it must be {allowed}"

@@ -44,7 +44,15 @@ PATIENCE_S = 120
 BEGAN = "STAMPEDE_TESTS_BEGAN"
 """The variable of the time when the tests began; pytest's worker processes inherit the variable."""
 os.environ.setdefault(BEGAN, datetime.now(UTC).isoformat())
-ENGINE = ("test_isolation", "test_scripts", "test_by_hand", "test_programs", "test_bad_days", "test_idle_thread")
+ENGINE = (
+    "test_isolation",
+    "test_scripts",
+    "test_by_hand",
+    "test_programs",
+    "test_bad_days",
+    "test_idle_thread",
+    "test_try",
+)
 """The modules marked ``engine``: they start containers, but no figure is read, so other tests may run beside them."""
 
 

@@ -172,11 +172,12 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS",
               "LAB_POINTS"}  # fmt: skip
     for_people = {"LAB_PORT"}
+    own = {"LAB_OWN", "LAB_CALLABLE"}  # lab/own/variants.py sets these
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))
 
     set_by_loads = {*Api().factors(), *Database().factors()}
-    assert named == set_by_variants | set_by_loads | runner | for_people
+    assert named == set_by_variants | set_by_loads | runner | for_people | own
 
 
 @pytest.mark.parametrize(("service", "threads"), [("gunicorn", ""), ("asgi", ""), ("uwsgi", "2"), ("flup", "1")])

@@ -179,7 +179,7 @@ SAYS = {"flup-prefork": "flup6"}
 @pytest.mark.parametrize(
     "books",
     [
-        GUEST_BOOKS,
+        pytest.param(GUEST_BOOKS, marks=pytest.mark.soak),
         pytest.param({"gunicorn-gevent": {}, "uvicorn": {}, "granian": {}, "hypercorn": {}}, marks=pytest.mark.soak),
     ],
     ids=["several", "further"],

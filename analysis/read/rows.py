@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 
 from analysis.folder import NoTemporaryRoom
-from analysis.read import POINTS
+from analysis.read import POINTS, SERVED
 
 MEMORY = "768MB"
 """The memory that DuckDB may use to read points; it writes what does not fit into TMPDIR."""
@@ -61,9 +61,10 @@ SELECT CASE
     WHEN bool_or(NOT coalesce(value BETWEEN 0 AND 1e15, false)) THEN 'the value of a point is not a number >= 0'
     WHEN bool_or(metric <> 'dropped_iterations' AND (metadata.id IS NULL OR request IS NULL))
         THEN 'a request has no id or no class'
-    WHEN bool_or(metric <> 'dropped_iterations' AND NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
+    WHEN NOT $own AND bool_or(
+            metric <> 'dropped_iterations' AND NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
         THEN 'a request does not say what it asked for'
-    WHEN bool_or(metric = 'request_answered' AND metadata.error IS NULL AND NOT coalesce(
+    WHEN NOT $own AND bool_or(metric = 'request_answered' AND metadata.error IS NULL AND NOT coalesce(
             metadata.status IN (200, 302) AND metadata.worker <> ''
                 AND isfinite(metadata.began) AND isfinite(metadata.ended), false))
         THEN 'an answer does not say who gave it and when'
@@ -84,6 +85,32 @@ FROM (SELECT count(*) AS requests, count(answered) AS answered FROM requests WHE
         count(*) FILTER (WHERE metric = 'request_answered') AS answered FROM points) AS points,
     (SELECT count(*) AS requests, count(DISTINCT (visit, request)) AS different
         FROM requests WHERE visit IS NOT NULL) AS visits
+"""
+
+# Somebody's own application does not say who gave an answer: the wrapper around it has noted that on the worker's side,
+# see servers/own/own.py. The time at work stands in for the service time that a request of the lab's workload asks for.
+_SERVED = """
+CREATE OR REPLACE TABLE served AS
+SELECT id, arg_min(worker, time) AS worker, arg_min(thread, time) AS thread, arg_min(connection, time) AS connection,
+    min(time) FILTER (WHERE what = 'began') AS began, max(time) FILTER (WHERE what = 'ended') AS ended
+FROM read_csv($files, header = false, delim = ',', columns = {
+    'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
+    'time': 'DOUBLE'})
+GROUP BY id
+"""
+
+_JOIN_SERVED = """
+UPDATE requests SET
+    worker = served.worker, thread = served.thread, connection = served.connection,
+    began = served.began, ended = served.ended,
+    asked_ms = coalesce(1000 * (served.ended - served.began), 0),
+    overhead_ms = CASE WHEN requests.error IS NULL THEN duration_ms - 1000 * (served.ended - served.began) END
+FROM served WHERE requests.id = served.id
+"""
+
+_NOBODY = """
+UPDATE requests SET asked_ms = coalesce(asked_ms, 0),
+    error = CASE WHEN error IS NULL AND ended IS NULL THEN 'no worker of the application answered' ELSE error END
 """
 
 _JOIN = """
@@ -108,13 +135,15 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
 
     Return how many iterations the load generators dropped: requests that were due and never sent.
 
-    Every ``points*.json.gz`` in the folder has the points of one generator. Raise UnreadablePoints if there is no such
-    file, or if a file is cut short, is not gzip, or has points that do not make sound rows. Raise NoTemporaryRoom if
-    TMPDIR is full, and another OSError if the table cannot be written.
+    Every ``points*.json.gz`` in the folder has the points of one generator. If there are files ``served-*.csv``, they
+    say who served which request, and how long the work took. Raise UnreadablePoints if there are no points, or if a
+    file is cut short, is not gzip, or has points that do not make sound rows. Raise NoTemporaryRoom if TMPDIR is full,
+    and another OSError if the table cannot be written.
     """
     points_files = sorted(trial_folder.glob(POINTS))
     if not points_files:
         raise UnreadablePoints(f"{trial_folder} has no points.json.gz")
+    served = [str(path) for path in sorted(trial_folder.glob(SERVED))]
     target = trial_folder / "requests.parquet"
     part = trial_folder / ".requests.parquet.part"
     dropped = 0.0
@@ -127,7 +156,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
                 database.execute("DROP TABLE IF EXISTS points")
                 database.execute(_READ, {"points": str(points)})
                 generator = points.name.split(".")[0]
-                _refuse(points, database.execute(_CHECK))
+                _refuse(points, database.execute(_CHECK, {"own": bool(served)}))
                 database.execute(_JOIN, {"variant": variant, "load": load, "trial": trial, "generator": generator})
                 _refuse(points, database.execute(_CHECK_JOINED, {"generator": generator}))
                 [found] = database.sql("SELECT sum(value) FROM points WHERE metric = 'dropped_iterations'").fetchall()
@@ -138,6 +167,15 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
                 if "No space left" in str(error):
                     raise NoTemporaryRoom(errno.ENOSPC, _first_line(error), str(spill.parent)) from None
                 raise UnreadablePoints(f"{points} cannot be read: {_first_line(error)}") from None
+        if served:
+            try:
+                database.execute(_SERVED, {"files": served})
+                database.execute(_JOIN_SERVED)
+                database.execute(_NOBODY)
+            except duckdb.OutOfMemoryException:
+                raise
+            except duckdb.Error as error:
+                raise UnreadablePoints(f"{trial_folder}/{SERVED} cannot be read: {_first_line(error)}") from None
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")
             part.replace(target)

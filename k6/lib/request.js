@@ -28,21 +28,29 @@ export function visit(number, timeoutS) {
   return (name, method, path, body = null) => exchange(name, method, path, body, known, params);
 }
 
-function exchange(name, method, path, body, known, params = {}) {
+// Sends a request to an application that does not name its workers. A wrapper around the application takes the id from
+// the header Lab-Id and notes who served the request, so nobody knows beforehand how much work the request asks for.
+export function ask(name, method, path) {
+  return exchange(name, method, path, null, {}, { redirects: 0 }, failed);
+}
+
+function exchange(name, method, path, body, known, params = {}, told = served) {
   sequence += 1;
   const metrics = exec.vu.metrics;
+  const id = `${exec.vu.idInTest}-${sequence}`;
+  const headers = told === failed ? { 'Lab-Id': id } : {};
   metrics.tags.request = name;
-  Object.assign(metrics.metadata, { id: `${exec.vu.idInTest}-${sequence}`, ...known });
+  Object.assign(metrics.metadata, { id, ...known });
   requestSent.add(1);
 
-  const response = http.request(method, LAB_URL + path, body, { ...params, tags: { name } });
+  const response = http.request(method, LAB_URL + path, body, { ...params, headers, tags: { name } });
 
   const { duration, blocked, connecting } = response.timings;
   Object.assign(metrics.metadata, {
     status: String(response.status),
     blocked_ms: String(blocked),
     connecting_ms: String(connecting),
-    ...served(response),
+    ...told(response),
   });
   requestAnswered.add(duration);
   for (const field of Object.keys(metrics.metadata)) {
@@ -54,6 +62,14 @@ function exchange(name, method, path, body, known, params = {}) {
 // Whether a request succeeded. A 302 arrives here only if redirects are not followed, as in a visit.
 export function isGood(response) {
   return (response.status === 200 || response.status === 302) && response.error_code === 0;
+}
+
+// The error of a request to somebody's own application; nothing if there is none.
+function failed(response) {
+  if (response.error_code !== 0 && response.status === 0) {
+    return { error: response.error || `k6 error ${response.error_code}` };
+  }
+  return response.status < 400 ? {} : { error: `status ${response.status}` };
 }
 
 // Which worker served the request, or the error. The answer must name the worker, as JSON or in the header Lab-Served.

@@ -74,7 +74,7 @@ def advise(
         if attempts:
             tried = [one.way for one in best_of(ranked, attempts)]
             plan_for = planner(tries(service, tried), "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
-            command = make_command("make advise", CLASSES=classes, TRY=attempts, DURATION=duration, TRIALS=trials)
+            command = make_command("make advise", CLASSES=classes.name, TRY=attempts, DURATION=duration, TRIALS=trials)
             name = f"{name_for(classes.stem)}-advice"
             summary = measure(name, tries(service, tried), plan_for, full=False, command=command, results=results)
             print_whether_it_held(out, summary, tried)

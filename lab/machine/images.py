@@ -16,6 +16,7 @@ from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_co
 from lab.machine.inputs import inputs_digest
 from lab.paths import COMPOSE_FILE, TOOLS
 from lab.plan import Plan
+from lab.servers.base import Layer
 from lab.services import image_of
 
 DEBIAN = "debian:trixie-slim"
@@ -39,6 +40,7 @@ class OwnImage:
     service: str
     packages: tuple[str, ...]
     factors: Mapping[str, str] = field(default_factory=dict)
+    layer: Layer | None = None
 
     @property
     def name(self) -> str:
@@ -61,7 +63,7 @@ def images_of(plan: Plan) -> list[OwnImage]:
     images: dict[str, OwnImage] = {}
     for trial in plan.trials:
         server = trial.variant
-        of_server = OwnImage(server.service, ("python3", *server.packages), server.factors())
+        of_server = OwnImage(server.service, ("python3", *server.packages), server.factors(), server.layer)
         known = images.get(of_server.name, of_server)
         packages = tuple(dict.fromkeys((*known.packages, *of_server.packages)))
         images[of_server.name] = replace(known, packages=packages)
@@ -74,6 +76,9 @@ def build_images(images: Iterable[OwnImage], say: Say) -> None:
     """Build those of the lab's own images that are missing, or whose files or base image have changed."""
     base = DockerClient().image.inspect(DEBIAN).id
     for image in images:
+        if image.layer:
+            _build_layer(image, image.layer, say)
+            continue
         digest = inputs_digest(image.service, image.factors, base)
         if label(image.name, INPUTS) == digest:
             continue
@@ -83,6 +88,35 @@ def build_images(images: Iterable[OwnImage], say: Say) -> None:
         command = ["docker", "compose", "--file", str(COMPOSE_FILE), "--profile", "*", "build", image.service]
         run_command(command, f"The image {image.name} could not be built.", environment)
         say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
+
+
+def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:
+    """Build the image of somebody's own application, if it is missing, on the newest image of its server.
+
+    Then load the application once. Raise LabError with its last words if it cannot be loaded.
+    """
+    server = OwnImage(image.service, image.packages)
+    build_images([server], say)
+    under = str(DockerClient().image.inspect(server.name).id)
+    if label(image.name, INPUTS) != under:
+        _build_own(image, layer, server, under, say)
+    loading = [
+        "docker", "run", "--rm", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL",  # noqa: S108  # in the container
+        "--security-opt", "no-new-privileges", "--env", f"LAB_CALLABLE={image.factors['LAB_CALLABLE']}",
+        "--entrypoint", "python", image.name, "-c", "import own",
+    ]  # fmt: skip
+    run_command(loading, "Your application cannot be loaded.")
+
+
+def _build_own(image: OwnImage, layer: Layer, server: OwnImage, under: str, say: Say) -> None:
+    say(f"Building {image.name} …")
+    began = time.monotonic()
+    command = [
+        "docker", "buildx", "build", "--load", "--tag", image.name, "--build-arg", f"SERVER={server.name}",
+        "--label", f"{INPUTS}={under}", "--secret", f"id=ca_bundle,src={ca_bundle()}", str(layer.folder),
+    ]  # fmt: skip
+    run_command(command, "The image of your application could not be built.")
+    say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
 
 
 def make_base_images_ready(say: Say, images: Iterable[OwnImage] = ()) -> None:

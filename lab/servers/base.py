@@ -1,6 +1,9 @@
 """The settings that all servers share: those of the container, and those of the balancer before it."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -37,6 +40,24 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
     having = [one for one, lock in locks.items() if f"\n{package}==" in lock]
     if package and release not in having:
         raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Somebody's own application as a layer on a server's image: the folder to build, and the tag of the result.
+
+    ``secrets`` are values by name that no file of a run may have.
+    """
+
+    folder: Path
+    tag: str
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+    def masked(self, said: bytes) -> bytes:
+        """Return what a program said, with the names of secrets in the place of their values."""
+        for name, value in sorted(self.secrets.items(), key=lambda one: -len(one[1])):
+            said = said.replace(value.encode(), f"${name}".encode()) if value else said
+        return said
 
 
 class Variant(Model, ABC):
@@ -98,6 +119,11 @@ class Variant(Model, ABC):
         return self
 
     @property
+    def layer(self) -> Layer | None:
+        """Somebody's own application, which is a layer on the server's image; None: the lab's workload."""
+        return None
+
+    @property
     def front(self) -> str:
         """The service that k6 connects to: the balancer, or the server if there is no balancer."""
         return self.service if self.balancer == "none" else self.balancer
@@ -153,4 +179,5 @@ class Variant(Model, ABC):
         }
 
 
-WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app"}
+WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app", "own": "own:app"}
+"""Where each application is: the frameworks of the lab's workload, and somebody's own application."""

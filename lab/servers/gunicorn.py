@@ -20,10 +20,13 @@ class Gunicorn(Variant, ABC):
 
     service: ClassVar[str] = "gunicorn"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
+    locked: ClassVar[bool] = True
+    """Whether the lab has lock files of the releases; somebody's own application brings its own requirements."""
 
     @model_validator(mode="after")
     def _release_is_locked(self) -> Self:
-        check_lock_file("gunicorn", self.release)
+        if self.locked:
+            check_lock_file("gunicorn", self.release)
         if self.reuse_port and int(self.release.split(".")[0]) < FIRST_WITH_REUSE_PORT:
             raise ValueError(
                 f"gunicorn {self.release} ignores reuse_port; choose a release from {FIRST_WITH_REUSE_PORT} on"
@@ -49,7 +52,7 @@ class GunicornWsgi(Gunicorn, ABC):
 
     @model_validator(mode="after")
     def _release_has_the_framework(self) -> Self:
-        if self.app != "wsgi":
+        if self.locked and self.app != "wsgi":
             check_lock_file("gunicorn", self.release, self.app)
         return self
 

@@ -190,7 +190,7 @@ class Stack:
             self.containers = containers_of(self.project)
             for container in self.containers:
                 service = container.service
-                (self.part / f"{container.name}.log").write_bytes(output_of(container))
+                (self.part / f"{container.name}.log").write_bytes(self._output_of(container))
                 if container.state.oom_killed:
                     self.fail(self._limit_reached(service))
                 if container.state.status != "exited":
@@ -204,6 +204,7 @@ class Stack:
                     self.fail(f"the client ended with exit code {exit_code}: {self._last_words('client')}")
             if self.k6_exit_code is not None:
                 self._observe("after")
+                self._keep_who_served()
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
         except OSError as error:
@@ -279,6 +280,16 @@ class Stack:
         with ThreadPoolExecutor() as pool:
             list(pool.map(observe, self.containers))
 
+    def _keep_who_served(self) -> None:
+        """Keep what the wrapper around somebody's own application has noted; see servers/own/own.py."""
+        variant = self.trial.variant
+        if variant.layer is None:
+            return
+        for container in self.containers:
+            if container.service == variant.service and container.state.status == "running":
+                said = DockerClient().container.execute(container.id, ["sh", "-c", "cat /tmp/served/* || true"])
+                write_whole(self.part / f"served-{container.name}.csv", f"{said}\n" if said else "")
+
     def _rate_after(self, follows: PlannedTrial) -> float:
         """Return the rate that follows from another trial of this round. Raise NoRate if that trial has no capacity."""
         # imported here because loading DuckDB takes as long as a whole set-up
@@ -309,6 +320,11 @@ class Stack:
             raise NoRate(f"the rate is relative to {which}, and is too high: {error}") from None
         return rate_per_s
 
+    def _output_of(self, container: Seen) -> bytes:
+        """Return what a container wrote, without the secrets of somebody's own application."""
+        layer, said = self.trial.variant.layer, output_of(container)
+        return layer.masked(said) if layer else said
+
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
         front = self.trial.variant.front  # the front comes last: a balancer only waits for the servers
@@ -317,7 +333,7 @@ class Stack:
                 health = container.state.health.status if container.state.health else None
                 if container.state.status == "created" or health == "healthy":
                     continue
-                lines = output_of(container).decode(errors="replace").splitlines()
+                lines = self._output_of(container).decode(errors="replace").splitlines()
                 probes = container.state.health.log if container.state.health else None
                 if probes:
                     lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")

@@ -1,0 +1,1 @@
+"""Somebody's own application: measured as it is served today and in other ways, under the requests that it gets."""

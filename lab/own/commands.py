@@ -1,0 +1,71 @@
+"""The commands of ``lab`` about somebody's own service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.errors import WrongUse
+from lab.measuring import make_command, measure, planner
+from lab.options import Duration, Full, Results, Seed, Trials
+from lab.paths import RESULTS
+from lab.terminal import out, say
+
+
+def try_(
+    service: Annotated[
+        Path | None, typer.Argument(show_default=False, help="The file that describes the service.")
+    ] = None,
+    ways: Annotated[str, typer.Option(envvar="WAYS", help="Which ways to try, e.g. limit,least-conn.")] = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    seed: Seed = 0,
+    results: Results = RESULTS,
+) -> None:
+    """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
+    from analysis.folder import read_run  # noqa: PLC0415
+    from lab.own.diagnosis import best, diagnose  # noqa: PLC0415
+    from lab.own.image import layer_of  # noqa: PLC0415
+    from lab.own.service import NEEDS_A_FILE, read_own_service  # noqa: PLC0415
+    from lab.own.show import print_diagnosis  # noqa: PLC0415
+    from lab.own.trying import chosen, experiment_of, name_of  # noqa: PLC0415
+    from lab.own.variants import candidates, left_out  # noqa: PLC0415
+
+    if service is None:
+        raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
+    described = read_own_service(service)
+    name = name_of(service)
+    with layer_of(described) as layer:
+        tried = chosen(candidates(described, layer), ways)
+        experiment = experiment_of(service, described, tried)
+        for sentence in left_out(described):
+            say(f"Not tried: {sentence}")
+        command = make_command(
+            f"make try SERVICE={service.name}", WAYS=ways, FULL=full, DURATION=duration, TRIALS=trials, SEED=seed
+        )
+        plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed)
+        summary = measure(name, experiment, plan_for, full=full, command=command, results=results)
+    folder = (results / name / "latest").resolve()
+    names = [way.name for way in tried]
+    print_diagnosis(out, diagnose(summary, read_run(folder), folder), summary, tried, best(summary, names))
+
+
+def init(
+    folder: Annotated[Path | None, typer.Argument(show_default=False, help="The folder of the application.")] = None,
+    to: Annotated[Path, typer.Option(envvar="TO", help="The file to write.")] = Path("my-service.yaml"),
+) -> None:
+    """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
+    from analysis.folder import write_whole  # noqa: PLC0415
+    from lab.own.found import described  # noqa: PLC0415
+
+    if folder is None:
+        raise WrongUse("No folder of an application is named.", hint="make init FOLDER=path/of/the/application")
+    if not folder.is_dir():
+        raise WrongUse(f"There is no folder {folder}.", hint="make init FOLDER=path/of/the/application")
+    if to.exists():
+        raise WrongUse(f"{to} exists already.", hint=f"make init FOLDER={folder} TO=another.yaml")
+    text = described(folder.resolve())
+    write_whole(to, text)
+    guesses = text.count("# guessed")
+    say(f"Wrote {to}. Check what was guessed ({guesses} lines say so), and then: make try SERVICE={to}")

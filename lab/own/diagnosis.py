@@ -1,0 +1,236 @@
+"""What is wrong with a service, if anything, and which other way to serve it is better, from a measured run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+
+from analysis import waiting
+from analysis.folder import trial_folders
+from analysis.read.rows import opened
+from analysis.record import Run
+from analysis.result import Row, Summary
+from analysis.show.words import number, percent
+from lab.advice.ranking import AS_GOOD, AS_GOOD_MS
+
+TODAY = "today"
+WAITS_MS = 50
+"""A class of requests waits if one request in a hundred loses more than this, outside the application."""
+SLOWER = 0.1
+"""And if that is more than this part of what its median request takes at work."""
+BESIDE = 0.01
+"""The share of requests that wait beside a free thread from which on this is an alarm."""
+COMPUTES = 0.7
+"""From this part of the processors that the workers could use, the service is held up by computing."""
+MOST_LOOKED_AT = 300
+_STATISTICS = ("p99", "p90", "p50")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found, in sentences, and whether it is a reason to change something."""
+
+    alarm: bool
+    sentences: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What the requests of a class lose outside the application with one way to serve, in ms, with its interval."""
+
+    ms: float
+    low: float
+    high: float
+
+
+class Figures:
+    """The figures of a summary, by variant, class and statistic."""
+
+    def __init__(self, summary: Summary) -> None:
+        """Take a summary."""
+        self._rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
+
+    def value(self, variant: str, request: str | None, metric: str, stat: str) -> float | None:
+        """Return a measured value; None: it was not measured."""
+        row = self._rows.get((variant, request, metric, stat))
+        return row.measured if row else None
+
+    def row(self, variant: str, request: str | None, metric: str, stat: str) -> Row | None:
+        """Return a row of the summary; None: there is none."""
+        return self._rows.get((variant, request, metric, stat))
+
+    def lost(self, variant: str, request: str, stat: str) -> Lost | None:
+        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place."""
+        row = self.row(variant, request, "overhead", stat)
+        if row is None or row.measured is None:
+            return None
+        values = list(row.values.values()) or [row.measured]
+        low, high = (row.low, row.high) if row.low is not None and row.high is not None else (min(values), max(values))
+        return Lost(row.measured, low, high)
+
+    def classes(self, variant: str) -> list[str]:
+        """Return the classes of requests, in order."""
+        return sorted({request for of, request, _, _ in self._rows if of == variant and request})
+
+    def statistic(self, request: str, variants: Sequence[str]) -> str | None:
+        """Return the highest percentile that was measured of all variants."""
+        return next((one for one in _STATISTICS if all(self.lost(name, request, one) for name in variants)), None)
+
+
+def diagnose(summary: Summary, run: Run, run_folder: Path) -> Diagnosis:
+    """Say whether requests wait as the service is served today, for what, and behind what."""
+    figures = Figures(summary)
+    variant = run.variant(TODAY)
+    slots = variant.workers * int(variant.settings.get("threads") or 1)
+    sentences: list[str] = []
+    alarm = False
+    slow = [one for one in figures.classes(TODAY) if _waits(figures, one)]
+    beside = {one: figures.row(TODAY, one, "beside_free_thread", "share") for one in figures.classes(TODAY)}
+    hit = {one: row for one, row in beside.items() if row and (row.measured or 0.0) >= BESIDE}
+    for name, row in hit.items():
+        longest = figures.value(TODAY, name, "beside_free_thread", "max") or 0.0
+        assert row
+        between = row.low is not None and row.high is not None
+        interval = f" ({percent(row.low or 0.0)} to {percent(row.high or 0.0)})" if between else ""
+        sentences.append(
+            f"{percent(row.measured or 0.0)}{interval} of the requests {name} waited for a worker whose threads were "
+            f"all busy although another worker had a free thread, for up to {number(longest / 1000)} s."
+        )
+        alarm = True
+    if hit:
+        sentences += _behind(run, run_folder)
+        sentences.append(
+            "The cause is how workers accept connections: a busy worker takes a connection from the shared socket, "
+            "and no other worker can take it back."
+        )
+    used = _processors(figures)
+    may_use = min(variant.workers, run.host.cores or variant.workers)
+    if used is not None and used >= COMPUTES * may_use:
+        sentences.append(
+            f"The workers used {used:.1f} of the {may_use} processors that they can use, so requests also wait for "
+            "the processor and for Python's interpreter lock. More threads do not help; more processors may."
+        )
+        alarm = True
+    for name in slow:
+        if name in hit:
+            continue
+        lost = next(found for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
+        sentences.append(
+            f"The requests {name} lose up to {number(lost.ms)} ms before their work begins, and no worker had a free "
+            f"thread meanwhile: {slots} requests at a time are too few for this load."
+        )
+        alarm = True
+    if not alarm:
+        sentences.append("No request waits for a worker noticeably. How long an answer takes is up to the application.")
+    return Diagnosis(alarm, sentences)
+
+
+def _waits(figures: Figures, request: str) -> bool:
+    """Whether one request in a hundred of a class loses noticeably more than the median request is at work."""
+    stat = figures.statistic(request, [TODAY])
+    lost = figures.lost(TODAY, request, stat) if stat else None
+    if lost is None:
+        return False
+    takes = figures.value(TODAY, request, "response_time", "p50") or 0.0
+    work = max(0.0, takes - (figures.value(TODAY, request, "overhead", "p50") or 0.0))
+    return lost.ms > max(WAITS_MS, SLOWER * work)
+
+
+def _processors(figures: Figures) -> float | None:
+    """Return how many processors the workers kept busy; None: the machine does not report it."""
+    per_request = figures.value(TODAY, None, "processor", "per_request")
+    rate = figures.value(TODAY, None, "throughput", "per_second")
+    return None if per_request is None or rate is None else per_request * rate / 1000
+
+
+def _behind(run: Run, run_folder: Path) -> Iterator[str]:
+    """Say which requests were at work on a worker while others waited for it beside a free thread."""
+    variant, load = run.variant(TODAY), run.loads[0]
+    folders = [one for one in trial_folders(run_folder) if one.parent.parent.name == TODAY]
+    shares: dict[str, float] = {}
+    with opened(folders) as database:
+        for number_ in range(1, run.trials + 1):
+            for name, seconds in _held_up_by(database, variant.name, load.name, number_, run):
+                shares[name] = shares.get(name, 0.0) + seconds
+    if total := sum(shares.values()):
+        most = sorted(((seconds / total, name) for name, seconds in shares.items()), reverse=True)
+        parts = [f"{name} for {percent(share)} of the time" for share, name in most if share >= BESIDE]
+        yield f"While they waited, these requests held the threads of their worker: {', '.join(parts)}."
+
+
+def _held_up_by(
+    database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int, run: Run
+) -> Iterator[tuple[str, float]]:
+    """Yield each class of requests that were at work while others waited, and for how long in all, in seconds."""
+    answered = waiting.read_answered(database, variant, load, trial)
+    found = waiting.of_variant(run.variant(variant), answered)
+    if found is None:
+        return
+    worst = np.argsort(found.beside_s)[::-1][:MOST_LOOKED_AT]
+    for place in worst[found.beside_s[worst] > waiting.FROM_S]:
+        sent_s, began_s = answered.sent_s[place], answered.began_s[place]
+        mine = answered.worker == answered.worker[place]
+        overlap = np.minimum(answered.ended_s[mine], began_s) - np.maximum(answered.began_s[mine], sent_s)
+        for of in np.unique(answered.request[mine]):
+            both = overlap[answered.request[mine] == of]
+            yield answered.classes[of], float(both[both > 0].sum())
+
+
+def best(summary: Summary, names: Sequence[str]) -> str:
+    """Return the way that is better than today's for some class and worse for none; else today's.
+
+    A way is better if its interval lies below the other interval, and it saves more than 10 % and 5 ms.
+    """
+    figures = Figures(summary)
+    better = [name for name in names if name != TODAY and _is_better(figures, name)]
+    if not better:
+        return TODAY
+    return min(better, key=lambda name: _slowest(figures, name, names))
+
+
+def as_good(summary: Summary, names: Sequence[str], chosen: str) -> list[str]:
+    """Return the other ways that are better than today's and that lose noticeably more for no class."""
+    figures = Figures(summary)
+    return [
+        name
+        for name in names
+        if name not in (TODAY, chosen) and _is_better(figures, name)
+        and not any(
+            _beats(one, other)
+            for request in figures.classes(TODAY)
+            if (stat := figures.statistic(request, [chosen, name]))
+            and (one := figures.lost(chosen, request, stat)) and (other := figures.lost(name, request, stat))
+        )
+    ]  # fmt: skip
+
+
+def _is_better(figures: Figures, name: str) -> bool:
+    gains = False
+    for request in figures.classes(TODAY):
+        stat = figures.statistic(request, [TODAY, name])
+        if stat is None:
+            continue
+        now, then = figures.lost(TODAY, request, stat), figures.lost(name, request, stat)
+        assert now
+        assert then
+        if _beats(now, then):
+            return False
+        gains |= _beats(then, now)
+    return gains
+
+
+def _beats(one: Lost, other: Lost) -> bool:
+    """Whether requests lose noticeably less with one way than with the other."""
+    return one.high < other.low and other.ms > AS_GOOD * one.ms + AS_GOOD_MS
+
+
+def _slowest(figures: Figures, name: str, names: Sequence[str]) -> float:
+    """Return what the classes lose together, in ms."""
+    found = 0.0
+    for request in figures.classes(TODAY):
+        stat = figures.statistic(request, names)
+        lost = figures.lost(name, request, stat) if stat else None
+        found += lost.ms if lost else 0.0
+    return found

@@ -1,0 +1,164 @@
+"""Write the description of a service from what the folder of its application says."""
+
+import argparse
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.own.image import LEFT_OUT
+
+SETTINGS = ("workers", "threads", "worker_class", "worker_connections")
+MOST_FILES = 500
+_ROUTE = re.compile(r"""\.(?:route|get)\(\s*["'](/[^"'<>{}]*)["']""")
+_APPLICATION = re.compile(r"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*(?:Flask|Bottle|Falcon|get_wsgi_application)\(",
+                          re.MULTILINE)  # fmt: skip
+_FACTORY = re.compile(r"^def (create_app|make_app)\(\s*\)", re.MULTILINE)
+_RELEASE = re.compile(r"^gunicorn\s*==\s*([0-9.]+)", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass
+class Found:
+    """What was found: values, and for each value where it comes from; a value without a place was guessed."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def note(self, name: str, value: object, place: str) -> None:
+        """Keep a value, unless a place that counts more has already said it."""
+        if value is not None and name not in self.values:
+            self.values[name], self.places[name] = value, place
+
+
+def described(folder: Path) -> str:
+    """Return the description of the service in a folder as YAML. A comment says where each line comes from."""
+    found = Found()
+    for place, command in _commands(folder):
+        _from_command(found, command, place, folder)
+    _from_settings(found, folder / "gunicorn.conf.py", "gunicorn.conf.py")
+    requirements = next(
+        (name for name in ("requirements.txt", "requirements/base.txt") if (folder / name).is_file()), ""
+    )
+    if requirements and (pinned := _RELEASE.search(_text(folder / requirements))):
+        found.note("gunicorn", pinned[1], requirements)
+    paths: list[str] = []
+    for path in _sources(folder):
+        text = _text(path)
+        module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        if named := _APPLICATION.search(text) or _FACTORY.search(text):
+            what = named[1] + ("()" if named.re is _FACTORY else "")
+            found.note("callable", f"{module}:{what}", f"guessed from {path.relative_to(folder)}")
+        paths += _ROUTE.findall(text)
+    if found.values.get("worker_class") == "sync" or (
+        "worker_class" not in found.values and "threads" not in found.values
+    ):
+        found.values.setdefault("worker_class", "sync")
+        found.places.setdefault("worker_class", "guessed: gunicorn's default")
+    return _yaml(folder, found, requirements, list(dict.fromkeys(paths)))
+
+
+def _yaml(folder: Path, found: Found, requirements: str, paths: list[str]) -> str:
+    def line(name: str, otherwise: object, key: str = "") -> str:
+        value = found.values.get(name, otherwise)
+        place = found.places.get(name, "guessed")
+        text = json.dumps(value) if isinstance(value, str) else str(value)
+        return f"  {key or name}: {text}  # {place if place.startswith('guessed') else f'from {place}'}"
+
+    requests = [
+        f"  {_name(path)}: {{path: {json.dumps(path)}, users: 10, pause_s: 0.1}}  # guessed: how many users"
+        for path in paths[:5]
+    ]
+    return "\n".join([
+        "# A service, as the lab tries it: make try SERVICE=<this file>. docs/your-service.md explains each line.",
+        "application:",
+        f"  folder: {json.dumps(str(folder))}",
+        line("callable", "app:app"),
+        *([f"  requirements: {requirements}"] if requirements else []),
+        "served:",
+        line("gunicorn", "27.0.1"),
+        line("worker_class", "gthread"),
+        line("workers", 1),
+        line("threads", 1),
+        *([line("worker_connections", 1000)] if "worker_connections" in found.values else []),
+        "requests:",
+        *(requests or ['  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for']),
+        "",
+    ])  # fmt: skip
+
+
+def _name(path: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-") or "home"
+
+
+def _commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the commands that start gunicorn, from the files that state such commands, with the name of the file."""
+    for name, pattern in (
+        ("Procfile", r"^web:\s*(.+)$"),
+        ("Dockerfile", r"^(?:CMD|ENTRYPOINT)\s+(.+)$"),
+        ("compose.yml", r"^\s+command:\s*(.+)$"),
+        ("compose.yaml", r"^\s+command:\s*(.+)$"),
+        ("docker-compose.yml", r"^\s+command:\s*(.+)$"),
+    ):
+        text = _text(folder / name).replace("\\\n", " ")
+        for stated in re.findall(pattern, text, re.MULTILINE):
+            words = _words(stated)
+            starts = [place for place, word in enumerate(words) if word.rpartition("/")[2] == "gunicorn"]
+            if starts:
+                yield name, words[starts[0] + 1 :]
+
+
+def _words(stated: str) -> list[str]:
+    with suppress(ValueError):
+        listed = json.loads(stated)
+        if isinstance(listed, list):
+            return [str(one) for one in listed]
+    with suppress(ValueError):
+        return shlex.split(stated)
+    return []
+
+
+def _from_command(found: Found, words: list[str], place: str, folder: Path) -> None:
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("-w", "--workers", type=int)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("-k", "--worker-class")
+    parser.add_argument("--worker-connections", type=int)
+    parser.add_argument("-c", "--config")
+    with suppress(argparse.ArgumentError, ValueError):
+        known, rest = parser.parse_known_args(words)
+        for name in SETTINGS:
+            found.note(name, getattr(known, name), place)
+        if known.config:
+            config = known.config.removeprefix("file:")
+            _from_settings(found, folder / config, config)
+        found.note("callable", next((one for one in rest if re.fullmatch(r"[\w.]+:[\w.()]+", one)), None), place)
+
+
+def _from_settings(found: Found, path: Path, place: str) -> None:
+    """Note the settings in gunicorn's own settings file that are plain values. The file is not executed."""
+    with suppress(SyntaxError):
+        for node in ast.parse(_text(path)).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = {"wsgi_app": "callable"}.get(node.targets[0].id, node.targets[0].id)
+                if name in (*SETTINGS, "callable"):
+                    with suppress(ValueError):
+                        found.note(name, ast.literal_eval(node.value), place)
+
+
+def _sources(folder: Path) -> list[Path]:
+    """Return the Python files of the application, those at the top first, and not more than MOST_FILES."""
+    skipped = {*LEFT_OUT, "tests", "test", "migrations"}
+    files = [path for path in folder.rglob("*.py") if not skipped & set(path.relative_to(folder).parts)]
+    return sorted(files, key=lambda path: (len(path.parts), path))[:MOST_FILES]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""

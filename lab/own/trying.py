@@ -1,0 +1,51 @@
+"""The experiment that measures an own service as it is served today, and in other ways."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from analysis.classes import asked_as_json
+from analysis.nearest import nearest_first
+from lab.advice.ways import Way
+from lab.errors import WrongUse
+from lab.experiment.model import Experiment, Load
+from lab.own.diagnosis import TODAY
+from lab.own.service import OwnService
+
+LASTS = {"short": "20s", "full": "2m"}
+TRIALS = 3
+
+
+def name_of(path: Path) -> str:
+    """Return the name of the folder of results for a file that describes a service."""
+    return (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "service") + "-tried"
+
+
+def chosen(ways: Sequence[Way], names: str) -> list[Way]:
+    """Return today's way and those that are named; all, if none is named. Raise WrongUse for an unknown name."""
+    wanted = [one.strip() for one in names.split(",") if one.strip()]
+    known = [way.name.rpartition("-")[0] if way.name != TODAY else TODAY for way in ways]
+    for one in wanted:
+        if one not in known:
+            there = nearest_first(one, known)
+            raise WrongUse(f"WAYS={names}: there is no way {one} for this service; there are {there}.")
+    return [way for way, name in zip(ways, known, strict=True) if not wanted or name in (TODAY, *wanted)]
+
+
+def experiment_of(path: Path, service: OwnService, ways: Sequence[Way]) -> Experiment:
+    """Return the experiment. Raise WrongUse if k6 cannot send the requests."""
+    try:
+        load = Load.model_validate(
+            {"script": "own.js", "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
+        )
+    except ValidationError as error:
+        raise WrongUse(f"{path.name}: requests: {error.errors()[0]['ctx']['error']}.") from None
+    return Experiment(
+        title=f"{path.stem}, as it is served today and in other ways",
+        question="Do requests wait for a worker although another worker has a free thread, and what helps?",
+        load=load,
+        trials=TRIALS,
+        variants={way.name: way.variant for way in ways},
+    )

@@ -1,0 +1,517 @@
+"""Somebody's own application: its file, its image, the wrapper around it, who served it, and the diagnosis."""
+
+import gzip
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from wsgiref.util import FileWrapper, setup_testing_defaults
+
+import duckdb
+import pytest
+import yaml
+from rich.console import Console
+
+from analysis.folder import read_run
+from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.record import Run, VariantRecord
+from analysis.result import Row, Summary
+from lab.errors import WrongUse
+from lab.own.diagnosis import TODAY, best, diagnose
+from lab.own.found import described
+from lab.own.image import env_of, layer_of
+from lab.own.service import OwnService, read_own_service
+from lab.own.show import print_diagnosis
+from lab.own.trying import chosen, experiment_of, name_of
+from lab.own.variants import candidates, left_out
+from lab.paths import SERVERS
+from lab.servers.base import Layer
+from tests.conftest import Lab
+from tests.measuring import rows_of
+from tests.synthetic import Request, lines, make_run
+
+SHOP = """\
+import os
+import time
+from flask import Flask, Response
+
+app = Flask(__name__)
+
+
+@app.route("/")
+def home():
+    time.sleep(0.01)
+    return os.environ["GREETING"]
+
+
+@app.route("/report")
+def report():
+    print("they greet with", os.environ["GREETING"])
+    time.sleep(0.5)
+    return {"rows": 100}
+
+
+@app.route("/stream")
+def stream():
+    def parts():
+        for number in range(3):
+            time.sleep(0.02)
+            yield f"{number}\\n"
+    return Response(parts(), mimetype="text/plain")
+
+
+@app.route("/items/<int:number>")
+def item(number):
+    raise RuntimeError("there is no item")
+"""
+FILE = """\
+application:
+  folder: shop
+  callable: app:app
+  requirements: requirements.txt
+  environment: {GREETING: hello}
+served: {gunicorn: 27.0.1, workers: 2, threads: 2}
+requests:
+  home: {path: /, users: 4}
+  report: {path: /report, users: 3}
+  stream: {path: /stream, per_second: 2}
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Path:
+    """A small shop and the file that describes it."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.py").write_text(SHOP)
+    (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\ngunicorn==20.1\n")
+    (tmp_path / "my-service.yaml").write_text(FILE)
+    return tmp_path / "my-service.yaml"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("folder: shop", "folder: nowhere", r"my-service.yaml:2: application.folder: there is no folder .*/nowhere"),
+        ("requirements.txt", "more.txt", r":4: application.requirements: there is no file .*shop/more.txt"),
+        ("app:app", "app.py", r"my-service.yaml:3: application.callable: 'app.py' must name a module and a callable, "
+                              r"such as app:app or shop.wsgi:application"),
+        ("callable: app:app", "calable: app:app", r":3: application.calable: unknown key; there are callable, "),
+        ("workers: 2,", "workers: 2, worker: 3,", r":6: served.worker: unknown key; there are workers, "),
+        ("path: /,", "path: /, user: 3,", r":8: requests.home.user: unknown key; there are users, "),
+        ("path: /,", "path: home,", r"home.path: 'home' must be the path of a request, such as /items\?page=2"),
+        ("workers: 2", "workers: 0", r"served.workers: 0: input should be greater than or equal to 1"),
+        ("users: 4", "users: 4, per_second: 2", r"requests.home: give either users or per_second"),
+        ("threads: 2", "threads: 2, worker_class: sync", r"served: workers of the class sync have no threads"),
+        ("requests:", "asks: {}\nrequests:", r"my-service.yaml:7: asks: unknown key; there are "),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_file_is_named_with_its_place(service: Path, old: str, new: str, says: str) -> None:
+    assert FILE.count(old) >= 1
+    service.write_text(FILE.replace(old, new, 1))
+
+    with pytest.raises(WrongUse, match=says) as error:
+        read_own_service(service)
+    assert error.value.hint == "docs/your-service.md has an example of such a file."
+
+
+def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_path: Path) -> None:
+    for arguments, says in (
+        (["try"], "error: No file that describes a service is named.\n\nhint: make try SERVICE=my-service.yaml"),
+        (["try", str(service), "--ways", "limt"],
+         "error: WAYS=limt: there is no way limt for this service; there are limit, "),
+        (["init"], "error: No folder of an application is named."),
+        (["init", str(tmp_path / "nowhere")], f"error: There is no folder {tmp_path}/nowhere."),
+        (["init", str(tmp_path), "--to", str(service)], f"error: {service} exists already."),
+    ):  # fmt: skip
+        done = lab.call(*arguments)
+        assert done.returncode == 2
+        assert done.stderr.replace("\n", "").startswith(says.replace("\n", "")), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "finds"),
+    [
+        ({"Procfile": "web: gunicorn -w 4 --threads 2 shop.web:app\n", "requirements.txt": "gunicorn==23.0.0\n"},
+         {"callable": "shop.web:app", "workers": 4, "threads": 2, "gunicorn": "23.0.0", "worker_class": "gthread"}),
+        ({"Dockerfile": 'FROM python\nCMD ["gunicorn", "--workers=3", "-k", "sync", "app:create_app()"]\n'},
+         {"callable": "app:create_app()", "workers": 3, "worker_class": "sync", "gunicorn": "27.0.1"}),
+        ({"Dockerfile": "CMD exec gunicorn -c conf.py\n",
+          "conf.py": "wsgi_app = 'a.b:c'\nworkers = 5\nthreads = 2 + 2\n"},
+         {"callable": "a.b:c", "workers": 5, "threads": 1}),
+        ({"gunicorn.conf.py": "workers = 2\nthreads = 8\nworker_connections = 8\n", "shop/wsgi.py":
+            "application = get_wsgi_application()\n"},
+         {"callable": "shop.wsgi:application", "workers": 2, "threads": 8, "worker_connections": 8}),
+        ({"compose.yml": "services:\n  web:\n    command: gunicorn web:app --workers 6\n",
+          "web.py": "app = Flask(__name__)"},
+         {"callable": "web:app", "workers": 6, "worker_class": "sync"}),
+        ({"site.py": "def create_app():\n    pass\n"}, {"callable": "site:create_app()", "workers": 1}),
+        ({}, {"callable": "app:app", "workers": 1}),
+    ],
+    ids=["procfile", "dockerfile", "settings", "django", "compose", "factory", "nothing"],
+)  # fmt: skip
+def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str], finds: dict[str, object]) -> None:
+    for name, text in files.items():
+        (tmp_path / "app" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "app" / name).write_text(text)
+    (tmp_path / "app").mkdir(exist_ok=True)
+
+    text = described(tmp_path / "app")
+
+    found = yaml.safe_load(text)
+    assert (found["application"] | found["served"]).items() >= finds.items()
+    OwnService.model_validate(found)
+    if not files:
+        assert text.count("# guessed") == 6
+
+
+def test_init_writes_a_file_that_try_reads(lab: Lab, service: Path, tmp_path: Path) -> None:
+    done = lab.call("init", str(service.parent / "shop"), "--to", str(tmp_path / "found.yaml"))
+
+    assert done.returncode == 0, done.stderr
+    found = read_own_service(tmp_path / "found.yaml")
+    assert {name: one.path for name, one in found.requests.items()} == {
+        "home": "/", "report": "/report", "stream": "/stream"
+    }  # fmt: skip
+    assert "Check what was guessed" in done.stderr
+
+
+def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
+    def ways(**served: object) -> tuple[list[str], list[str]]:
+        found = read_own_service(service)
+        changed = found.model_copy(update={"served": type(found.served).model_validate(served)})
+        layer = Layer(Path("nowhere"), "abc")
+        return [one.name for one in candidates(changed, layer)], list(left_out(changed))
+
+    every = [TODAY, "limit-4x2", "idle-thread-4x2", "least-conn-4x2", "one-process-1x8"]
+    assert ways(workers=4, threads=2) == ([TODAY, "one-process-1x8", *every[1:4]], [])
+    assert ways(workers=4, threads=2, gunicorn="22.0.0") == (
+        [TODAY, "one-process-1x8", "least-conn-4x2"],
+        ["limit needs gunicorn 24 or later.", "idle-thread needs gunicorn 24 or later."],
+    )
+    assert ways(workers=4, threads=2, worker_connections=2)[0] == [TODAY, "one-process-1x8", *every[2:4]]
+    assert ways(workers=1, threads=8) == (
+        [TODAY], ["With a single worker, no request can wait beside a free thread of another worker."]
+    )  # fmt: skip
+    assert "least-conn-40x1" not in ways(workers=40, memory_mib=1024)[0]
+    with pytest.raises(WrongUse, match=r"served: 40 workers need about .* at most 27 fit\."):
+        ways(workers=40)
+    assert ways(workers=40, memory_mib=1024)[1] == ["least-conn would need 40 containers; the lab starts at most 32."]
+    assert ways(workers=3, worker_class="sync")[0][0] == TODAY
+
+
+def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
+    found = read_own_service(service)
+    tried = chosen(candidates(found, Layer(Path("nowhere"), "abc")), "limit")
+
+    experiment = experiment_of(service, found, tried)
+
+    assert list(experiment.variants) == [TODAY, "limit-2x2"]
+    [load] = experiment.all_loads.values()
+    assert json.loads(load.environment()["CLASSES"])["report"] == {"users": 3, "path": "/report"}
+    assert json.loads(load.handed_over("5s")["USERS_MAX"]) == {"home": 4, "report": 3, "stream": 20}
+    factors = experiment.variants[TODAY].factors()
+    assert (factors["LAB_CALLABLE"], factors["LAB_APP"], factors["LAB_OWN"]) == ("app:app", "own:app", "-own-abc")
+    assert "nowhere" not in experiment.variants[TODAY].record(TODAY).model_dump_json()
+    assert name_of(service) == "my-service-tried"
+    many = found.model_copy(update={"requests": {"home": found.requests["home"].model_copy(update={"users": 90_000})}})
+    with pytest.raises(WrongUse, match=r"my-service.yaml: requests: 90,000 virtual users are more than the 16,000"):
+        experiment_of(service, many, tried)
+
+
+def test_an_image_has_the_application_and_what_it_requires(service: Path) -> None:
+    shop = service.parent / "shop"
+    (shop / ".git").mkdir()
+    (shop / ".git" / "config").write_text("secret")
+    (shop / "names.env").write_text("# a comment\n\nexport TOKEN='s3cret'\nGREETING=bye\n")
+    service.write_text(FILE.replace("  requirements:", "  env_file: shop/names.env\n  requirements:"))
+    found = read_own_service(service)
+
+    with layer_of(found) as layer:
+        assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\ngunicorn==27.0.1\n"
+        assert json.loads((layer.folder / "environment.json").read_text()) == {"TOKEN": "s3cret", "GREETING": "hello"}
+        assert not (layer.folder / "application" / ".git").exists()
+        assert layer.masked(b"token s3cret, bye") == b"token $TOKEN, $GREETING"
+        assert (layer.folder / "application" / "app.py").read_text() == SHOP
+        first = layer.tag
+    with layer_of(found) as layer:
+        assert layer.tag == first
+    (shop / "app.py").write_text(SHOP + "\n")
+    with layer_of(found) as layer:
+        assert layer.tag != first
+
+
+def test_what_cannot_be_an_image_is_refused(service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (service.parent / "wrong.env").write_text("A=1\nMY-TOKEN=s3cret\n")
+    with pytest.raises(WrongUse, match=r"^wrong.env:2: not NAME=value$"):
+        env_of(service.parent / "wrong.env")
+    monkeypatch.setattr("lab.own.image.MOST_MIB", 0)
+    with (
+        pytest.raises(WrongUse, match=r"shop has 0 MiB, but an application may have 0."),
+        layer_of(read_own_service(service)),
+    ):
+        pass
+
+
+@pytest.fixture
+def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    """A function that wraps an application, given its source, as the image does; it knows other folders."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("LAB_CALLABLE", "wrapped_shop:app")
+
+    def wrap(source: str) -> ModuleType:
+        (tmp_path / "wrapped_shop.py").write_text(source)
+        (tmp_path / "environment.json").write_text('{"GREETING": "hello"}')
+        text = (SERVERS / "own" / "own.py").read_text()
+        (tmp_path / "wrapper_of_shop.py").write_text(
+            text.replace('"/opt/application"', repr(str(tmp_path))).replace(
+                '"/tmp/served"', repr(str(tmp_path / "served"))
+            )
+        )
+        spec = spec_from_file_location("wrapper_of_shop", tmp_path / "wrapper_of_shop.py")
+        assert spec
+        assert spec.loader
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    yield wrap
+    sys.modules.pop("wrapped_shop", None)
+
+
+APPLICATION = """\
+def app(environ, start_response):
+    assert "HTTP_LAB_ID" not in environ
+    path = environ["PATH_INFO"]
+    if path == "/crash":
+        raise RuntimeError("crashed")
+    start_response("200 OK", [("X-Own", "1"), ("Content-Length", "4")], None)
+    if path == "/list":
+        return [b"ab", b"cd"]
+    if path == "/file":
+        import io
+        return environ["wsgi.file_wrapper"](io.BytesIO(b"abcd"))
+    def parts():
+        yield b"ab"
+        yield b"cd"
+    return parts()
+"""
+
+
+def ask(app: Any, path: str, ident: str) -> tuple[bytes, list[tuple[object, ...]]]:
+    """Ask a WSGI application, and return the body and what it said to the server."""
+    environ: dict[str, Any] = {"PATH_INFO": path, "wsgi.file_wrapper": FileWrapper}
+    setup_testing_defaults(environ)
+    if ident:
+        environ["HTTP_LAB_ID"] = ident
+    said: list[tuple[object, ...]] = []
+    body = app(environ, lambda *words: said.append(words))
+    try:
+        return b"".join(body), said
+    finally:
+        if hasattr(body, "close"):
+            body.close()
+
+
+def notes(tmp_path: Path) -> list[list[str]]:
+    """Return what the wrapper wrote."""
+    return [line.split(",") for path in (tmp_path / "served").iterdir() for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("path", ["/list", "/file", "/parts"])
+def test_the_wrapper_leaves_an_answer_as_it_is(wrapped: Any, tmp_path: Path, path: str) -> None:
+    own = wrapped(APPLICATION)
+
+    assert ask(own.app, path, "3-14") == ask(own.application, path, "")
+    began, ended = notes(tmp_path)
+    assert (began[0], began[1], ended[0], ended[1]) == ("began", "3-14", "ended", "3-14")
+    assert re.fullmatch(r".+:\d+", began[2])
+    assert float(began[5]) <= float(ended[5])
+
+
+def test_the_wrapper_tells_of_what_fails_and_passes_on_what_is_not_of_k6(wrapped: Any, tmp_path: Path) -> None:
+    own = wrapped(APPLICATION)
+
+    with pytest.raises(RuntimeError, match="crashed"):
+        ask(own.app, "/crash", "1-1")
+    assert [line[:2] for line in notes(tmp_path)] == [["began", "1-1"], ["ended", "1-1"]]
+    assert ask(own.app, "/list", "")[0] == b"abcd"
+    assert ask(own.app, "/list", "a,b")[0] == b"abcd"
+    assert ask(own.app, "/-/ready", "")[0] == b"ready\n"
+    assert len(notes(tmp_path)) == 2
+
+
+def test_the_wrapper_finds_a_factory_and_serves_when_the_disk_is_full(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_CALLABLE", "wrapped_shop:create_app()")
+    own = wrapped(f"def create_app():\n    return app\n\n{APPLICATION}")
+    (tmp_path / "served").write_text("a file in the place of the folder")
+
+    assert ask(own.app, "/parts", "1-1")[0] == b"abcd"
+
+
+def own_points(folder: Path, requests: list[Request], served: str) -> None:
+    """Write the points of requests as k6/own.js does, and what the wrapper noted."""
+    folder.mkdir(parents=True)
+    kept = ("id", "status", "error", "blocked_ms", "connecting_ms")
+    with gzip.open(folder / "points.json.gz", "wt") as file:
+        for line in lines(requests):
+            if "metadata" in line["data"]:
+                known = line["data"]["metadata"]
+                line["data"]["metadata"] = {name: value for name, value in known.items() if name in kept}
+            file.write(json.dumps(line) + "\n")
+    (folder / "served-gunicorn-1.csv").write_text(served)
+
+
+def test_who_served_comes_from_the_worker(tmp_path: Path) -> None:
+    requests = [Request(asked_ms=100, overhead_ms=50), Request(asked_ms=10), Request(error="status 500", status=500)]
+    served = "began,1-1,box:7,71,99,1000.5\nbegan,1-3,box:8,81,,1001\nended,1-1,,,,1000.6\nended,1-3,,,,1001.25\n"
+    own_points(tmp_path / "trial", requests, served)
+
+    write_requests(tmp_path / "trial", "today", "own", 1)
+
+    found = duckdb.read_parquet(str(tmp_path / "trial" / "requests.parquet"))
+    rows = rows_of(
+        found, "SELECT id, worker, thread, connection, asked_ms, overhead_ms, error FROM requests ORDER BY id"
+    )
+    assert rows == [
+        ("1-1", "box:7", 71, "99", pytest.approx(100, abs=0.01), pytest.approx(50, abs=0.01), None),
+        ("1-2", None, None, None, 0.0, None, "no worker of the application answered"),
+        ("1-3", "box:8", 81, None, pytest.approx(250, abs=0.01), None, "status 500"),
+    ]
+
+
+def test_notes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    own_points(tmp_path / "trial", [Request()], "began,1-1,box:7,many,,soon\n")
+
+    with pytest.raises(UnreadablePoints, match=r"served-\*.csv cannot be read: "):
+        write_requests(tmp_path / "trial", "today", "own", 1)
+
+
+def row(variant: str, request: str | None, metric: str, stat: str, *values: float, unit: str = "ms") -> Row:
+    """Return a row of a summary, with the extremes of the trials as its interval."""
+    middle = sorted(values)[len(values) // 2]
+    return Row(
+        variant=variant, load="own", request=request, metric=metric, stat=stat, unit=unit, published=None,
+        predicted=None, measured=middle, low=min(values), high=max(values), n=100, trials=len(values),
+        values=dict(enumerate(values, start=1)),
+    )  # fmt: skip
+
+
+def summary_of(*rows: Row) -> Summary:
+    return Summary.of_nothing("mine").model_copy(update={"rows": list(rows)})
+
+
+def run_of(tmp_path: Path, requests: list[Request]) -> Run:
+    """Write a run of two workers with a thread each, and return its record."""
+    variant = VariantRecord(name=TODAY, workers=2, settings={"workers": 2, "threads": 1})
+    return read_run(make_run(tmp_path / "run", {TODAY: requests}, variants=[variant]))
+
+
+def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [Request()])
+    summary = summary_of(
+        row(TODAY, "home", "overhead", "p99", 4, 5, 6), row(TODAY, "home", "response_time", "p50", 30),
+        row(TODAY, "home", "beside_free_thread", "share", 0, 0.001, unit="share"),
+    )  # fmt: skip
+
+    found = diagnose(summary, run, tmp_path / "run")
+
+    assert not found.alarm
+    assert found.sentences == [
+        "No request waits for a worker noticeably. How long an answer takes is up to the application."
+    ]
+
+
+def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path: Path) -> None:
+    """One worker of one thread gets a heavy request and two light ones; another worker gets only one light one."""
+    requests = [
+        Request(asked_ms=1000, request="heavy", worker="box:1"),
+        Request(asked_ms=10, overhead_ms=890, waits_ms=890, sent_s=0.1, worker="box:1"),
+        Request(asked_ms=10, worker="box:2", sent_s=0.2),
+    ]
+    run = run_of(tmp_path, requests)
+    write_requests(tmp_path / "run" / TODAY / "mix" / "1", TODAY, "mix", 1)
+    summary = summary_of(
+        row(TODAY, "light", "overhead", "p99", 890), row(TODAY, "light", "overhead", "p50", 1),
+        row(TODAY, "light", "response_time", "p50", 11),
+        row(TODAY, "light", "beside_free_thread", "share", 0.4, 0.5, 0.6, unit="share"),
+        row(TODAY, "light", "beside_free_thread", "max", 890),
+    )  # fmt: skip
+
+    found = diagnose(summary, run, tmp_path / "run")
+
+    assert found.alarm
+    assert found.sentences[0] == (
+        "50.0% (40.0% to 60.0%) of the requests light waited for a worker whose threads were all busy although "
+        "another worker had a free thread, for up to 0.89 s."
+    )
+    assert found.sentences[1] == (
+        "While they waited, these requests held the threads of their worker: heavy for 100.0% of the time."
+    )
+
+
+def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [Request()])
+    few = [
+        row(TODAY, "home", "overhead", "p99", 400), row(TODAY, "home", "overhead", "p50", 100),
+        row(TODAY, "home", "response_time", "p50", 130),
+        row(TODAY, "home", "beside_free_thread", "share", 0, unit="share"),
+    ]  # fmt: skip
+    busy = [row(TODAY, None, "processor", "per_request", 50), row(TODAY, None, "throughput", "per_second", 40)]
+
+    assert diagnose(summary_of(*few), run, tmp_path).alarm
+    assert diagnose(summary_of(*few, *busy), run, tmp_path).alarm
+    assert "are too few for this load" in diagnose(summary_of(*few), run, tmp_path).sentences[0]
+    assert "interpreter lock" in diagnose(summary_of(*few, *busy), run, tmp_path).sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("today", "limit", "wins"),
+    [
+        ((900, 1000, 1100), (5, 6, 7), "limit"),
+        ((900, 1000, 1100), (5, 6, 950), TODAY),  # the intervals overlap
+        ((5, 6, 7), (4, 4, 4), TODAY),  # less than 5 ms
+        ((5, 6, 7), (900, 1000, 1100), TODAY),
+    ],
+)
+def test_only_what_is_noticeably_better_is_advised(
+    today: tuple[float, ...], limit: tuple[float, ...], wins: str
+) -> None:
+    rows = [row(TODAY, "home", "overhead", "p99", *today), row("limit", "home", "overhead", "p99", *limit)]
+
+    assert best(summary_of(*rows), [TODAY, "limit"]) == wins
+
+
+def test_a_way_that_makes_another_class_wait_is_not_better() -> None:
+    rows = [
+        row(TODAY, "home", "overhead", "p99", 900, 1000), row("limit", "home", "overhead", "p99", 5, 6),
+        row(TODAY, "report", "overhead", "p99", 5, 6), row("limit", "report", "overhead", "p99", 900, 1000),
+    ]  # fmt: skip
+
+    assert best(summary_of(*rows), [TODAY, "limit"]) == TODAY
+
+
+@pytest.mark.parametrize("wins", [TODAY, "limit-2x2"])
+def test_the_diagnosis_ends_with_what_to_do(service: Path, wins: str, tmp_path: Path) -> None:
+    tried = chosen(candidates(read_own_service(service), Layer(Path("nowhere"), "abc")), "limit")
+    rows = [row(one.name, "home", "overhead", "p99", 5, 6) for one in tried]
+    console = Console(width=80, record=True, file=(tmp_path / "said").open("w"))
+    run = run_of(tmp_path, [Request()])
+
+    summary = summary_of(*rows, row(TODAY, "home", "response_time", "p50", 30))
+    print_diagnosis(console, diagnose(summary, run, tmp_path), summary, tried, wins)
+
+    said = console.export_text()
+    assert max(map(len, said.splitlines())) <= 80
+    assert "Tried: ms that requests lose outside the" in said
+    if wins == TODAY:
+        assert "Nothing that was tried is better than today's way to serve." in said
+    else:
+        assert "Better than today's, and the best that was tried: limit = threads." in said
+        assert "worker_connections = 2" in said
