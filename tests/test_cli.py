@@ -359,6 +359,7 @@ def test_an_archive_has_the_same_bytes_whoever_packs_it(lab: Lab, measured: Path
     assert first.read_bytes()[4:8] == bytes(4), "no time in the header"
 
 
+@pytest.mark.long
 def test_an_archive_is_named_after_the_run_and_overwrites_nothing(copied_lab: Lab, measured: Path) -> None:
     copied_lab.results = measured.parent.parent
     name = "made-up-20260102T030405Z.tar.gz"
@@ -472,6 +473,7 @@ def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_pa
     )
 
 
+@pytest.mark.long
 def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_path: Path) -> None:
     script = """
         mount -t tmpfs -o size=16k none "$2"

@@ -172,7 +172,7 @@ def long_answers(run: Path) -> Path:
 
 
 @needs_root
-@pytest.mark.parametrize("memory", ["150MB", "400MB"])
+@pytest.mark.parametrize("memory", ["150MB", pytest.param("400MB", marks=pytest.mark.soak)])
 def test_points_that_find_no_room_are_not_called_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
 ) -> None:
@@ -193,6 +193,7 @@ def test_points_that_find_no_room_are_not_called_unreadable(
 
 
 @needs_root
+@pytest.mark.long
 def test_a_report_that_finds_no_room_in_tmpdir_says_so(copied_lab: Lab, tmp_path: Path) -> None:
     long_answers(tmp_path / "run")
     copied_lab.edit("analysis/read/rows.py", 'MEMORY = "768MB"', 'MEMORY = "400MB"')

@@ -360,7 +360,7 @@ def test_ciw_agrees() -> None:
     assert np.quantile(ours, 0.9) == pytest.approx(np.quantile(theirs, 0.9), rel=0.06)
 
 
-@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("shared", [pytest.param(True, marks=pytest.mark.long), False])
 def test_simpy_agrees(shared: bool) -> None:
     """heavy-mix with a socket for each worker, and with one queue for all threads."""
     environment = simpy.Environment()

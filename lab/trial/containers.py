@@ -2,11 +2,12 @@
 
 import os
 import platform
+import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import TypeAdapter
 from python_on_whales import Container, DockerClient
@@ -83,8 +84,11 @@ def is_generator(service: str) -> bool:
 
 def output_of(container: Seen) -> bytes:
     """Return what a container wrote to standard output and standard error."""
-    lines = DockerClient().container.logs(container.id, stream=True)
-    return b"".join(line for _, line in cast("Iterable[tuple[str, bytes]]", lines))
+    command = ["docker", "container", "logs", container.id]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise DockerException(command, done.returncode, stderr=done.stdout)
+    return done.stdout
 
 
 @contextmanager
