@@ -34,7 +34,7 @@ advise: .venv/core  ## rank ways to serve the load of RUN (default: the latest r
 try: .venv/core  ## measure your own service as it is served today and in other ways (SERVICE=my-service.yaml WAYS=limit,least-conn)
 	@$(LAB) try $(SERVICE)
 
-init: .venv/core  ## write the file that describes the service in FOLDER, for make try (TO=my-service.yaml)
+init: .venv/core  ## write the file that describes the service in FOLDER, for make try (LOG=access.log TO=my-service.yaml)
 	@$(LAB) init $(FOLDER)
 
 requests: .venv/core  ## print the classes of requests in the access log LOG=access.log, for make advise CLASSES=mine.yaml (METHODS=GET,POST)

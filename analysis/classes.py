@@ -57,13 +57,17 @@ class Arrivals(Model):
         return self
 
 
+PATH_PATTERN = r"^/[!-&(-\[\]-~]*$"
+"""A path that fits into a URL and into an env file, which allows no quote and no backslash."""
+
+
 class Asked(Arrivals):
     """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
 
     The path may have a query string, which every record of a run keeps.
     """
 
-    path: str = Field(pattern=r"^/[!-&(-\[\]-~]*$", max_length=2000)
+    path: str = Field(pattern=PATH_PATTERN, max_length=2000)
     method: str = Field("GET", pattern=r"^[A-Z]{3,10}$")
 
     @property

@@ -154,9 +154,13 @@ def _classes(described: str) -> Mapping[str, Requests] | Mapping[str, Asked]:
     return read_asked(described) if '"path":' in described else read_classes(described)
 
 
-def _users_of_classes(settings: Settings, _duration: str) -> dict[str, str]:
+def _users_of_asked(settings: Settings, _duration: str) -> dict[str, str]:
     users = {name: one.users_at_once for name, one in _classes(str(settings["classes"])).items()}
-    return {"USERS_MAX": json.dumps(users), "LONGEST_S": str(ANSWER_WITHIN_S)}
+    return {"USERS_MAX": json.dumps(users)}
+
+
+def _users_of_classes(settings: Settings, duration: str) -> dict[str, str]:
+    return _users_of_asked(settings, duration) | {"LONGEST_S": str(ANSWER_WITHIN_S)}
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
@@ -304,7 +308,7 @@ K6_SCRIPTS = {
         {"classes": AskedFor()},
         users=("classes",),
         rate_rps=lambda asked: asked["classes_per_s"],
-        hands_over=_users_of_classes,
+        hands_over=_users_of_asked,
     ),
     "rounds.js": LoadScript(
         {"users": _MANY, **_WORK},

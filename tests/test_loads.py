@@ -105,7 +105,7 @@ def test_what_a_script_does_when_it_is_started_by_hand_is_allowed(folder: Path, 
     handed_over = {"duration", "start_at_ms", "start_after", "grace_s"} | {
         "burst.js": {"asks", "asked_ms"},
         "classes.js": {"users_max", "longest_s"},
-        "own.js": {"users_max", "longest_s"},
+        "own.js": {"users_max"},
         "rounds.js": {"asks", "asked_ms"},
         "visits.js": {"rates_per_s", "step_lasts_s", "timeout_s"},
     }.get(script, set())

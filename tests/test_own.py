@@ -179,6 +179,30 @@ def test_init_writes_a_file_that_try_reads(lab: Lab, service: Path, tmp_path: Pa
     assert "Check what was guessed" in done.stderr
 
 
+def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: Path) -> None:
+    at = "[24/Nov/2026:10:00:{:02} +0000]"
+    asked = ["GET /report?token=s3cret", "GET /items/7", "GET /", "GET /", "POST /buy", "GET /report"]
+    lines = [f'1.2.3.4 - - {at.format(2 * n)} "{one} HTTP/1.1" 200 5' for n, one in enumerate(asked)]
+    (tmp_path / "access.log").write_text("\n".join(lines) + "\n")
+
+    done = lab.call(
+        "init",
+        str(service.parent / "shop"),
+        "--log",
+        str(tmp_path / "access.log"),
+        "--to",
+        str(tmp_path / "found.yaml"),
+    )
+
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "found.yaml").read_text()
+    assert '  get: {path: "/", method: GET, per_second: 0.2}  # from the log: 40.0% of the requests\n' in text
+    assert '  # get-items-id: {path: "/items/{id}", method: GET, per_second: 0.1}  # from the log: ' in text
+    assert "s3cret" not in text
+    found = read_own_service(tmp_path / "found.yaml")
+    assert {name: one.path for name, one in found.requests.items()} == {"get": "/", "get-report": "/report"}
+
+
 def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     def ways(**served: object) -> tuple[list[str], list[str]]:
         found = read_own_service(service)
@@ -279,8 +303,10 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         spec.loader.exec_module(module)
         return module
 
+    before = dict(sys.modules)
     yield wrap
-    sys.modules.pop("wrapped_shop", None)
+    sys.modules.clear()
+    sys.modules.update(before)
 
 
 APPLICATION = """\

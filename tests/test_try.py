@@ -26,7 +26,7 @@ def written(tmp_path: Path, further: str = "") -> Path:
 
 def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     """A class whose requests all fail makes a trial invalid, and the requests of other classes are still told."""
-    done = lab.run("try", str(written(tmp_path)), "--trials", "1", "--duration", "3s", "--ways", "limit")
+    done = lab.run("try", str(written(tmp_path)), "--trials", "1", "--duration", "3s", "--ways", "today")
 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "requests failed (status 500)" in " ".join(done.stdout.split())

@@ -53,10 +53,14 @@ def try_(
 
 def init(
     folder: Annotated[Path | None, typer.Argument(show_default=False, help="The folder of the application.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(envvar="LOG", help="The access log of the service; - is standard input.")
+    ] = None,
     to: Annotated[Path, typer.Option(envvar="TO", help="The file to write.")] = Path("my-service.yaml"),
 ) -> None:
     """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
     from analysis.folder import write_whole  # noqa: PLC0415
+    from lab.advice.access_log import read_logs  # noqa: PLC0415
     from lab.own.found import described  # noqa: PLC0415
 
     if folder is None:
@@ -65,7 +69,7 @@ def init(
         raise WrongUse(f"There is no folder {folder}.", hint="make init FOLDER=path/of/the/application")
     if to.exists():
         raise WrongUse(f"{to} exists already.", hint=f"make init FOLDER={folder} TO=another.yaml")
-    text = described(folder.resolve())
+    text = described(folder.resolve(), read_logs([log], ["GET", "HEAD"]) if log else None)
     write_whole(to, text)
     guesses = text.count("# guessed")
     say(f"Wrote {to}. Check what was guessed ({guesses} lines say so), and then: make try SERVICE={to}")

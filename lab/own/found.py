@@ -5,16 +5,20 @@ import ast
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.classes import PATH_PATTERN
+from lab.advice.access_log import MOST_CLASSES, Log
 from lab.own.image import LEFT_OUT
 
 SETTINGS = ("workers", "threads", "worker_class", "worker_connections")
 MOST_FILES = 500
+SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
 _ROUTE = re.compile(r"""\.(?:route|get)\(\s*["'](/[^"'<>{}]*)["']""")
 _APPLICATION = re.compile(r"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*(?:Flask|Bottle|Falcon|get_wsgi_application)\(",
                           re.MULTILINE)  # fmt: skip
@@ -35,8 +39,11 @@ class Found:
             self.values[name], self.places[name] = value, place
 
 
-def described(folder: Path) -> str:
-    """Return the description of the service in a folder as YAML. A comment says where each line comes from."""
+def described(folder: Path, log: Log | None = None) -> str:
+    """Return the description of the service in a folder as YAML. A comment says where each line comes from.
+
+    With the log of the service, the requests are those of the log; else they are the routes in the source.
+    """
     found = Found()
     for place, command in _commands(folder):
         _from_command(found, command, place, folder)
@@ -59,20 +66,36 @@ def described(folder: Path) -> str:
     ):
         found.values.setdefault("worker_class", "sync")
         found.places.setdefault("worker_class", "guessed: gunicorn's default")
-    return _yaml(folder, found, requirements, list(dict.fromkeys(paths)))
+    requests = asked_in(log) if log else [
+        f"  {_name(path)}: {{path: {json.dumps(path)}, users: 10, pause_s: 0.1}}  # guessed: how many users"
+        for path in list(dict.fromkeys(paths))[:5]
+    ]  # fmt: skip
+    return _yaml(folder, found, requirements, requests)
 
 
-def _yaml(folder: Path, found: Found, requirements: str, paths: list[str]) -> str:
+def asked_in(log: Log) -> list[str]:
+    """Return the most frequent routes of a log as classes. A route with ids is a comment, because no id is known."""
+    lasts_s = max(log.last - log.first, 1.0)
+    names: Counter[str] = Counter()
+    lines = []
+    most_frequent = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
+    for (method, path), route in most_frequent[:MOST_CLASSES]:
+        names[name := _name(f"{method} {path}")] += 1
+        name += f"-{names[name]}" if names[name] > 1 else ""
+        told = f"{{path: {json.dumps(path)}, method: {method}, per_second: {route.requests / lasts_s:.4g}}}"
+        share = f"# from the log: {route.requests / log.requests:.1%} of the requests"
+        unknown = "{" in path or not re.fullmatch(PATH_PATTERN, path)
+        lines.append(f"  # {name}: {told}  {share}; write a real path" if unknown else f"  {name}: {told}  {share}")
+    return lines
+
+
+def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) -> str:
     def line(name: str, otherwise: object, key: str = "") -> str:
         value = found.values.get(name, otherwise)
         place = found.places.get(name, "guessed")
         text = json.dumps(value) if isinstance(value, str) else str(value)
         return f"  {key or name}: {text}  # {place if place.startswith('guessed') else f'from {place}'}"
 
-    requests = [
-        f"  {_name(path)}: {{path: {json.dumps(path)}, users: 10, pause_s: 0.1}}  # guessed: how many users"
-        for path in paths[:5]
-    ]
     return "\n".join([
         "# A service, as the lab tries it: make try SERVICE=<this file>. docs/your-service.md explains each line.",
         "application:",
@@ -86,7 +109,8 @@ def _yaml(folder: Path, found: Found, requirements: str, paths: list[str]) -> st
         line("threads", 1),
         *([line("worker_connections", 1000)] if "worker_connections" in found.values else []),
         "requests:",
-        *(requests or ['  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for']),
+        *requests,
+        *([] if any(not one.startswith("  #") for one in requests) else [SOMETHING]),
         "",
     ])  # fmt: skip
 
