@@ -53,3 +53,91 @@ def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path)
     assert "error: Your application cannot be loaded.\n" in done.stderr
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'humanize'\n")
     assert not (lab.results / "my-service-tried").exists()
+
+
+DJANGO = """\
+import sys
+from django.conf import settings
+
+settings.configure(
+    SECRET_KEY="a secret", ALLOWED_HOSTS=["*"], ROOT_URLCONF="site_of_shop",
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "/tmp/shop.sqlite3"}},
+    INSTALLED_APPS=["django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
+                    "django.contrib.messages", "django.contrib.sessions"],
+    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware",
+                "django.contrib.auth.middleware.AuthenticationMiddleware",
+                "django.contrib.messages.middleware.MessageMiddleware"],
+    TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,
+                "OPTIONS": {"context_processors": ["django.template.context_processors.request",
+                                                   "django.contrib.auth.context_processors.auth",
+                                                   "django.contrib.messages.context_processors.messages"]}}],
+)
+
+from django.contrib import admin
+from django.core.management import call_command
+from django.core.wsgi import get_wsgi_application
+from django.urls import path
+
+application = get_wsgi_application()
+call_command("migrate", verbosity=0)
+urlpatterns = [path("admin/", admin.site.urls)]
+"""
+SLOW_TO_START = """\
+import time
+
+time.sleep(20)
+
+
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"started"]
+"""
+THREADS_OF_ITS_OWN = """\
+import threading, time
+
+done = []
+
+
+def app(environ, start_response):
+    thread = threading.Thread(target=lambda: (time.sleep(0.2), done.append(1)))
+    thread.start()
+    thread.join()
+    start_response("200 OK", [])
+    return [b"joined"]
+"""
+OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
+    "httpbin": ("httpbin:app", "httpbin==0.10.2", "27.0.1", "", {"get": "/get", "late": "/delay/1"}),
+    "django": (
+        "site_of_shop:application",
+        "django==5.2.8",
+        "27.0.1",
+        DJANGO,
+        {"login": "/admin/login/", "admin": "/admin/"},
+    ),
+    "gunicorn-21": ("site_of_shop:app", "", "21.2.0", THREADS_OF_ITS_OWN, {"home": "/"}),
+    "slow-to-start": ("site_of_shop:app", "", "27.0.1", SLOW_TO_START, {"home": "/"}),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", OTHERS)
+def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -> None:
+    """Nobody wrote them for the lab. An answer of each request names its worker, and all counts agree."""
+    of, requirements, release, source, paths = OTHERS[kind]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "requirements.txt").write_text(f"{requirements}\n")
+    (tmp_path / "shop" / "site_of_shop.py").write_text(source)
+    asks = "\n".join(f"  {name}: {{path: {path}, users: 2, pause_s: 0.1}}" for name, path in paths.items())
+    (tmp_path / "other.yaml").write_text(
+        f"application: {{folder: shop, callable: '{of}', requirements: requirements.txt}}\n"
+        f"served: {{gunicorn: {release}, workers: 2, threads: 2}}\nrequests:\n{asks}\n"
+    )
+
+    done = lab.run_for(300, "try", str(tmp_path / "other.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Diagnosis, as the service is served today" in done.stdout
+    run = (lab.results / "other-tried" / "latest").resolve()
+    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
+    sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request) FROM requests"
+    assert rows_of(requests, sql) == [(0, True, len(paths))]
