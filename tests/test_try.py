@@ -56,12 +56,13 @@ def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path)
 
 
 DJANGO = """\
-import sys
+import os
+
 from django.conf import settings
 
 settings.configure(
     SECRET_KEY="a secret", ALLOWED_HOSTS=["*"], ROOT_URLCONF="site_of_shop",
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "/tmp/shop.sqlite3"}},
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": f"/tmp/shop-{os.getpid()}.sqlite3"}},
     INSTALLED_APPS=["django.contrib.admin", "django.contrib.auth", "django.contrib.contenttypes",
                     "django.contrib.messages", "django.contrib.sessions"],
     MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware",
