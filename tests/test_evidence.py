@@ -65,7 +65,7 @@ KILL_K6 = 'for one in /proc/[0-9]*; do read -r name < $one/comm; [ "$name" != k6
 UNCOUNTED = "if (__ENV.WHICH === 'uncounted') http.get(LAB_URL + path);"
 BUSY = "const until = Date.now() + {ms}; while (Date.now() < until) {{}}"
 DAWDLING = f"if (__ENV.WHICH === 'dawdling' && sequence % 4 === 0) {{ {BUSY.format(ms=150)} }}"
-STARVED = f"if (__ENV.WHICH === 'starved') {{ {BUSY.format(ms=10)} }}"
+STARVED = f"if (__ENV.WHICH === 'starved') {{ {BUSY.format(ms=20)} }}"
 
 
 @dataclass
@@ -101,7 +101,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoilt]:
     assert lab_objects() == []
     lab = copy_lab(tmp_path_factory.mktemp("spoilt"))
     (lab.root / "experiments" / "spoilt.yaml").write_text(EXPERIMENT)
-    tell_which(lab, LAB_K6_CPUS="'0.1' if name == 'starved' else '0'")
+    tell_which(lab, LAB_K6_CPUS="'0.2' if name == 'starved' else '0'")
     lab.edit("docker-compose.yml", "    profiles: [load]\n", "    profiles: [load]\n    cpus: ${LAB_K6_CPUS:-0}\n")
     lab.edit("k6/lib/request.js", "  const response =", f"  {UNCOUNTED}\n  {DAWDLING}\n  const response =")
     lab.edit("k6/users.js", "  const delayS =", f"  {STARVED}\n  const delayS =")
