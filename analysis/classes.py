@@ -1,8 +1,11 @@
 """Classes of requests as a person describes them: how they come, and how long one of them takes."""
 
+import json
+import re
 from math import ceil
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Self
+from urllib.parse import quote
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
@@ -58,17 +61,30 @@ class Arrivals(Model):
 
 
 PATH_PATTERN = r"^/[!-&(-\[\]-~]*$"
-"""A path that fits into a URL and into an env file, which allows no quote and no backslash."""
+"""A path that fits into a URL."""
+SECRET = re.compile(r"\$\{(\w+)\}")
+"""Where a request has the value of a secret."""
+
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")]
 
 
 class Asked(Arrivals):
     """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
 
-    The path may have a query string, which every record of a run keeps.
+    The path may have a query string. Records of a run keep path, headers and body as they are written here, so secrets
+    are written as ``${NAME}``; only k6 gets their values.
     """
 
     path: str = Field(pattern=PATH_PATTERN, max_length=2000)
     method: str = Field("GET", pattern=r"^[A-Z]{3,10}$")
+    headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({})
+    body: str | None = Field(None, max_length=100_000)
+
+    @property
+    def names_of_secrets(self) -> list[str]:
+        """The names that stand as ``${NAME}`` in the path, the headers and the body."""
+        return SECRET.findall("\n".join([self.path, *self.headers.values(), self.body or ""]))
 
     @property
     def users_at_once(self) -> int:
@@ -175,10 +191,20 @@ def read_asked(text: str) -> dict[str, Asked]:
 
 
 def asked_as_json(asked: dict[str, Asked]) -> str:
-    """Return what an own application is asked for as JSON, for the setting of a load."""
-    return _ASKED.dump_json(asked, exclude_defaults=True).decode()
+    """Return what an own application is asked for as JSON, for the setting of a load.
+
+    A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
+    """
+    classes = _ASKED.dump_python(asked, exclude_defaults=True)
+    for one in classes.values():
+        if "body" in one:
+            one["body"] = quote(one["body"], safe=_FITS)
+        if "headers" in one:
+            one["headers"] = {name: quote(value, safe=_FITS) for name, value in one["headers"].items()}
+    return json.dumps(classes, separators=(",", ":"))
 
 
+_FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))
 _CLASSES: TypeAdapter[dict[str, Requests]] = TypeAdapter(Classes)
 _ASKED: TypeAdapter[dict[str, Asked]] = TypeAdapter(AskedClasses)
 

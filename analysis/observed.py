@@ -22,11 +22,15 @@ from analysis.record import LoadRecord, Run, TrialRecord, VariantRecord
 
 
 class ClassCount(NamedTuple):
-    """How many requests of one class a trial sent, and how many of them failed."""
+    """How many requests of one class a trial sent, and how many of them failed.
+
+    ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
+    """
 
     request: str
     sent: int
     failed: int
+    refused: int = 0
 
     @property
     def answered(self) -> int:
@@ -170,7 +174,10 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
         began=began,
         classes=[
             ClassCount(*row)
-            for row in rows("SELECT request, count(*), count(error) {of_trial} GROUP BY request ORDER BY request")
+            for row in rows(
+                "SELECT request, count(*), count(error), count(ended) FILTER (WHERE error IS NOT NULL AND status > 0) "
+                "{of_trial} GROUP BY request ORDER BY request"
+            )
         ],
         errors=[
             error

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from analysis.diagnosis import diagnose, is_own
 from analysis.folder import read_run, trial_folders, write_whole
 from analysis.manifest import sealed
 from analysis.measured import Results, measure, round_s, staircases
@@ -43,7 +44,7 @@ def derive_summary(run_folder: Path) -> Summary:
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
         evidence = dict(zip(folders, pool.map(partial(read_evidence, run_folder, hashes=hashes), folders), strict=True))
     summary = summarise(run_folder, evidence)
-    values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
+    values = {"schema": SCHEMA, **summary.model_dump(mode="json", exclude=None if summary.diagnosis else {"diagnosis"})}
     write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     return summary
 
@@ -59,7 +60,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
         predictions = predict(run)
         results = Results(run, measure(rows, trusted), staircases(rows, trusted), round_s(observed), predictions)
-        return Summary(
+        summary = Summary(
             experiment=run.experiment,
             round_s=results.round_s,
             validity=judge_run(run, judged, [*unapplied(observed), *results.too_few()]),
@@ -76,3 +77,6 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             errors=list(failures.error_rows(rows, keys)),
             not_predicted=not_predicted(predictions),
         )
+        if is_own(run):
+            return summary.model_copy(update={"diagnosis": diagnose(summary, run, rows)})
+        return summary

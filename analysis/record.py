@@ -106,6 +106,10 @@ _KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits
 """The kinds of scripts, for older records, which lack the kind; all other scripts were steady."""
 
 
+OWN = "own.js"
+"""The script that sends requests to somebody's own application."""
+
+
 class LoadRecord(Record):
     """A load as it was requested; ``settings`` is the environment of the load's script.
 
@@ -165,6 +169,11 @@ class LoadRecord(Record):
     def crashes(self) -> bool:
         """Whether one of the load's requests kills the worker that serves the request."""
         return self.kind == "crash"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the requests are for somebody's own application."""
+        return self.script == OWN
 
 
 class Source(Record):

@@ -230,6 +230,13 @@ class DifferenceRow(Model):
     trials: int
 
 
+class Diagnosis(Model):
+    """What is found of the way in which somebody's own service is served today, and whether to change something."""
+
+    alarm: bool
+    sentences: list[str]
+
+
 class Summary(Model):
     """All results of one run.
 
@@ -254,6 +261,7 @@ class Summary(Model):
     visit_steps: list[LevelRow]
     errors: list[ErrorRow]
     not_predicted: list[NotPredicted] = Field([])
+    diagnosis: Diagnosis | None = Field(None, description="Only of somebody's own service.")
 
     @classmethod
     def of_nothing(cls, experiment: str) -> Self:

@@ -62,14 +62,15 @@ def _record(trial: Observed) -> Iterator[Doubt]:
 def _failures(trial: Observed) -> Iterator[Doubt]:
     """Judge each class of request by itself, so that failures of a rare class stay visible among many other requests.
 
-    Failures are a finding, and only a note, if a claim says that the requests fail, if a request kills its worker, or
-    if the load asks for more than the servers can answer.
+    Failures are a finding, and only a note, if a claim says that the requests fail, if a request kills its worker, if
+    the load asks for more than the servers can answer, or if somebody's own application answers with an error.
     """
     variant, load, _ = trial.key
     kinds = "; ".join(trial.requests.errors[:3]) or "no reason given"
     for one in trial.requests.classes:
         claimed = any(claim.expects_failures_of(variant, load, one.request) for claim in trial.run.claims)
-        expected = claimed or trial.load.crashes or trial.load.overloads
+        refused = trial.load.is_own and one.refused == one.failed
+        expected = claimed or trial.load.crashes or trial.load.overloads or refused
         if one.failed == one.sent:
             yield "note" if expected else "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
         elif one.failed:

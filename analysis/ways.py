@@ -54,3 +54,19 @@ KINDS_OF_WAYS = (
          "gunicorn: a busy worker accepts requests too, and no other worker can take them from it.", gthread),
 )  # fmt: skip
 """In the order in which ways that are equally fast and need the same memory are named."""
+
+MAP_SOCKET = Kind(
+    "map-socket", "map-socket",
+    "uWSGI, a listening socket for each process: nginx passes a request to the process that has the fewest requests.",
+    lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads},
+)  # fmt: skip
+"""Only for applications that uWSGI serves today."""
+
+AS_GOOD, AS_GOOD_MS = 1.1, 5
+"""Ways count as equally fast if no class of requests loses more than so much more with one of them."""
+
+
+def says(way: str) -> str:
+    """Return in words how a way with a name such as limit-4x2 serves."""
+    kind = way.rpartition("-")[0]
+    return next((one.says for one in (*KINDS_OF_WAYS, MAP_SOCKET) if one.name == kind), way)

@@ -7,6 +7,7 @@ import { text } from './lib/settings.js';
 import { atRate, closedLoop } from './lib/shapes.js';
 
 const CLASSES = JSON.parse(text('CLASSES'));
+const SECRETS = JSON.parse(decodeURIComponent(__ENV.LAB_SECRETS || '{}'));
 const USERS_MAX = JSON.parse(text('USERS_MAX'));
 
 export const options = {
@@ -20,12 +21,23 @@ export const options = {
 
 export function ask() {
   const name = exec.scenario.name;
-  const { path, method, pause_s: pauseS } = CLASSES[name];
+  const { path, method, headers, body, pause_s: pauseS } = CLASSES[name];
   if (pauseS && exec.vu.iterationInScenario === 0) {
     sleep(Math.random() * pauseS); // otherwise all users would send their requests at the same moments
   }
-  send(name, method || 'GET', path);
+  const filled = Object.fromEntries(Object.entries(headers || {}).map(([header, value]) => [header, whole(value)]));
+  send(name, method || 'GET', fill(path), filled, body ? whole(body) : null);
   if (pauseS) {
     sleep(pauseS);
   }
+}
+
+// Headers and bodies are percent-encoded where a character does not fit into an env file.
+function whole(said) {
+  return fill(decodeURIComponent(said));
+}
+
+// Puts the values of secrets where a text has ${NAME}. No record of the run has these values.
+function fill(said) {
+  return said.replace(/\$\{(\w+)\}/g, (asIs, name) => (name in SECRETS ? SECRETS[name] : asIs));
 }

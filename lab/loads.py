@@ -154,13 +154,13 @@ def _classes(described: str) -> Mapping[str, Requests] | Mapping[str, Asked]:
     return read_asked(described) if '"path":' in described else read_classes(described)
 
 
-def _users_of_asked(settings: Settings, _duration: str) -> dict[str, str]:
+def _users_max(settings: Settings, _duration: str = "") -> dict[str, str]:
     users = {name: one.users_at_once for name, one in _classes(str(settings["classes"])).items()}
     return {"USERS_MAX": json.dumps(users)}
 
 
-def _users_of_classes(settings: Settings, duration: str) -> dict[str, str]:
-    return _users_of_asked(settings, duration) | {"LONGEST_S": str(ANSWER_WITHIN_S)}
+def _of_classes(settings: Settings, _duration: str) -> dict[str, str]:
+    return _users_max(settings) | {"LONGEST_S": str(ANSWER_WITHIN_S)}
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
@@ -288,7 +288,7 @@ K6_SCRIPTS = {
         {"classes": Described()},
         users=("classes",),
         rate_rps=lambda asked: asked["classes_per_s"],
-        hands_over=_users_of_classes,
+        hands_over=_of_classes,
     ),
     "crash.js": LoadScript(
         {"before": _MANY, "after": _MANY, "crash_after_s": Number(0.1, ANSWER_WITHIN_S), "delay_s": _DELAY_S},
@@ -308,7 +308,7 @@ K6_SCRIPTS = {
         {"classes": AskedFor()},
         users=("classes",),
         rate_rps=lambda asked: asked["classes_per_s"],
-        hands_over=_users_of_asked,
+        hands_over=_users_max,
     ),
     "rounds.js": LoadScript(
         {"users": _MANY, **_WORK},

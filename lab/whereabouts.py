@@ -23,13 +23,14 @@ LOCAL = {
     "LAB_LOAD_SETTINGS": "${LAB_LOAD_SETTINGS:-k6/heavy-mix.env}",
     "LAB_CLIENT_SETTINGS": "${LAB_CLIENT_SETTINGS:-clients/silent.env}",
     "LAB_CA_BUNDLE": "${LAB_CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}",
+    "LAB_SECRETS": "${LAB_SECRETS:-}",
 }
-"""The local factors, which tell where a run is made, each with the variable that docker-compose.yml contains."""
+"""The local factors, which tell where a run is made or are secrets, each with the variable of docker-compose.yml."""
 LOCAL_ENV = ".local.env"
 """The file of a trial's local factors, which is removed as soon as Compose has created the containers."""
 
-_TELLING = ("stampede.owner", "user", "source", "context", "file", "env_file", "path")
-"""The keys of a Compose file under which a value may tell where it was made."""
+_TELLING = ("stampede.owner", "user", "source", "context", "file", "env_file", "path", "LAB_SECRETS")
+"""The keys of a Compose file under which a value may be local."""
 _NOBODYS = ("", "/", "/tmp", "/private/tmp", "/dev/null")  # noqa: S108  # compared, never written
 _ANYWHERE = {
     r"(?<![\w.-])(?:/var)?/(?:home|Users)/[\w@+-]+(?:\.[\w@+-]+)*": "$HOME",

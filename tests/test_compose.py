@@ -66,7 +66,7 @@ def test_compose_makes_the_same_of_a_record_that_does_not_tell_where_it_was_made
     local = {
         "LAB_OWNER": "dolores-thinkpad-7-4711", "LAB_USER": "4711:4712", "LAB_RESULTS": str(part),
         "LAB_LOAD_SETTINGS": str(part / "load.env"), "LAB_CLIENT_SETTINGS": str(part / "client.env"),
-        "LAB_CA_BUNDLE": str(part / "ca.pem"),
+        "LAB_CA_BUNDLE": str(part / "ca.pem"), "LAB_SECRETS": "%7B%22TOKEN%22%3A%20%22dolores%22%7D",
     }  # fmt: skip
     (part / "load.env").write_text("LIGHT_VUS='5'\n")
     (part / "client.env").write_text("CONNECTIONS='2'\n")
@@ -170,7 +170,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
     runner = {"LAB_OWNER", "LAB_SCRIPT", "LAB_K6_RELEASE", "LAB_K6_MEMORY",
               "LAB_LOAD_SETTINGS", "LAB_RESULTS", "LAB_USER",
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS",
-              "LAB_POINTS"}  # fmt: skip
+              "LAB_POINTS", "LAB_SECRETS"}  # fmt: skip
     for_people = {"LAB_PORT"}
     own = {"LAB_OWN", "LAB_CALLABLE"}  # lab/own/variants.py sets these
 

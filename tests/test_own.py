@@ -1,14 +1,17 @@
 """Somebody's own application: its file, its image, the wrapper around it, who served it, and the diagnosis."""
 
+import asyncio
 import gzip
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 from wsgiref.util import FileWrapper, setup_testing_defaults
 
 import duckdb
@@ -16,16 +19,18 @@ import pytest
 import yaml
 from rich.console import Console
 
-from analysis.folder import read_run
-from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.classes import asked_as_json, read_asked
+from analysis.diagnosis import TODAY, best, diagnose
+from analysis.folder import read_run, trial_folder
+from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.record import Run, VariantRecord
-from analysis.result import Row, Summary
+from analysis.result import Diagnosis, ErrorRow, Row, Summary
+from analysis.show.terminal import print_tables
 from lab.errors import WrongUse
-from lab.own.diagnosis import TODAY, best, diagnose
 from lab.own.found import described
-from lab.own.image import env_of, layer_of
-from lab.own.service import OwnService, read_own_service
-from lab.own.show import print_diagnosis
+from lab.own.image import layer_of, with_server
+from lab.own.service import OwnService, Served, env_of, read_own_service
+from lab.own.show import print_advice
 from lab.own.trying import chosen, experiment_of, name_of
 from lab.own.variants import candidates, left_out
 from lab.paths import SERVERS
@@ -37,7 +42,7 @@ from tests.synthetic import Request, lines, make_run
 SHOP = """\
 import os
 import time
-from flask import Flask, Response
+from flask import Flask, Response, request
 
 app = Flask(__name__)
 
@@ -62,6 +67,17 @@ def stream():
             time.sleep(0.02)
             yield f"{number}\\n"
     return Response(parts(), mimetype="text/plain")
+
+
+hooked = []
+
+
+@app.post("/buy")
+def buy():
+    assert hooked
+    assert request.headers["Authorization"] == f"Bearer {os.environ['TOKEN']}" == f"Bearer {request.args['token']}"
+    assert request.get_json() == {"it's": '50 % \\ "é"'}
+    return {"bought": 1}
 
 
 @app.route("/items/<int:number>")
@@ -107,6 +123,18 @@ def service(tmp_path: Path) -> Path:
         ("users: 4", "users: 4, per_second: 2", r"requests.home: give either users or per_second"),
         ("threads: 2", "threads: 2, worker_class: sync", r"served: workers of the class sync have no threads"),
         ("requests:", "asks: {}\nrequests:", r"my-service.yaml:7: asks: unknown key; there are "),
+        ("workers: 2,", "workers: 2, uvicorn: 0.38.0,", r"served: give one server, not gunicorn and uvicorn"),
+        ("gunicorn: 27.0.1,", "uwsgi: 2.0.31, worker_class: sync,",
+         r"served: worker_class is a setting of gunicorn; leave it out for uwsgi"),
+        ("gunicorn: 27.0.1,", "uvicorn: 0.38.0,", r"served: uvicorn has no threads; leave threads out"),
+        ("threads: 2", "threads: 2, worker_class: gevent", r"served: workers of the class gevent have no threads; "
+                                                           r"choose worker_class: gthread, or threads: 1"),
+        ("threads: 2", "threads: 2, worker_class: asgi", r"of the class asgi have no threads; leave threads out"),
+        ("threads: 2", "threads: 2, worker_class: tornado", r":6: served.worker_class: 'tornado': input should be "),
+        ("threads: 2", "threads: 2, settings: conf.py", r":6: served.settings: there is no file .*shop/conf.py"),
+        ("path: /,", 'path: "/?t=${TOKEN}",', r"my-service.yaml:8: requests.home: \$\{TOKEN\} is no variable of "
+                                              r"env_file; there are none"),
+        ("path: /,", "path: /, headers: {X Y: 1},", r"headers.X Y.*: string should match pattern"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_named_with_its_place(service: Path, old: str, new: str, says: str) -> None:
@@ -149,9 +177,18 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
           "web.py": "app = Flask(__name__)"},
          {"callable": "web:app", "workers": 6, "worker_class": "sync"}),
         ({"site.py": "def create_app():\n    pass\n"}, {"callable": "site:create_app()", "workers": 1}),
+        ({"Procfile": "web: uvicorn --host 0.0.0.0 --port $PORT main:api --workers 3\n",
+          "requirements.txt": "uvicorn[standard]==0.37.0\n"},
+         {"callable": "main:api", "uvicorn": "0.37.0", "workers": 3}),
+        ({"main.py": "api = FastAPI()\n"}, {"callable": "main:api", "uvicorn": "0.38.0", "workers": 1}),
+        ({"uwsgi.ini": "[uwsgi]\nmodule = shop.wsgi\nprocesses = 5\nthreads = 3\n"},
+         {"callable": "shop.wsgi:application", "uwsgi": "2.0.31", "workers": 5, "threads": 3}),
+        ({"Procfile": "web: gunicorn -b 0.0.0.0:80 -k sync --threads 4 a:b\n"},
+         {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
         ({}, {"callable": "app:app", "workers": 1}),
     ],
-    ids=["procfile", "dockerfile", "settings", "django", "compose", "factory", "nothing"],
+    ids=["procfile", "dockerfile", "config", "settings", "compose", "factory", "uvicorn", "asgi", "uwsgi", "threads",
+         "nothing"],
 )  # fmt: skip
 def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str], finds: dict[str, object]) -> None:
     for name, text in files.items():
@@ -210,13 +247,13 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         layer = Layer(Path("nowhere"), "abc")
         return [one.name for one in candidates(changed, layer)], list(left_out(changed))
 
-    every = [TODAY, "limit-4x2", "idle-thread-4x2", "least-conn-4x2", "one-process-1x8"]
-    assert ways(workers=4, threads=2) == ([TODAY, "one-process-1x8", *every[1:4]], [])
+    every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "least-conn-4x2", "reuse-port-4x2"]
+    assert ways(workers=4, threads=2) == (every, [])
     assert ways(workers=4, threads=2, gunicorn="22.0.0") == (
         [TODAY, "one-process-1x8", "least-conn-4x2"],
         ["limit needs gunicorn 24 or later.", "idle-thread needs gunicorn 24 or later."],
     )
-    assert ways(workers=4, threads=2, worker_connections=2)[0] == [TODAY, "one-process-1x8", *every[2:4]]
+    assert ways(workers=4, threads=2, worker_connections=2)[0] == [one for one in every if "limit" not in one]
     assert ways(workers=1, threads=8) == (
         [TODAY], ["With a single worker, no request can wait beside a free thread of another worker."]
     )  # fmt: skip
@@ -225,11 +262,22 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ways(workers=40)
     assert ways(workers=40, memory_mib=1024)[1] == ["least-conn would need 40 containers; the lab starts at most 32."]
     assert ways(workers=3, worker_class="sync")[0][0] == TODAY
+    assert ways(workers=3, uvicorn="0.38.0") == ([TODAY, "least-conn-3x1"], [])
+    assert ways(workers=3, worker_class="uvicorn.workers.UvicornWorker", gunicorn="23.0.0")[0] == [
+        TODAY, "least-conn-3x1"
+    ]  # fmt: skip
+    assert ways(workers=3, worker_class="gevent")[0] == [TODAY, "least-conn-3x1", "reuse-port-3x1"]
+    assert ways(workers=3, threads=2, uwsgi="2.0.31")[0] == [
+        TODAY, "one-process-1x6", "least-conn-3x2", "map-socket-3x2"
+    ]  # fmt: skip
 
 
 def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
     found = read_own_service(service)
-    tried = chosen(candidates(found, Layer(Path("nowhere"), "abc")), "limit")
+    every = candidates(found, Layer(Path("nowhere"), "abc"))
+    tried = chosen(every, "limit")
+    assert "reuse-port-2x2" in [way.name for way in every]
+    assert "reuse-port-2x2" not in [way.name for way in chosen(every, "")]
 
     experiment = experiment_of(service, found, tried)
 
@@ -286,6 +334,9 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("LAB_CALLABLE", "wrapped_shop:app")
+    monkeypatch.setenv("LAB_APP", "own:app")
+    monkeypatch.syspath_prepend(str(SERVERS / "app"))
+    monkeypatch.setattr(import_module("counters"), "FOLDER", tmp_path / "workers")
 
     def wrap(source: str) -> ModuleType:
         (tmp_path / "wrapped_shop.py").write_text(source)
@@ -433,10 +484,18 @@ def summary_of(*rows: Row) -> Summary:
     return Summary.of_nothing("mine").model_copy(update={"rows": list(rows)})
 
 
-def run_of(tmp_path: Path, requests: list[Request]) -> Run:
+def run_of(tmp_path: Path, requests: list[Request], **settings: object) -> Run:
     """Write a run of two workers with a thread each, and return its record."""
-    variant = VariantRecord(name=TODAY, workers=2, settings={"workers": 2, "threads": 1})
+    variant = VariantRecord(name=TODAY, workers=2, settings={"workers": 2, "threads": 1} | settings)
     return read_run(make_run(tmp_path / "run", {TODAY: requests}, variants=[variant]))
+
+
+def diagnosed(summary: Summary, run: Run, tmp_path: Path) -> Diagnosis:
+    """Return the diagnosis of a run that run_of has written."""
+    folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
+    write_requests(folder, TODAY, "mix", 1)
+    with opened([folder]) as rows:
+        return diagnose(summary, run, rows)
 
 
 def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
@@ -446,7 +505,7 @@ def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
         row(TODAY, "home", "beside_free_thread", "share", 0, 0.001, unit="share"),
     )  # fmt: skip
 
-    found = diagnose(summary, run, tmp_path / "run")
+    found = diagnosed(summary, run, tmp_path)
 
     assert not found.alarm
     assert found.sentences == [
@@ -462,7 +521,6 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
         Request(asked_ms=10, worker="box:2", sent_s=0.2),
     ]
     run = run_of(tmp_path, requests)
-    write_requests(tmp_path / "run" / TODAY / "mix" / "1", TODAY, "mix", 1)
     summary = summary_of(
         row(TODAY, "light", "overhead", "p99", 890), row(TODAY, "light", "overhead", "p50", 1),
         row(TODAY, "light", "response_time", "p50", 11),
@@ -470,7 +528,7 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
         row(TODAY, "light", "beside_free_thread", "max", 890),
     )  # fmt: skip
 
-    found = diagnose(summary, run, tmp_path / "run")
+    found = diagnosed(summary, run, tmp_path)
 
     assert found.alarm
     assert found.sentences[0] == (
@@ -491,10 +549,45 @@ def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
     ]  # fmt: skip
     busy = [row(TODAY, None, "processor", "per_request", 50), row(TODAY, None, "throughput", "per_second", 40)]
 
-    assert diagnose(summary_of(*few), run, tmp_path).alarm
-    assert diagnose(summary_of(*few, *busy), run, tmp_path).alarm
-    assert "are too few for this load" in diagnose(summary_of(*few), run, tmp_path).sentences[0]
-    assert "interpreter lock" in diagnose(summary_of(*few, *busy), run, tmp_path).sentences[0]
+    found = diagnosed(summary_of(*few), run, tmp_path)
+    assert found.alarm
+    assert found.sentences == [
+        "The requests home lose up to 400 ms before their work begins: no worker had a free thread meanwhile, so 2 "
+        "requests at a time are too few for this load."
+    ]
+    found = diagnosed(summary_of(*few, *busy), run, tmp_path)
+    assert found.alarm
+    assert "interpreter lock" in found.sentences[0]
+
+
+def test_requests_that_wait_for_an_event_loop_are_an_alarm(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [Request()], threads=None)
+    summary = summary_of(
+        row(TODAY, "home", "overhead", "p99", 400), row(TODAY, "home", "overhead", "p50", 1),
+        row(TODAY, "home", "response_time", "p50", 30),
+    )  # fmt: skip
+
+    found = diagnosed(summary, run, tmp_path)
+
+    assert found.alarm
+    assert found.sentences == [
+        "The requests home lose up to 400 ms before their work begins: the event loop of their worker was held up. A "
+        "function that computes, or that blocks instead of awaiting, holds up all requests of its worker."
+    ]
+
+
+def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [Request()])
+    error = ErrorRow(variant=TODAY, load="mix", trial=1, request="admin", error="status 404", requests=7)
+    rows = [row(TODAY, "admin", "failures", "share", 1.0), row(TODAY, "home", "failures", "share", 0.25)]
+
+    found = diagnosed(summary_of(*rows).model_copy(update={"errors": [error]}), run, tmp_path)
+
+    assert not found.alarm
+    assert found.sentences[:2] == [
+        "All requests admin failed (status 404). No time is measured of them; is the path right?",
+        "25.0% of the requests home failed (no reason given).",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -526,18 +619,185 @@ def test_a_way_that_makes_another_class_wait_is_not_better() -> None:
 @pytest.mark.parametrize("wins", [TODAY, "limit-2x2"])
 def test_the_diagnosis_ends_with_what_to_do(service: Path, wins: str, tmp_path: Path) -> None:
     tried = chosen(candidates(read_own_service(service), Layer(Path("nowhere"), "abc")), "limit")
-    rows = [row(one.name, "home", "overhead", "p99", 5, 6) for one in tried]
+    rows = [
+        row(one.name, request, "overhead", "p99", 5, 6) for one in tried for request in ("home", "report", "stream")
+    ]
     console = Console(width=80, record=True, file=(tmp_path / "said").open("w"))
     run = run_of(tmp_path, [Request()])
-
+    variants = [one.variant.record(one.name) for one in tried]
     summary = summary_of(*rows, row(TODAY, "home", "response_time", "p50", 30))
-    print_diagnosis(console, diagnose(summary, run, tmp_path), summary, tried, wins)
+    summary = summary.model_copy(update={"diagnosis": diagnosed(summary, run, tmp_path)})
+
+    print_tables(console, run.model_copy(update={"variants": variants}), summary)
+    print_advice(console, summary, tried, wins)
 
     said = console.export_text()
     assert max(map(len, said.splitlines())) <= 80
-    assert "Tried: ms that requests lose outside the" in said
+    assert " ".join(said.split()).count("Lost outside the application, in ms") == 2
+    assert re.search(r"^limit = threads +2 x 2 ", said, re.MULTILINE)
+    assert re.search(r"^way +stream p99$", said, re.MULTILINE)
+    assert "makes no claims" not in said
     if wins == TODAY:
         assert "Nothing that was tried is better than today's way to serve." in said
     else:
         assert "Better than today's, and the best that was tried: limit = threads." in said
         assert "worker_connections = 2" in said
+
+
+def test_requirements_name_the_release_of_the_server_that_is_served() -> None:
+    def lines(*required: str, **served: object) -> list[str]:
+        return with_server(required, Served.model_validate({"workers": 1} | served))
+
+    assert lines("flask", "gunicorn>=20", "gunicorn-x==1") == ["flask", "gunicorn-x==1", "gunicorn==27.0.1"]
+    assert lines("uvicorn[standard]>=0.30", uvicorn="0.38.0") == ["uvicorn[standard]==0.38.0"]
+    assert lines("Gunicorn [gevent] == 21", gunicorn="22.0.0") == ["gunicorn[gevent]==22.0.0"]
+    assert lines("uwsgi==2.0.20", "flask==3.0 --hash=sha256:abc", uwsgi="2.0.31") == ["flask==3.0"]
+
+
+def test_requirements_include_further_files(service: Path) -> None:
+    shop = service.parent / "shop"
+    (shop / "requirements.txt").write_text("-r base.txt\nhumanize\n")
+    with (
+        pytest.raises(WrongUse, match=r"^requirements.txt includes base.txt, but there is no such file\.$"),
+        layer_of(read_own_service(service)),
+    ):
+        pass
+    (shop / "base.txt").write_text("flask==3.1.3 \\\n    --hash=sha256:abc\n")
+    with layer_of(read_own_service(service)) as layer:
+        assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\nhumanize\ngunicorn==27.0.1\n"
+
+
+def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: Path) -> None:
+    (service.parent / "names.env").write_text("TOKEN=s3cr'et\n")
+    body = '{"it\'s": "50 % \\\\ é ${TOKEN}"}'
+    asked = {"path": "/?t=${TOKEN}", "users": 1, "headers": {"X-Own": 'a "b"'}, "body": body}
+    service.write_text(
+        FILE.replace("  requirements:", "  env_file: names.env\n  requirements:") + f"  buy: {json.dumps(asked)}\n"
+    )
+
+    found = read_own_service(service)
+
+    said = asked_as_json(found.requests)
+    assert not set("'\\") & set(said)
+    assert "s3cr" not in said
+    told = read_asked(said)["buy"]
+    assert unquote(told.body or "") == body
+    assert unquote(told.headers["X-Own"]) == 'a "b"'
+    [load] = experiment_of(service, found, candidates(found, Layer(Path("nowhere"), "abc"))).all_loads.values()
+    assert load.environment()["CLASSES"] == said
+
+
+ASGI_APPLICATION = """\
+import asyncio
+
+after = []
+
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        return
+    assert [name for name, _ in scope["headers"]] == [b"host"]
+    if scope["path"] == "/crash":
+        raise RuntimeError("crashed")
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-own", b"1")]})
+    await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+    await send({"type": "http.response.body", "body": b"cd"})
+    await asyncio.sleep(0.05)
+    after.append(scope["path"])
+"""
+
+
+def ask_asgi(app: Any, path: str, ident: str = "", kind: str = "http") -> list[dict[str, Any]]:
+    """Ask an ASGI application, and return what it said to the server."""
+    said: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    headers = [(b"host", b"x"), *([(b"lab-id", ident.encode())] if ident else [])]
+    asyncio.run(app({"type": kind, "path": path, "headers": headers}, receive, send))
+    return said
+
+
+def test_the_wrapper_leaves_an_asgi_application_as_it_is(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_APP", "own:asgi")
+    own = wrapped(ASGI_APPLICATION)
+    ask_asgi(own.asgi, "", kind="lifespan")
+
+    assert ask_asgi(own.asgi, "/", "3-14") == ask_asgi(own.application, "/")
+    began, ended = notes(tmp_path)
+    assert (began[0], began[1], ended[0], ended[1]) == ("began", "3-14", "ended", "3-14")
+    assert float(ended[5]) - float(began[5]) < 0.04  # work goes on in the background
+    with pytest.raises(RuntimeError, match="crashed"):
+        ask_asgi(own.asgi, "/crash", "1-1")
+    assert [line[:2] for line in notes(tmp_path)][2:] == [["began", "1-1"], ["ended", "1-1"]]
+    assert ask_asgi(own.asgi, "/", "a,b")[1]["body"] == b"ab"
+    assert ask_asgi(own.asgi, "/-/ready")[1]["body"] == b"ready\n"
+    assert len(notes(tmp_path)) == 4
+    [counted] = (tmp_path / "workers").iterdir()
+    assert counted.read_text() == f"served {3:020}\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "called", "says"),
+    [(APPLICATION, "asgi", "is WSGI, but the server that is named serves ASGI."),
+     (ASGI_APPLICATION, "app", "is ASGI, but the server that is named serves WSGI.")],
+)  # fmt: skip
+def test_a_server_that_cannot_serve_the_application_is_named(
+    wrapped: Any, monkeypatch: pytest.MonkeyPatch, source: str, called: str, says: str
+) -> None:
+    monkeypatch.setenv("LAB_APP", f"own:{called}")
+    with pytest.raises(SystemExit, match=f"^wrapped_shop:app {says}$"):
+        wrapped(source)
+
+
+COMPOSE = """\
+services:
+  db:
+    image: postgres:17
+    environment: {POSTGRES_PASSWORD: "a $$ word", POSTGRES_DB: shop}
+  cache:
+    build: cache
+"""
+
+
+@pytest.mark.parametrize(
+    ("compose", "services", "says"),
+    [
+        (COMPOSE, "[web]", r"^beside.services: compose.yml has no service web; it has cache, db\.$"),
+        ("services: [", "[db]", r"^beside.compose: compose.yml cannot be read: .*"),
+        (COMPOSE, "[app]", r"beside.services: the lab has a service app of its own; name services that the "),
+        ("", "[db]", r"my-service.yaml:6: beside.compose: there is no file .*/shop/compose.yml"),
+    ],
+)
+def test_services_beside_that_are_wrong_are_named(service: Path, compose: str, services: str, says: str) -> None:
+    if compose:
+        (service.parent / "shop" / "compose.yml").write_text(compose)
+    beside = f"beside: {{compose: shop/compose.yml, services: {services}}}\n"
+    service.write_text(FILE.replace("served:", f"{beside}served:"))
+
+    with pytest.raises(WrongUse, match=says), layer_of(read_own_service(service)):
+        pass
+
+
+def test_values_of_services_beside_are_in_no_record(service: Path) -> None:
+    (service.parent / "shop" / "compose.yml").write_text(COMPOSE)
+    service.write_text(FILE.replace("served:", "beside: {compose: shop/compose.yml, services: [db, cache]}\nserved:"))
+
+    with layer_of(read_own_service(service)) as layer:
+        assert layer.beside
+        assert layer.beside.values == {"LAB_BESIDE_0": "shop", "LAB_BESIDE_1": "a $ word"}
+        assert layer.beside.services["beside-db"]["environment"] == {
+            "POSTGRES_DB": "${LAB_BESIDE_0:-}", "POSTGRES_PASSWORD": "${LAB_BESIDE_1:-}"
+        }  # fmt: skip
+        assert layer.beside_mib == {"beside-db": 512, "beside-cache": 512}
+        assert layer.beside.builds == {"cache": "stampede-beside-cache"}
+        assert layer.masked(b"password a $ word of shop") == b"password $POSTGRES_PASSWORD of shop"
+        with_beside = candidates(read_own_service(service), layer)[0].variant
+        assert with_beside.layer is layer

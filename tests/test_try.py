@@ -1,11 +1,13 @@
 """An application that knows nothing of the lab, in real containers: who served each request, and what is said of it."""
 
+import json
 from pathlib import Path
 
 import duckdb
 import pytest
+import yaml
 
-from analysis.folder import trial_folder
+from analysis.folder import read_trial, trial_folder
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.test_own import FILE, SHOP
@@ -13,29 +15,60 @@ from tests.test_own import FILE, SHOP
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("own_images", "nothing_left")]
 
 
+SETTINGS = """\
+bind = "unix:/nowhere.sock"
+workers = 17
+max_requests_jitter = 5
+user = "nobody"
+
+
+def post_worker_init(worker):
+    import app
+    app.hooked.append(worker.pid)
+
+
+def post_request(worker, request):
+    app = __import__("app")
+    app.hooked.append(request.path)
+"""
+FINE = ("home", "report", "stream", "buy")
+BUY = r"""  buy:
+    path: /buy?token=${TOKEN}
+    method: POST
+    users: 1
+    pause_s: 0.2
+    headers: {Authorization: "Bearer ${TOKEN}", Content-Type: application/json}
+    body: '{"it''s": "50 % \\ \"é\""}'
+"""
+
+
 def written(tmp_path: Path, further: str = "") -> Path:
     """Write a small shop and the file that describes it, and return the file."""
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "app.py").write_text(SHOP + further)
     (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
-    (tmp_path / "names.env").write_text("GREETING=bonjour\n")
+    (tmp_path / "names.env").write_text("GREETING=bonjour\nTOKEN=s3cr'et\n")
     file = FILE.replace("  environment: {GREETING: hello}", "  env_file: names.env")
-    (tmp_path / "my-service.yaml").write_text(file + "  broken: {path: /items/1, per_second: 2}\n")
+    (tmp_path / "shop" / "gunicorn.conf.py").write_text(SETTINGS)
+    file = file.replace("threads: 2}", "threads: 2, settings: gunicorn.conf.py}")
+    (tmp_path / "my-service.yaml").write_text(f"{file}  broken: {{path: /items/1, per_second: 2}}\n{BUY}")
     return tmp_path / "my-service.yaml"
 
 
 def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
-    """A class whose requests all fail makes a trial invalid, and the requests of other classes are still told."""
+    """With its settings and its secrets. A class that the application answers with errors is told as well."""
     done = lab.run("try", str(written(tmp_path)), "--trials", "1", "--duration", "3s", "--ways", "today")
 
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "requests failed (status 500)" in " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "All requests broken failed (status 500). No time is measured of them; is the path right?" in said
     assert max(map(len, done.stdout.splitlines())) <= 80
     run = (lab.results / "my-service-tried" / "latest").resolve()
-    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
+    folder = trial_folder(run, "today", "own", 1)
+    requests = duckdb.read_parquet(f"{folder}/requests.parquet")
     of_class = "SELECT request, count(*) = count(ended), count(error) > 0 FROM requests GROUP BY 1"
     by_class = {name: found for name, *found in rows_of(requests, of_class)}
-    assert by_class == {name: [True, name == "broken"] for name in ("home", "report", "stream", "broken")}
+    assert by_class == {name: [True, name == "broken"] for name in (*FINE, "broken")}
     [(least, most)] = rows_of(requests, "SELECT min(asked_ms), max(asked_ms) FROM requests WHERE request = 'report'")
     assert 500 <= least < most < 900  # type: ignore[operator]
     assert rows_of(requests, "SELECT min(asked_ms) >= 60 FROM requests WHERE request = 'stream'") == [(True,)]
@@ -43,6 +76,10 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     assert str(tmp_path).encode() not in recorded
     assert b"they greet with $GREETING" in recorded
     assert b"bonjour" not in recorded
+    assert b"s3cr" not in recorded
+    assert b"Bearer ${TOKEN}" in recorded
+    settings = json.loads(read_trial(folder).settings["gunicorn-1"])
+    assert (settings["workers"], settings["bind"], settings["max_requests_jitter"]) == ("2", "['0.0.0.0:8000']", "5")
     assert lab.run("verify", str(run)).returncode == 0
 
 
@@ -106,32 +143,76 @@ def app(environ, start_response):
     start_response("200 OK", [])
     return [b"joined"]
 """
+FASTAPI = """\
+import asyncio
+from fastapi import BackgroundTasks, FastAPI
+from fastapi.responses import StreamingResponse
+
+app = FastAPI()
+
+
+@app.get("/")
+async def home(later: BackgroundTasks):
+    later.add_task(asyncio.sleep, 0.1)
+    await asyncio.sleep(0.02)
+    return {"it": "works"}
+
+
+@app.get("/parts")
+async def parts():
+    async def said():
+        for number in range(3):
+            await asyncio.sleep(0.02)
+            yield str(number)
+    return StreamingResponse(said())
+"""
+THREAD = "served: {gunicorn: 27.0.1, workers: 2, threads: 2}"
 OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
-    "httpbin": ("httpbin:app", "httpbin==0.10.2", "27.0.1", "", {"get": "/get", "late": "/delay/1"}),
+    "httpbin": ("httpbin:app", "httpbin==0.10.2", THREAD, "", {"get": "/get", "late": "/delay/1"}),
     "django": (
-        "site_of_shop:application",
-        "django==5.2.8",
-        "27.0.1",
-        DJANGO,
-        {"login": "/admin/login/", "admin": "/admin/"},
+        "site_of_shop:application", "django==5.2.8", THREAD, DJANGO, {"login": "/admin/login/", "admin": "/admin/"}
     ),
-    "gunicorn-21": ("site_of_shop:app", "", "21.2.0", THREADS_OF_ITS_OWN, {"home": "/"}),
-    "slow-to-start": ("site_of_shop:app", "", "27.0.1", SLOW_TO_START, {"home": "/"}),
-}
+    "gunicorn-21": (
+        "site_of_shop:app", "", "served: {gunicorn: 21.2.0, workers: 2, threads: 2}", THREADS_OF_ITS_OWN, {"home": "/"}
+    ),
+    "slow-to-start": ("site_of_shop:app", "", THREAD, SLOW_TO_START, {"home": "/"}),
+    "gevent": (
+        "site_of_shop:app", "gevent\npackaging", "served: {worker_class: gevent, workers: 2}", THREADS_OF_ITS_OWN,
+        {"home": "/"},
+    ),
+    "uwsgi": ("httpbin:app", "httpbin==0.10.2", "served: {uwsgi: 2.0.31, workers: 2, threads: 2}", "", {"get": "/get"}),
+    "uvicorn": (
+        "site_of_shop:app", "fastapi\nuvicorn[standard]", "served: {uvicorn: 0.38.0, workers: 2}", FASTAPI,
+        {"home": "/", "parts": "/parts"},
+    ),
+    "gunicorn-asgi": (
+        "site_of_shop:app", "fastapi", "served: {worker_class: asgi, workers: 2}", FASTAPI,
+        {"home": "/", "parts": "/parts"},
+    ),
+    "gunicorn-uvicorn": (
+        "site_of_shop:app", "fastapi\nuvicorn-worker",
+        "served: {gunicorn: 23.0.0, worker_class: uvicorn_worker.UvicornWorker, workers: 2}", FASTAPI, {"home": "/"},
+    ),
+    "datasette": (
+        "site_of_shop:app", "datasette", "served: {uvicorn: 0.38.0, workers: 2}",
+        "from datasette.app import Datasette\n\napp = Datasette(memory=True).app()\n",
+        {"home": "/", "query": "/_memory.json?sql=select+1"},
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", OTHERS)
 def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -> None:
     """Nobody wrote them for the lab. An answer of each request names its worker, and all counts agree."""
-    of, requirements, release, source, paths = OTHERS[kind]
+    of, requirements, served, source, paths = OTHERS[kind]
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "requirements.txt").write_text(f"{requirements}\n")
     (tmp_path / "shop" / "site_of_shop.py").write_text(source)
-    asks = "\n".join(f"  {name}: {{path: {path}, users: 2, pause_s: 0.1}}" for name, path in paths.items())
+    asks = "\n".join(f"  {name}: {{path: '{path}', users: 2, pause_s: 0.1}}" for name, path in paths.items())
     (tmp_path / "other.yaml").write_text(
         f"application: {{folder: shop, callable: '{of}', requirements: requirements.txt}}\n"
-        f"served: {{gunicorn: {release}, workers: 2, threads: 2}}\nrequests:\n{asks}\n"
+        f"{served}\nrequests:\n{asks}\n"
     )
 
     done = lab.run_for(300, "try", str(tmp_path / "other.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
@@ -142,3 +223,87 @@ def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -
     requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
     sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request) FROM requests"
     assert rows_of(requests, sql) == [(0, True, len(paths))]
+
+
+DATABASE = """\
+services:
+  db:
+    image: stampede/mariadb:trixie
+    environment: {LAB_DATABASE_CONNECTIONS: "20", DB_PASSWORD: "l'ab $$x"}
+    healthcheck:
+      test: [CMD, wait-until-ready, mariadb, --defaults-file=/srv/mariadb.cnf, --execute, USE guestbook]
+      interval: 1s
+    ports: ["3306:3306"]
+    volumes: ["data:/var/lib/mysql", "./init.sql:/srv/more.sql"]
+    mem_limit: 700m
+    user: lab
+    tmpfs: [/tmp]
+  web:
+    image: not-there
+volumes:
+  data:
+"""
+WITH_DATABASE = """\
+import os
+import sys
+
+import pymysql
+
+
+def connect():
+    return pymysql.connect(host="db", user="lab", password=os.environ["PASSWORD"], database="guestbook")
+
+
+def app(environ, start_response):
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT name FROM guests")
+        [(name,)] = cursor.fetchall()
+    start_response("200 OK", [])
+    return [name.encode()]
+
+
+if __name__ == "__main__":
+    with connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE guests (name VARCHAR(10))")
+        cursor.execute("INSERT INTO guests VALUES (%s)", sys.argv[1])
+        connection.commit()
+"""
+
+
+@pytest.mark.soak
+def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
+    """The image of MariaDB stands for an image that exists. A command writes a row before the application is served."""
+    assert lab.run_for(300, "run", "django-fastcgi", "--trials", "1", "--duration", "1s", "--variants", "gunicorn")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "shop.py").write_text(WITH_DATABASE)
+    (tmp_path / "shop" / "requirements.txt").write_text("pymysql\n")
+    (tmp_path / "shop" / "init.sql").write_text("SELECT 1;\n")
+    (tmp_path / "shop" / "compose.yml").write_text(DATABASE)
+    (tmp_path / "names.env").write_text("PASSWORD=lab\n")
+    file = tmp_path / "my-service.yaml"
+    file.write_text(
+        "application:\n  folder: shop\n  callable: shop:app\n  requirements: requirements.txt\n"
+        "  env_file: names.env\n  before: python shop.py $USER_OF_SHOP\n  environment: {USER_OF_SHOP: Ada}\n"
+        "served: {workers: 2, threads: 2}\nbeside: {compose: shop/compose.yml, services: [db]}\n"
+        "requests:\n  guests: {path: /, users: 3}\n"
+    )
+
+    done = lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "5s", "--ways", "least-conn")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = (lab.results / "my-service-tried" / "latest").resolve()
+    for variant in ("today", "least-conn-2x2"):
+        requests = duckdb.read_parquet(f"{trial_folder(run, variant, 'own', 1)}/requests.parquet")
+        assert rows_of(requests, "SELECT count(error), count(*) > 10 FROM requests") == [(0, True)]
+    composed = yaml.safe_load((trial_folder(run, "today", "own", 1) / "compose.yml").read_text())["services"]
+    assert composed["beside-db"]["mem_limit"] == str(700 * 2**20)
+    assert "ports" not in composed["beside-db"]
+    assert [mount["target"] for mount in composed["beside-db"]["volumes"]] == ["/srv/more.sql"]
+    recorded = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert b"l'ab" not in recorded
+    assert str(tmp_path).encode() not in recorded
+
+    file.write_text(file.read_text().replace("python shop.py", "python nothing.py"))
+    done = lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "5s", "--ways", "today")
+    assert done.returncode == 1
+    assert "can't open file '/opt/application/nothing.py'" in " ".join(done.stderr.split())

@@ -17,6 +17,7 @@ from analysis.record import Run
 from analysis.result import Summary
 from analysis.show import figures, lanes
 from analysis.show.answer import answers
+from analysis.show.diagnosed import tried_grids
 from analysis.show.figures.table import Table, tables
 from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
 from analysis.show.page import policy, script, style, template
@@ -68,6 +69,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         cite=_cite(run),
         grids=list(quantity_grids(run, summary)),
         stairs=list(stairs_grids(run, summary)),
+        tried=list(tried_grids(run, summary)),
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
         number=number,
         seconds=seconds,

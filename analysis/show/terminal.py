@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.record import Run
-from analysis.result import ClaimRow, PublishedRow, Summary, WorkerRow
+from analysis.result import ClaimRow, Diagnosis, PublishedRow, Summary, WorkerRow
+from analysis.show.diagnosed import tried_grids
 from analysis.show.grids import (
     Grid,
     TextGrid,
@@ -71,11 +72,25 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
     console.print()
     if summary.differences:
         console.print(differences_table(run, summary))
+    elif summary.diagnosis:
+        _print_diagnosis(console, run, summary.diagnosis, summary)
     else:
         console.print(claims_table(summary))
     if summary.published:
         console.print()
         console.print(published_table(run, summary))
+
+
+def _print_diagnosis(console: Console, run: Run, diagnosis: Diagnosis, summary: Summary) -> None:
+    console.print(Text("Diagnosis, as the service is served today", style="bold"))
+    console.print()
+    said = Table.grid(padding=(0, 1))
+    for sentence in diagnosis.sentences:
+        said.add_row("-", Text(sentence))
+    console.print(said)
+    for grid in tried_grids(run, summary):
+        console.print()
+        console.print(text_table(grid))
 
 
 def print_predicted(console: Console, run: Run, summary: Summary) -> None:

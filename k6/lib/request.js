@@ -30,15 +30,15 @@ export function visit(number, timeoutS) {
 
 // Sends a request to an application that does not name its workers. A wrapper around the application takes the id from
 // the header Lab-Id and notes who served the request, so nobody knows beforehand how much work the request asks for.
-export function ask(name, method, path) {
-  return exchange(name, method, path, null, {}, { redirects: 0 }, failed);
+export function ask(name, method, path, headers, body) {
+  return exchange(name, method, path, body, {}, { redirects: 0, headers }, failed);
 }
 
 function exchange(name, method, path, body, known, params = {}, told = served) {
   sequence += 1;
   const metrics = exec.vu.metrics;
   const id = `${exec.vu.idInTest}-${sequence}`;
-  const headers = told === failed ? { 'Lab-Id': id } : {};
+  const headers = told === failed ? { ...params.headers, 'Lab-Id': id } : {};
   metrics.tags.request = name;
   Object.assign(metrics.metadata, { id, ...known });
   requestSent.add(1);

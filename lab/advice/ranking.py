@@ -8,6 +8,7 @@ from analysis.foreseen import Foreseen
 from analysis.metrics import beside_free_thread, failures, times
 from analysis.prediction import OF_CORES, NotModelled, model_for
 from analysis.record import LoadRecord
+from analysis.ways import AS_GOOD, AS_GOOD_MS
 from lab.advice.load import Load
 from lab.advice.ways import Way, today, ways
 from lab.errors import WrongUse
@@ -17,8 +18,6 @@ REQUESTS, REQUESTS_OF_A_CLASS, MOST_REQUESTS = 20_000, 300, 300_000
 """About how many requests are simulated for each way, at least of each class, and at most."""
 LONGEST = 20
 """At least so many times the duration of the longest class is simulated."""
-AS_GOOD, AS_GOOD_MS = 1.1, 5
-"""Ways count as equally fast if no class of requests loses more than so much more with one of them."""
 WAITS_MS = 20
 """A request that loses more than this waits; less is network, Python and balancer."""
 HEADROOMS = (1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 10.0)

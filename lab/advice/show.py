@@ -12,8 +12,9 @@ from analysis.result import Summary
 from analysis.show.grids import TextGrid
 from analysis.show.terminal import text_table
 from analysis.show.words import number, percent
+from analysis.ways import AS_GOOD, AS_GOOD_MS
 from lab.advice.load import Load
-from lab.advice.ranking import AS_GOOD, AS_GOOD_MS, Ranked, headroom
+from lab.advice.ranking import Ranked, headroom
 from lab.advice.ways import Way
 
 MOST_CLASSES = 2

@@ -12,7 +12,6 @@ from lab.advice.load import Load
 from lab.limits import SERVER_MIB, THREAD_MIB
 from lab.servers import KINDS
 from lab.servers.base import Variant
-from lab.servers.gunicorn import IDLE_THREAD
 
 MOST_WORKERS = 32
 _FIRST_PORT = 8001
@@ -37,22 +36,22 @@ class Way:
     def configuration(self) -> str:
         """Return the configuration to paste: of the server, and of the balancer if it matters."""
         variant = self.variant
-        if variant.server == "uwsgi":
-            lines = ["master = true", f"processes = {self.workers}", f"threads = {self.threads}"]
-            return "\n".join(["# uwsgi.ini", "[uwsgi]", *lines])
-        of = IDLE_THREAD if self.kind.name == "idle-thread" else "gthread"
-        lines = ["# gunicorn.conf.py", f'worker_class = "{of}"', f"workers = {variant.workers}", "keepalive = 0"]
-        lines.append(f"threads = {self.threads}")
-        if self.kind.name == "idle-thread":
-            lines += ["# with gunicorn 24 or later, and servers/gunicorn/idle_thread.py beside the application"]
-        if self.kind.name == "limit":
-            lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.threads}"]
-        if self.kind.name == "reuse-port":
-            lines += ["# with gunicorn 24 or later:", "reuse_port = True"]
+        ports = range(_FIRST_PORT, _FIRST_PORT + variant.replicas)
+        match variant.server:
+            case "uwsgi":
+                lines = self._uwsgi()
+            case "uvicorn":
+                lines = []
+            case _:
+                lines = self._gunicorn()
         if variant.replicas == 1:
             return "\n".join(lines)
-        ports = range(_FIRST_PORT, _FIRST_PORT + variant.replicas)
-        lines.append(f"# start gunicorn {variant.replicas} times: --bind 127.0.0.1:{ports[0]} to {ports[-1]}")
+        server = variant.server.partition("-")[0]
+        workers = " --workers 1" if server == "uvicorn" else ""
+        where = {"uvicorn": "--host 127.0.0.1 --port ", "uwsgi": "--http-socket 127.0.0.1:"}.get(
+            server, "--bind 127.0.0.1:"
+        )
+        lines.append(f"# start {server} {variant.replicas} times:{workers} {where}{ports[0]} to {ports[-1]}")
         if variant.balancer == "nginx":
             servers = [f"    server 127.0.0.1:{port};" for port in ports]
             return "\n".join([*lines, "", "# nginx.conf", "upstream app {", "    zone app 64k;",
@@ -61,6 +60,30 @@ class Way:
                    for place, port in enumerate(ports, start=1)]  # fmt: skip
         return "\n".join([*lines, "", "# haproxy.cfg", "backend app", "    balance leastconn",
                           "    option http-server-close", *servers])  # fmt: skip
+
+    def _gunicorn(self) -> list[str]:
+        worker = getattr(self.variant, "worker_class", self.variant.server.removeprefix("gunicorn-"))
+        lines = ["# gunicorn.conf.py", f'worker_class = "{worker}"', f"workers = {self.variant.workers}"]
+        if self.variant.threads is None:
+            return lines
+        lines += ["keepalive = 0", f"threads = {self.threads}"]
+        if self.kind.name == "idle-thread":
+            lines += ["# with gunicorn 24 or later, and servers/gunicorn/idle_thread.py beside the application"]
+        if self.kind.name == "limit":
+            lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.threads}"]
+        if self.kind.name == "reuse-port":
+            lines += ["# with gunicorn 24 or later:", "reuse_port = True"]
+        return lines
+
+    def _uwsgi(self) -> list[str]:
+        workers = self.variant.workers
+        lines = ["# uwsgi.ini", "[uwsgi]", "master = true", f"processes = {workers}", f"threads = {self.threads}"]
+        if self.kind.name != "map-socket":
+            return lines
+        for place in range(workers):
+            lines += [f"socket = 127.0.0.1:{_FIRST_PORT + place}", f"map-socket = {place}:{place + 1}"]
+        servers = [f"    server 127.0.0.1:{_FIRST_PORT + place};" for place in range(workers)]
+        return [*lines, "", "# nginx.conf", "upstream app {", "    zone app 64k;", "    least_conn;", *servers, "}"]
 
 
 def ways(load: Load) -> Iterator[Way]:

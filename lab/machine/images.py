@@ -16,7 +16,7 @@ from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_co
 from lab.machine.inputs import inputs_digest
 from lab.paths import COMPOSE_FILE, TOOLS
 from lab.plan import Plan
-from lab.servers.base import Layer
+from lab.servers.base import BESIDE, Beside, Layer
 from lab.services import image_of
 
 DEBIAN = "debian:trixie-slim"
@@ -95,7 +95,8 @@ def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:
 
     Then load the application once. Raise LabError with its last words if it cannot be loaded.
     """
-    server = OwnImage(image.service, image.packages)
+    releases = {name: value for name, value in image.factors.items() if name == "LAB_RELEASE" and value}
+    server = OwnImage(image.service, image.packages, releases)
     build_images([server], say)
     under = str(DockerClient().image.inspect(server.name).id)
     if label(image.name, INPUTS) != under:
@@ -103,9 +104,28 @@ def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:
     loading = [
         "docker", "run", "--rm", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL",  # noqa: S108  # in the container
         "--security-opt", "no-new-privileges", "--env", f"LAB_CALLABLE={image.factors['LAB_CALLABLE']}",
+        "--env", f"LAB_APP={image.factors['LAB_APP']}",
         "--entrypoint", "python", image.name, "-c", "import own",
     ]  # fmt: skip
-    run_command(loading, "Your application cannot be loaded.")
+    if layer.beside or layer.before:  # the application may need these services to be loaded
+        _make_beside_ready(layer.beside, say)
+    else:
+        run_command(loading, "Your application cannot be loaded.")
+
+
+def _make_beside_ready(beside: Beside | None, say: Say) -> None:
+    """Pull or build the missing images of the services beside somebody's own application."""
+    for name, one in (beside.services if beside else {}).items():
+        service, image = name.removeprefix(BESIDE), str(one["image"])
+        assert beside
+        if service in beside.builds:
+            say(f"Building {service} …")
+            command = ["docker", "compose", "--file", str(beside.file), "--project-name", image.rpartition("-")[0],
+                       "build", service]  # fmt: skip
+            run_command(command, f"The image of {service} could not be built.")
+        elif not DockerClient().image.exists(image):
+            say(f"Pulling {image} …")
+            run_command(["docker", "pull", "--quiet", image], f"The image {image} of {service} could not be pulled.")
 
 
 def _build_own(image: OwnImage, layer: Layer, server: OwnImage, under: str, say: Say) -> None:

@@ -24,11 +24,10 @@ def try_(
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
-    from analysis.folder import read_run  # noqa: PLC0415
-    from lab.own.diagnosis import best, diagnose  # noqa: PLC0415
+    from analysis.diagnosis import best  # noqa: PLC0415
     from lab.own.image import layer_of  # noqa: PLC0415
     from lab.own.service import NEEDS_A_FILE, read_own_service  # noqa: PLC0415
-    from lab.own.show import print_diagnosis  # noqa: PLC0415
+    from lab.own.show import print_advice  # noqa: PLC0415
     from lab.own.trying import chosen, experiment_of, name_of  # noqa: PLC0415
     from lab.own.variants import candidates, left_out  # noqa: PLC0415
 
@@ -46,9 +45,7 @@ def try_(
         )
         plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed)
         summary = measure(name, experiment, plan_for, full=full, command=command, results=results)
-    folder = (results / name / "latest").resolve()
-    names = [way.name for way in tried]
-    print_diagnosis(out, diagnose(summary, read_run(folder), folder), summary, tried, best(summary, names))
+    print_advice(out, summary, tried, best(summary, [way.name for way in tried]))
 
 
 def init(

@@ -15,15 +15,22 @@ from typing import Any
 from analysis.classes import PATH_PATTERN
 from lab.advice.access_log import MOST_CLASSES, Log
 from lab.own.image import LEFT_OUT
+from lab.own.service import CALLABLE_PATTERN
 
 SETTINGS = ("workers", "threads", "worker_class", "worker_connections")
 MOST_FILES = 500
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
 _ROUTE = re.compile(r"""\.(?:route|get)\(\s*["'](/[^"'<>{}]*)["']""")
-_APPLICATION = re.compile(r"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*(?:Flask|Bottle|Falcon|get_wsgi_application)\(",
-                          re.MULTILINE)  # fmt: skip
+_WSGI = "Flask|Bottle|Falcon|get_wsgi_application"
+_ASGI = "FastAPI|Starlette|Litestar|Quart|get_asgi_application"
+_APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
 _FACTORY = re.compile(r"^def (create_app|make_app)\(\s*\)", re.MULTILINE)
-_RELEASE = re.compile(r"^gunicorn\s*==\s*([0-9.]+)", re.MULTILINE | re.IGNORECASE)
+_RELEASES = {
+    name: re.compile(rf"^{name}\s*(?:\[[^\]]*\])?\s*==\s*([0-9.]+)", re.MULTILINE | re.IGNORECASE)
+    for name in ("gunicorn", "uvicorn", "uwsgi")
+}
+OTHERWISE = {"gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": "2.0.31"}
+"""The release of each server that is taken if no file names one."""
 
 
 @dataclass
@@ -45,25 +52,32 @@ def described(folder: Path, log: Log | None = None) -> str:
     With the log of the service, the requests are those of the log; else they are the routes in the source.
     """
     found = Found()
-    for place, command in _commands(folder):
+    for place, server, command in _commands(folder):
+        found.note("server", server, place)
         _from_command(found, command, place, folder)
     _from_settings(found, folder / "gunicorn.conf.py", "gunicorn.conf.py")
+    _from_ini(found, folder / "uwsgi.ini", "uwsgi.ini")
     requirements = next(
         (name for name in ("requirements.txt", "requirements/base.txt") if (folder / name).is_file()), ""
     )
-    if requirements and (pinned := _RELEASE.search(_text(folder / requirements))):
-        found.note("gunicorn", pinned[1], requirements)
+    for server, pattern in _RELEASES.items():
+        if requirements and (pinned := pattern.search(_text(folder / requirements))):
+            found.note(server, pinned[1], requirements)
     paths: list[str] = []
     for path in _sources(folder):
         text = _text(path)
         module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
         if named := _APPLICATION.search(text) or _FACTORY.search(text):
             what = named[1] + ("()" if named.re is _FACTORY else "")
-            found.note("callable", f"{module}:{what}", f"guessed from {path.relative_to(folder)}")
+            place = f"guessed from {path.relative_to(folder)}"
+            found.note("callable", f"{module}:{what}", place)
+            if named.re is _APPLICATION and named[2] in _ASGI.split("|"):
+                found.note("server", "uvicorn", place)
         paths += _ROUTE.findall(text)
-    if found.values.get("worker_class") == "sync" or (
-        "worker_class" not in found.values and "threads" not in found.values
-    ):
+    found.note("server", "gunicorn", "")
+    if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
+        found.values["worker_class"] = "gthread"  # gunicorn does the same
+    if found.values["server"] == "gunicorn" and not {"worker_class", "threads"} & found.values.keys():
         found.values.setdefault("worker_class", "sync")
         found.places.setdefault("worker_class", "guessed: gunicorn's default")
     requests = asked_in(log) if log else [
@@ -96,6 +110,8 @@ def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) ->
         text = json.dumps(value) if isinstance(value, str) else str(value)
         return f"  {key or name}: {text}  # {place if place.startswith('guessed') else f'from {place}'}"
 
+    server = found.values["server"]
+    worker = found.values.get("worker_class", "gthread") if server == "gunicorn" else server
     return "\n".join([
         "# A service, as the lab tries it: make try SERVICE=<this file>. docs/your-service.md explains each line.",
         "application:",
@@ -103,11 +119,12 @@ def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) ->
         line("callable", "app:app"),
         *([f"  requirements: {requirements}"] if requirements else []),
         "served:",
-        line("gunicorn", "27.0.1"),
-        line("worker_class", "gthread"),
+        line(server, OTHERWISE[server]),
+        *([line("worker_class", "gthread")] if server == "gunicorn" else []),
         line("workers", 1),
-        line("threads", 1),
-        *([line("worker_connections", 1000)] if "worker_connections" in found.values else []),
+        *([line("threads", 1)] if worker in ("gthread", "sync", "uwsgi") else []),
+        *([line(name, "") for name in ("worker_connections", "settings") if name in found.values and
+           server == "gunicorn"]),
         "requests:",
         *requests,
         *([] if any(not one.startswith("  #") for one in requests) else [SOMETHING]),
@@ -119,8 +136,8 @@ def _name(path: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-") or "home"
 
 
-def _commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the commands that start gunicorn, from the files that state such commands, with the name of the file."""
+def _commands(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the commands that start a server: the name of the file that states it, the server, and its arguments."""
     for name, pattern in (
         ("Procfile", r"^web:\s*(.+)$"),
         ("Dockerfile", r"^(?:CMD|ENTRYPOINT)\s+(.+)$"),
@@ -131,9 +148,10 @@ def _commands(folder: Path) -> Iterator[tuple[str, list[str]]]:
         text = _text(folder / name).replace("\\\n", " ")
         for stated in re.findall(pattern, text, re.MULTILINE):
             words = _words(stated)
-            starts = [place for place, word in enumerate(words) if word.rpartition("/")[2] == "gunicorn"]
+            programs = [word.rpartition("/")[2] for word in words]
+            starts = [place for place, program in enumerate(programs) if program in ("gunicorn", "uvicorn")]
             if starts:
-                yield name, words[starts[0] + 1 :]
+                yield name, programs[starts[0]], words[starts[0] + 1 :]
 
 
 def _words(stated: str) -> list[str]:
@@ -160,11 +178,14 @@ def _from_command(found: Found, words: list[str], place: str, folder: Path) -> N
         if known.config:
             config = known.config.removeprefix("file:")
             _from_settings(found, folder / config, config)
-        found.note("callable", next((one for one in rest if re.fullmatch(r"[\w.]+:[\w.()]+", one)), None), place)
+        found.note("callable", next((one for one in rest if re.fullmatch(CALLABLE_PATTERN, one)), None), place)
 
 
 def _from_settings(found: Found, path: Path, place: str) -> None:
-    """Note the settings in gunicorn's own settings file that are plain values. The file is not executed."""
+    """Note gunicorn's own settings file, and its settings that are plain values. The file is not executed."""
+    if path.is_file():
+        found.note("settings", place, place)
+        found.note("server", "gunicorn", place)
     with suppress(SyntaxError):
         for node in ast.parse(_text(path)).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -172,6 +193,20 @@ def _from_settings(found: Found, path: Path, place: str) -> None:
                 if name in (*SETTINGS, "callable"):
                     with suppress(ValueError):
                         found.note(name, ast.literal_eval(node.value), place)
+
+
+def _from_ini(found: Found, path: Path, place: str) -> None:
+    """Note the settings of uWSGI that this lab knows, too."""
+    text = _text(path)
+    if text:
+        found.note("server", "uwsgi", place)
+    for name, pattern in (("workers", r"processes|workers"), ("threads", "threads"), ("callable", "module|wsgi")):
+        if stated := re.search(rf"^\s*(?:{pattern})\s*=\s*([\w.:]+)\s*$", text, re.MULTILINE):
+            value = stated[1]
+            if name == "callable":
+                found.note(name, value if ":" in value else f"{value}:application", place)
+            elif value.isdecimal():
+                found.note(name, int(value), place)
 
 
 def _sources(folder: Path) -> list[Path]:

@@ -5,19 +5,19 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lab.errors import WrongUse
-from lab.own.service import OwnService
+from lab.own.beside import read_beside
+from lab.own.service import OwnService, Served, env_of
 from lab.paths import SERVERS
 from lab.servers.base import Layer
 
 LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
 """Files and folders that are no part of an application."""
 MOST_MIB = 500
-_GUNICORN = re.compile(r"^\s*gunicorn\b(?!-)", re.IGNORECASE)
 
 
 @contextmanager
@@ -38,30 +38,41 @@ def layer_of(service: OwnService) -> Iterator[Layer]:
                 f"{application.folder} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",
                 hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
             )
-        for name in ("Dockerfile", "own.py"):
+        for name in ("Dockerfile", "own.py", "before.py"):
             shutil.copyfile(SERVERS / "own" / name, folder / name)
         secrets = env_of(application.env_file) if application.env_file else {}
         environment = secrets | application.environment
         (folder / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
-        required = application.requirements.read_text(encoding="utf-8") if application.requirements else ""
-        lines = [line for line in required.splitlines() if not _GUNICORN.match(line)]
-        lines.append(f"gunicorn=={service.served.gunicorn}")
-        (folder / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        yield Layer(folder, _digest(folder), secrets)
+        required = _required(application.requirements) if application.requirements else []
+        lines = "".join(f"{line}\n" for line in with_server(required, service.served))
+        (folder / "requirements.txt").write_text(lines, encoding="utf-8")
+        settings = service.served.settings
+        (folder / "own_settings.py").write_bytes(settings.read_bytes() if settings else b"")
+        beside = read_beside(service.beside.compose, service.beside.services) if service.beside else None
+        yield Layer(folder, _digest(folder), secrets, beside, application.before)
 
 
-def env_of(path: Path) -> dict[str, str]:
-    """Read an env file: lines of NAME=value; blank lines and comments do not count. Raise WrongUse for another line."""
-    found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        text = line.strip().removeprefix("export ")
-        if not text or text.startswith("#"):
-            continue
-        name, equals, value = text.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name.strip()):
-            raise WrongUse(f"{path.name}:{number}: not NAME=value")  # the line itself may be a secret
-        found[name.strip()] = value.strip().strip("'\"")
-    return found
+def with_server(required: Iterable[str], served: Served) -> list[str]:
+    """Return the lines of requirements with the release of the server that is named, and no other. Extras stay.
+
+    Hashes are left out, because with hashes pip would want the hash of the server, too. uWSGI is in its image already.
+    """
+    lines = [re.sub(r"\s*--hash=\S+", "", line) for line in required]
+    server = re.compile(rf"\s*{served.server}\s*(\[[^\]]*\])?\s*([<>=!~;@#].*)?$", re.IGNORECASE)
+    extras = next((found[1] or "" for line in lines if (found := server.match(line))), "")
+    others = [line for line in lines if not server.match(line)]
+    return others if served.server == "uwsgi" else [*others, f"{served.server}{extras}=={served.release}"]
+
+
+def _required(path: Path) -> Iterator[str]:
+    """Yield the lines of a file of requirements, and of the files that it includes. Raise WrongUse if there is none."""
+    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+        if further := re.match(r"\s*(?:-r|--requirement)[\s=]+(\S+)", line):
+            if not (path.parent / further[1]).is_file():
+                raise WrongUse(f"{path.name} includes {further[1]}, but there is no such file.")
+            yield from _required(path.parent / further[1])
+        else:
+            yield line
 
 
 def _digest(folder: Path) -> str:

@@ -25,6 +25,7 @@ class Application(Model):
     requirements: Path | None = None
     environment: dict[str, str] = Field({})
     env_file: Path | None = None
+    before: str = ""
 
     @field_validator("callable")
     @classmethod
@@ -34,31 +35,87 @@ class Application(Model):
         return value
 
 
+ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
+"""gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
+
+
 class Served(Model):
-    """How gunicorn serves the application today."""
+    """How the application is served today: by gunicorn, by uvicorn, or by uWSGI, in the named release."""
 
     gunicorn: str = Field("27.0.1", pattern=r"^[0-9]+(\.[0-9]+)*$")
-    worker_class: Literal["gthread", "sync"] = "gthread"
+    uvicorn: str | None = Field(None, pattern=r"^[0-9]+(\.[0-9]+)*$")
+    uwsgi: str | None = Field(None, pattern=r"^[0-9]+(\.[0-9]+)*$")
+    worker_class: Literal[
+        "gthread", "sync", "gevent", "eventlet", "asgi", "uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"
+    ] = "gthread"
     workers: int = Field(ge=1, le=64)
     threads: int = Field(1, ge=1, le=256)
     worker_connections: int = Field(1000, ge=1, le=65535)
+    settings: Path | None = None
     memory_mib: int = Field(512, ge=64)
 
     @model_validator(mode="after")
-    def _sync_has_no_threads(self) -> Self:
-        if self.worker_class == "sync" and self.threads > 1:
-            raise ValueError("workers of the class sync have no threads; choose worker_class: gthread, or threads: 1")
+    def _one_server(self) -> Self:
+        named = [name for name in ("gunicorn", "uvicorn", "uwsgi") if name in self.model_fields_set]
+        if len(named) > 1:
+            raise ValueError(f"give one server, not {' and '.join(named)}")
+        of_gunicorn = sorted({"worker_class", "worker_connections", "settings"} & self.model_fields_set)
+        if of_gunicorn and self.server != "gunicorn":
+            raise ValueError(f"{of_gunicorn[0]} is a setting of gunicorn; leave it out for {self.server}")
+        return self
+
+    @model_validator(mode="after")
+    def _only_some_have_threads(self) -> Self:
+        if self.kind not in ("gthread", "uwsgi") and self.threads > 1:
+            what = "uvicorn" if self.kind == "uvicorn" else f"workers of the class {self.worker_class}"
+            verb = "has" if self.kind == "uvicorn" else "have"
+            way_out = "leave threads out" if self.is_asgi else "choose worker_class: gthread, or threads: 1"
+            raise ValueError(f"{what} {verb} no threads; {way_out}")
         return self
 
     @property
+    def server(self) -> Literal["gunicorn", "uvicorn", "uwsgi"]:
+        """The server."""
+        return "uvicorn" if self.uvicorn else "uwsgi" if self.uwsgi else "gunicorn"
+
+    @property
+    def release(self) -> str:
+        """The release of the server."""
+        return self.uvicorn or self.uwsgi or self.gunicorn
+
+    @property
+    def kind(self) -> str:
+        """The kind of workers: gunicorn's class of workers, uvicorn or uwsgi."""
+        return self.worker_class if self.server == "gunicorn" else self.server
+
+    @property
+    def is_asgi(self) -> bool:
+        """Whether the server calls an ASGI application."""
+        return self.kind in ("uvicorn", *ASGI_WORKERS)
+
+    @property
     def major(self) -> int:
-        """The first number of gunicorn's release."""
-        return int(self.gunicorn.split(".")[0])
+        """The first number of the server's release."""
+        return int(self.release.split(".")[0])
 
     @property
     def slots(self) -> int:
-        """How many requests all workers together serve at the same time."""
+        """How many requests all workers together serve at the same time, if they have threads."""
         return self.workers * self.threads
+
+
+class ServicesBeside(Model):
+    """What the application needs beside it: services of a Compose file."""
+
+    compose: Path
+    services: list[str] = Field(min_length=1, max_length=8)
+
+    @field_validator("services")
+    @classmethod
+    def _are_no_words_of_the_lab(cls, value: list[str]) -> list[str]:
+        if taken := sorted({"app", "balancer", "before"} & set(value)):
+            raise ValueError(f"the lab has a service {taken[0]} of its own; name services that the application uses")
+        return value
 
 
 class OwnService(Model):
@@ -66,6 +123,7 @@ class OwnService(Model):
 
     application: Application
     served: Served
+    beside: ServicesBeside | None = None
     requests: AskedClasses
 
 
@@ -92,12 +150,42 @@ def read_own_service(path: Path) -> OwnService:
     }
     if "requirements" in paths:
         paths["requirements"] = paths["folder"] / application.requirements
-    for name, there in paths.items():
-        if not (there.is_dir() if name == "folder" else there.is_file()):
-            line = line_of(document, ("application", name))
-            what = "folder" if name == "folder" else "file"
-            raise WrongUse(f"{path.name}:{line}: application.{name}: there is no {what} {there}", hint=_EXAMPLE)
-    return service.model_copy(update={"application": application.model_copy(update=paths)})
+    settings = service.served.settings and paths["folder"] / service.served.settings
+    places = {("application", name): there for name, there in paths.items()}
+    places |= {("served", "settings"): settings} if settings else {}
+    beside = service.beside and service.beside.model_copy(update={"compose": base / service.beside.compose})
+    places |= {("beside", "compose"): beside.compose} if beside else {}
+    for place, there in places.items():
+        what = "folder" if place[1] == "folder" else "file"
+        if not (there.is_dir() if what == "folder" else there.is_file()):
+            where = f"{path.name}:{line_of(document, place)}: {'.'.join(place)}"
+            raise WrongUse(f"{where}: there is no {what} {there}", hint=_EXAMPLE)
+    secrets = env_of(paths["env_file"]) if "env_file" in paths else {}
+    for name, one in service.requests.items():
+        if unknown := [secret for secret in one.names_of_secrets if secret not in secrets]:
+            there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
+            line = line_of(document, ("requests", name))
+            raise WrongUse(
+                f"{path.name}:{line}: requests.{name}: ${{{unknown[0]}}} is no variable of env_file; there are {there}",
+                hint=_EXAMPLE,
+            )
+    served = service.served.model_copy(update={"settings": settings})
+    application = application.model_copy(update=paths)
+    return service.model_copy(update={"application": application, "served": served, "beside": beside})
+
+
+def env_of(path: Path) -> dict[str, str]:
+    """Read an env file: lines of NAME=value; blank lines and comments do not count. Raise WrongUse for another line."""
+    found = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.strip().removeprefix("export ")
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name.strip()):
+            raise WrongUse(f"{path.name}:{number}: not NAME=value")  # the line itself may be a secret
+        found[name.strip()] = value.strip().strip("'\"")
+    return found
 
 
 def _says(kind: str, first: object) -> str:
@@ -115,5 +203,5 @@ def _says(kind: str, first: object) -> str:
     return f"{first['input']!r}: {str(first['msg']).lower()}"
 
 
-_PARTS: dict[str, type[Model]] = {"application": Application, "served": Served}
+_PARTS: dict[str, type[Model]] = {"application": Application, "served": Served, "beside": ServicesBeside}
 _EXAMPLE = "docs/your-service.md has an example of such a file."

@@ -1,31 +1,20 @@
-"""What the lab says about somebody's own service: the diagnosis, what was tried, and the configuration to paste."""
+"""What the lab advises somebody about an own service: the best way that was tried, and the configuration to paste."""
 
 from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from analysis.diagnosis import TODAY, as_good
 from analysis.result import Summary
-from analysis.show.grids import TextGrid
-from analysis.show.terminal import text_table
-from analysis.show.words import number, percent
 from lab.advice.ways import Way
-from lab.own.diagnosis import TODAY, Diagnosis, Figures, as_good
 
 
-def print_diagnosis(console: Console, diagnosis: Diagnosis, summary: Summary, tried: Sequence[Way], best: str) -> None:
-    """Print the diagnosis, what requests lose with each way, and what to do."""
-    console.print()
-    console.print(Text("Diagnosis, as the service is served today", style="bold"))
-    console.print()
-    for sentence in diagnosis.sentences:
-        console.print(Text(f"- {sentence}"))
-    if len(tried) > 1:
-        console.print()
-        console.print(text_table(_grid(summary, tried)))
-    console.print()
+def print_advice(console: Console, summary: Summary, tried: Sequence[Way], best: str) -> None:
+    """Print which way is the best, if any is better than today's, and what to do."""
     if len(tried) == 1:
         return
+    console.print()
     if best == TODAY:
         console.print(Text("Nothing that was tried is better than today's way to serve.", style="bold"))
         return
@@ -37,22 +26,3 @@ def print_diagnosis(console: Console, diagnosis: Diagnosis, summary: Summary, tr
         console.print(Text(f"As good: {', '.join(says)}."))
     console.print()
     console.print(Text(way.configuration()))
-
-
-def _grid(summary: Summary, tried: Sequence[Way]) -> TextGrid:
-    figures = Figures(summary)
-    names = [way.name for way in tried]
-    statistics = {one: stat for one in figures.classes(TODAY) if (stat := figures.statistic(one, names))}
-    lines = []
-    for way in tried:
-        found = [figures.lost(way.name, request, stat) for request, stat in statistics.items()]
-        beside = figures.value(way.name, None, "beside_free_thread", "share")
-        lines.append((
-            way.kind.says,
-            f"{way.workers} x {way.threads}",
-            *(f"{number(one.ms)} ({number(one.low)} to {number(one.high)})" if one else "–" for one in found),
-            "–" if beside is None else percent(beside),
-            number(figures.value(way.name, None, "memory", "total")),
-        ))  # fmt: skip
-    head = ("way", "w x t", *(f"{request} {stat}" for request, stat in statistics.items()), "beside", "MiB")
-    return TextGrid("Tried: ms that requests lose outside the application", head, lines, words=1)

@@ -7,12 +7,14 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from analysis.classes import asked_as_json
+from analysis.diagnosis import TODAY
 from analysis.nearest import nearest_first
+from analysis.record import OWN
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
-from lab.own.diagnosis import TODAY
 from lab.own.service import OwnService
+from lab.own.variants import ONLY_IF_NAMED
 
 LASTS = {"short": "20s", "full": "2m"}
 TRIALS = 3
@@ -24,21 +26,25 @@ def name_of(path: Path) -> str:
 
 
 def chosen(ways: Sequence[Way], names: str) -> list[Way]:
-    """Return today's way and those that are named; all, if none is named. Raise WrongUse for an unknown name."""
+    """Return today's way and those that are named; if none is named, all but those of ONLY_IF_NAMED.
+
+    Raise WrongUse for an unknown name.
+    """
     wanted = [one.strip() for one in names.split(",") if one.strip()]
     known = [way.name.rpartition("-")[0] if way.name != TODAY else TODAY for way in ways]
     for one in wanted:
         if one not in known:
             there = nearest_first(one, known)
             raise WrongUse(f"WAYS={names}: there is no way {one} for this service; there are {there}.")
-    return [way for way, name in zip(ways, known, strict=True) if not wanted or name in (TODAY, *wanted)]
+    taken = [TODAY, *wanted] if wanted else [one for one in known if one not in ONLY_IF_NAMED]
+    return [way for way, name in zip(ways, known, strict=True) if name in taken]
 
 
 def experiment_of(path: Path, service: OwnService, ways: Sequence[Way]) -> Experiment:
     """Return the experiment. Raise WrongUse if k6 cannot send the requests."""
     try:
         load = Load.model_validate(
-            {"script": "own.js", "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
+            {"script": OWN, "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
         )
     except ValidationError as error:
         raise WrongUse(f"{path.name}: requests: {error.errors()[0]['ctx']['error']}.") from None

@@ -1,30 +1,49 @@
 """Variants that serve somebody's own application instead of the lab's workload."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from analysis.ways import KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
+from analysis.ways import KINDS_OF_WAYS, MAP_SOCKET, MOST_REPLICAS, Kind, gthread
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB
-from lab.own.service import CALLABLE_PATTERN, OwnService
+from lab.own.service import ASGI_WORKERS, CALLABLE_PATTERN, OwnService, Served
+from lab.servers.asgi import Asgi
 from lab.servers.base import Layer, Variant
-from lab.servers.gunicorn import FIRST_WITH_IDLE_THREAD, GunicornGthread, GunicornSync
+from lab.servers.gunicorn import (
+    FIRST_WITH_IDLE_THREAD,
+    FIRST_WITH_REUSE_PORT,
+    GunicornAsgi,
+    GunicornGreen,
+    GunicornGthread,
+    GunicornSync,
+)
+from lab.servers.uwsgi import Uwsgi
 
 FIRST_WITH_LIMIT = 24
 """Before gunicorn 24, a worker at its limit of connections stopped answering (docs/connection-deadlock.md)."""
-WITH_NEWER = {"limit": FIRST_WITH_LIMIT, "idle-thread": FIRST_WITH_IDLE_THREAD, "reuse-port": 24}
-TRIED = ("limit", "idle-thread", "least-conn", "one-process")
-"""The kinds of ways that are tried beside today's."""
+WITH_NEWER = {"limit": FIRST_WITH_LIMIT, "idle-thread": FIRST_WITH_IDLE_THREAD, "reuse-port": FIRST_WITH_REUSE_PORT}
+KINDS = (*KINDS_OF_WAYS, MAP_SOCKET)
+TRIED = {
+    "gthread": ("one-process", "limit", "idle-thread", "least-conn"),
+    "sync": ("one-process", "limit", "idle-thread", "least-conn"),
+    "uwsgi": ("one-process", "map-socket", "least-conn"),
+}
+"""The kinds of ways that are tried beside today's, by today's kind of workers; of all others, only least-conn."""
+ONLY_IF_NAMED = ("reuse-port",)
+"""The kinds of ways that are tried only if ``WAYS`` names them, because they are seldom better; only for gunicorn."""
 
 
-class _Own(Variant):
-    """What both kinds of variants have: the callable, and the image with the application."""
+class _Own(Variant, ABC):
+    """What all of these variants have: the callable, and the image with the application."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    app: Literal["own"] = "own"  # the lab's frameworks are no choice here
     callable: str = Field(pattern=CALLABLE_PATTERN)
     locked: ClassVar[bool] = False
     own: Layer = Field(exclude=True, repr=False)
@@ -34,45 +53,61 @@ class _Own(Variant):
         """The application's layer on the server's image."""
         return self.own
 
-
-class OwnGthread(_Own, GunicornGthread):
-    """An own application on gunicorn's threads."""
-
-    app: Literal["own"] = "own"  # type: ignore[assignment]  # the lab's frameworks are no choice here
-
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return _factors(super().factors(), self.callable, self.own)
+        factors = super().factors()
+        release = {} if self.server == "uwsgi" else {"LAB_RELEASE": ""}  # the layer has its own release of the server
+        loop = {"LAB_LOOP": "auto"} if "LAB_LOOP" in factors else {}
+        return factors | {"LAB_CALLABLE": self.callable, "LAB_OWN": f"-own-{self.own.tag}"} | release | loop
+
+
+class OwnGthread(_Own, GunicornGthread):
+    """A WSGI application on gunicorn's threads."""
 
 
 class OwnSync(_Own, GunicornSync):
-    """An own application on gunicorn's workers without threads."""
+    """A WSGI application on gunicorn's workers without threads."""
 
-    app: Literal["own"] = "own"  # type: ignore[assignment]  # the lab's frameworks are no choice here
+
+class OwnGreen(_Own, GunicornGreen):
+    """A WSGI application on gunicorn's greenlets."""
+
+
+class OwnUwsgi(_Own, Uwsgi):
+    """A WSGI application on uWSGI."""
+
+
+class OwnAsgiWorker(_Own, GunicornAsgi):
+    """An ASGI application on gunicorn, with gunicorn's worker or with uvicorn's."""
+
+    worker_class: str
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return _factors(super().factors(), self.callable, self.own)
+        return super().factors() | {"LAB_WORKER_CLASS": self.worker_class}
 
 
-def _factors(factors: dict[str, str], of: str, layer: Layer) -> dict[str, str]:
-    """Return the factors of an own application. Its image is built on the lab's default image of the server."""
-    return factors | {"LAB_CALLABLE": of, "LAB_RELEASE": "", "LAB_OWN": f"-own-{layer.tag}"}
+class OwnUvicorn(_Own, Asgi):
+    """An ASGI application on uvicorn."""
+
+    release: str
+    packages: ClassVar[tuple[str, ...]] = ("python/uvicorn",)
 
 
 def candidates(service: OwnService, layer: Layer) -> list[Way]:
-    """Return today's way to serve an application, and the other ways that its release of gunicorn allows.
+    """Return today's way to serve an application, and the other ways that its server and release allow.
 
     Raise WrongUse if today's workers do not fit into the memory.
     """
     served = service.served
     try:
-        ways = [_way(Kind("today", "today", "", gthread), service, layer, today=True)]
+        ways = [_way(Kind("today", "today", "", gthread), service, layer)]
     except ValidationError as error:
-        problem = error.errors()[0].get("ctx", {}).get("error", error.errors()[0]["msg"])
+        first = error.errors()[0]
+        problem = first.get("ctx", {}).get("error", first["msg"])
         raise WrongUse(f"served: {problem}.", hint="Give more memory_mib, or fewer workers.") from None
-    for kind in KINDS_OF_WAYS:
-        if kind.name not in TRIED or served.major < WITH_NEWER.get(kind.name, 0):
+    for kind in KINDS:
+        if kind.name not in _tried(served) or served.major < WITH_NEWER.get(kind.name, 0):
             continue
         if served.workers == 1 or (kind.name == "least-conn" and served.workers > MOST_REPLICAS):
             continue
@@ -91,27 +126,62 @@ def left_out(service: OwnService) -> Sequence[str]:
     if served.workers == 1:
         return ["With a single worker, no request can wait beside a free thread of another worker."]
     old = [f"{kind} needs gunicorn {first} or later." for kind, first in WITH_NEWER.items()
-           if kind in TRIED and served.major < first]  # fmt: skip
+           if kind in TRIED.get(served.kind, ()) and served.major < first]  # fmt: skip
     many = [f"least-conn would need {served.workers} containers; the lab starts at most {MOST_REPLICAS}."]
     return old + (many if served.workers > MOST_REPLICAS else [])
 
 
-def _way(kind: Kind, service: OwnService, layer: Layer, *, today: bool = False) -> Way:
+def _tried(served: Served) -> tuple[str, ...]:
+    return TRIED.get(served.kind, ("least-conn",)) + (ONLY_IF_NAMED if served.server == "gunicorn" else ())
+
+
+def _way(kind: Kind, service: OwnService, layer: Layer) -> Way:
+    """Return a way of a kind for a service, with as many threads as today. Raise ValidationError if it cannot be."""
     served = service.served
-    shared = {
-        "release": served.gunicorn, "callable": service.application.callable, "own": layer, "cpus": 0,
-        "memory_mib": served.memory_mib,
-    }  # fmt: skip
-    if today and served.worker_class == "sync":
-        variant: Variant = OwnSync.model_validate({"server": "gunicorn-sync", "workers": served.workers} | shared)
-    elif today:
-        more = {"worker_connections": served.worker_connections, "worker_class": served.worker_class}
-        variant = OwnGthread.model_validate(gthread(served.workers, served.threads) | shared | more)
-    else:
-        settings = kind.of(1, served.slots) if kind.alone else kind.of(served.workers, served.threads)
-        if replicas := settings.get("replicas"):
-            shared["memory_mib"] = max(256, served.memory_mib // replicas)
-        variant = OwnGthread.model_validate(settings | shared)
+    today = _today(served)
+    settings: Mapping[str, object]
+    match kind.name:
+        case "today":
+            settings = today
+        case "least-conn":
+            settings = today | {"workers": 1, "replicas": served.workers, "balance": "least_conn"}
+            settings["memory_mib"] = max(256, served.memory_mib // served.workers)
+        case "one-process" if served.server == "uwsgi":
+            settings = today | {"workers": 1, "threads": served.slots}
+        case "map-socket":
+            settings = today | {"map_socket": True, "balance": "least_conn"}
+        case "reuse-port":
+            settings = today | {"reuse_port": True}
+        case _:
+            of = (1, served.slots) if kind.alone else (served.workers, served.threads)
+            settings = kind.of(*of) | {name: today[name] for name in ("release", "memory_mib")}
+    shared = {"callable": service.application.callable, "own": layer, "cpus": 0}
+    variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
+    says = replace(kind, why=kind.why.replace("A gunicorn", f"A {served.server}"))
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
-    return Way(kind, variant, workers, variant.threads or 1, memory, is_today=today)
+    return Way(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
+
+
+def _today(served: Served) -> dict[str, Any]:
+    """Return the settings of the variant that serves an application as it is served today."""
+    shared = {"release": served.release, "workers": served.workers, "memory_mib": served.memory_mib}
+    match served.kind:
+        case "gthread":
+            limit = {"worker_connections": served.worker_connections}
+            return {"server": "gunicorn-gthread", "threads": served.threads} | limit | shared
+        case "sync" | "gevent" | "eventlet" as worker:
+            return {"server": f"gunicorn-{worker}"} | shared
+        case "uwsgi":
+            return {"server": "uwsgi", "threads": served.threads} | shared
+        case "uvicorn":
+            return {"server": "uvicorn"} | shared
+        case worker:
+            return {"server": f"gunicorn-{ASGI_WORKERS[worker]}", "worker_class": worker} | shared
+
+
+_CLASSES: dict[str, type[Variant]] = {
+    "gunicorn-gthread": OwnGthread, "gunicorn-sync": OwnSync, "gunicorn-gevent": OwnGreen,
+    "gunicorn-eventlet": OwnGreen, "gunicorn-asgi": OwnAsgiWorker, "gunicorn-uvicorn": OwnAsgiWorker,
+    "uvicorn": OwnUvicorn, "uwsgi": OwnUwsgi,
+}  # fmt: skip

@@ -12,8 +12,13 @@ _ASGI = {
     "fastapi-typed": "fastapi_app:typed",
     "fastapi-async": "fastapi_app:asynchronous",
     "django": "django_app:asgi",
+    "own": "own:asgi",
 }
-_WITHOUT_A_POOL = {"fastapi-async": "no threads", "django": "one thread for each request"}
+_WITHOUT_A_POOL = {
+    "fastapi-async": "no threads",
+    "django": "one thread for each request",
+    "own": "threads that nobody else knows",
+}
 
 
 class AsgiApplication(Variant, ABC):

@@ -42,20 +42,51 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
         raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
 
 
+BESIDE = "beside-"
+"""How the names of services begin that somebody's own application has beside it."""
+BEFORE = f"{BESIDE}before"
+"""The service that runs a command before the application is served, and ends."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Services beside somebody's own application: as Compose takes them, with variables in the place of ``values``.
+
+    ``secrets`` are those of the values that no file of a run may have. ``builds`` has the images that ``file``, the
+    Compose file of the application, says how to build, by their names in this file.
+    """
+
+    services: Mapping[str, Mapping[str, Any]]
+    values: Mapping[str, str]
+    secrets: Mapping[str, str]
+    file: Path
+    builds: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Layer:
     """Somebody's own application as a layer on a server's image: the folder to build, and the tag of the result.
 
-    ``secrets`` are values by name that no file of a run may have.
+    ``secrets`` are values by name that no file of a run may have. ``before`` is a command to run before the application
+    is served; empty: there is none.
     """
 
     folder: Path
     tag: str
     secrets: Mapping[str, str] = field(default_factory=dict)
+    beside: Beside | None = None
+    before: str = ""
+
+    @property
+    def beside_mib(self) -> dict[str, int]:
+        """The memory limits of the services beside the application, in MiB."""
+        services = self.beside.services if self.beside else {}
+        return {name: int(one["mem_limit"]) // 2**20 for name, one in services.items()}
 
     def masked(self, said: bytes) -> bytes:
         """Return what a program said, with the names of secrets in the place of their values."""
-        for name, value in sorted(self.secrets.items(), key=lambda one: -len(one[1])):
+        secrets = dict(self.secrets) | dict(self.beside.secrets if self.beside else {})
+        for name, value in sorted(secrets.items(), key=lambda one: -len(one[1])):
             said = said.replace(value.encode(), f"${name}".encode()) if value else said
         return said
 

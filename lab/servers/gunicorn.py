@@ -125,7 +125,8 @@ class GunicornGreen(GunicornWsgi):
 
     @model_validator(mode="after")
     def _release_has_the_loop(self) -> Self:
-        check_lock_file("gunicorn", self.release, self._loop)
+        if self.locked:
+            check_lock_file("gunicorn", self.release, self._loop)
         return self
 
     @property
@@ -151,7 +152,8 @@ class GunicornAsgi(AsgiApplication, Gunicorn):
 
     @model_validator(mode="after")
     def _release_has_fastapi(self) -> Self:
-        check_lock_file("gunicorn", self.release, "fastapi")
+        if self.locked:
+            check_lock_file("gunicorn", self.release, "fastapi")
         return self
 
     def factors(self) -> dict[str, str]:

@@ -1,9 +1,13 @@
 """Write the files of one trial for Compose: its factors, the settings of its load, and the resolved Compose file."""
 
+import json
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 from python_on_whales import DockerClient
@@ -14,6 +18,7 @@ from lab.machine.engine import ca_bundle
 from lab.machine.images import K6_RELEASE
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
+from lab.servers.base import BEFORE, Layer
 from lab.trial.containers import owner
 from lab.whereabouts import LOCAL_ENV, placeless
 
@@ -52,6 +57,9 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
         "LAB_USER": f"{os.getuid()}:{os.getgid()}",
         "LAB_CA_BUNDLE": ca_bundle(),
     }
+    layer = variant.layer
+    if layer and layer.secrets:
+        local |= {"LAB_SECRETS": quote(json.dumps(dict(layer.secrets)))}
     if trial.live:
         factors |= {"LAB_POINTS": "json"}
     if load.api:
@@ -73,6 +81,10 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
         compose_profiles=profiles,
     ).compose.config(return_json=True)
     services = _complete(resolved["services"], load.generators)
+    if layer:
+        services |= beside_own(layer, services, variant.service)
+        local |= layer.beside.values if layer.beside else {}
+        write_whole(part / LOCAL_ENV, env_file(local))
     write_whole(
         part / "compose.yml", yaml.safe_dump(placeless({**resolved, "services": services}, local), sort_keys=False)
     )
@@ -97,6 +109,25 @@ def _complete(services: Services, generators: int) -> Services:
         there = {other: one for other, one in service.get("depends_on", {}).items() if other in services}
         complete[name] = service | {"depends_on": {other: one | {"required": True} for other, one in there.items()}}
     return complete | shared_out(complete["k6"], generators)
+
+
+def beside_own(layer: Layer, services: Services, server: str) -> Services:
+    """Return the services beside somebody's own application, and the server, which starts after these services."""
+    box = {key: services[server][key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
+    beside = {name: dict(box | dict(one)) for name, one in (layer.beside.services if layer.beside else {}).items()}
+    ready = {
+        name: {"condition": "service_healthy" if "healthcheck" in one else "service_started", "required": True}
+        for name, one in beside.items()
+    }
+    first: Services = {}
+    if layer.before:
+        first[BEFORE] = services[server] | {
+            "entrypoint": ["python", "/srv/before.py"], "command": [layer.before.replace("$", "$$")],
+            "depends_on": ready, "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
+        }  # fmt: skip
+        ready = ready | {BEFORE: {"condition": "service_completed_successfully", "required": True}}
+    own = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
+    return beside | first | {server: own}
 
 
 def k6_service(number: int) -> str:
@@ -126,6 +157,12 @@ def _variables(script: Script, duration: str) -> dict[str, str]:
     return script.environment() | script.handed_over(duration) | {"DURATION": duration}
 
 
-def env_file(values: dict[str, str]) -> str:
+def env_file(values: Mapping[str, str]) -> str:
     """Return variables as an env file, which Compose and a shell can read."""
-    return "".join(f"{name}='{value}'\n" for name, value in values.items())
+    return "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())
+
+
+def _quoted(value: str) -> str:
+    if "'" not in value:
+        return f"'{value}'"
+    return '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'

@@ -22,6 +22,7 @@ from lab.loads import K6_SCRIPTS, WrongSetting
 from lab.machine.engine import last_line
 from lab.machine.watch import Memory, Quiet, Usage
 from lab.plan import PlannedTrial
+from lab.servers.base import BEFORE, BESIDE
 from lab.trial import calibration
 from lab.trial.compose import compose, env_file, k6_service
 from lab.trial.containers import (
@@ -193,9 +194,9 @@ class Stack:
                 (self.part / f"{container.name}.log").write_bytes(self._output_of(container))
                 if container.state.oom_killed:
                     self.fail(self._limit_reached(service))
-                if container.state.status != "exited":
-                    continue
                 exit_code = container.state.exit_code
+                if container.state.status != "exited" or (service, exit_code) == (BEFORE, 0):
+                    continue
                 if not is_generator(service):
                     self.fail(f"{service} ended during the load with exit code {exit_code}")
                 elif service != "client":
@@ -268,7 +269,7 @@ class Stack:
         """
 
         def observe(container: Seen) -> None:
-            if container.is_generator or container.state.status != "running":
+            if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
                 return
             with suppress(DockerException):
                 said = str(DockerClient().container.execute(container.id, ["observe"]))
@@ -346,6 +347,8 @@ class Stack:
         load = self.trial.load
         if service == self.trial.variant.service:
             setting = "which the variant's memory_mib sets"
+        elif service.startswith(BESIDE):
+            setting = "which mem_limit of this service in your Compose file sets"
         elif service.partition("-")[0] == "k6":
             names = ", ".join(dict.fromkeys(K6_SCRIPTS[load.script].users))
             setting = f"which lab/limits.py computes from {names}, the rate and the duration"

@@ -1,11 +1,29 @@
-"""gunicorn's settings, for every release. They come from the experiment and never depend on the machine."""
+"""gunicorn's settings, for every release. They come from the experiment and never depend on the machine.
+
+Somebody's own application may have settings of its own, own_settings.py. They count unless this file sets them too, and
+their hooks are called. Settings of the place where the application runs at home are left out.
+"""
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from counters import Counters
+
+_OF_THE_PLACE = (
+    "accesslog", "certfile", "chdir", "chroot", "daemon", "errorlog", "group", "initgroups", "keyfile", "pidfile",
+    "proxy_protocol", "pythonpath", "statsd_host", "syslog", "tmp_upload_dir", "umask", "user", "worker_class",
+)  # fmt: skip
+_own = Path(__file__).with_name("own_settings.py")
+if _own.exists():
+    sys.path.insert(0, "/opt/application")
+    exec(compile(_own.read_text(encoding="utf-8"), "gunicorn.conf.py", "exec"))  # noqa: S102  # gunicorn does the same
+    sys.path.remove("/opt/application")
+    for _name in _OF_THE_PLACE:
+        globals().pop(_name, None)
+_hooks = {name: globals().get(name) for name in ("on_starting", "post_worker_init", "post_request")}
 
 bind = "0.0.0.0:8000"
 wsgi_app = os.environ["LAB_APP"]
@@ -26,12 +44,20 @@ graceful_timeout = 1  # gunicorn is stopped after the load, when no client waits
 def on_starting(server: Any) -> None:
     settings = {name: repr(setting.get()) for name, setting in sorted(server.cfg.settings.items())}
     Path("/tmp/settings").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+    _call("on_starting", server)
 
 
-if not wsgi_app.startswith("fastapi"):  # fastapi_app counts for itself; the hook would fail after each request
+def _call(hook: str, *of: Any) -> None:
+    if called := _hooks[hook]:
+        called(*of[: called.__code__.co_argcount])  # gunicorn allows post_request to take fewer
+
+
+if not wsgi_app.startswith(("fastapi", "own:asgi")):  # these count; the hook would fail after each request
 
     def post_worker_init(worker: Any) -> None:
         worker.counters = Counters("served", *getattr(worker, "counted", ()))
+        _call("post_worker_init", worker)
 
-    def post_request(worker: Any, _request: Any, _environ: Any, _response: Any) -> None:
+    def post_request(worker: Any, request: Any, environ: Any, response: Any) -> None:
         worker.counters.add("served")
+        _call("post_request", worker, request, environ, response)

@@ -1,4 +1,4 @@
-"""Somebody's WSGI application, and notes of which worker served which request.
+"""Somebody's application, and notes of which worker served which request. ``app`` is for WSGI, ``asgi`` for ASGI.
 
 k6 sends an id with each request, in the header ``Lab-Id``. This wrapper takes the header away before the application
 sees it, and leaves the answer as it is. It writes a line when work on a request begins, and a line when it ends:
@@ -6,6 +6,7 @@ sees it, and leaves the answer as it is. It writes a line when work on a request
 ``/tmp/served/PID``, so they outlive a worker that is killed.
 """
 
+import inspect
 import json
 import os
 import re
@@ -13,17 +14,21 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from counters import Counters
 
 APPLICATION = "/opt/application"
 SERVED = Path("/tmp/served")
 _ID = re.compile(r"[0-9-]{1,40}")
 _HOST = socket.gethostname()
 _files: dict[int, int] = {}
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 def load(name: str) -> Any:
@@ -45,10 +50,22 @@ def note(*words: object) -> None:
         os.write(_files[process], (",".join(map(str, words)) + "\n").encode())
 
 
+def began(ident: str, of_connection: str = "") -> None:
+    """Note that this thread begins to work on a request."""
+    worker = f"{_HOST}:{os.getpid()}"
+    note("began", ident, worker, threading.get_native_id(), of_connection, f"{time.time():.6f}")
+
+
+def ended(ident: str) -> None:
+    """Note that the work on a request ends."""
+    note("ended", ident, "", "", "", f"{time.time():.6f}")
+
+
 def connection(environ: dict[str, Any]) -> str:
     """Return the inode of the request's socket, which, unlike a port, is unique; empty if there is no socket."""
-    with suppress(OSError, AttributeError):
-        return str(os.fstat(environ["gunicorn.socket"].fileno()).st_ino) if "gunicorn.socket" in environ else ""
+    with suppress(OSError, AttributeError, KeyError):
+        descriptor = environ["gunicorn.socket"].fileno() if uwsgi is None else uwsgi.connection_fd()
+        return str(os.fstat(descriptor).st_ino)
     return ""
 
 
@@ -67,7 +84,7 @@ class Answer:
             if close := getattr(self._body, "close", None):
                 close()
         finally:
-            note("ended", self._ident, "", "", "", f"{time.time():.6f}")
+            ended(self._ident)
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -78,22 +95,84 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     ident = environ.pop("HTTP_LAB_ID", "")
     if not _ID.fullmatch(ident):
         return application(environ, start_response)
-    worker, thread = f"{_HOST}:{os.getpid()}", threading.get_native_id()
-    note("began", ident, worker, thread, connection(environ), f"{time.time():.6f}")
+    began(ident, connection(environ))
     try:
         body: Iterable[bytes] = application(environ, start_response)
     except BaseException:
-        note("ended", ident, "", "", "", f"{time.time():.6f}")
+        ended(ident)
         raise
     file_wrapper = environ.get("wsgi.file_wrapper")
     if isinstance(body, list | tuple) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
-        note("ended", ident, "", "", "", f"{time.time():.6f}")  # servers treat these kinds of bodies in their own ways
+        ended(ident)  # servers treat these kinds of bodies in their own ways
         return body
     return Answer(body, ident)
 
 
-sys.modules.pop("counters", None)  # gunicorn's settings have imported it; the application may have its own
+async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    """The same for ASGI. The work ends when the last part of the answer is sent; tasks in the background may go on."""
+    if scope["type"] == "lifespan":
+        counters()
+    if scope["type"] != "http":
+        return await application(scope, receive, send)
+    if scope["path"] == "/-/ready":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
+        await send({"type": "http.response.body", "body": b"ready\n"})
+        return None
+    sent = [value.decode("latin-1") for name, value in scope["headers"] if name == b"lab-id"]
+    ident = sent[0] if sent and _ID.fullmatch(sent[0]) else ""
+    scope = {**scope, "headers": [one for one in scope["headers"] if one[0] != b"lab-id"]}
+    at_work = True
+
+    def end() -> None:
+        nonlocal at_work
+        if at_work:
+            at_work = False
+            counters().add("served")
+            if ident:
+                ended(ident)
+
+    async def noted(message: dict[str, Any]) -> None:
+        await send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            end()
+
+    if ident:
+        began(ident)
+    try:
+        await application(scope, receive, noted)
+    finally:
+        end()
+    return None
+
+
+def counters() -> Counters:
+    """Return the counters of this process, which is new after a fork."""
+    process = os.getpid()
+    if process not in _counters:
+        _counters[process] = Counters("served")
+    return _counters[process]
+
+
+def interface_of(found: Callable[..., Any]) -> str:
+    """Return ``app`` for a WSGI application and ``asgi`` for an ASGI application, by how it is called; else nothing."""
+    with suppress(TypeError, ValueError):  # there is no signature
+        takes = [one for one in inspect.signature(found).parameters.values() if one.default is one.empty]
+        if not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in takes):
+            return {2: "app", 3: "asgi"}.get(len(takes), "")
+    return ""
+
+
+_counters: dict[int, Counters] = {}
+sys.modules.pop("counters", None)  # the application may have a module of this name
 sys.path[:] = [APPLICATION, *(one for one in sys.path if one != str(Path(__file__).parent))]
+try:
+    import uwsgi  # only uWSGI itself has this module
+except ImportError:
+    uwsgi = None
 os.chdir(APPLICATION)
 os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
-application: Callable[..., Iterable[bytes]] = load(os.environ["LAB_CALLABLE"])
+application: Callable[..., Any] = load(os.environ["LAB_CALLABLE"])
+_called, _is = os.environ["LAB_APP"].partition(":")[2], interface_of(application)
+if _is and _is != _called:
+    names = {"app": "WSGI", "asgi": "ASGI"}
+    sys.exit(f"{os.environ['LAB_CALLABLE']} is {names[_is]}, but the server that is named serves {names[_called]}.")

@@ -1,21 +1,20 @@
 """What is wrong with a service, if anything, and which other way to serve it is better, from a measured run."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import duckdb
 import numpy as np
 
 from analysis import waiting
-from analysis.folder import trial_folders
-from analysis.read.rows import opened
 from analysis.record import Run
-from analysis.result import Row, Summary
+from analysis.result import Diagnosis, Row, Summary
 from analysis.show.words import number, percent
-from lab.advice.ranking import AS_GOOD, AS_GOOD_MS
+from analysis.ways import AS_GOOD, AS_GOOD_MS
 
 TODAY = "today"
+"""The variant that serves the application as it is served today."""
 WAITS_MS = 50
 """A class of requests waits if one request in a hundred loses more than this, outside the application."""
 SLOWER = 0.1
@@ -26,14 +25,6 @@ COMPUTES = 0.7
 """From this part of the processors that the workers could use, the service is held up by computing."""
 MOST_LOOKED_AT = 300
 _STATISTICS = ("p99", "p90", "p50")
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What was found, in sentences, and whether it is a reason to change something."""
-
-    alarm: bool
-    sentences: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -79,12 +70,20 @@ class Figures:
         return next((one for one in _STATISTICS if all(self.lost(name, request, one) for name in variants)), None)
 
 
-def diagnose(summary: Summary, run: Run, run_folder: Path) -> Diagnosis:
-    """Say whether requests wait as the service is served today, for what, and behind what."""
+def is_own(run: Run) -> bool:
+    """Whether a run measured somebody's own service as it is served today."""
+    return any(load.is_own for load in run.loads) and any(one.name == TODAY for one in run.variants)
+
+
+def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection) -> Diagnosis:
+    """Say whether requests wait as the service is served today, for what, and behind what.
+
+    ``rows`` has the view ``requests``. Nothing is said of trials that are invalid.
+    """
     figures = Figures(summary)
-    variant = run.variant(TODAY)
-    slots = variant.workers * int(variant.settings.get("threads") or 1)
-    sentences: list[str] = []
+    if not figures.classes(TODAY):
+        return Diagnosis(alarm=False, sentences=["Nothing was measured of today's way to serve, so nothing is said."])
+    sentences = list(_refused(summary, figures))
     alarm = False
     slow = [one for one in figures.classes(TODAY) if _waits(figures, one)]
     beside = {one: figures.row(TODAY, one, "beside_free_thread", "share") for one in figures.classes(TODAY)}
@@ -100,13 +99,14 @@ def diagnose(summary: Summary, run: Run, run_folder: Path) -> Diagnosis:
         )
         alarm = True
     if hit:
-        sentences += _behind(run, run_folder)
+        sentences += _behind(run, rows)
         sentences.append(
             "The cause is how workers accept connections: a busy worker takes a connection from the shared socket, "
             "and no other worker can take it back."
         )
     used = _processors(figures)
-    may_use = min(variant.workers, run.host.cores or variant.workers)
+    workers = run.variant(TODAY).workers
+    may_use = min(workers, run.host.cores or workers)
     if used is not None and used >= COMPUTES * may_use:
         sentences.append(
             f"The workers used {used:.1f} of the {may_use} processors that they can use, so requests also wait for "
@@ -117,14 +117,39 @@ def diagnose(summary: Summary, run: Run, run_folder: Path) -> Diagnosis:
         if name in hit:
             continue
         lost = next(found for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
-        sentences.append(
-            f"The requests {name} lose up to {number(lost.ms)} ms before their work begins, and no worker had a free "
-            f"thread meanwhile: {slots} requests at a time are too few for this load."
-        )
+        sentences.append(f"The requests {name} lose up to {number(lost.ms)} ms before their work begins: {_why(run)}")
         alarm = True
     if not alarm:
         sentences.append("No request waits for a worker noticeably. How long an answer takes is up to the application.")
-    return Diagnosis(alarm, sentences)
+    return Diagnosis(alarm=alarm, sentences=sentences)
+
+
+def _why(run: Run) -> str:
+    """Return why requests wait although none waits beside a free thread."""
+    variant = run.variant(TODAY)
+    if threads := variant.settings.get("threads"):
+        slots = variant.workers * int(threads)
+        return f"no worker had a free thread meanwhile, so {slots} requests at a time are too few for this load."
+    return (
+        "the event loop of their worker was held up. A function that computes, or that blocks instead of awaiting, "
+        "holds up all requests of its worker."
+    )
+
+
+def _refused(summary: Summary, figures: Figures) -> Iterator[str]:
+    """Say which requests the application answered with an error."""
+    for name in figures.classes(TODAY):
+        share = figures.value(TODAY, name, "failures", "share") or 0.0
+        if not share:
+            continue
+        why: Counter[str] = Counter()
+        for one in summary.errors:
+            if (one.variant, one.request) == (TODAY, name):
+                why[one.error] += one.requests
+        kind = ", ".join(error for error, _ in why.most_common(2)) or "no reason given"
+        of_them = "All" if share == 1 else percent(share) + " of the"
+        nothing = " No time is measured of them; is the path right?" if share == 1 else ""
+        yield f"{of_them} requests {name} failed ({kind}).{nothing}"
 
 
 def _waits(figures: Figures, request: str) -> bool:
@@ -145,15 +170,13 @@ def _processors(figures: Figures) -> float | None:
     return None if per_request is None or rate is None else per_request * rate / 1000
 
 
-def _behind(run: Run, run_folder: Path) -> Iterator[str]:
+def _behind(run: Run, rows: duckdb.DuckDBPyConnection) -> Iterator[str]:
     """Say which requests were at work on a worker while others waited for it beside a free thread."""
     variant, load = run.variant(TODAY), run.loads[0]
-    folders = [one for one in trial_folders(run_folder) if one.parent.parent.name == TODAY]
     shares: dict[str, float] = {}
-    with opened(folders) as database:
-        for number_ in range(1, run.trials + 1):
-            for name, seconds in _held_up_by(database, variant.name, load.name, number_, run):
-                shares[name] = shares.get(name, 0.0) + seconds
+    for number_ in range(1, run.trials + 1):
+        for name, seconds in _held_up_by(rows, variant.name, load.name, number_, run):
+            shares[name] = shares.get(name, 0.0) + seconds
     if total := sum(shares.values()):
         most = sorted(((seconds / total, name) for name, seconds in shares.items()), reverse=True)
         parts = [f"{name} for {percent(share)} of the time" for share, name in most if share >= BESIDE]

@@ -1,0 +1,11 @@
+"""Run a command before the application is served, such as a migration, in its folder and with its variables."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
+os.environ["PYTHONPATH"] = "/opt/application"
+os.chdir("/opt/application")
+os.execvp("sh", ["sh", "-c", sys.argv[1]])  # noqa: S606  # the command of the application's owner
