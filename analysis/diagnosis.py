@@ -8,6 +8,7 @@ import duckdb
 import numpy as np
 
 from analysis import waiting
+from analysis.read.held import Held
 from analysis.record import Run
 from analysis.result import Diagnosis, Row, Summary
 from analysis.show.words import number, percent
@@ -23,6 +24,8 @@ BESIDE = 0.01
 """The share of requests that wait beside a free thread from which on this is an alarm."""
 COMPUTES = 0.7
 """From this part of the processors that the workers could use, the service is held up by computing."""
+HELD = 0.01
+"""The share of the workers' time that their event loops are held up from which on this is an alarm."""
 MOST_LOOKED_AT = 300
 _STATISTICS = ("p99", "p90", "p50")
 
@@ -75,10 +78,11 @@ def is_own(run: Run) -> bool:
     return any(load.is_own for load in run.loads) and any(one.name == TODAY for one in run.variants)
 
 
-def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection) -> Diagnosis:
+def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, held: Sequence[Held] = ()) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
-    ``rows`` has the view ``requests``. Nothing is said of trials that are invalid.
+    ``rows`` has the view ``requests``; ``held`` says when event loops were held up. Nothing is said of trials that are
+    invalid.
     """
     figures = Figures(summary)
     if not figures.classes(TODAY):
@@ -119,9 +123,32 @@ def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection) -> Dia
         lost = next(found for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
         sentences.append(f"The requests {name} lose up to {number(lost.ms)} ms before their work begins: {_why(run)}")
         alarm = True
+    if said := _held_up(held, workers):
+        sentences.append(said)
+        alarm = True
     if not alarm:
         sentences.append("No request waits for a worker noticeably. How long an answer takes is up to the application.")
     return Diagnosis(alarm=alarm, sentences=sentences)
+
+
+def _held_up(held: Sequence[Held], workers: int) -> str | None:
+    """Say for which part of the time event loops were held up, and by which requests; None: hardly ever."""
+    trials = {one.span_s for one in held}
+    total_s = sum(one.total_s for one in held)
+    share = total_s / (workers * sum(trials)) if trials else 0.0
+    if share < HELD:
+        return None
+    by: Counter[str] = Counter()
+    for one in held:
+        by[one.request] += round(1e6 * one.total_s)
+    [(most, most_us)] = by.most_common(1)
+    longest_s = max(one.longest_s for one in held)
+    return (
+        f"The event loops of the workers were held up for {percent(share)} of the time, for up to "
+        f"{number(longest_s)} s at once. Meanwhile, no other request of the worker went on. The request that had begun "
+        f"last was {most} for {percent(most_us / 1e6 / total_s)} of this time. Calls that block and functions that "
+        f"compute belong into threads or processes: in FastAPI, def instead of async def."
+    )
 
 
 def _why(run: Run) -> str:

@@ -22,9 +22,10 @@ from rich.console import Console
 from analysis.classes import asked_as_json, read_asked
 from analysis.diagnosis import TODAY, best, diagnose
 from analysis.folder import read_run, trial_folder
+from analysis.read.held import read_held
 from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.record import Run, VariantRecord
-from analysis.result import Diagnosis, ErrorRow, Row, Summary
+from analysis.result import Diagnosis, ErrorRow, Row, Summary, TrialValidity
 from analysis.show.terminal import print_tables
 from lab.errors import WrongUse
 from lab.own.found import described
@@ -574,6 +575,33 @@ def test_requests_that_wait_for_an_event_loop_are_an_alarm(tmp_path: Path) -> No
         "The requests home lose up to 400 ms before their work begins: the event loop of their worker was held up. A "
         "function that computes, or that blocks instead of awaiting, holds up all requests of its worker."
     ]
+
+
+def test_functions_that_hold_up_event_loops_are_an_alarm(tmp_path: Path) -> None:
+    """Of ten seconds, the loop of one of two workers was held up for one, most of it by the class block."""
+    requests = [
+        Request(request="block", worker="box:1", sent_s=0.5), Request(request="home", worker="box:1", sent_s=2),
+        Request(request="home", worker="box:2", sent_s=10.49),
+    ]  # fmt: skip
+    run = run_of(tmp_path, requests, threads=None)
+    folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
+    write_requests(folder, TODAY, "mix", 1)
+    with opened([folder]) as rows:
+        [(began, late)] = rows.execute("SELECT min(began), max(began) FROM requests").fetchall()
+        said = [("box:1", 0.9, began + 1), ("box:1", 0.1, late), ("box:1", 5.0, began - 1), ("box:3", 5.0, late)]
+        (folder / "served-gunicorn-1.csv").write_text(
+            "".join(f"held,,{worker},7,{seconds},{time}\n" for worker, seconds, time in said)
+        )
+        trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict="valid", reasons=[])
+        summary = summary_of(row(TODAY, "home", "overhead", "p99", 4)).model_copy(update={"trials": [trial]})
+        found = diagnose(summary, run, rows, list(read_held(rows, tmp_path / "run", summary, TODAY)))
+
+    assert found.alarm
+    [said_of_loops] = found.sentences
+    assert said_of_loops.startswith(
+        "The event loops of the workers were held up for 5.0% of the time, for up to 0.90 s at once. Meanwhile, no "
+        "other request of the worker went on. The request that had begun last was block for 90.0% of this time. "
+    )
 
 
 def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None:

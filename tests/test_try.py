@@ -1,6 +1,8 @@
 """An application that knows nothing of the lab, in real containers: who served each request, and what is said of it."""
 
 import json
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -8,6 +10,7 @@ import pytest
 import yaml
 
 from analysis.folder import read_trial, trial_folder
+from lab.machine.engine import ca_bundle
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.test_own import FILE, SHOP
@@ -307,3 +310,104 @@ def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
     done = lab.run_for(300, "try", str(file), "--trials", "1", "--duration", "5s", "--ways", "today")
     assert done.returncode == 1
     assert "can't open file '/opt/application/nothing.py'" in " ".join(done.stderr.split())
+
+
+IMAGE = """\
+FROM debian:trixie-slim
+RUN apt-get update && apt-get install --yes --no-install-recommends python3 python3-venv && rm -rf /var/lib/apt/lists/*
+ENV PATH=/home/venv/bin:$PATH
+RUN --mount=type=secret,id=ca_bundle python3 -m venv /home/venv \\
+ && PIP_CERT=/run/secrets/ca_bundle pip install --no-cache-dir gunicorn==21.2.0 setuptools flask==3.1.3
+WORKDIR /home/shop
+COPY app.py ./
+ENV GREETING=hello
+"""
+
+
+@pytest.fixture
+def image_that_exists(tmp_path: Path) -> Iterator[str]:
+    """An image as somebody has it: with a Python and a gunicorn of its own, without curl, and run by root."""
+    (tmp_path / "Dockerfile").write_text(IMAGE)
+    (tmp_path / "app.py").write_text(SHOP.replace("os.environ", "dict(os.environ, WORKS_IN=os.getcwd())"))
+    name = f"stampede-test-shop:{tmp_path.name.replace('_', '-')}"
+    command = ["docker", "buildx", "build", "--load", "--tag", name, "--secret", f"id=ca_bundle,src={ca_bundle()}", "."]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    yield name
+    subprocess.run(["docker", "image", "rm", "--force", name], check=True, capture_output=True)
+
+
+@pytest.mark.soak
+def test_an_image_that_exists_is_tried(lab: Lab, tmp_path: Path, image_that_exists: str) -> None:
+    file = tmp_path / "my-service.yaml"
+    file.write_text(
+        f"application: {{image: {image_that_exists}, callable: 'app:app', environment: {{GREETING: bonjour}}}}\n"
+        "served: {workers: 2, threads: 2}\nrequests:\n  home: {path: /, users: 3}\n"
+    )
+    try_it = ["try", str(file), "--trials", "1", "--duration", "5s", "--ways"]
+
+    done = lab.run_for(300, *try_it, "today")
+    assert done.returncode == 1
+    assert f"error: The image {image_that_exists} cannot be measured.\n" in done.stderr
+    assert "It has gunicorn 21.2.0, but the file says 27.0.1. Write served.gunicorn: 21.2.0" in done.stderr
+
+    file.write_text(file.read_text().replace("workers: 2,", "gunicorn: 21.2.0, workers: 2,"))
+    done = lab.run_for(300, *try_it, "least-conn")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "runs as root; the lab runs it as the user 10001, who has no rights." in done.stderr
+    run = (lab.results / "my-service-tried" / "latest").resolve()
+    for variant in ("today", "least-conn-2x2"):
+        requests = duckdb.read_parquet(f"{trial_folder(run, variant, 'own', 1)}/requests.parquet")
+        assert rows_of(requests, "SELECT count(error), count(*) > 10 FROM requests") == [(0, True)]
+
+
+ASKED_OF_GUNICORN = """\
+import time
+
+from flask import Flask
+
+app = Flask(__name__)
+
+
+@app.route("/slow")
+def slow():
+    time.sleep(4)
+    return ""
+
+
+@app.route("/fast")
+def fast():
+    return ""
+"""
+SLOW = "  slow: {path: /slow, users: 2}"
+FAST = "  fast: {path: /fast, users: 2, pause_s: 0.05}"
+DIAGNOSED = {
+    "2191": ("workers: 4, threads: 1", f"{SLOW}\n{FAST}", True),
+    "3433": ("workers: 2, threads: 1", SLOW, True),
+    "healthy": ("workers: 4, threads: 2", FAST, False),
+}  # fmt: skip
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("round_", range(1, 11))
+@pytest.mark.parametrize("kind", DIAGNOSED)
+def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, tmp_path: Path, kind: str, round_: int) -> None:
+    """The applications of gunicorn's issues 2191 and 3433, with 4 s instead of 100 s and 10 s, and one that is well."""
+    served, asks, alarm = DIAGNOSED[kind]
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.py").write_text(ASKED_OF_GUNICORN)
+    (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
+    (tmp_path / "asked.yaml").write_text(
+        "application: {folder: shop, callable: 'app:app', requirements: requirements.txt}\n"
+        f"served: {{{served}}}\nrequests:\n{asks}\n"
+    )
+
+    done = lab.run_for(
+        300, "try", str(tmp_path / "asked.yaml"), "--trials", "1", "--duration", "20s", "--ways", "today",
+        "--seed", str(round_),
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((lab.results / "asked-tried" / "latest" / "summary.json").read_text())
+    assert summary["diagnosis"]["alarm"] == alarm, summary["diagnosis"]
+    said = " ".join(summary["diagnosis"]["sentences"])
+    assert ("although another worker had a free thread" in said) == alarm

@@ -14,7 +14,7 @@ from python_on_whales.exceptions import DockerException, NoSuchImage
 from lab.errors import LabError
 from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_command, running_beside
 from lab.machine.inputs import inputs_digest
-from lab.paths import COMPOSE_FILE, TOOLS
+from lab.paths import COMPOSE_FILE, SERVERS, TOOLS
 from lab.plan import Plan
 from lab.servers.base import BESIDE, Beside, Layer
 from lab.services import image_of
@@ -28,6 +28,8 @@ PINNED = {line.split("@")[0]: line for line in (TOOLS / "base-images.txt").read_
 """For each base image, the name with the digest that is pulled. `make lock` pins newer digests."""
 STAND_IN = "stampede.stand-in"
 INPUTS = "stampede.inputs"
+LAB_USER = "10001"
+"""The user of the lab's own images, who also runs an image that would run as root."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +97,21 @@ def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:
 
     Then load the application once. Raise LabError with its last words if it cannot be loaded.
     """
+    if layer.image:
+        _build_on_image(image, layer, say)
+        _load_own(image, layer, say)
+        return
     releases = {name: value for name, value in image.factors.items() if name == "LAB_RELEASE" and value}
     server = OwnImage(image.service, image.packages, releases)
     build_images([server], say)
     under = str(DockerClient().image.inspect(server.name).id)
     if label(image.name, INPUTS) != under:
         _build_own(image, layer, server, under, say)
+    _load_own(image, layer, say)
+
+
+def _load_own(image: OwnImage, layer: Layer, say: Say) -> None:
+    """Load the application once, unless the services that are missing now may be needed. Raise LabError if it fails."""
     loading = [
         "docker", "run", "--rm", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL",  # noqa: S108  # in the container
         "--security-opt", "no-new-privileges", "--env", f"LAB_CALLABLE={image.factors['LAB_CALLABLE']}",
@@ -126,6 +137,33 @@ def _make_beside_ready(beside: Beside | None, say: Say) -> None:
         elif not DockerClient().image.exists(image):
             say(f"Pulling {image} …")
             run_command(["docker", "pull", "--quiet", image], f"The image {image} of {service} could not be pulled.")
+
+
+def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
+    """Build the layer on an image that exists. Raise LabError if the image lacks what the lab needs."""
+    if not DockerClient().image.exists(layer.image):
+        say(f"Pulling {layer.image} …")
+        run_command(["docker", "pull", "--quiet", layer.image], f"The image {layer.image} could not be pulled.")
+    under = DockerClient().image.inspect(layer.image)
+    if label(image.name, INPUTS) == under.id:
+        return
+    check = (SERVERS / "own" / "image" / "check.py").read_text(encoding="utf-8")
+    checking = ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--entrypoint",
+                "python", layer.image, "-c", check, *layer.server]  # fmt: skip
+    run_command(checking, f"The image {layer.image} cannot be measured.")
+    config = under.config
+    runs_as = (config.user or "").partition(":")[0]
+    if runs_as in ("", "0", "root"):
+        runs_as = LAB_USER
+        say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
+    imports = next((one.partition("=")[2] for one in config.env or [] if one.startswith("PYTHONPATH=")), "")
+    say(f"Building {image.name} on {layer.image} …")
+    command = [
+        "docker", "buildx", "build", "--load", "--tag", image.name, "--build-arg", f"IMAGE={layer.image}",
+        "--build-arg", f"FOLDER={config.working_dir or '/'}", "--build-arg", f"IMPORTS={imports}",
+        "--build-arg", f"RUNS_AS={runs_as}", "--label", f"{INPUTS}={under.id}", str(layer.folder),
+    ]  # fmt: skip
+    run_command(command, f"The layer on {layer.image} could not be built.")
 
 
 def _build_own(image: OwnImage, layer: Layer, server: OwnImage, under: str, say: Say) -> None:

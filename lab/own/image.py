@@ -18,38 +18,70 @@ from lab.servers.base import Layer
 LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
 """Files and folders that are no part of an application."""
 MOST_MIB = 500
+_PROGRAMS = ("wait-until-ready", "observe", "with-database", "workers-ready")
 
 
 @contextmanager
 def layer_of(service: OwnService) -> Iterator[Layer]:
-    """Lay out the application and what its image needs in a temporary folder.
+    """Lay out the application, or the programs for its image, and what its layer needs in a temporary folder.
 
     Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.
     """
-    application = service.application
+    application, served = service.application, service.served
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        shutil.copytree(
-            application.folder, folder / "application", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT)
-        )
-        size = sum(one.lstat().st_size for one in folder.rglob("*"))
-        if size > MOST_MIB * 2**20:
-            raise WrongUse(
-                f"{application.folder} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",
-                hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
-            )
-        for name in ("Dockerfile", "own.py", "before.py"):
-            shutil.copyfile(SERVERS / "own" / name, folder / name)
         secrets = env_of(application.env_file) if application.env_file else {}
         environment = secrets | application.environment
         (folder / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
-        required = _required(application.requirements) if application.requirements else []
-        lines = "".join(f"{line}\n" for line in with_server(required, service.served))
-        (folder / "requirements.txt").write_text(lines, encoding="utf-8")
-        settings = service.served.settings
-        (folder / "own_settings.py").write_bytes(settings.read_bytes() if settings else b"")
-        beside = read_beside(service.beside.compose, service.beside.services) if service.beside else None
-        yield Layer(folder, _digest(folder), secrets, beside, application.before)
+        (folder / "own_settings.py").write_bytes(served.settings.read_bytes() if served.settings else b"")
+        for name in ("own.py", "before.py"):
+            shutil.copyfile(SERVERS / "own" / name, folder / name)
+        if application.folder:
+            _lay_out_folder(application.folder, folder)
+            required = _required(application.requirements) if application.requirements else []
+            lines = "".join(f"{line}\n" for line in with_server(required, served))
+            (folder / "requirements.txt").write_text(lines, encoding="utf-8")
+        else:
+            _lay_out_programs(served, folder)
+        yield Layer(
+            folder,
+            _digest(folder),
+            secrets,
+            read_beside(service.beside.compose, service.beside.services) if service.beside else None,
+            application.before,
+            application.image or "",
+            (served.server, served.release),
+        )
+
+
+def _lay_out_folder(application: Path, folder: Path) -> None:
+    """Copy an application. Raise WrongUse if it is too large."""
+    shutil.copytree(application, folder / "application", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    size = sum(one.lstat().st_size for one in folder.rglob("*"))
+    if size > MOST_MIB * 2**20:
+        raise WrongUse(
+            f"{application} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",
+            hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
+        )
+    shutil.copyfile(SERVERS / "own" / "Dockerfile", folder / "Dockerfile")
+
+
+def _lay_out_programs(served: Served, folder: Path) -> None:
+    """Copy what the lab's images of servers have, and an image that exists lacks."""
+    (folder / "programs").mkdir()
+    for name in _PROGRAMS:
+        shutil.copyfile(SERVERS / name, folder / "programs" / name)
+    shutil.copyfile(SERVERS / "observe-counted", folder / "programs" / "observe-own")
+    shutil.copyfile(SERVERS / "own" / "image" / "curl", folder / "programs" / "curl")
+    serve = folder / "programs" / "serve"
+    if served.server == "uvicorn":
+        shutil.copyfile(SERVERS / "asgi" / "start", serve)
+    else:
+        serve.write_text("#!/bin/sh\nexec python -m gunicorn --config gunicorn.conf.py\n", encoding="utf-8")
+    shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
+    for name in ("gunicorn.conf.py", "idle_thread.py"):
+        shutil.copyfile(SERVERS / "gunicorn" / name, folder / name)
+    shutil.copyfile(SERVERS / "own" / "image" / "Dockerfile", folder / "Dockerfile")
 
 
 def with_server(required: Iterable[str], served: Served) -> list[str]:

@@ -18,14 +18,23 @@ NEEDS_A_FILE = "make try SERVICE=my-service.yaml; make init FOLDER=path/of/the/a
 
 
 class Application(Model):
-    """The application: its folder, its callable, and what it needs."""
+    """The application: its folder, or the image that has it; its callable, and what it needs."""
 
-    folder: Path
+    folder: Path | None = None
+    image: str | None = Field(None, min_length=1)
     callable: str
     requirements: Path | None = None
     environment: dict[str, str] = Field({})
     env_file: Path | None = None
     before: str = ""
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if (self.folder is None) == (self.image is None):
+            raise ValueError("give either folder or image: where the application is")
+        if self.image and self.requirements:
+            raise ValueError("requirements are for a folder; an image has all that the application requires")
+        return self
 
     @field_validator("callable")
     @classmethod
@@ -126,6 +135,12 @@ class OwnService(Model):
     beside: ServicesBeside | None = None
     requests: AskedClasses
 
+    @model_validator(mode="after")
+    def _image_has_the_server(self) -> Self:
+        if self.application.image and self.served.server == "uwsgi":
+            raise ValueError("an image is served by gunicorn or uvicorn; for uWSGI, give the folder")
+        return self
+
 
 def read_own_service(path: Path) -> OwnService:
     """Read and check the description of an own service. Raise WrongUse with the place of the first mistake.
@@ -148,9 +163,10 @@ def read_own_service(path: Path) -> OwnService:
         for name in ("folder", "requirements", "env_file")
         if (value := getattr(application, name)) is not None
     }
-    if "requirements" in paths:
-        paths["requirements"] = paths["folder"] / application.requirements
-    settings = service.served.settings and paths["folder"] / service.served.settings
+    of_application = paths.get("folder", base)
+    if application.requirements:
+        paths["requirements"] = of_application / application.requirements
+    settings = service.served.settings and of_application / service.served.settings
     places = {("application", name): there for name, there in paths.items()}
     places |= {("served", "settings"): settings} if settings else {}
     beside = service.beside and service.beside.model_copy(update={"compose": base / service.beside.compose})

@@ -67,8 +67,9 @@ class Beside:
 class Layer:
     """Somebody's own application as a layer on a server's image: the folder to build, and the tag of the result.
 
-    ``secrets`` are values by name that no file of a run may have. ``before`` is a command to run before the application
-    is served; empty: there is none.
+    ``image`` is the image that exists, if the application is in an image; ``server`` is the server that this image must
+    have, and its release. ``secrets`` are values by name that no file of a run may have. ``before`` is a command to run
+    before the application is served; empty: there is none.
     """
 
     folder: Path
@@ -76,6 +77,8 @@ class Layer:
     secrets: Mapping[str, str] = field(default_factory=dict)
     beside: Beside | None = None
     before: str = ""
+    image: str = ""
+    server: tuple[str, str] = ("", "")
 
     @property
     def beside_mib(self) -> dict[str, int]:

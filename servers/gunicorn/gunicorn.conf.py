@@ -18,9 +18,10 @@ _OF_THE_PLACE = (
 )  # fmt: skip
 _own = Path(__file__).with_name("own_settings.py")
 if _own.exists():
-    sys.path.insert(0, "/opt/application")
+    _folder = os.environ.get("LAB_FOLDER", "/opt/application")
+    sys.path.insert(0, _folder)
     exec(compile(_own.read_text(encoding="utf-8"), "gunicorn.conf.py", "exec"))  # noqa: S102  # gunicorn does the same
-    sys.path.remove("/opt/application")
+    sys.path.remove(_folder)
     for _name in _OF_THE_PLACE:
         globals().pop(_name, None)
 _hooks = {name: globals().get(name) for name in ("on_starting", "post_worker_init", "post_request")}

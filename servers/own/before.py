@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
-os.environ["PYTHONPATH"] = "/opt/application"
-os.chdir("/opt/application")
+folder = os.environ.get("LAB_FOLDER", "/opt/application")
+os.environ["PYTHONPATH"] = folder
+os.chdir(folder)
 os.execvp("sh", ["sh", "-c", sys.argv[1]])  # noqa: S606  # the command of the application's owner

@@ -2,10 +2,12 @@
 
 k6 sends an id with each request, in the header ``Lab-Id``. This wrapper takes the header away before the application
 sees it, and leaves the answer as it is. It writes a line when work on a request begins, and a line when it ends:
-``began,ID,HOST:PID,THREAD,CONNECTION,TIME`` and ``ended,ID,,,,TIME``, with times in epoch seconds. The lines are in
-``/tmp/served/PID``, so they outlive a worker that is killed.
+``began,ID,HOST:PID,THREAD,CONNECTION,TIME`` and ``ended,ID,,,,TIME``, with times in epoch seconds. If the event loop of
+an ASGI application does not go on for some time, it writes ``held,,HOST:PID,THREAD,SECONDS,TIME`` at the end of this
+time. The lines are in ``/tmp/served/PID``, so they outlive a worker that is killed.
 """
 
+import asyncio
 import inspect
 import json
 import os
@@ -22,8 +24,10 @@ from typing import Any
 
 from counters import Counters
 
-APPLICATION = "/opt/application"
+APPLICATION = os.environ.get("LAB_FOLDER", "/opt/application")
 SERVED = Path("/tmp/served")
+TICK_S, HELD_S = 0.02, 0.05
+"""How often an event loop is looked at, and the delay from which on it counts as held up."""
 _ID = re.compile(r"[0-9-]{1,40}")
 _HOST = socket.gethostname()
 _files: dict[int, int] = {}
@@ -102,7 +106,7 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
         ended(ident)
         raise
     file_wrapper = environ.get("wsgi.file_wrapper")
-    if isinstance(body, list | tuple) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
+    if isinstance(body, (list, tuple)) or (isinstance(file_wrapper, type) and isinstance(body, file_wrapper)):
         ended(ident)  # servers treat these kinds of bodies in their own ways
         return body
     return Answer(body, ident)
@@ -112,6 +116,7 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     """The same for ASGI. The work ends when the last part of the answer is sent; tasks in the background may go on."""
     if scope["type"] == "lifespan":
         counters()
+        return await application(scope, until_shutdown(receive, asyncio.create_task(watch())), send)
     if scope["type"] != "http":
         return await application(scope, receive, send)
     if scope["path"] == "/-/ready":
@@ -143,6 +148,29 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     finally:
         end()
     return None
+
+
+async def watch() -> None:
+    """Note each time that a function holds up the event loop of this process, because it computes or blocks."""
+    while True:
+        began_s = time.monotonic()
+        await asyncio.sleep(TICK_S)
+        held_s = time.monotonic() - began_s - TICK_S
+        if held_s > HELD_S:
+            worker = f"{_HOST}:{os.getpid()}"
+            note("held", "", worker, threading.get_native_id(), f"{held_s:.6f}", f"{time.time():.6f}")
+
+
+def until_shutdown(receive: Receive, task: "asyncio.Task[None]") -> Receive:
+    """Return a function that does the same as ``receive``, and ends a task when the server shuts down."""
+
+    async def received() -> dict[str, Any]:
+        message = await receive()
+        if message["type"] == "lifespan.shutdown":
+            task.cancel()
+        return message
+
+    return received
 
 
 def counters() -> Counters:
