@@ -33,7 +33,7 @@ from analysis.folder import read_trial, trial_folders
 from lab.limits import REQUEST_MIB, USER_MIB
 from lab.machine.images import K6
 from lab.paths import K6 as SCRIPTS
-from lab.paths import ROOT
+from lab.paths import ROOT, SERVERS
 from tests.live import free_port
 from tests.pages import chromium
 from theory.model import Class, Exponential, Model, Open, Servers, Step
@@ -72,6 +72,7 @@ def main() -> None:
         "watched": watched,
         "workers": worker_classes,
         "theory": the_simulator,
+        "wrapper": the_wrapper,
     }
     with tempfile.TemporaryDirectory(prefix="stampede-bench-") as folder:
         for name in sys.argv[1:] or list(parts):
@@ -244,6 +245,79 @@ def worker_classes(folder: Path) -> None:
             for name, each in rates.items()
         ],
     )
+
+
+WRAPPED = """\
+import asyncio, json, sys, time
+
+async def sent(message):
+    pass
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+
+async def asgi(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+def times_of(call):
+    found = []
+    for number in range(1000):
+        began = time.perf_counter_ns()
+        call(number)
+        found.append(time.perf_counter_ns() - began)
+    return found
+
+def wsgi_with(app):
+    return lambda number: app({"PATH_INFO": "/", "HTTP_LAB_ID": f"1-{number}"}, lambda *said: None)
+
+def asgi_with(app):
+    scope = {"type": "http", "path": "/"}
+    loop = asyncio.new_event_loop()
+    return lambda number: loop.run_until_complete(
+        app(scope | {"headers": [(b"lab-id", f"1-{number}".encode())]}, None, sent))
+
+if __name__ == "__main__":
+    import wrapper
+    called = sys.argv[1]
+    calling = {"app": wsgi_with, "asgi": asgi_with}[called]
+    calls = {"alone": calling(globals()[called]), "wrapped": calling(getattr(wrapper, called))}
+    times = {name: [] for name in calls}
+    for _ in range(50):
+        for name, call in calls.items():
+            times[name] += times_of(call)
+    print(json.dumps(times))
+"""
+
+
+def the_wrapper(folder: Path) -> None:
+    """Time calls of an application that does nothing, with and without the wrapper that notes who served a request."""
+    folder = folder / "wrapped"
+    folder.mkdir()
+    (folder / "environment.json").write_text("{}")
+    (folder / "plain.py").write_text(WRAPPED)
+    shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
+    text = (SERVERS / "own" / "own.py").read_text().replace('"/tmp/served"', repr(str(folder / "served")))
+    (folder / "wrapper.py").write_text(text)
+    rows = []
+    for what, called in (("WSGI", "app"), ("ASGI", "asgi")):
+        environment = os.environ | {
+            "LAB_FOLDER": str(folder), "LAB_CALLABLE": f"plain:{called}", "LAB_APP": f"own:{called}"
+        }  # fmt: skip
+        found: dict[str, list[list[float]]] = {"alone": [], "wrapped": []}
+        for _ in range(REPEATS):
+            done = subprocess.run(
+                [sys.executable, "plain.py", called], cwd=folder, env=environment, check=True, stdout=subprocess.PIPE
+            )
+            for name, times in json.loads(done.stdout).items():
+                found[name].append(sorted(times))
+        for stat, part in (("p50", 0.5), ("p99", 0.99)):
+            at = {name: [one[int(part * len(one))] / 1000 for one in times] for name, times in found.items()}
+            added = [wrapped - alone for wrapped, alone in zip(at["wrapped"], at["alone"], strict=True)]
+            rows.append((f"{what}, {stat}: alone", spread(at["alone"], "µs")))
+            rows.append((f"{what}, {stat}: added by the wrapper", spread(added, "µs")))
+    show("A call of an application, and what the wrapper adds", rows)
 
 
 def the_simulator(_folder: Path) -> None:
