@@ -298,7 +298,7 @@ def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
             return [Class("burst", Bursts(int(asked["burst"]), asked["every_s"], BURST_APART_S), work)]
         case "crash.js":
             raise NotModelled("workers that are killed")
-        case "own.js":
+        case "own.js" | "replay.js":
             raise NotModelled("how long somebody's own application works on a request")
         case "visits.js":
             raise NotModelled("visitors who give up, and the application's own work and database")

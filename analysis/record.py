@@ -106,8 +106,8 @@ _KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits
 """The kinds of scripts, for older records, which lack the kind; all other scripts were steady."""
 
 
-OWN = "own.js"
-"""The script that sends requests to somebody's own application."""
+OWN, REPLAY = "own.js", "replay.js"
+"""The scripts that send requests to somebody's own application: classes of requests, and the requests of a log."""
 
 
 class LoadRecord(Record):
@@ -173,7 +173,7 @@ class LoadRecord(Record):
     @property
     def is_own(self) -> bool:
         """Whether the requests are for somebody's own application."""
-        return self.script == OWN
+        return self.script in (OWN, REPLAY)
 
 
 class Source(Record):

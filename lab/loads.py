@@ -310,6 +310,12 @@ K6_SCRIPTS = {
         rate_rps=lambda asked: asked["classes_per_s"],
         hands_over=_users_max,
     ),
+    "replay.js": LoadScript(
+        {"classes": AskedFor(), "users_max": _MANY},
+        users=("users_max",),
+        rate_rps=lambda asked: asked["classes_per_s"],
+        open_loop=True,
+    ),
     "rounds.js": LoadScript(
         {"users": _MANY, **_WORK},
         users=("users",),

@@ -325,4 +325,6 @@ def test_every_load_that_repeats_requests_knows_its_rate(script: str) -> None:
 def test_a_load_is_open_if_its_script_uses_an_open_shape(script: str) -> None:
     text = (K6 / script).read_text(encoding="utf-8")
 
-    assert K6_SCRIPTS[script].open_loop == ("openLoop(" in text or "openSteps(" in text)
+    assert K6_SCRIPTS[script].open_loop == any(
+        f"{shape}(" in text for shape in ("openLoop", "openSteps", "openAtTimes")
+    )

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +31,7 @@ from analysis.show.terminal import print_tables
 from lab.errors import WrongUse
 from lab.own.found import described
 from lab.own.image import layer_of, with_server
+from lab.own.replay import read_replay
 from lab.own.service import OwnService, Served, env_of, read_own_service
 from lab.own.show import print_advice
 from lab.own.trying import chosen, experiment_of, name_of
@@ -829,3 +831,132 @@ def test_values_of_services_beside_are_in_no_record(service: Path) -> None:
         assert layer.masked(b"password a $ word of shop") == b"password $POSTGRES_PASSWORD of shop"
         with_beside = candidates(read_own_service(service), layer)[0].variant
         assert with_beside.layer is layer
+
+
+def log_of(*lines: str) -> str:
+    """Return a log in the combined format, with times in whole seconds and durations."""
+    return "".join(
+        f'1.2.3.4 - - [24/Nov/2026:10:00:{at:0>2} +0000] "{asked} HTTP/1.1" 200 5 "-" "-" {took}\n'
+        for at, asked, took in (line.split("|") for line in lines)
+    )
+
+
+def test_a_replay_has_the_times_and_the_routes_of_a_log(tmp_path: Path) -> None:
+    """Two answers in one second are apart by half a second; a request came earlier by its duration."""
+    log = log_of("5|GET /items/7?token=x|0.100", "5|GET /items/8|0.100", "3|GET /|2.000", "9|POST /buy|0.100")
+    (tmp_path / "access.log").write_text(log)
+
+    found = read_replay(tmp_path / "access.log", ["GET"])
+
+    assert found.requests == [
+        (0.0, "get", "GET", "/"), (3650.0, "get-items-id", "GET", "/items/7?token=x"),
+        (4150.0, "get-items-id", "GET", "/items/8"),
+    ]  # fmt: skip
+    assert {name: (one.path, round(one.per_second or 0, 3)) for name, one in found.classes.items()} == {
+        "get": ("/", 0.241), "get-items-id": ("/items/{id}", 0.482)
+    }  # fmt: skip
+    assert (found.lasts_s, found.users_max) == (5, 3)
+    with pytest.raises(WrongUse, match=r"^access.log has 1 requests with POST, but a replay has 2 to 200,000\.$"):
+        read_replay(tmp_path / "access.log", ["POST"])
+
+
+def test_times_of_a_log_that_are_no_whole_seconds_are_kept(tmp_path: Path) -> None:
+    lines = [{"msec": 1795500000.125 + n / 8, "request": "GET / HTTP/1.1", "status": 200} for n in range(60)]
+    (tmp_path / "access.log").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+
+    found = read_replay(tmp_path / "access.log", ["GET"])
+
+    assert [at for at, *_ in found.requests] == [125.0 * n for n in range(60)]
+    assert (found.lasts_s, found.users_max) == (8, 60)
+
+
+def test_a_replay_takes_the_place_of_requests(service: Path, tmp_path: Path) -> None:
+    (tmp_path / "access.log").write_text(log_of("0|GET /report?token=s3cret|0.100", "9|GET /|0.100"))
+    asked = FILE.partition("requests:\n")[0]
+    service.write_text(f"{asked}replay: {{log: access.log}}\n")
+    found = read_own_service(service)
+    assert found.replay
+    replay = read_replay(found.replay.log, found.replay.methods)
+
+    experiment = experiment_of(service, found, candidates(found, Layer(Path("nowhere"), "abc")), replay)
+
+    [load] = experiment.all_loads.values()
+    assert (load.script, load.loop, load.duration.short, load.duration.full) == ("replay.js", "open", "10s", "10s")
+    assert "s3cret" not in load.model_dump_json()
+    service.write_text(f"{asked}replay: {{log: access.log}}\nrequests: {{home: {{path: /, users: 1}}}}\n")
+    with pytest.raises(WrongUse, match="give either requests or replay: what people ask for"):
+        read_own_service(service)
+    service.write_text(f"{asked}replay: {{log: nowhere.log}}\n")
+    with pytest.raises(WrongUse, match=r"my-service.yaml:7: replay.log: there is no file .*/nowhere.log"):
+        read_own_service(service)
+
+
+@pytest.mark.parametrize(
+    ("application", "says"),
+    [
+        ("{callable: 'app:app'}", "give either folder or image: where the application is"),
+        ("{image: shop, folder: shop, callable: 'app:app'}", "give either folder or image"),
+        (
+            "{image: shop, callable: 'app:app', requirements: requirements.txt}",
+            "requirements are for a folder; an image",
+        ),
+    ],
+)
+def test_an_application_is_in_one_place(tmp_path: Path, application: str, says: str) -> None:
+    served = "served: {workers: 2}\nrequests: {home: {path: /, users: 1}}\n"
+    (tmp_path / "my.yaml").write_text(f"application: {application}\n{served}")
+    with pytest.raises(WrongUse, match=says):
+        read_own_service(tmp_path / "my.yaml")
+    (tmp_path / "my.yaml").write_text(
+        "application: {image: shop, callable: 'app:app'}\n" + served.replace("workers", "uwsgi: 2.0.31, workers")
+    )
+    with pytest.raises(WrongUse, match=r"an image is served by gunicorn or uvicorn; for uWSGI, give the folder"):
+        read_own_service(tmp_path / "my.yaml")
+
+
+def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text(
+        "application: {image: 'shop:1', callable: 'app:app'}\n"
+        "served: {uvicorn: 0.38.0, workers: 2}\nrequests: {home: {path: /, users: 1}}\n"
+    )
+    with layer_of(read_own_service(tmp_path / "my.yaml")) as layer:
+        assert (layer.image, layer.server) == ("shop:1", ("uvicorn", "0.38.0"))
+        assert {path.name for path in (layer.folder / "programs").iterdir()} == {
+            "wait-until-ready", "observe", "with-database", "workers-ready", "observe-own", "serve", "curl"
+        }  # fmt: skip
+        assert "uvicorn" in (layer.folder / "programs" / "serve").read_text()
+
+
+@pytest.mark.parametrize(
+    ("version", "programs", "says"),
+    [
+        ("26.0.0", "sh awk cat grep find", None),
+        (
+            "21.2.0",
+            "sh awk cat grep find",
+            "It has gunicorn 21.2.0, but the file says 26.0.0. Write served.gunicorn: 21.2.0",
+        ),
+        (None, "sh awk cat grep find", "Its Python has no gunicorn."),
+        ("26.0.0", "sh cat", "It lacks awk, grep, GNU find, which the lab's observations need."),
+    ],
+)
+def test_an_image_that_cannot_be_measured_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, programs: str, says: str | None
+) -> None:
+    spec = spec_from_file_location("check", SERVERS / "own" / "image" / "check.py")
+    assert spec
+    assert spec.loader
+    check = module_from_spec(spec)
+    spec.loader.exec_module(check)
+
+    def found(name: str) -> str:
+        if version is None:
+            raise PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(check, "version", found)
+    monkeypatch.setattr("shutil.which", lambda name: name if name in programs.split() else None)
+
+    assert check.problem("gunicorn", "26.0.0") == says
+    monkeypatch.setattr("sys.version_info", (3, 8))
+    assert check.problem("gunicorn", "26.0.0").endswith("; the lab needs 3.9 or later.")

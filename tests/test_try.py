@@ -411,3 +411,39 @@ def test_what_was_asked_of_gunicorn_is_diagnosed_every_time(lab: Lab, tmp_path: 
     assert summary["diagnosis"]["alarm"] == alarm, summary["diagnosis"]
     said = " ".join(summary["diagnosis"]["sentences"])
     assert ("although another worker had a free thread" in said) == alarm
+
+
+@pytest.mark.soak
+def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
+    """All requests, in their order, and no query string in a record."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.py").write_text(f"{SHOP}\n\n@app.route('/fine')\ndef fine():\n    return 'fine'\n")
+    (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
+    came_s = [round(0.02 * number + 0.013 * (number % 7), 3) for number in range(400)]
+    lines = [
+        {
+            "msec": 1795500000 + at,
+            "request": f"GET {'/stream' if at > 4 else '/fine'}?token=s3cret HTTP/1.1",
+            "status": 200,
+        }
+        for at in came_s
+    ]
+    (tmp_path / "access.log").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    (tmp_path / "mine.yaml").write_text(
+        "application: {folder: shop, callable: 'app:app', requirements: requirements.txt}\n"
+        "served: {workers: 4, threads: 4}\nreplay: {log: access.log}\n"
+    )
+
+    done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--ways", "today")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = (lab.results / "mine-tried" / "latest").resolve()
+    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'replay', 1)}/requests.parquet")
+    sent_s = [at for (at,) in rows_of(requests, "SELECT epoch(sent) FROM requests ORDER BY sent")]
+    assert len(sent_s) == len(came_s)
+    late_ms = sorted(1000 * ((at - sent_s[0]) - came) for at, came in zip(sent_s, sorted(came_s), strict=True))
+    print(f"late by {late_ms[len(late_ms) // 2]:.1f} ms, p99 {late_ms[-5]:.1f} ms, first {late_ms[0]:.1f} ms")
+    assert rows_of(requests, "SELECT request, count(*), count(error) FROM requests GROUP BY 1 ORDER BY 1") == [
+        ("get-fine", sum(at <= 4 for at in came_s), 0), ("get-stream", sum(at > 4 for at in came_s), 0)
+    ]  # fmt: skip
+    assert b"s3cret" not in b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())

@@ -55,6 +55,19 @@ export function openSteps(exec, ratesPerS, lastsS, usersMax) {
   };
 }
 
+// Open loop: `count` requests, each at its own time. The script waits for this time before it sends a request.
+export function openAtTimes(exec, count, usersMax) {
+  return {
+    executor: 'shared-iterations',
+    exec,
+    vus: Math.min(usersMax, count),
+    iterations: count,
+    maxDuration: `${inSeconds(DURATION) + 1}s`,
+    startTime: START_AFTER,
+    gracefulStop: GRACE,
+  };
+}
+
 // Bursts: `vus` virtual users send one request each at the same moment, again every `everyS` seconds for as many times
 // as fit into the duration, and at least once. The script must call whenAllAreThere before it sends a request.
 export function atOnce(exec, vus, everyS = 0) {
@@ -62,8 +75,8 @@ export function atOnce(exec, vus, everyS = 0) {
     executor: 'per-vu-iterations',
     exec,
     vus,
-    iterations: everyS > 0 ? Math.max(1, Math.floor(durationS() / everyS)) : 1,
-    maxDuration: `${durationS() + ALL_ARE_THERE_S}s`,
+    iterations: everyS > 0 ? Math.max(1, Math.floor(inSeconds(DURATION) / everyS)) : 1,
+    maxDuration: `${inSeconds(DURATION) + ALL_ARE_THERE_S}s`,
     startTime: START_AFTER,
     gracefulStop: GRACE,
   };
@@ -79,6 +92,7 @@ export function whenAllAreThere(everyS = 0, afterS = 0) {
   sleep(Math.max(0, (startedMs + sinceS * 1000 - Date.now()) / 1000));
 }
 
-function durationS() {
-  return parseInt(DURATION) * (DURATION.endsWith('m') ? 60 : 1);
+// A duration such as 90s or 5m in seconds.
+export function inSeconds(duration) {
+  return parseInt(duration) * (duration.endsWith('m') ? 60 : 1);
 }

@@ -1,7 +1,7 @@
 """Requests from the access log of nginx or gunicorn: a class for each route, as a file for ``lab advise``.
 
 A log holds what must not leave it: query strings, tokens in paths, addresses and agents of users. Only methods, the
-fixed parts of paths, counts and durations are taken from it.
+fixed parts of paths, counts and durations are taken from it; whole targets only to be sent again (lab/own/replay.py).
 """
 
 import gzip
@@ -128,9 +128,15 @@ def _read(path: Path, log: Log, methods: Collection[str], unit: str) -> None:
             route.requests += 1
             route.failed += line.status >= 500
             if line.took:
-                route.seconds.append(_seconds(line.took, unit, f"{path.name}:{place}"))
+                route.seconds.append(seconds_of(line.took, unit, f"{path.name}:{place}"))
     if unreadable_at and not found:
         raise WrongUse(f"{path.name}:{unreadable_at}: this line has no format that the lab knows.", hint=FORMATS)
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """Yield what is taken from each line of a log that has a known format. Raise WrongUse if it cannot be read."""
+    with _opened(path) as lines:
+        yield from filter(None, map(_parsed, lines))
 
 
 @contextmanager
@@ -200,7 +206,8 @@ def _since_1970(text: str) -> float | None:
     return None
 
 
-def _seconds(took: tuple[str, str | None], unit: str, place: str) -> float:
+def seconds_of(took: tuple[str, str | None], unit: str, place: str) -> float:
+    """Return a duration of a log in seconds. Raise WrongUse if neither the log nor ``unit`` says its unit."""
     number, own = took
     if not own and not unit and "." not in number:
         raise WrongUse(f"{place}: the duration {number} has no unit.",
@@ -252,13 +259,13 @@ def described(log: Log, of: str, cores: int) -> str:
     ]  # fmt: skip
     names: Counter[str] = Counter()
     for (method, path), route in chosen:
-        lines += _class(_name(method, path, names), f"{method} {path}", route, log.requests, lasts_s)
+        lines += _class(name_of(method, path, names), f"{method} {path}", route, log.requests, lasts_s)
     if len(chosen) < len(ordered):
         others = Route()
         for _, route in ordered[len(chosen) :]:
             others.add(route)
         what = f"{len(ordered) - len(chosen)} further routes"
-        lines += _class(_name("", "others", names), what, others, log.requests, lasts_s)
+        lines += _class(name_of("", "others", names), what, others, log.requests, lasts_s)
     return "\n".join(lines) + "\n"
 
 
@@ -280,7 +287,7 @@ def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[
     return [*lines, "    takes_s: [" + ",\n              ".join(rows) + "]"]
 
 
-def _name(method: str, path: str, names: "Counter[str]") -> str:
+def name_of(method: str, path: str, names: "Counter[str]") -> str:
     """Return a name that a class can have, which no other class has."""
     name = re.sub(r"[^a-z0-9]+", "-", f"{method} {path}".lower()).strip("-")[:40].strip("-")
     names[name] += 1

@@ -26,6 +26,7 @@ def try_(
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
     from analysis.diagnosis import best  # noqa: PLC0415
     from lab.own.image import layer_of  # noqa: PLC0415
+    from lab.own.replay import read_replay  # noqa: PLC0415
     from lab.own.service import NEEDS_A_FILE, read_own_service  # noqa: PLC0415
     from lab.own.show import print_advice  # noqa: PLC0415
     from lab.own.trying import chosen, experiment_of, name_of  # noqa: PLC0415
@@ -35,9 +36,12 @@ def try_(
         raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
     described = read_own_service(service)
     name = name_of(service)
+    replay = read_replay(described.replay.log, described.replay.methods) if described.replay else None
     with layer_of(described) as layer:
+        if replay:
+            replay.write(layer.replay)
         tried = chosen(candidates(described, layer), ways)
-        experiment = experiment_of(service, described, tried)
+        experiment = experiment_of(service, described, tried, replay)
         for sentence in left_out(described):
             say(f"Not tried: {sentence}")
         command = make_command(

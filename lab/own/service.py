@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -127,13 +127,27 @@ class ServicesBeside(Model):
         return value
 
 
+class LogToReplay(Model):
+    """An access log, whose requests with these methods are sent again at the times at which they came."""
+
+    log: Path
+    methods: list[Annotated[str, Field(pattern=r"^[A-Z]{3,10}$")]] = Field(["GET", "HEAD"], min_length=1)
+
+
 class OwnService(Model):
     """The whole file."""
 
     application: Application
     served: Served
     beside: ServicesBeside | None = None
-    requests: AskedClasses
+    requests: AskedClasses = Field({}, min_length=0)
+    replay: LogToReplay | None = None
+
+    @model_validator(mode="after")
+    def _something_is_asked(self) -> Self:
+        if bool(self.requests) == bool(self.replay):
+            raise ValueError("give either requests or replay: what people ask for")
+        return self
 
     @model_validator(mode="after")
     def _image_has_the_server(self) -> Self:
@@ -171,6 +185,8 @@ def read_own_service(path: Path) -> OwnService:
     places |= {("served", "settings"): settings} if settings else {}
     beside = service.beside and service.beside.model_copy(update={"compose": base / service.beside.compose})
     places |= {("beside", "compose"): beside.compose} if beside else {}
+    replay = service.replay and service.replay.model_copy(update={"log": base / service.replay.log})
+    places |= {("replay", "log"): replay.log} if replay else {}
     for place, there in places.items():
         what = "folder" if place[1] == "folder" else "file"
         if not (there.is_dir() if what == "folder" else there.is_file()):
@@ -187,7 +203,7 @@ def read_own_service(path: Path) -> OwnService:
             )
     served = service.served.model_copy(update={"settings": settings})
     application = application.model_copy(update=paths)
-    return service.model_copy(update={"application": application, "served": served, "beside": beside})
+    return service.model_copy(update={"application": application, "served": served, "beside": beside, "replay": replay})
 
 
 def env_of(path: Path) -> dict[str, str]:
@@ -219,5 +235,10 @@ def _says(kind: str, first: object) -> str:
     return f"{first['input']!r}: {str(first['msg']).lower()}"
 
 
-_PARTS: dict[str, type[Model]] = {"application": Application, "served": Served, "beside": ServicesBeside}
+_PARTS: dict[str, type[Model]] = {
+    "application": Application,
+    "served": Served,
+    "beside": ServicesBeside,
+    "replay": LogToReplay,
+}
 _EXAMPLE = "docs/your-service.md has an example of such a file."

@@ -9,14 +9,17 @@ from pydantic import ValidationError
 from analysis.classes import asked_as_json
 from analysis.diagnosis import TODAY
 from analysis.nearest import nearest_first
-from analysis.record import OWN
+from analysis.record import OWN, REPLAY
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
+from lab.own.replay import Replay
 from lab.own.service import OwnService
 from lab.own.variants import ONLY_IF_NAMED
 
 LASTS = {"short": "20s", "full": "2m"}
+REPLAY_LASTS_S = {"short": 60, "full": 600}
+"""The most seconds of a log that are sent again."""
 TRIALS = 3
 
 
@@ -40,14 +43,18 @@ def chosen(ways: Sequence[Way], names: str) -> list[Way]:
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
 
 
-def experiment_of(path: Path, service: OwnService, ways: Sequence[Way]) -> Experiment:
-    """Return the experiment. Raise WrongUse if k6 cannot send the requests."""
+def experiment_of(path: Path, service: OwnService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:
+    """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
+    asked = {"script": OWN, "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
+    if replay:
+        settings = {"classes": asked_as_json(replay.classes), "users_max": replay.users_max}
+        lasts = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
+        asked = {"script": REPLAY, "settings": settings, "duration": lasts}
     try:
-        load = Load.model_validate(
-            {"script": OWN, "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
-        )
+        load = Load.model_validate(asked)
     except ValidationError as error:
-        raise WrongUse(f"{path.name}: requests: {error.errors()[0]['ctx']['error']}.") from None
+        what = "replay" if replay else "requests"
+        raise WrongUse(f"{path.name}: {what}: {error.errors()[0]['ctx']['error']}.") from None
     return Experiment(
         title=f"{path.stem}, as it is served today and in other ways",
         question="Do requests wait for a worker although another worker has a free thread, and what helps?",

@@ -81,6 +81,11 @@ class Layer:
     server: tuple[str, str] = ("", "")
 
     @property
+    def replay(self) -> Path:
+        """The folder with the requests that are sent again, if the load is those of a log."""
+        return self.folder / "replay"
+
+    @property
     def beside_mib(self) -> dict[str, int]:
         """The memory limits of the services beside the application, in MiB."""
         services = self.beside.services if self.beside else {}

@@ -84,6 +84,9 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
     if layer:
         services |= beside_own(layer, services, variant.service)
         local |= layer.beside.values if layer.beside else {}
+        if layer.replay.exists():  # outside of the results, because a log has what no record may have
+            local |= {"LAB_REPLAY_FOLDER": str(layer.replay)}
+            services["k6"] = replaying(services["k6"])
         write_whole(part / LOCAL_ENV, env_file(local))
     write_whole(
         part / "compose.yml", yaml.safe_dump(placeless({**resolved, "services": services}, local), sort_keys=False)
@@ -128,6 +131,13 @@ def beside_own(layer: Layer, services: Services, server: str) -> Services:
         ready = ready | {BEFORE: {"condition": "service_completed_successfully", "required": True}}
     own = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
     return beside | first | {server: own}
+
+
+def replaying(k6: dict[str, Any]) -> dict[str, Any]:
+    """Return the service of a k6 container that sends the requests of a log."""
+    folder = {"type": "bind", "source": "${LAB_REPLAY_FOLDER:-}", "target": "/replay", "read_only": True}
+    environment = k6["environment"] | {"LAB_REPLAY": "/replay/requests.json"}
+    return k6 | {"volumes": [*k6["volumes"], folder], "environment": environment}
 
 
 def k6_service(number: int) -> str:
