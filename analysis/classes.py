@@ -60,8 +60,8 @@ class Arrivals(Model):
         return self
 
 
-PATH_PATTERN = r"^/[!-&(-\[\]-~]*$"
-"""A path that fits into a URL."""
+PATH_PATTERN = r"^/[!#-&(-\[\]-~]*$"
+"""A path that fits into a URL and into an env file, which allows no quote and no backslash."""
 SECRET = re.compile(r"\$\{(\w+)\}")
 """Where a request has the value of a secret."""
 

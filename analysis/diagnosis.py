@@ -8,7 +8,7 @@ import duckdb
 import numpy as np
 
 from analysis import waiting
-from analysis.read.held import Held
+from analysis.read.held import Loops
 from analysis.record import Run
 from analysis.result import Diagnosis, Row, Summary
 from analysis.show.words import number, percent
@@ -78,10 +78,10 @@ def is_own(run: Run) -> bool:
     return any(load.is_own for load in run.loads) and any(one.name == TODAY for one in run.variants)
 
 
-def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, held: Sequence[Held] = ()) -> Diagnosis:
+def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops: Loops) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
-    ``rows`` has the view ``requests``; ``held`` says when event loops were held up. Nothing is said of trials that are
+    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up. Nothing is said of trials that are
     invalid.
     """
     figures = Figures(summary)
@@ -123,32 +123,46 @@ def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, held: 
         lost = next(found for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
         sentences.append(f"The requests {name} lose up to {number(lost.ms)} ms before their work begins: {_why(run)}")
         alarm = True
-    if said := _held_up(held, workers):
-        sentences.append(said)
-        alarm = True
+    said = list(_held_up(loops, workers))
+    sentences += said
+    alarm = alarm or bool(said)
     if not alarm:
         sentences.append("No request waits for a worker noticeably. How long an answer takes is up to the application.")
     return Diagnosis(alarm=alarm, sentences=sentences)
 
 
-def _held_up(held: Sequence[Held], workers: int) -> str | None:
-    """Say for which part of the time event loops were held up, and by which requests; None: hardly ever."""
-    trials = {one.span_s for one in held}
-    total_s = sum(one.total_s for one in held)
-    share = total_s / (workers * sum(trials)) if trials else 0.0
-    if share < HELD:
-        return None
-    by: Counter[str] = Counter()
-    for one in held:
-        by[one.request] += round(1e6 * one.total_s)
-    [(most, most_us)] = by.most_common(1)
-    longest_s = max(one.longest_s for one in held)
-    return (
-        f"The event loops of the workers were held up for {percent(share)} of the time, for up to "
-        f"{number(longest_s)} s at once. Meanwhile, no other request of the worker went on. The request that had begun "
-        f"last was {most} for {percent(most_us / 1e6 / total_s)} of this time. Calls that block and functions that "
-        f"compute belong into threads or processes: in FastAPI, def instead of async def."
-    )
+def _held_up(loops: Loops, workers: int) -> Iterator[str]:
+    """Say for which part of the time event loops were held up, and by which requests; nothing if hardly ever."""
+    for what, tells in _LOOPS.items():
+        held = [one for one in loops.held if one.what == what]
+        total_s = sum(one.total_s for one in held)
+        if not loops.span_s or total_s < HELD * workers * loops.span_s:
+            continue
+        by: Counter[str] = Counter()
+        for one in held:
+            by[one.request] += round(1e6 * one.total_s)
+        [(most, most_us)] = by.most_common(1)
+        longest_s = max(one.longest_s for one in held)
+        yield tells.format(
+            share=percent(total_s / (workers * loops.span_s)), longest=number(longest_s), most=most,
+            of_it=percent(most_us / 1e6 / total_s),
+        )  # fmt: skip
+
+
+_LOOPS = {
+    "held": (
+        "The event loops of the workers were held up for {share} of the time, for up to {longest} s at once. "
+        "Meanwhile, no other request of the worker went on. The request that had begun last was {most} for {of_it} of "
+        "this time. Calls that block and functions that compute belong into threads or processes: in FastAPI, def "
+        "instead of async def."
+    ),
+    "locked": (
+        "For {share} of the time, and for up to {longest} s at once, the event loops of the workers did not go on "
+        "because other threads of the process computed and had Python's interpreter lock. The request that had begun "
+        "last was {most} for {of_it} of this time. More processes with fewer threads share the lock among fewer "
+        "requests."
+    ),
+}
 
 
 def _why(run: Run) -> str:

@@ -79,6 +79,6 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             not_predicted=not_predicted(predictions),
         )
         if is_own(run):
-            held = list(read_held(rows, run_folder, summary, TODAY))
-            return summary.model_copy(update={"diagnosis": diagnose(summary, run, rows, held)})
+            loops = read_held(rows, run_folder, summary, TODAY)
+            return summary.model_copy(update={"diagnosis": diagnose(summary, run, rows, loops)})
         return summary

@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
@@ -23,7 +24,7 @@ from rich.console import Console
 from analysis.classes import asked_as_json, read_asked
 from analysis.diagnosis import TODAY, best, diagnose
 from analysis.folder import read_run, trial_folder
-from analysis.read.held import read_held
+from analysis.read.held import Held, Loops, read_held
 from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.record import Run, VariantRecord
 from analysis.result import Diagnosis, ErrorRow, Row, Summary, TrialValidity
@@ -121,6 +122,7 @@ def service(tmp_path: Path) -> Path:
         ("callable: app:app", "calable: app:app", r":3: application.calable: unknown key; there are callable, "),
         ("workers: 2,", "workers: 2, worker: 3,", r":6: served.worker: unknown key; there are workers, "),
         ("path: /,", "path: /, user: 3,", r":8: requests.home.user: unknown key; there are users, "),
+        ("path: /,", "path: '/?q=\"x\"',", r"home.path: '/\?q=\"x\"' must be the path of a request"),
         ("path: /,", "path: home,", r"home.path: 'home' must be the path of a request, such as /items\?page=2"),
         ("workers: 2", "workers: 0", r"served.workers: 0: input should be greater than or equal to 1"),
         ("users: 4", "users: 4, per_second: 2", r"requests.home: give either users or per_second"),
@@ -498,7 +500,7 @@ def diagnosed(summary: Summary, run: Run, tmp_path: Path) -> Diagnosis:
     folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
     write_requests(folder, TODAY, "mix", 1)
     with opened([folder]) as rows:
-        return diagnose(summary, run, rows)
+        return diagnose(summary, run, rows, Loops([], 0.0))
 
 
 def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
@@ -590,20 +592,38 @@ def test_functions_that_hold_up_event_loops_are_an_alarm(tmp_path: Path) -> None
     write_requests(folder, TODAY, "mix", 1)
     with opened([folder]) as rows:
         [(began, late)] = rows.execute("SELECT min(began), max(began) FROM requests").fetchall()
-        said = [("box:1", 0.9, began + 1), ("box:1", 0.1, late), ("box:1", 5.0, began - 1), ("box:3", 5.0, late)]
+        said = [
+            ("held", "box:1", 0.9, began + 1), ("held", "box:1", 0.1, late), ("held", "box:1", 5.0, began - 1),
+            ("held", "box:3", 5.0, late), ("locked", "box:2", 1.0, late + 20),
+        ]  # fmt: skip
         (folder / "served-gunicorn-1.csv").write_text(
-            "".join(f"held,,{worker},7,{seconds},{time}\n" for worker, seconds, time in said)
+            "".join(f"{what},,{worker},7,{seconds},{time}\n" for what, worker, seconds, time in said)
         )
         trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict="valid", reasons=[])
         summary = summary_of(row(TODAY, "home", "overhead", "p99", 4)).model_copy(update={"trials": [trial]})
-        found = diagnose(summary, run, rows, list(read_held(rows, tmp_path / "run", summary, TODAY)))
+        found = diagnose(summary, run, rows, read_held(rows, tmp_path / "run", summary, TODAY))
 
     assert found.alarm
-    [said_of_loops] = found.sentences
-    assert said_of_loops.startswith(
+    of_loops, of_lock = found.sentences
+    assert of_loops.startswith(
         "The event loops of the workers were held up for 5.0% of the time, for up to 0.90 s at once. Meanwhile, no "
         "other request of the worker went on. The request that had begun last was block for 90.0% of this time. "
     )
+    assert of_lock.startswith(
+        "For 5.0% of the time, and for up to 1.0 s at once, the event loops of the workers did not go on because "
+        "other threads of the process computed and had Python's interpreter lock. "
+    )
+
+
+def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
+    """A hold of half a second in forty seconds of two workers is no alarm, although it is one of its own trial."""
+    run = run_of(tmp_path, [Request()], threads=None)
+    summary = summary_of(row(TODAY, "home", "overhead", "p99", 4))
+    held = [Held("held", "home", 0.5, 0.5)]
+    write_requests(folder := trial_folder(tmp_path / "run", TODAY, "mix", 1), TODAY, "mix", 1)
+    with opened([folder]) as rows:
+        assert diagnose(summary, run, rows, Loops(held, 20.0)).alarm
+        assert not diagnose(summary, run, rows, Loops(held, 40.0)).alarm
 
 
 def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None:
@@ -792,15 +812,28 @@ services:
   db:
     image: postgres:17
     environment: {POSTGRES_PASSWORD: "a $$ word", POSTGRES_DB: shop}
-  cache:
+    command: [postgres, --password, "${FROM_DOTENV}"]
+    depends_on: [my-cache, web]
+    healthcheck: {test: [CMD-SHELL, "ready $$USER"], interval: 2s}
+    volumes: ["./init.sql:/docker-entrypoint-initdb.d/a.sql", "./data:/var/lib/postgresql", "/etc:/mnt"]
+    secrets: [token]
+    deploy: {resources: {limits: {memory: 2g}}}
+    cap_add: [SYS_NICE]
+    ports: ["5432:5432"]
+  my-cache:
     build: cache
+    healthcheck: {disable: true}
+  web:
+    image: shop
+secrets:
+  token: {file: token.txt}
 """
 
 
 @pytest.mark.parametrize(
     ("compose", "services", "says"),
     [
-        (COMPOSE, "[web]", r"^beside.services: compose.yml has no service web; it has cache, db\.$"),
+        (COMPOSE, "[wob]", r"^beside.services: compose.yml has no service wob; it has db, my-cache, web\.$"),
         ("services: [", "[db]", r"^beside.compose: compose.yml cannot be read: .*"),
         (COMPOSE, "[app]", r"beside.services: the lab has a service app of its own; name services that the "),
         ("", "[db]", r"my-service.yaml:6: beside.compose: there is no file .*/shop/compose.yml"),
@@ -817,20 +850,41 @@ def test_services_beside_that_are_wrong_are_named(service: Path, compose: str, s
 
 
 def test_values_of_services_beside_are_in_no_record(service: Path) -> None:
-    (service.parent / "shop" / "compose.yml").write_text(COMPOSE)
-    service.write_text(FILE.replace("served:", "beside: {compose: shop/compose.yml, services: [db, cache]}\nserved:"))
+    shop = service.parent / "shop"
+    (shop / "compose.yml").write_text(COMPOSE)
+    (shop / ".env").write_text("FROM_DOTENV=hunter2\n")
+    beside = "beside: {compose: nowhere/../shop/compose.yml, services: [db, my-cache]}\n"
+    (service.parent / "nowhere").mkdir()
+    service.write_text(FILE.replace("served:", f"{beside}served:"))
 
     with layer_of(read_own_service(service)) as layer:
         assert layer.beside
-        assert layer.beside.values == {"LAB_BESIDE_0": "shop", "LAB_BESIDE_1": "a $ word"}
-        assert layer.beside.services["beside-db"]["environment"] == {
-            "POSTGRES_DB": "${LAB_BESIDE_0:-}", "POSTGRES_PASSWORD": "${LAB_BESIDE_1:-}"
-        }  # fmt: skip
-        assert layer.beside_mib == {"beside-db": 512, "beside-cache": 512}
-        assert layer.beside.builds == {"cache": "stampede-beside-cache"}
+        database, cache = layer.beside.services["beside-db"], layer.beside.services["beside-my-cache"]
+
+        def filled(value: object) -> Any:
+            """Return a value as Compose reads it with the variables."""
+            assert layer.beside
+            text = json.dumps(value)
+            for name, secret in layer.beside.values.items():
+                text = text.replace(f"${{{name}:-}}", secret)
+            return json.loads(text)
+
+        for secret in ("hunter2", "a $ word", "shop", "$USER", str(shop)):
+            assert secret in "".join(layer.beside.values.values())
+            assert secret not in json.dumps([database, cache])
+        assert filled(database["environment"]) == {"POSTGRES_DB": "shop", "POSTGRES_PASSWORD": "a $ word"}
+        assert filled(database["command"]) == ["postgres", "--password", "hunter2"]
+        assert filled(database["healthcheck"])["test"] == ["CMD-SHELL", "ready $USER"]
+        assert database["healthcheck"]["interval"] == "2s"
+        assert [(mount["source"], mount["target"]) for mount in filled(database["volumes"])] == [
+            (f"{shop}/init.sql", "/docker-entrypoint-initdb.d/a.sql"), (f"{shop}/token.txt", "/run/secrets/token"),
+        ]  # fmt: skip
+        assert list(database["depends_on"]) == ["beside-my-cache"]
+        assert "healthcheck" not in cache
+        assert layer.beside_mib == {"beside-db": 2048, "beside-my-cache": 512}
+        assert layer.beside.builds == {"my-cache": "stampede-beside-my-cache"}
+        assert layer.beside.left_out == ["db: cap_add"]
         assert layer.masked(b"password a $ word of shop") == b"password $POSTGRES_PASSWORD of shop"
-        with_beside = candidates(read_own_service(service), layer)[0].variant
-        assert with_beside.layer is layer
 
 
 def log_of(*lines: str) -> str:
@@ -889,6 +943,38 @@ def test_a_replay_takes_the_place_of_requests(service: Path, tmp_path: Path) -> 
     service.write_text(f"{asked}replay: {{log: nowhere.log}}\n")
     with pytest.raises(WrongUse, match=r"my-service.yaml:7: replay.log: there is no file .*/nowhere.log"):
         read_own_service(service)
+
+
+def test_requests_that_k6_cannot_be_told_are_refused(service: Path) -> None:
+    service.write_text(FILE + "".join(f"  {name}: {{path: /, users: 1, body: {'x' * 60_000}}}\n" for name in "ab"))
+    with pytest.raises(WrongUse, match=r"requests have 120,\d+ characters in all, but k6 can be told only 100,000"):
+        read_own_service(service)
+
+
+@pytest.mark.parametrize(("all_s", "mine_s", "what"), [(0.0, 0.0, "held"), (0.2, 0.2, "held"), (0.25, 0.01, "locked")])
+def test_the_wrapper_tells_who_holds_up_an_event_loop(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_s: float, mine_s: float, what: str
+) -> None:
+    """A function that blocks or computes on the loop, and threads that compute and have the interpreter lock."""
+    monkeypatch.setenv("LAB_APP", "own:asgi")
+    own = wrapped(ASGI_APPLICATION)
+
+    async def watched() -> None:
+        task = asyncio.create_task(own.watch())
+        await asyncio.sleep(0)
+        monkeypatch.setattr(own.time, "process_time", lambda: all_s)
+        monkeypatch.setattr(own.time, "thread_time", lambda: mine_s)
+        time.sleep(0.3)
+        await asyncio.sleep(0.01)
+        task.cancel()
+
+    monkeypatch.setattr("time.process_time", lambda: 0.0)
+    monkeypatch.setattr("time.thread_time", lambda: 0.0)
+    asyncio.run(watched())
+
+    [line] = notes(tmp_path)
+    assert line[0] == what
+    assert 0.2 < float(line[4]) < 1
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("own_images", "nothing
 SETTINGS = """\
 bind = "unix:/nowhere.sock"
 workers = 17
-max_requests_jitter = 5
+max_requests = 5
+timeout = int(__import__('os').environ['TIMEOUT'])
 user = "nobody"
 
 
@@ -50,7 +51,7 @@ def written(tmp_path: Path, further: str = "") -> Path:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "app.py").write_text(SHOP + further)
     (tmp_path / "shop" / "requirements.txt").write_text("flask==3.1.3\n")
-    (tmp_path / "names.env").write_text("GREETING=bonjour\nTOKEN=s3cr'et\n")
+    (tmp_path / "names.env").write_text("GREETING=bonjour\nTOKEN=s3cr'et\nTIMEOUT=77\n")
     file = FILE.replace("  environment: {GREETING: hello}", "  env_file: names.env")
     (tmp_path / "shop" / "gunicorn.conf.py").write_text(SETTINGS)
     file = file.replace("threads: 2}", "threads: 2, settings: gunicorn.conf.py}")
@@ -82,7 +83,8 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     assert b"s3cr" not in recorded
     assert b"Bearer ${TOKEN}" in recorded
     settings = json.loads(read_trial(folder).settings["gunicorn-1"])
-    assert (settings["workers"], settings["bind"], settings["max_requests_jitter"]) == ("2", "['0.0.0.0:8000']", "5")
+    assert (settings["workers"], settings["bind"], settings["timeout"]) == ("2", "['0.0.0.0:8000']", "77")
+    assert settings["max_requests"] == "0"
     assert lab.run("verify", str(run)).returncode == 0
 
 
@@ -439,7 +441,7 @@ def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     run = (lab.results / "mine-tried" / "latest").resolve()
     requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'replay', 1)}/requests.parquet")
-    sent_s = [at for (at,) in rows_of(requests, "SELECT epoch(sent) FROM requests ORDER BY sent")]
+    sent_s = [float(str(at)) for (at,) in rows_of(requests, "SELECT epoch(sent) FROM requests ORDER BY sent")]
     assert len(sent_s) == len(came_s)
     late_ms = sorted(1000 * ((at - sent_s[0]) - came) for at, came in zip(sent_s, sorted(came_s), strict=True))
     print(f"late by {late_ms[len(late_ms) // 2]:.1f} ms, p99 {late_ms[-5]:.1f} ms, first {late_ms[0]:.1f} ms")

@@ -1,6 +1,5 @@
 """When the event loops of somebody's own application were held up, and which request began last before."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +11,12 @@ from analysis.result import Summary
 
 # servers/own/own.py writes the lines; the column of the connection has the seconds.
 _HELD = """
-SELECT last.request, sum(held.seconds), max(held.seconds)
-FROM (SELECT worker, connection::DOUBLE AS seconds, time
+SELECT held.what, last.request, sum(held.seconds), max(held.seconds)
+FROM (SELECT what, worker, connection::DOUBLE AS seconds, time
     FROM read_csv($files, header = false, delim = ',', columns = {
         'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
         'time': 'DOUBLE'})
-    WHERE what = 'held') AS held
+    WHERE what IN ('held', 'locked')) AS held
 ASOF JOIN (FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND began IS NOT NULL) AS last
     ON held.worker = last.worker AND held.time >= last.began
 GROUP BY ALL ORDER BY ALL
@@ -31,24 +30,33 @@ SELECT epoch(max(answered)) - epoch(min(sent)) FROM requests WHERE (variant, loa
 class Held(NamedTuple):
     """How long requests of one class held up event loops in one trial, in all and at most, in seconds.
 
-    ``span_s`` is how long requests were under way in this trial.
+    ``what`` is why: ``held`` on the loop itself, or ``locked`` by the interpreter lock (servers/own/own.py).
     """
 
+    what: str
     request: str
     total_s: float
     longest_s: float
+
+
+class Loops(NamedTuple):
+    """When event loops were held up, and how long requests were under way in all trials together, in seconds."""
+
+    held: list[Held]
     span_s: float
 
 
-def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: str) -> Iterator[Held]:
-    """Yield when the event loops of a variant were held up in its trusted trials; ``rows`` has the requests."""
+def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: str) -> Loops:
+    """Return when the event loops of a variant were held up in its trusted trials; ``rows`` has the requests."""
+    held: list[Held] = []
+    spans_s = []
     for one in summary.trials:
         if one.variant != variant or one.verdict == "invalid":
             continue
         key = {"variant": one.variant, "load": one.load, "trial": one.trial}
-        files = sorted(trial_folder(run_folder, one.variant, one.load, one.trial).glob(SERVED))
         [(span_s,)] = rows.execute(_SPAN, key).fetchall()
-        if not files or not span_s:
-            continue
-        for request, total_s, longest_s in rows.execute(_HELD, key | {"files": [*map(str, files)]}).fetchall():
-            yield Held(request, total_s, longest_s, span_s)
+        spans_s.append(span_s or 0.0)
+        if files := sorted(trial_folder(run_folder, one.variant, one.load, one.trial).glob(SERVED)):
+            found = rows.execute(_HELD, key | {"files": [*map(str, files)]}).fetchall()
+            held += [Held(*row) for row in found]
+    return Loops(held, sum(spans_s))

@@ -96,7 +96,7 @@ SELECT id, arg_min(worker, time) AS worker, arg_min(thread, time) AS thread, arg
 FROM read_csv($files, header = false, delim = ',', columns = {
     'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
     'time': 'DOUBLE'})
-WHERE what <> 'held' GROUP BY id
+WHERE what IN ('began', 'ended') GROUP BY id
 """
 
 _JOIN_SERVED = """

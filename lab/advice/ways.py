@@ -64,9 +64,8 @@ class Way:
     def _gunicorn(self) -> list[str]:
         worker = getattr(self.variant, "worker_class", self.variant.server.removeprefix("gunicorn-"))
         lines = ["# gunicorn.conf.py", f'worker_class = "{worker}"', f"workers = {self.variant.workers}"]
-        if self.variant.threads is None:
-            return lines
-        lines += ["keepalive = 0", f"threads = {self.threads}"]
+        if self.variant.threads is not None:
+            lines += ["keepalive = 0", f"threads = {self.threads}"]
         if self.kind.name == "idle-thread":
             lines += ["# with gunicorn 24 or later, and servers/gunicorn/idle_thread.py beside the application"]
         if self.kind.name == "limit":

@@ -16,7 +16,7 @@ from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_co
 from lab.machine.inputs import inputs_digest
 from lab.paths import COMPOSE_FILE, SERVERS, TOOLS
 from lab.plan import Plan
-from lab.servers.base import BESIDE, Beside, Layer
+from lab.servers.base import BESIDE, BESIDE_PROJECT, Beside, Layer
 from lab.services import image_of
 
 DEBIAN = "debian:trixie-slim"
@@ -131,7 +131,7 @@ def _make_beside_ready(beside: Beside | None, say: Say) -> None:
         assert beside
         if service in beside.builds:
             say(f"Building {service} …")
-            command = ["docker", "compose", "--file", str(beside.file), "--project-name", image.rpartition("-")[0],
+            command = ["docker", "compose", "--file", str(beside.file), "--project-name", BESIDE_PROJECT,
                        "build", service]  # fmt: skip
             run_command(command, f"The image of {service} could not be built.")
         elif not DockerClient().image.exists(image):

@@ -44,6 +44,8 @@ def try_(
         experiment = experiment_of(service, described, tried, replay)
         for sentence in left_out(described):
             say(f"Not tried: {sentence}")
+        for one in layer.beside.left_out if layer.beside else ():
+            say(f"Left out of {described.beside.compose.name if described.beside else ''}: {one}")
         command = make_command(
             f"make try SERVICE={service.name}", WAYS=ways, FULL=full, DURATION=duration, TRIALS=trials, SEED=seed
         )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from analysis.classes import Asked, AskedClasses
+from analysis.classes import Asked, AskedClasses, asked_as_json
 from analysis.model import Model
 from analysis.nearest import nearest_first
 from lab.errors import WrongUse
@@ -14,6 +14,8 @@ from lab.experiment.file import read_yaml
 from lab.experiment.messages import line_of
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(\))?$"
+MOST_ASKED = 100_000
+"""How long the description of all requests may be; Linux allows 128 KiB for one variable."""
 NEEDS_A_FILE = "make try SERVICE=my-service.yaml; make init FOLDER=path/of/the/application writes such a file"
 
 
@@ -147,6 +149,8 @@ class OwnService(Model):
     def _something_is_asked(self) -> Self:
         if bool(self.requests) == bool(self.replay):
             raise ValueError("give either requests or replay: what people ask for")
+        if (length := len(asked_as_json(self.requests))) > MOST_ASKED:
+            raise ValueError(f"requests have {length:,} characters in all, but k6 can be told only {MOST_ASKED:,}")
         return self
 
     @model_validator(mode="after")

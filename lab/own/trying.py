@@ -54,7 +54,8 @@ def experiment_of(path: Path, service: OwnService, ways: Sequence[Way], replay: 
         load = Load.model_validate(asked)
     except ValidationError as error:
         what = "replay" if replay else "requests"
-        raise WrongUse(f"{path.name}: {what}: {error.errors()[0]['ctx']['error']}.") from None
+        first = error.errors()[0]
+        raise WrongUse(f"{path.name}: {what}: {first.get('ctx', {}).get('error', first['msg'])}.") from None
     return Experiment(
         title=f"{path.stem}, as it is served today and in other ways",
         question="Do requests wait for a worker although another worker has a free thread, and what helps?",

@@ -72,6 +72,12 @@ class OwnSync(_Own, GunicornSync):
 class OwnGreen(_Own, GunicornGreen):
     """A WSGI application on gunicorn's greenlets."""
 
+    worker_connections: int = 1000
+
+    def factors(self) -> dict[str, str]:
+        """Return the factors that docker-compose.yml reads."""
+        return super().factors() | {"LAB_WORKER_CONNECTIONS": str(self.worker_connections)}
+
 
 class OwnUwsgi(_Own, Uwsgi):
     """A WSGI application on uWSGI."""
@@ -81,10 +87,12 @@ class OwnAsgiWorker(_Own, GunicornAsgi):
     """An ASGI application on gunicorn, with gunicorn's worker or with uvicorn's."""
 
     worker_class: str
+    worker_connections: int = 1000
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_WORKER_CLASS": self.worker_class}
+        own = {"LAB_WORKER_CLASS": self.worker_class, "LAB_WORKER_CONNECTIONS": str(self.worker_connections)}
+        return super().factors() | own
 
 
 class OwnUvicorn(_Own, Asgi):
@@ -166,18 +174,20 @@ def _way(kind: Kind, service: OwnService, layer: Layer) -> Way:
 def _today(served: Served) -> dict[str, Any]:
     """Return the settings of the variant that serves an application as it is served today."""
     shared = {"release": served.release, "workers": served.workers, "memory_mib": served.memory_mib}
+    limit = {"worker_connections": served.worker_connections}
     match served.kind:
         case "gthread":
-            limit = {"worker_connections": served.worker_connections}
             return {"server": "gunicorn-gthread", "threads": served.threads} | limit | shared
-        case "sync" | "gevent" | "eventlet" as worker:
-            return {"server": f"gunicorn-{worker}"} | shared
+        case "sync":
+            return {"server": "gunicorn-sync"} | shared
+        case "gevent" | "eventlet" as worker:
+            return {"server": f"gunicorn-{worker}"} | limit | shared
         case "uwsgi":
             return {"server": "uwsgi", "threads": served.threads} | shared
         case "uvicorn":
             return {"server": "uvicorn"} | shared
         case worker:
-            return {"server": f"gunicorn-{ASGI_WORKERS[worker]}", "worker_class": worker} | shared
+            return {"server": f"gunicorn-{ASGI_WORKERS[worker]}", "worker_class": worker} | limit | shared
 
 
 _CLASSES: dict[str, type[Variant]] = {

@@ -1,7 +1,7 @@
 """The settings that all servers share: those of the container, and those of the balancer before it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
@@ -44,6 +44,8 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
 
 BESIDE = "beside-"
 """How the names of services begin that somebody's own application has beside it."""
+BESIDE_PROJECT = "stampede-beside"
+"""The Compose project that builds the images of these services."""
 BEFORE = f"{BESIDE}before"
 """The service that runs a command before the application is served, and ends."""
 
@@ -61,6 +63,8 @@ class Beside:
     secrets: Mapping[str, str]
     file: Path
     builds: Mapping[str, str]
+    left_out: Sequence[str] = ()
+    """What the Compose file says and the lab does not do, such as ``db: cap_add``."""
 
 
 @dataclass(frozen=True)

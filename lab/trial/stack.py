@@ -272,7 +272,7 @@ class Stack:
             if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
                 return
             with suppress(DockerException):
-                said = str(DockerClient().container.execute(container.id, ["observe"]))
+                said = self._masked(str(DockerClient().container.execute(container.id, ["observe"])).encode()).decode()
                 _, last_section, settings = said.partition("==> settings <==\n")
                 if last_section:  # else an interrupt has cut the output short
                     write_whole(self.part / f"{container.name}.{moment}.txt", f"{said}\n")
@@ -323,7 +323,10 @@ class Stack:
 
     def _output_of(self, container: Seen) -> bytes:
         """Return what a container wrote, without the secrets of somebody's own application."""
-        layer, said = self.trial.variant.layer, output_of(container)
+        return self._masked(output_of(container))
+
+    def _masked(self, said: bytes) -> bytes:
+        layer = self.trial.variant.layer
         return layer.masked(said) if layer else said
 
     def _why_not_healthy(self, error: DockerException) -> str:

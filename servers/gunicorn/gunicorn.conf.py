@@ -1,7 +1,8 @@
 """gunicorn's settings, for every release. They come from the experiment and never depend on the machine.
 
 Somebody's own application may have settings of its own, own_settings.py. They count unless this file sets them too, and
-their hooks are called. Settings of the place where the application runs at home are left out.
+their hooks are called. Settings of the place where the application runs at home are left out, and so are those that
+replace workers.
 """
 
 import json
@@ -13,11 +14,13 @@ from typing import Any
 from counters import Counters
 
 _OF_THE_PLACE = (
-    "accesslog", "certfile", "chdir", "chroot", "daemon", "errorlog", "group", "initgroups", "keyfile", "pidfile",
-    "proxy_protocol", "pythonpath", "statsd_host", "syslog", "tmp_upload_dir", "umask", "user", "worker_class",
+    "accesslog", "certfile", "chdir", "chroot", "daemon", "errorlog", "group", "initgroups", "keyfile", "max_requests",
+    "max_requests_jitter", "pidfile", "proxy_protocol", "pythonpath", "statsd_host", "syslog", "tmp_upload_dir",
+    "umask", "user", "worker_class",
 )  # fmt: skip
 _own = Path(__file__).with_name("own_settings.py")
 if _own.exists():
+    os.environ.update(json.loads(_own.with_name("environment.json").read_text(encoding="utf-8")))
     _folder = os.environ.get("LAB_FOLDER", "/opt/application")
     sys.path.insert(0, _folder)
     exec(compile(_own.read_text(encoding="utf-8"), "gunicorn.conf.py", "exec"))  # noqa: S102  # gunicorn does the same
@@ -44,6 +47,7 @@ graceful_timeout = 1  # gunicorn is stopped after the load, when no client waits
 
 def on_starting(server: Any) -> None:
     settings = {name: repr(setting.get()) for name, setting in sorted(server.cfg.settings.items())}
+    settings["raw_env"] = "left out, because it may have secrets"
     Path("/tmp/settings").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     _call("on_starting", server)
 

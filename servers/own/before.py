@@ -7,6 +7,7 @@ from pathlib import Path
 
 os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
 folder = os.environ.get("LAB_FOLDER", "/opt/application")
-os.environ["PYTHONPATH"] = folder
+others = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one not in ("", "/srv")]
+os.environ["PYTHONPATH"] = os.pathsep.join([folder, *others])
 os.chdir(folder)
 os.execvp("sh", ["sh", "-c", sys.argv[1]])  # noqa: S606  # the command of the application's owner

@@ -3,8 +3,8 @@
 k6 sends an id with each request, in the header ``Lab-Id``. This wrapper takes the header away before the application
 sees it, and leaves the answer as it is. It writes a line when work on a request begins, and a line when it ends:
 ``began,ID,HOST:PID,THREAD,CONNECTION,TIME`` and ``ended,ID,,,,TIME``, with times in epoch seconds. If the event loop of
-an ASGI application does not go on for some time, it writes ``held,,HOST:PID,THREAD,SECONDS,TIME`` at the end of this
-time. The lines are in ``/tmp/served/PID``, so they outlive a worker that is killed.
+an ASGI application does not go on for some time, it writes ``held,,HOST:PID,THREAD,SECONDS,TIME`` or ``locked,…`` at
+the end of this time (see ``watch``). The lines are in ``/tmp/served/PID``, so they outlive a worker that is killed.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ TICK_S, HELD_S = 0.02, 0.05
 _ID = re.compile(r"[0-9-]{1,40}")
 _HOST = socket.gethostname()
 _files: dict[int, int] = {}
+uwsgi: Any = sys.modules.get("uwsgi")  # uWSGI itself has put it there; an application may have a module of this name
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -151,14 +152,20 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 
 
 async def watch() -> None:
-    """Note each time that a function holds up the event loop of this process, because it computes or blocks."""
+    """Note each time that the event loop of this process does not go on for some time, and for which reason.
+
+    ``held``: a function on the loop computes or blocks. ``locked``: other threads of the process compute meanwhile, so
+    they have the processor time that the loop lacks, and Python's interpreter lock.
+    """
     while True:
-        began_s = time.monotonic()
+        began_s, mine_s, all_s = time.monotonic(), time.thread_time(), time.process_time()
         await asyncio.sleep(TICK_S)
         held_s = time.monotonic() - began_s - TICK_S
         if held_s > HELD_S:
+            mine_s, all_s = time.thread_time() - mine_s, time.process_time() - all_s
+            what = "locked" if all_s - mine_s > held_s / 2 > mine_s else "held"
             worker = f"{_HOST}:{os.getpid()}"
-            note("held", "", worker, threading.get_native_id(), f"{held_s:.6f}", f"{time.time():.6f}")
+            note(what, "", worker, threading.get_native_id(), f"{held_s:.6f}", f"{time.time():.6f}")
 
 
 def until_shutdown(receive: Receive, task: "asyncio.Task[None]") -> Receive:
@@ -193,10 +200,6 @@ def interface_of(found: Callable[..., Any]) -> str:
 _counters: dict[int, Counters] = {}
 sys.modules.pop("counters", None)  # the application may have a module of this name
 sys.path[:] = [APPLICATION, *(one for one in sys.path if one != str(Path(__file__).parent))]
-try:
-    import uwsgi  # only uWSGI itself has this module
-except ImportError:
-    uwsgi = None
 os.chdir(APPLICATION)
 os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
 application: Callable[..., Any] = load(os.environ["LAB_CALLABLE"])
