@@ -35,7 +35,8 @@ from lab.machine.images import BASE_IMAGES, build_images, images_of
 from lab.machine.watch import Progress
 from lab.plan import Plan
 from lab.trial import batch, leftovers
-from lab.trial.stack import compress_points, now
+from lab.trial.points import compress_points
+from lab.trial.stack import now
 from lab.whereabouts import here, without
 
 LOCK = Path("/tmp/stampede.lock")  # noqa: S108  # one lock for all users; a link in its place is refused

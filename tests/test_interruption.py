@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from python_on_whales import DockerClient
 
-from lab import cli, interruption
+from lab import interruption, reporting
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt, uninterrupted
 from lab.machine.watch import Progress, Quiet
@@ -345,7 +345,8 @@ def test_what_cannot_be_collected_is_saved_all_the_same(
 
 
 @pytest.mark.parametrize(
-    ("deriving", "command"), [("analysis.pipeline.derive", cli.report), ("analysis.verification.verify", cli.verify)]
+    ("deriving", "command"),
+    [("analysis.pipeline.derive", reporting.report), ("analysis.verification.verify", reporting.verify)],
 )
 def test_results_are_derived_to_their_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deriving: str, command: Callable[..., None]

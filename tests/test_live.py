@@ -18,7 +18,7 @@ from analysis.pipeline import derive_summary
 from lab import live
 from lab.errors import LabError
 from lab.live import News, screen
-from lab.trial.stack import compress_points
+from lab.trial.points import compress_points
 from tests.conftest import Lab, wait_until
 from tests.live import ask, free_port
 from tests.pages import chromium

@@ -1,9 +1,7 @@
 """The containers of one trial, from their start to their removal, and the files that the trial keeps."""
 
-import gzip
 import json
 import re
-import shutil
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +33,7 @@ from lab.trial.containers import (
     output_of,
     tolerating_docker_errors,
 )
+from lab.trial.points import compress_points
 from lab.whereabouts import LOCAL_ENV, here, without
 
 UP_WITHIN_S = 60
@@ -376,19 +375,6 @@ class Stack:
     def _thrown(self) -> str | None:
         thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
         return _message(thrown[0]) if thrown else None
-
-
-def compress_points(part: Path) -> None:
-    """Compress the points that k6 wrote so that they could be read while the load ran."""
-    for points in part.glob("points*.json"):
-        compressed = points.with_name(f"{points.name}.gz")
-        try:
-            with points.open("rb") as source, gzip.open(compressed, "wb", 1) as target:
-                shutil.copyfileobj(source, target)
-        except OSError:
-            compressed.unlink(missing_ok=True)
-            raise
-        points.unlink()
 
 
 class NoRate(Exception):

@@ -1,0 +1,120 @@
+"""The commands of ``lab`` about finished runs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.errors import WrongUse
+from lab.finished import derived, latest, run_for, verified
+from lab.options import Results, RunFolder
+from lab.paths import RESULTS
+from lab.terminal import count, out, say, talk
+
+if TYPE_CHECKING:
+    from analysis.compare import Side
+
+
+def report(
+    run: RunFolder = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest."""
+    from analysis.folder import read_run  # noqa: PLC0415
+    from analysis.show.markdown import markdown  # noqa: PLC0415
+    from analysis.show.terminal import print_tables  # noqa: PLC0415
+
+    folder = run or latest(results)
+    summary = derived("report", folder, results)
+    record = read_run(folder)
+    if as_markdown:
+        sys.stdout.write(markdown(record, summary))
+    else:
+        print_tables(out, record, summary)
+    say(f"\nReport: {folder / 'report.html'}")
+
+
+def power(run: RunFolder = None, results: Results = RESULTS) -> None:
+    """Say about how many trials each claim of a run needs for a verdict, e.g. lab power results/heavy-mix/latest."""
+    from analysis.show.terminal import power_table  # noqa: PLC0415
+
+    out.print(power_table(derived("power", run or latest(results), results)))
+
+
+def compare(
+    a: Annotated[str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT.")] = "",
+    b: Annotated[str, typer.Argument(show_default=False, help="What to compare it with.")] = "",
+    force: Annotated[
+        bool, typer.Option(envvar="FORCE", help="Compare all the same, and print the reasons against it as warnings.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Say how two runs or variants differ, e.g. lab compare results/heavy-mix/latest:reuse-port …:least-conn."""
+    from analysis import compare as comparing  # noqa: PLC0415
+    from analysis.show.comparison import comparison  # noqa: PLC0415
+
+    if not a or not b:
+        raise WrongUse("Give two runs, or two variants of runs.", hint=_COMPARE)
+    one, other = (_side(text, results) for text in (a, b))
+    reasons = [*comparing.obstacles(one, other)]
+    if reasons and not (force and comparing.have_common(one, other)):
+        problem = "They cannot be compared: " + ";\n".join(reasons) + "."
+        raise WrongUse(problem, hint=f"{_COMPARE} FORCE=1" if comparing.have_common(one, other) else _COMPARE)
+    for reason in reasons:
+        say(f"warning: {reason}")
+    out.print(comparison((one.name, other.name), comparing.differences(one, other), comparing.what_differs(one, other)))
+
+
+_COMPARE = "make compare A=results/heavy-mix/latest:shared-socket B=results/heavy-mix/latest:least-conn"
+
+
+def _side(text: str, results: Path) -> "Side":
+    """Compute the results of a run that ``RUN`` or ``RUN:VARIANT`` names."""
+    from analysis.compare import Side, side  # noqa: PLC0415
+    from analysis.folder import read_run  # noqa: PLC0415
+    from analysis.nearest import nearest_first  # noqa: PLC0415
+
+    folder, variant = side(text)
+    summary = derived("compare", folder, results)
+    run = read_run(folder)
+    known = [one.name for one in run.variants]
+    if variant is not None and variant not in known:
+        raise WrongUse(f"{folder} has no variant {variant!r}.", hint=f"Its variants: {nearest_first(variant, known)}")
+    return Side(text, run, summary, variant)
+
+
+def verify(run: RunFolder = None, results: Results = RESULTS) -> None:
+    """Check that a run was not changed since it was measured, e.g. lab verify results/heavy-mix/latest."""
+    folder = run or latest(results)
+    with run_for("verify"):
+        for line in verified(folder, out):
+            out.print(line, markup=False, soft_wrap=True)
+
+
+def export(
+    run: RunFolder = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(envvar="TO", show_default=False, help="The file; default: <experiment>-<run time>.tar.gz"),
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Verify a run and pack it into one file, e.g. lab export results/heavy-mix/latest --to mine.tar.gz."""
+    from analysis.manifest import MANIFEST  # noqa: PLC0415
+    from lab.export import archive_path, pack  # noqa: PLC0415
+
+    folder = run or latest(results)
+    with run_for("export"):
+        target = archive_path(folder, to)
+        for line in verified(folder, talk):
+            say(line)
+        archive = pack(folder, target)
+    if archive.cleaned:
+        records = count(archive.cleaned, "record")
+        say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")
+        say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above belongs to the run)")
+    out.print(str(target), markup=False, soft_wrap=True)
