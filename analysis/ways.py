@@ -68,5 +68,6 @@ AS_GOOD, AS_GOOD_MS = 1.1, 5
 
 def says(way: str) -> str:
     """Return in words how a way with a name such as limit-4x2 serves."""
-    kind = way.rpartition("-")[0]
-    return next((one.says for one in (*KINDS_OF_WAYS, MAP_SOCKET) if one.name == kind), way)
+    kind = way.rpartition("-")[0].removeprefix("advised-")
+    said = next((one.says for one in (*KINDS_OF_WAYS, MAP_SOCKET) if one.name == kind), None)
+    return way if said is None else f"advised: {said}" if way.startswith("advised-") else said

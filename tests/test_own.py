@@ -29,9 +29,11 @@ from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.record import Run, VariantRecord
 from analysis.result import Diagnosis, ErrorRow, Row, Summary, TrialValidity
 from analysis.show.terminal import print_tables
+from analysis.ways import says as says_of
 from lab.errors import WrongUse
+from lab.own.advised import advised
 from lab.own.found import described
-from lab.own.image import layer_of, with_server
+from lab.own.image import addresses_of, layer_of, with_server
 from lab.own.replay import read_replay
 from lab.own.service import OwnService, Served, env_of, read_own_service
 from lab.own.show import print_advice
@@ -136,10 +138,17 @@ def service(tmp_path: Path) -> Path:
                                                            r"choose worker_class: gthread, or threads: 1"),
         ("threads: 2", "threads: 2, worker_class: asgi", r"of the class asgi have no threads; leave threads out"),
         ("threads: 2", "threads: 2, worker_class: tornado", r":6: served.worker_class: 'tornado': input should be "),
+        ("gunicorn: 27.0.1, workers: 2, threads: 2", "uvicorn: 0.38.0, workers: 2, settings: x.py",
+         r"uvicorn has no settings file; leave settings out"),
+        ("callable: app:app", "callable: app:app\n  hosts: [localhost]",
+         r":4: application.hosts.0: 'localhost' must be the name of a host outside, such as api.example.com or "),
+        ("callable: app:app", "callable: app:app\n  ready: health",
+         r":4: application.ready: 'health' must be the path of a request, such as /items\?page=2"),
+        ("gunicorn: 27.0.1", "gunicorn: new", r":6: served.gunicorn: 'new' must be a release, such as 27.0.1"),
         ("threads: 2", "threads: 2, settings: conf.py", r":6: served.settings: there is no file .*shop/conf.py"),
         ("path: /,", 'path: "/?t=${TOKEN}",', r"my-service.yaml:8: requests.home: \$\{TOKEN\} is no variable of "
                                               r"env_file; there are none"),
-        ("path: /,", "path: /, headers: {X Y: 1},", r"headers.X Y.*: string should match pattern"),
+        ("path: /,", "path: /, headers: {X Y: 1},", r"headers.X Y.*: 'X Y' must be the name of a header, such as X"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_file_is_named_with_its_place(service: Path, old: str, new: str, says: str) -> None:
@@ -299,6 +308,25 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
         experiment_of(service, many, tried)
 
 
+def test_a_host_without_an_address_is_named(service: Path) -> None:
+    service.write_text(FILE.replace("callable: app:app", "callable: app:app\n  hosts: [no.such.host.invalid]"))
+    with (
+        pytest.raises(WrongUse, match=r"^application.hosts: no.such.host.invalid has no address: "),
+        layer_of(read_own_service(service)),
+    ):
+        pass
+
+
+def test_hosts_have_the_ports_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", ("192.0.2.7", 0))])
+
+    found = addresses_of(["api.example.com", "db.example.com:5432", "db.example.com:6432"])
+
+    assert found == {
+        "api.example.com": {80: "192.0.2.7", 443: "192.0.2.7"}, "db.example.com": {5432: "192.0.2.7", 6432: "192.0.2.7"}
+    }  # fmt: skip
+
+
 def test_an_image_has_the_application_and_what_it_requires(service: Path) -> None:
     shop = service.parent / "shop"
     (shop / ".git").mkdir()
@@ -425,6 +453,19 @@ def test_the_wrapper_tells_of_what_fails_and_passes_on_what_is_not_of_k6(wrapped
     assert ask(own.app, "/list", "a,b")[0] == b"abcd"
     assert ask(own.app, "/-/ready", "")[0] == b"ready\n"
     assert len(notes(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("source", ["WSGI", "ASGI"])
+def test_an_application_says_itself_when_it_is_ready(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.setenv("LAB_READY", "/list?all=1")
+    if source == "WSGI":
+        assert ask(wrapped(APPLICATION).app, "/-/ready", "")[0] == b"abcd"
+    else:
+        monkeypatch.setenv("LAB_APP", "own:asgi")
+        assert ask_asgi(wrapped(ASGI_APPLICATION).asgi, "/-/ready")[0]["headers"] == [(b"x-own", b"1")]
+    assert not (tmp_path / "served").exists()
 
 
 def test_the_wrapper_finds_a_factory_and_serves_when_the_disk_is_full(
@@ -1046,3 +1087,35 @@ def test_an_image_that_cannot_be_measured_says_what_it_lacks(
     assert check.problem("gunicorn", "26.0.0") == says
     monkeypatch.setattr("sys.version_info", (3, 8))
     assert check.problem("gunicorn", "26.0.0").endswith("; the lab needs 3.9 or later.")
+
+
+def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path) -> None:
+    """Reports hold up pages, so a page must not be accepted by a worker without a free thread."""
+    found = read_own_service(service)
+    layer = Layer(Path("nowhere"), "abc")
+    earlier = tmp_path / "run"
+    with pytest.raises(WrongUse, match=r"^WAYS=advised: there is no earlier run of this service\.$"):
+        advised(found, layer, earlier)
+    requests = [
+        Request(request=name, asked_ms=asked) for name, asked in (("home", 10), ("report", 500)) for _ in "1234"
+    ]
+    run_of(tmp_path, requests)
+    write_requests(trial_folder(earlier, TODAY, "mix", 1), TODAY, "mix", 1)
+    summary = summary_of(row(TODAY, None, "processor", "per_request", 5.0))
+    (earlier / "summary.json").write_text(summary.model_dump_json())
+
+    way = advised(found, layer, earlier)
+
+    kind = way.kind.name.removeprefix("advised-")
+    assert kind in ("limit", "idle-thread", "least-conn", "one-process")
+    assert way.kind.says.startswith("advised: ")
+    assert says_of(way.name) == way.kind.says
+    assert way.workers * way.threads >= 4
+    assert [one.name for one in chosen([*candidates(found, layer), way], "advised")] == [TODAY, way.name]
+    if kind == "limit":
+        assert f"worker_connections = {way.threads}" in way.configuration()
+    green = found.model_copy(update={"served": Served(workers=2, worker_class="gevent")})
+    with pytest.raises(WrongUse, match="there is no advice for gevent, only for gunicorn's gthread and sync"):
+        advised(green, layer, earlier)
+    with pytest.raises(WrongUse, match="there is no advice for the requests of a log"):
+        advised(found.model_copy(update={"requests": {}}), layer, earlier)

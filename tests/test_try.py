@@ -1,6 +1,7 @@
 """An application that knows nothing of the lab, in real containers: who served each request, and what is said of it."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -171,6 +172,17 @@ async def parts():
             yield str(number)
     return StreamingResponse(said())
 """
+UWSGI_INI = """\
+[uwsgi]
+http-socket = /nowhere
+module = nowhere:app
+processes = 99
+harakiri = 77
+chdir=/nowhere
+max_requests = 3
+[other]
+nowhere = 1
+"""
 THREAD = "served: {gunicorn: 27.0.1, workers: 2, threads: 2}"
 OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
     "httpbin": ("httpbin:app", "httpbin==0.10.2", THREAD, "", {"get": "/get", "late": "/delay/1"}),
@@ -185,7 +197,10 @@ OTHERS: dict[str, tuple[str, str, str, str, dict[str, str]]] = {
         "site_of_shop:app", "gevent\npackaging", "served: {worker_class: gevent, workers: 2}", THREADS_OF_ITS_OWN,
         {"home": "/"},
     ),
-    "uwsgi": ("httpbin:app", "httpbin==0.10.2", "served: {uwsgi: 2.0.31, workers: 2, threads: 2}", "", {"get": "/get"}),
+    "uwsgi": (
+        "httpbin:app", "httpbin==0.10.2", "served: {uwsgi: 2.0.31, workers: 2, threads: 2, settings: uwsgi.ini}", "",
+        {"get": "/get"},
+    ),
     "uvicorn": (
         "site_of_shop:app", "fastapi\nuvicorn[standard]", "served: {uvicorn: 0.38.0, workers: 2}", FASTAPI,
         {"home": "/", "parts": "/parts"},
@@ -214,6 +229,7 @@ def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "requirements.txt").write_text(f"{requirements}\n")
     (tmp_path / "shop" / "site_of_shop.py").write_text(source)
+    (tmp_path / "shop" / "uwsgi.ini").write_text(UWSGI_INI)
     asks = "\n".join(f"  {name}: {{path: '{path}', users: 2, pause_s: 0.1}}" for name, path in paths.items())
     (tmp_path / "other.yaml").write_text(
         f"application: {{folder: shop, callable: '{of}', requirements: requirements.txt}}\n"
@@ -228,6 +244,11 @@ def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -
     requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
     sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request) FROM requests"
     assert rows_of(requests, sql) == [(0, True, len(paths))]
+    if kind == "uwsgi":
+        settings = read_trial(trial_folder(run, "today", "own", 1)).settings["uwsgi-1"]
+        assert "harakiri = 77" in settings
+        assert "nowhere" not in settings
+        assert rows_of(requests, "SELECT count(connection) > 0 FROM requests") == [(True,)]
 
 
 DATABASE = """\
@@ -449,3 +470,46 @@ def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
         ("get-fine", sum(at <= 4 for at in came_s), 0), ("get-stream", sum(at > 4 for at in came_s), 0)
     ]  # fmt: skip
     assert b"s3cret" not in b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
+
+
+REACHES = """\
+import http.client
+import socket
+
+
+def app(environ, start_response):
+    try:
+        if environ["PATH_INFO"] == "/there":
+            there = http.client.HTTPConnection("deb.debian.org", timeout=10)
+            there.request("HEAD", "/debian/")
+            status = there.getresponse().status
+        else:
+            with socket.create_connection(("archive.debian.org", 80), 2):
+                status = 200
+    except OSError:
+        status = 599
+    start_response(f"{status} said", [])
+    return [b"done"]
+"""
+
+
+@pytest.mark.soak
+def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "shop.py").write_text(REACHES)
+    (tmp_path / "mine.yaml").write_text(
+        "application: {folder: shop, callable: 'shop:app', ready: /there, hosts: ['deb.debian.org:80']}\n"
+        "served: {workers: 2, threads: 2}\n"
+        "requests:\n  there: {path: /there, users: 1, pause_s: 0.5}\n  other: {path: /other, users: 1, pause_s: 0.5}\n"
+    )
+
+    done = lab.run_for(300, "try", str(tmp_path / "mine.yaml"), "--trials", "1", "--duration", "5s", "--ways", "today")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = (lab.results / "mine-tried" / "latest").resolve()
+    requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
+    assert rows_of(requests, "SELECT DISTINCT request, status FROM requests ORDER BY 1") == [
+        ("other", 599), ("there", 200)
+    ]  # fmt: skip
+    address = socket.gethostbyname("deb.debian.org").encode()
+    assert address not in b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())

@@ -66,11 +66,12 @@ class Way:
         lines = ["# gunicorn.conf.py", f'worker_class = "{worker}"', f"workers = {self.variant.workers}"]
         if self.variant.threads is not None:
             lines += ["keepalive = 0", f"threads = {self.threads}"]
-        if self.kind.name == "idle-thread":
+        kind = self.kind.name.removeprefix("advised-")
+        if kind == "idle-thread":
             lines += ["# with gunicorn 24 or later, and servers/gunicorn/idle_thread.py beside the application"]
-        if self.kind.name == "limit":
+        if kind == "limit":
             lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.threads}"]
-        if self.kind.name == "reuse-port":
+        if kind == "reuse-port":
             lines += ["# with gunicorn 24 or later:", "reuse_port = True"]
         return lines
 

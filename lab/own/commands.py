@@ -25,12 +25,13 @@ def try_(
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
     from analysis.diagnosis import best  # noqa: PLC0415
+    from lab.own.advised import advised  # noqa: PLC0415
     from lab.own.image import layer_of  # noqa: PLC0415
     from lab.own.replay import read_replay  # noqa: PLC0415
     from lab.own.service import NEEDS_A_FILE, read_own_service  # noqa: PLC0415
     from lab.own.show import print_advice  # noqa: PLC0415
     from lab.own.trying import chosen, experiment_of, name_of  # noqa: PLC0415
-    from lab.own.variants import candidates, left_out  # noqa: PLC0415
+    from lab.own.variants import ADVISED, candidates, left_out  # noqa: PLC0415
 
     if service is None:
         raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
@@ -40,7 +41,10 @@ def try_(
     with layer_of(described) as layer:
         if replay:
             replay.write(layer.replay)
-        tried = chosen(candidates(described, layer), ways)
+        every = candidates(described, layer)
+        if ADVISED in ways.split(","):
+            every.append(advised(described, layer, results / name / "latest"))
+        tried = chosen(every, ways)
         experiment = experiment_of(service, described, tried, replay)
         for sentence in left_out(described):
             say(f"Not tried: {sentence}")

@@ -123,8 +123,8 @@ def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) ->
         *([line("worker_class", "gthread")] if server == "gunicorn" else []),
         line("workers", 1),
         *([line("threads", 1)] if worker in ("gthread", "sync", "uwsgi") else []),
-        *([line(name, "") for name in ("worker_connections", "settings") if name in found.values and
-           server == "gunicorn"]),
+        *([line("worker_connections", 1000)] if server == "gunicorn" and "worker_connections" in found.values else []),
+        *([line(settings, "", "settings")] if (settings := f"settings of {server}") in found.values else []),
         "requests:",
         *requests,
         *([] if any(not one.startswith("  #") for one in requests) else [SOMETHING]),
@@ -184,7 +184,7 @@ def _from_command(found: Found, words: list[str], place: str, folder: Path) -> N
 def _from_settings(found: Found, path: Path, place: str) -> None:
     """Note gunicorn's own settings file, and its settings that are plain values. The file is not executed."""
     if path.is_file():
-        found.note("settings", place, place)
+        found.note("settings of gunicorn", place, place)
         found.note("server", "gunicorn", place)
     with suppress(SyntaxError):
         for node in ast.parse(_text(path)).body:
@@ -199,6 +199,7 @@ def _from_ini(found: Found, path: Path, place: str) -> None:
     """Note the settings of uWSGI that this lab knows, too."""
     text = _text(path)
     if text:
+        found.note("settings of uwsgi", place, place)
         found.note("server", "uwsgi", place)
     for name, pattern in (("workers", r"processes|workers"), ("threads", "threads"), ("callable", "module|wsgi")):
         if stated := re.search(rf"^\s*(?:{pattern})\s*=\s*([\w.:]+)\s*$", text, re.MULTILINE):

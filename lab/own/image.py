@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from lab.servers.base import Layer
 LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
 """Files and folders that are no part of an application."""
 MOST_MIB = 500
+PORTS = [80, 443]
+"""The ports of a host outside, if none is named."""
 _PROGRAMS = ("wait-until-ready", "observe", "with-database", "workers-ready")
 
 
@@ -31,10 +34,14 @@ def layer_of(service: OwnService) -> Iterator[Layer]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         secrets = env_of(application.env_file) if application.env_file else {}
-        environment = secrets | application.environment
+        environment = (
+            secrets | application.environment | ({"LAB_READY": application.ready} if application.ready else {})
+        )
         (folder / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
-        (folder / "own_settings.py").write_bytes(served.settings.read_bytes() if served.settings else b"")
-        for name in ("own.py", "before.py"):
+        for name, server in (("own_settings.py", "gunicorn"), ("own_settings.ini", "uwsgi")):
+            settings = served.settings if served.server == server else None
+            (folder / name).write_bytes(settings.read_bytes() if settings else b"")
+        for name in ("own.py", "before.py", "forward.py"):
             shutil.copyfile(SERVERS / "own" / name, folder / name)
         if application.folder:
             _lay_out_folder(application.folder, folder)
@@ -51,7 +58,22 @@ def layer_of(service: OwnService) -> Iterator[Layer]:
             application.before,
             application.image or "",
             (served.server, served.release),
+            addresses_of(application.hosts),
         )
+
+
+def addresses_of(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Return the address of each host by its name and its ports. Raise WrongUse if a name has no address."""
+    found: dict[str, dict[int, str]] = {}
+    for one in hosts:
+        name, _, port = one.partition(":")
+        try:
+            [address, *_] = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            raise WrongUse(f"application.hosts: {name} has no address: {error.strerror or error}.") from None
+        ports = [int(port)] if port else PORTS
+        found.setdefault(name, {}).update(dict.fromkeys(ports, str(address[4][0])))
+    return found
 
 
 def _lay_out_folder(application: Path, folder: Path) -> None:

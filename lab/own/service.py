@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from analysis.classes import Asked, AskedClasses, asked_as_json
+from analysis.classes import PATH_PATTERN, Asked, AskedClasses, asked_as_json
 from analysis.model import Model
 from analysis.nearest import nearest_first
 from lab.errors import WrongUse
@@ -14,6 +14,8 @@ from lab.experiment.file import read_yaml
 from lab.experiment.messages import line_of
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(\))?$"
+HOST_PATTERN = r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:[0-9]{1,5})?$"
+"""The name of a host outside, perhaps with a port."""
 MOST_ASKED = 100_000
 """How long the description of all requests may be; Linux allows 128 KiB for one variable."""
 NEEDS_A_FILE = "make try SERVICE=my-service.yaml; make init FOLDER=path/of/the/application writes such a file"
@@ -29,6 +31,8 @@ class Application(Model):
     environment: dict[str, str] = Field({})
     env_file: Path | None = None
     before: str = ""
+    ready: str = Field("", pattern=rf"{PATH_PATTERN}|^$")
+    hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field([], max_length=8)
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:
@@ -70,9 +74,11 @@ class Served(Model):
         named = [name for name in ("gunicorn", "uvicorn", "uwsgi") if name in self.model_fields_set]
         if len(named) > 1:
             raise ValueError(f"give one server, not {' and '.join(named)}")
-        of_gunicorn = sorted({"worker_class", "worker_connections", "settings"} & self.model_fields_set)
+        of_gunicorn = sorted({"worker_class", "worker_connections"} & self.model_fields_set)
         if of_gunicorn and self.server != "gunicorn":
             raise ValueError(f"{of_gunicorn[0]} is a setting of gunicorn; leave it out for {self.server}")
+        if self.settings and self.server == "uvicorn":
+            raise ValueError("uvicorn has no settings file; leave settings out")
         return self
 
     @model_validator(mode="after")
@@ -234,8 +240,10 @@ def _says(kind: str, first: object) -> str:
         return "missing key"
     if kind == "value_error":
         return str(first["ctx"]["error"])
-    if kind == "string_pattern_mismatch" and first["loc"][-1] == "path":
-        return f"{first['input']!r} must be the path of a request, such as /items?page=2"
+    if kind == "string_pattern_mismatch":
+        must_be = [_MUST_BE[str(one)] for one in first["loc"] if one in _MUST_BE]
+        if must_be:
+            return f"{first['input']!r} must be {must_be[-1]}"
     return f"{first['input']!r}: {str(first['msg']).lower()}"
 
 
@@ -245,4 +253,12 @@ _PARTS: dict[str, type[Model]] = {
     "beside": ServicesBeside,
     "replay": LogToReplay,
 }
+_PATH, _RELEASE = "the path of a request, such as /items?page=2", "a release, such as 27.0.1"
+_MUST_BE = {
+    "path": _PATH, "ready": _PATH, "gunicorn": _RELEASE, "uvicorn": _RELEASE, "uwsgi": _RELEASE,
+    "hosts": "the name of a host outside, such as api.example.com or db.example.com:5432",
+    "headers": "the name of a header, such as X-Api-Key", "methods": "a method, such as POST",
+    "method": "a method, such as POST",
+}  # fmt: skip
+"""What the texts that have a pattern must be, by the key of the file."""
 _EXAMPLE = "docs/your-service.md has an example of such a file."

@@ -15,7 +15,7 @@ from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
 from lab.own.replay import Replay
 from lab.own.service import OwnService
-from lab.own.variants import ONLY_IF_NAMED
+from lab.own.variants import ADVISED, ONLY_IF_NAMED
 
 LASTS = {"short": "20s", "full": "2m"}
 REPLAY_LASTS_S = {"short": 60, "full": 600}
@@ -34,7 +34,7 @@ def chosen(ways: Sequence[Way], names: str) -> list[Way]:
     Raise WrongUse for an unknown name.
     """
     wanted = [one.strip() for one in names.split(",") if one.strip()]
-    known = [way.name.rpartition("-")[0] if way.name != TODAY else TODAY for way in ways]
+    known = [ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY for way in ways]
     for one in wanted:
         if one not in known:
             there = nearest_first(one, known)

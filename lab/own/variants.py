@@ -36,6 +36,8 @@ TRIED = {
 """The kinds of ways that are tried beside today's, by today's kind of workers; of all others, only least-conn."""
 ONLY_IF_NAMED = ("reuse-port",)
 """The kinds of ways that are tried only if ``WAYS`` names them, because they are seldom better; only for gunicorn."""
+ADVISED = "advised"
+"""The way that theory advises (lab/own/advised.py), if ``WAYS`` names it."""
 
 
 class _Own(Variant, ABC):
@@ -109,7 +111,7 @@ def candidates(service: OwnService, layer: Layer) -> list[Way]:
     """
     served = service.served
     try:
-        ways = [_way(Kind("today", "today", "", gthread), service, layer)]
+        ways = [way_of(Kind("today", "today", "", gthread), service, layer)]
     except ValidationError as error:
         first = error.errors()[0]
         problem = first.get("ctx", {}).get("error", first["msg"])
@@ -120,7 +122,7 @@ def candidates(service: OwnService, layer: Layer) -> list[Way]:
         if served.workers == 1 or (kind.name == "least-conn" and served.workers > MOST_REPLICAS):
             continue
         try:
-            way = _way(kind, service, layer)
+            way = way_of(kind, service, layer)
         except ValidationError:
             continue  # its workers do not fit into the memory
         if way.variant.model_dump(exclude={"own"}) != ways[0].variant.model_dump(exclude={"own"}):
@@ -143,7 +145,7 @@ def _tried(served: Served) -> tuple[str, ...]:
     return TRIED.get(served.kind, ("least-conn",)) + (ONLY_IF_NAMED if served.server == "gunicorn" else ())
 
 
-def _way(kind: Kind, service: OwnService, layer: Layer) -> Way:
+def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
     """Return a way of a kind for a service, with as many threads as today. Raise ValidationError if it cannot be."""
     served = service.served
     today = _today(served)

@@ -44,6 +44,8 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
 
 BESIDE = "beside-"
 """How the names of services begin that somebody's own application has beside it."""
+TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
+"""How the names of services begin that pass connections on to a host outside, and the memory of each."""
 BESIDE_PROJECT = "stampede-beside"
 """The Compose project that builds the images of these services."""
 BEFORE = f"{BESIDE}before"
@@ -73,7 +75,8 @@ class Layer:
 
     ``image`` is the image that exists, if the application is in an image; ``server`` is the server that this image must
     have, and its release. ``secrets`` are values by name that no file of a run may have. ``before`` is a command to run
-    before the application is served; empty: there is none.
+    before the application is served; empty: there is none. ``hosts`` are the addresses of hosts outside that the
+    application may reach, by their names and ports.
     """
 
     folder: Path
@@ -83,6 +86,7 @@ class Layer:
     before: str = ""
     image: str = ""
     server: tuple[str, str] = ("", "")
+    hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
     @property
     def replay(self) -> Path:
@@ -93,7 +97,8 @@ class Layer:
     def beside_mib(self) -> dict[str, int]:
         """The memory limits of the services beside the application, in MiB."""
         services = self.beside.services if self.beside else {}
-        return {name: int(one["mem_limit"]) // 2**20 for name, one in services.items()}
+        limits = {name: int(one["mem_limit"]) // 2**20 for name, one in services.items()}
+        return limits | {f"{TO_OUTSIDE}{host}": TO_OUTSIDE_MIB for host in self.hosts}
 
     def masked(self, said: bytes) -> bytes:
         """Return what a program said, with the names of secrets in the place of their values."""

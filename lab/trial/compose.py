@@ -18,7 +18,7 @@ from lab.machine.engine import ca_bundle
 from lab.machine.images import K6_RELEASE
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
-from lab.servers.base import BEFORE, Layer
+from lab.servers.base import BEFORE, TO_OUTSIDE, TO_OUTSIDE_MIB, Layer
 from lab.trial.containers import owner
 from lab.whereabouts import LOCAL_ENV, placeless
 
@@ -26,6 +26,8 @@ START_UP_S = 0.5
 """The time that one trial's load generators need to start up. The times of trials side by side add up."""
 
 
+WAY_OUT = "way-out"
+"""The network of the services that pass connections on to hosts outside."""
 Services = dict[str, dict[str, Any]]
 """The services of a Compose file after Compose has resolved its variables."""
 
@@ -82,8 +84,11 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
     ).compose.config(return_json=True)
     services = _complete(resolved["services"], load.generators)
     if layer:
-        services |= beside_own(layer, services, variant.service)
-        local |= layer.beside.values if layer.beside else {}
+        ways_out, addresses = to_outside(layer, services[variant.service])
+        services |= beside_own(layer, services, variant.service, ways_out)
+        local |= addresses | dict(layer.beside.values if layer.beside else {})
+        if ways_out:
+            resolved["networks"][WAY_OUT] = {"labels": resolved["networks"]["lab"]["labels"]}
         if layer.replay.exists():  # outside of the results, because a log has what no record may have
             local |= {"LAB_REPLAY_FOLDER": str(layer.replay)}
             services["k6"] = replaying(services["k6"])
@@ -114,14 +119,14 @@ def _complete(services: Services, generators: int) -> Services:
     return complete | shared_out(complete["k6"], generators)
 
 
-def beside_own(layer: Layer, services: Services, server: str) -> Services:
+def beside_own(layer: Layer, services: Services, server: str, ways_out: Services) -> Services:
     """Return the services beside somebody's own application, and the server, which starts after these services."""
     box = {key: services[server][key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
     beside = {name: dict(box | dict(one)) for name, one in (layer.beside.services if layer.beside else {}).items()}
     ready = {
         name: {"condition": "service_healthy" if "healthcheck" in one else "service_started", "required": True}
         for name, one in beside.items()
-    }
+    } | {name: {"condition": "service_started", "required": True} for name in ways_out}
     first: Services = {}
     if layer.before:
         first[BEFORE] = services[server] | {
@@ -130,7 +135,27 @@ def beside_own(layer: Layer, services: Services, server: str) -> Services:
         }  # fmt: skip
         ready = ready | {BEFORE: {"condition": "service_completed_successfully", "required": True}}
     own = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
-    return beside | first | {server: own}
+    return beside | ways_out | first | {server: own}
+
+
+def to_outside(layer: Layer, server: dict[str, Any]) -> tuple[Services, dict[str, str]]:
+    """Return a service for each host outside that somebody's own application may reach, and the hosts' addresses.
+
+    In the lab's network, the service has the name of the host, and passes connections on to the host.
+    """
+    services, addresses = {}, {}
+    for place, (host, ports) in enumerate(layer.hosts.items()):
+        asked = []
+        for port, address in ports.items():
+            variable = f"LAB_HOST_{place}_{port}"
+            addresses[variable] = address
+            asked.append(f"{port}=${{{variable}:-}}")
+        services[f"{TO_OUTSIDE}{host}"] = server | {
+            "entrypoint": ["python", "/srv/forward.py"], "command": asked, "depends_on": {}, "scale": 1,
+            "healthcheck": {"disable": True}, "mem_limit": str(TO_OUTSIDE_MIB * 2**20),
+            "memswap_limit": str(TO_OUTSIDE_MIB * 2**20), "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
+        }  # fmt: skip
+    return services, addresses
 
 
 def replaying(k6: dict[str, Any]) -> dict[str, Any]:

@@ -93,8 +93,14 @@ class Answer:
 
 
 def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Pass a request to the application, and note who served it. ``/-/ready`` tells that the application is loaded."""
+    """Pass a request to the application, and note who served it. ``/-/ready`` tells that the application is loaded.
+
+    If the application has a path that tells when it is ready, ``/-/ready`` is this path.
+    """
     if environ.get("PATH_INFO") == "/-/ready":
+        if READY:
+            environ["PATH_INFO"], _, environ["QUERY_STRING"] = READY.partition("?")
+            return application(environ, start_response)
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "6")])
         return [b"ready\n"]
     ident = environ.pop("HTTP_LAB_ID", "")
@@ -121,6 +127,10 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return await application(scope, receive, send)
     if scope["path"] == "/-/ready":
+        if READY:
+            path, _, query = READY.partition("?")
+            scope = {**scope, "path": path, "raw_path": path.encode(), "query_string": query.encode()}
+            return await application(scope, receive, send)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"6")]})
         await send({"type": "http.response.body", "body": b"ready\n"})
         return None
@@ -202,6 +212,7 @@ sys.modules.pop("counters", None)  # the application may have a module of this n
 sys.path[:] = [APPLICATION, *(one for one in sys.path if one != str(Path(__file__).parent))]
 os.chdir(APPLICATION)
 os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_text(encoding="utf-8")))
+READY = os.environ.pop("LAB_READY", "")
 application: Callable[..., Any] = load(os.environ["LAB_CALLABLE"])
 _called, _is = os.environ["LAB_APP"].partition(":")[2], interface_of(application)
 if _is and _is != _called:

@@ -1,0 +1,91 @@
+"""The way that theory advises for an own service, from how long its requests took in an earlier run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from pydantic import ValidationError
+
+from analysis.classes import Requests
+from analysis.diagnosis import TODAY
+from analysis.folder import read_run, trial_folders
+from analysis.read.rows import opened
+from lab.advice.load import Load
+from lab.advice.ranking import rank
+from lab.advice.ways import Way
+from lab.errors import WrongUse
+from lab.own.service import OwnService
+from lab.own.variants import ADVISED, WITH_NEWER, way_of
+from lab.servers.base import Layer
+
+DURATIONS = 50
+"""How many durations describe a class. Each is the mean of as many requests, so that their mean is right."""
+COMPUTES = 0.2
+"""From this part of their time on, requests that compute need a processor of their own."""
+
+# What the application's requests took at work as it is served today, without the waits for a worker.
+_TOOK = """
+SELECT request, list(asked_ms ORDER BY asked_ms) FROM requests
+WHERE variant = $today AND error IS NULL AND asked_ms > 0 GROUP BY request HAVING count(*) > 1
+"""
+
+
+def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
+    """Return the best way for the load of an earlier run of a service.
+
+    Raise WrongUse if there is no such run, or if theory cannot serve such an application.
+    """
+    served = service.served
+    if not (earlier / "summary.json").exists():
+        raise WrongUse(
+            "WAYS=advised: there is no earlier run of this service.", hint="make try without WAYS comes first."
+        )
+    if served.kind not in ("gthread", "sync"):
+        raise WrongUse(f"WAYS=advised: there is no advice for {served.kind}, only for gunicorn's gthread and sync.")
+    if not service.requests:
+        raise WrongUse("WAYS=advised: there is no advice for the requests of a log; describe classes of requests.")
+    cores = read_run(earlier).host.cores
+    folders = [one for one in trial_folders(earlier) if one.parent.parent.name == TODAY]
+    with opened(folders) as rows:
+        took = dict(rows.execute(_TOOK, {"today": TODAY}).fetchall())
+    computes = _computes(earlier, [one for ones in took.values() for one in ones])
+    classes = {
+        name: Requests(
+            users=one.users, pause_s=one.pause_s, per_second=one.per_second, takes_s=_described(took[name]),
+            computes=computes,
+        ).of(name)
+        for name, one in service.requests.items() if name in took
+    }  # fmt: skip
+    if not classes:
+        raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
+    load = Load(classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=served.memory_mib)
+    for one in rank(load):
+        kind = one.way.kind
+        if kind.name in ("uwsgi", "queue") or served.major < WITH_NEWER.get(kind.name, 0):
+            continue
+        changed = served.model_copy(
+            update={"worker_class": "gthread", "workers": one.way.workers, "threads": one.way.threads}
+        )
+        try:
+            way = way_of(kind, service.model_copy(update={"served": changed}), layer)
+        except ValidationError:
+            continue  # its workers do not fit into the memory
+        return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", says=f"advised: {way.kind.says}"))
+    raise WrongUse("WAYS=advised: no way that theory knows fits this service.")
+
+
+def _computes(earlier: Path, took_ms: Sequence[float]) -> float:
+    """Return for which part of their time requests computed."""
+    rows = json.loads((earlier / "summary.json").read_text(encoding="utf-8"))["rows"]
+    of = {(row["variant"], row["request"], row["metric"], row["stat"]): row["measured"] for row in rows}
+    cpu_ms = of.get((TODAY, None, "processor", "per_request")) or 0.0
+    return min(1.0, cpu_ms / fmean(took_ms)) if took_ms else 0.0
+
+
+def _described(took_ms: Sequence[float]) -> list[float]:
+    """Return durations in seconds that stand for all the durations, which are in order."""
+    groups = np.array_split(np.array(took_ms) / 1000, min(DURATIONS, len(took_ms)))
+    return [max(0.0005, round(float(one.mean()), 6)) for one in groups]
