@@ -337,10 +337,11 @@ def test_an_application_has_its_database(lab: Lab, tmp_path: Path) -> None:
 
 IMAGE = """\
 FROM debian:trixie-slim
-RUN apt-get update && apt-get install --yes --no-install-recommends python3 python3-venv && rm -rf /var/lib/apt/lists/*
+RUN echo "deb http://deb.debian.org/debian bookworm main" > /etc/apt/sources.list.d/older.list && apt-get update \\
+ && apt-get install --yes --no-install-recommends python3.11 python3-pip && rm -rf /var/lib/apt/lists/*
+RUN --mount=type=secret,id=ca_bundle python3.11 -m venv --without-pip /home/venv \\
+ && PIP_CERT=/run/secrets/ca_bundle pip --python /home/venv/bin/python install gunicorn==21.2.0 setuptools flask==3.1.3
 ENV PATH=/home/venv/bin:$PATH
-RUN --mount=type=secret,id=ca_bundle python3 -m venv /home/venv \\
- && PIP_CERT=/run/secrets/ca_bundle pip install --no-cache-dir gunicorn==21.2.0 setuptools flask==3.1.3
 WORKDIR /home/shop
 COPY app.py ./
 ENV GREETING=hello
@@ -349,9 +350,9 @@ ENV GREETING=hello
 
 @pytest.fixture
 def image_that_exists(tmp_path: Path) -> Iterator[str]:
-    """An image as somebody has it: with a Python and a gunicorn of its own, without curl, and run by root."""
+    """An image as somebody has it: with an older Python and gunicorn, without curl, and run by root."""
     (tmp_path / "Dockerfile").write_text(IMAGE)
-    (tmp_path / "app.py").write_text(SHOP.replace("os.environ", "dict(os.environ, WORKS_IN=os.getcwd())"))
+    (tmp_path / "app.py").write_text(f"{SHOP}\n\nimport sys\nassert sys.version_info[:2] == (3, 11)\n")
     name = f"stampede-test-shop:{tmp_path.name.replace('_', '-')}"
     command = ["docker", "buildx", "build", "--load", "--tag", name, "--secret", f"id=ca_bundle,src={ca_bundle()}", "."]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)

@@ -104,6 +104,7 @@ def _lay_out_programs(served: Served, folder: Path) -> None:
     for name in ("gunicorn.conf.py", "idle_thread.py"):
         shutil.copyfile(SERVERS / "gunicorn" / name, folder / name)
     shutil.copyfile(SERVERS / "own" / "image" / "Dockerfile", folder / "Dockerfile")
+    (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # a part of the digest
 
 
 def with_server(required: Iterable[str], served: Served) -> list[str]:
