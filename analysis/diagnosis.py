@@ -37,6 +37,7 @@ class Lost:
     ms: float
     low: float
     high: float
+    values: Sequence[float] = ()
 
 
 class Figures:
@@ -62,7 +63,7 @@ class Figures:
             return None
         values = list(row.values.values()) or [row.measured]
         low, high = (row.low, row.high) if row.low is not None and row.high is not None else (min(values), max(values))
-        return Lost(row.measured, low, high)
+        return Lost(row.measured, low, high, values)
 
     def classes(self, variant: str) -> list[str]:
         """Return the classes of requests, in order."""
@@ -120,14 +121,22 @@ def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops:
     for name in slow:
         if name in hit:
             continue
-        lost = next(found for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
-        sentences.append(f"The requests {name} lose up to {number(lost.ms)} ms before their work begins: {_why(run)}")
+        stat, lost = next((stat, found) for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
+        sentences.append(
+            f"{_ONE_IN[stat]} of the requests {name} loses {number(lost.ms)} ms or more before its work begins: "
+            f"{_why(run)}"
+        )
         alarm = True
     said = list(_held_up(loops, workers))
     sentences += said
     alarm = alarm or bool(said)
-    if not alarm:
-        sentences.append("No request waits for a worker noticeably. How long an answer takes is up to the application.")
+    if not any(figures.statistic(one, [TODAY]) for one in figures.classes(TODAY)):
+        sentences.append("Nothing was measured of today's way to serve, so nothing else is said.")
+    elif not alarm:
+        others = " of the other classes" if len(sentences) else ""
+        sentences.append(
+            f"No request{others} waits for a worker noticeably. How long an answer takes is up to the application."
+        )
     return Diagnosis(alarm=alarm, sentences=sentences)
 
 
@@ -152,9 +161,9 @@ def _held_up(loops: Loops, workers: int) -> Iterator[str]:
 _LOOPS = {
     "held": (
         "The event loops of the workers were held up for {share} of the time, for up to {longest} s at once. "
-        "Meanwhile, no other request of the worker went on. The request that had begun last was {most} for {of_it} of "
-        "this time. Calls that block and functions that compute belong into threads or processes: in FastAPI, def "
-        "instead of async def."
+        "Meanwhile, no other request of the worker went on; this time counts as their work. The request that had begun "
+        "last was {most} for {of_it} of this time. Calls that block and functions that compute belong into threads or "
+        "processes: in FastAPI, def instead of async def."
     ),
     "locked": (
         "For {share} of the time, and for up to {longest} s at once, the event loops of the workers did not go on "
@@ -163,6 +172,9 @@ _LOOPS = {
         "requests."
     ),
 }
+
+
+_ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
 
 
 def _why(run: Run) -> str:

@@ -598,8 +598,8 @@ def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
     found = diagnosed(summary_of(*few), run, tmp_path)
     assert found.alarm
     assert found.sentences == [
-        "The requests home lose up to 400 ms before their work begins: no worker had a free thread meanwhile, so 2 "
-        "requests at a time are too few for this load."
+        "One in a hundred of the requests home loses 400 ms or more before its work begins: no worker had a free "
+        "thread meanwhile, so 2 requests at a time are too few for this load."
     ]
     found = diagnosed(summary_of(*few, *busy), run, tmp_path)
     assert found.alarm
@@ -617,8 +617,9 @@ def test_requests_that_wait_for_an_event_loop_are_an_alarm(tmp_path: Path) -> No
 
     assert found.alarm
     assert found.sentences == [
-        "The requests home lose up to 400 ms before their work begins: the event loop of their worker was held up. A "
-        "function that computes, or that blocks instead of awaiting, holds up all requests of its worker."
+        "One in a hundred of the requests home loses 400 ms or more before its work begins: the event loop of their "
+        "worker was held up. A function that computes, or that blocks instead of awaiting, holds up all requests of "
+        "its worker."
     ]
 
 
@@ -648,7 +649,8 @@ def test_functions_that_hold_up_event_loops_are_an_alarm(tmp_path: Path) -> None
     of_loops, of_lock = found.sentences
     assert of_loops.startswith(
         "The event loops of the workers were held up for 5.0% of the time, for up to 0.90 s at once. Meanwhile, no "
-        "other request of the worker went on. The request that had begun last was block for 90.0% of this time. "
+        "other request of the worker went on; this time counts as their work. The request that had begun last was "
+        "block for 90.0% of this time. "
     )
     assert of_lock.startswith(
         "For 5.0% of the time, and for up to 1.0 s at once, the event loops of the workers did not go on because "
@@ -679,6 +681,9 @@ def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None
         "All requests admin failed (status 404). No time is measured of them; is the path right?",
         "25.0% of the requests home failed (no reason given).",
     ]
+    assert found.sentences[2] == "Nothing was measured of today's way to serve, so nothing else is said."
+    more = summary_of(*rows, row(TODAY, "home", "overhead", "p99", 4)).model_copy(update={"errors": [error]})
+    assert diagnosed(more, run, tmp_path).sentences[2].startswith("No request of the other classes waits for a worker ")
 
 
 @pytest.mark.parametrize(
@@ -728,6 +733,7 @@ def test_the_diagnosis_ends_with_what_to_do(service: Path, wins: str, tmp_path: 
     assert re.search(r"^limit = threads +2 x 2 ", said, re.MULTILINE)
     assert re.search(r"^way +stream p99$", said, re.MULTILINE)
     assert "makes no claims" not in said
+    assert "(least and most of the trials)" in " ".join(said.split())
     if wins == TODAY:
         assert "Nothing that was tried is better than today's way to serve." in said
     else:
@@ -1119,3 +1125,21 @@ def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path)
         advised(green, layer, earlier)
     with pytest.raises(WrongUse, match="there is no advice for the requests of a log"):
         advised(found.model_copy(update={"requests": {}}), layer, earlier)
+
+
+def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(
+        "app = FastAPI()\nrouter = APIRouter(prefix='/api/')\n\n@router.get('/invoice')\n@router.get('/items/{id}')\n"
+        "@router.post('/orders')\n"
+    )
+    (tmp_path / "gunicorn.conf.py").write_text(
+        "import os\nworkers = int(os.environ.get('WEB_CONCURRENCY', 3))\nthreads = 2 * os.cpu_count()\n"
+    )
+
+    text = described(tmp_path)
+
+    assert '  api-invoice: {path: "/api/invoice", users: 10, pause_s: 0.1}  # guessed: the path, and how many' in text
+    assert '  # api-items-id: {path: "/api/items/{id}", users: 10, pause_s: 0.1}  # write a real path\n' in text
+    assert '  # api-orders: {path: "/api/orders", method: POST, users: 10, pause_s: 0.1}  # it changes data\n' in text
+    assert "  workers: 3  # from gunicorn.conf.py\n" in text
+    assert "  threads: 1  # guessed, because gunicorn.conf.py computes it\n" in text

@@ -9,6 +9,8 @@ from analysis.show.grids import TextGrid
 from analysis.show.words import number, percent
 from analysis.ways import says
 
+ENOUGH = 3
+"""From so many trials on, the interval of a median is shown; of fewer, the least and the most of the trials."""
 _CLASSES = 2
 """How many classes of requests one table has, so that it fits a terminal."""
 
@@ -20,17 +22,19 @@ def tried_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
     figures = Figures(summary)
     names = [variant.name for variant in run.variants]
     statistics = [(one, stat) for one in figures.classes(TODAY) if (stat := figures.statistic(one, names))]
+    beside = {one: figures.value(one, None, "beside_free_thread", "share") for one in names}
+    known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
     yield TextGrid(
         "Ways to serve, workers x threads",
-        ("way", "w x t", "beside", "MiB"),
-        [(says(variant.name), _size(variant),
-          _share(figures.value(variant.name, None, "beside_free_thread", "share")),
-          number(figures.value(variant.name, None, "memory", "total"))) for variant in run.variants],
+        ("way", "w x t", *(("beside",) if known else ()), "MiB"),
+        [(says(one.name), _size(one), *((_share(beside[one.name]),) if known else ()),
+          number(figures.value(one.name, None, "memory", "total"))) for one in run.variants],
     )  # fmt: skip
+    intervals = "95 % interval" if run.trials >= ENOUGH else "least and most of the trials"
     for start in range(0, len(statistics), _CLASSES):
         part = statistics[start : start + _CLASSES]
         yield TextGrid(
-            "Lost outside the application, in ms (95 % interval)",
+            f"Lost outside the application, in ms ({intervals})",
             ("way", *(f"{request} {stat}" for request, stat in part)),
             [(says(name), *(_lost(figures, name, *of) for of in part)) for name in names],
         )
@@ -47,4 +51,8 @@ def _share(value: float | None) -> str:
 
 def _lost(figures: Figures, name: str, request: str, stat: str) -> str:
     lost = figures.lost(name, request, stat)
-    return f"{number(lost.ms)} ({number(lost.low)} to {number(lost.high)})" if lost else "–"
+    if lost is None:
+        return "–"
+    few = len(lost.values) < ENOUGH  # the interval of so few trials has no meaning for a reader
+    low, high = (min(lost.values), max(lost.values)) if few else (lost.low, lost.high)
+    return f"{number(lost.ms)} ({number(low)} to {number(high)})"

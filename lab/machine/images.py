@@ -157,7 +157,7 @@ def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
         runs_as = LAB_USER
         say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
     imports = next((one.partition("=")[2] for one in config.env or [] if one.startswith("PYTHONPATH=")), "")
-    say(f"Building {image.name} on {layer.image} …")
+    say(f"Building a layer on {layer.image} …")
     command = [
         "docker", "buildx", "build", "--load", "--tag", image.name, "--build-arg", f"IMAGE={layer.image}",
         "--build-arg", f"FOLDER={config.working_dir or '/'}", "--build-arg", f"IMPORTS={imports}",
@@ -167,14 +167,14 @@ def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
 
 
 def _build_own(image: OwnImage, layer: Layer, server: OwnImage, under: str, say: Say) -> None:
-    say(f"Building {image.name} …")
+    say(f"Building the image of your application with {' '.join(layer.server)} …")
     began = time.monotonic()
     command = [
         "docker", "buildx", "build", "--load", "--tag", image.name, "--build-arg", f"SERVER={server.name}",
         "--label", f"{INPUTS}={under}", "--secret", f"id=ca_bundle,src={ca_bundle()}", str(layer.folder),
     ]  # fmt: skip
     run_command(command, "The image of your application could not be built.")
-    say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
+    say(f"Built it in {time.monotonic() - began:.0f} s.")
 
 
 def make_base_images_ready(say: Say, images: Iterable[OwnImage] = ()) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +19,10 @@ from lab.own.service import CALLABLE_PATTERN
 
 SETTINGS = ("workers", "threads", "worker_class", "worker_connections")
 MOST_FILES = 500
+MOST_ROUTES = 10
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
-_ROUTE = re.compile(r"""\.(?:route|get)\(\s*["'](/[^"'<>{}]*)["']""")
+_ROUTE = re.compile(r"""\.(route|get|post|put|patch|delete)\(\s*["'](/[^"']*)["']""")
+_PREFIX = re.compile(r"""(?:APIRouter|Blueprint)\([^)]*prefix\s*=\s*["'](/[^"']*)["']""")
 _WSGI = "Flask|Bottle|Falcon|get_wsgi_application"
 _ASGI = "FastAPI|Starlette|Litestar|Quart|get_asgi_application"
 _APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
@@ -63,7 +65,7 @@ def described(folder: Path, log: Log | None = None) -> str:
     for server, pattern in _RELEASES.items():
         if requirements and (pinned := pattern.search(_text(folder / requirements))):
             found.note(server, pinned[1], requirements)
-    paths: list[str] = []
+    routes: list[tuple[str, str]] = []
     for path in _sources(folder):
         text = _text(path)
         module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
@@ -73,18 +75,30 @@ def described(folder: Path, log: Log | None = None) -> str:
             found.note("callable", f"{module}:{what}", place)
             if named.re is _APPLICATION and named[2] in _ASGI.split("|"):
                 found.note("server", "uvicorn", place)
-        paths += _ROUTE.findall(text)
+        prefix = found_prefix[1].rstrip("/") if (found_prefix := _PREFIX.search(text)) else ""
+        routes += [(method, prefix + path) for method, path in _ROUTE.findall(text)]
     found.note("server", "gunicorn", "")
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
         found.values["worker_class"] = "gthread"  # gunicorn does the same
     if found.values["server"] == "gunicorn" and not {"worker_class", "threads"} & found.values.keys():
         found.values.setdefault("worker_class", "sync")
         found.places.setdefault("worker_class", "guessed: gunicorn's default")
-    requests = asked_in(log) if log else [
-        f"  {_name(path)}: {{path: {json.dumps(path)}, users: 10, pause_s: 0.1}}  # guessed: how many users"
-        for path in list(dict.fromkeys(paths))[:5]
-    ]  # fmt: skip
+    requests = asked_in(log) if log else list(_guessed(dict.fromkeys(routes)))
     return _yaml(folder, found, requirements, requests)
+
+
+def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a class for each route in the source; routes with ids, and those that change data, are comments."""
+    for place, (method, path) in enumerate(routes):
+        if place == MOST_ROUTES:
+            return
+        plain = re.fullmatch(PATH_PATTERN, path) and not set("<>{}") & set(path)
+        verb = "" if method in ("get", "route") else f", method: {method.upper()}"
+        line = f"{_name(path)}: {{path: {json.dumps(path)}{verb}, users: 10, pause_s: 0.1}}"
+        if plain and not verb:
+            yield f"  {line}  # guessed: the path, and how many users"
+        else:
+            yield f"  # {line}  # {'it changes data' if plain else 'write a real path'}"
 
 
 def asked_in(log: Log) -> list[str]:
@@ -190,9 +204,27 @@ def _from_settings(found: Found, path: Path, place: str) -> None:
         for node in ast.parse(_text(path)).body:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name = {"wsgi_app": "callable"}.get(node.targets[0].id, node.targets[0].id)
-                if name in (*SETTINGS, "callable"):
-                    with suppress(ValueError):
-                        found.note(name, ast.literal_eval(node.value), place)
+                if name not in (*SETTINGS, "callable"):
+                    continue
+                with suppress(ValueError):
+                    found.note(name, _value(node.value), place)
+                found.places.setdefault(name, f"guessed, because {place} computes it")
+
+
+def _value(node: ast.expr) -> object:
+    """Return a plain value, or what is taken if a variable of the environment is missing. Raise ValueError."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and ast.unparse(node.func) in ("int", "str"):
+        return {"int": int, "str": str}[ast.unparse(node.func)](str(_value(node.args[0])))
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+        "os.environ.get",
+        "os.getenv",
+        "environ.get",
+        "getenv",
+    ):
+        if len(node.args) > 1:
+            return _value(node.args[1])
+        raise ValueError
+    return ast.literal_eval(node)
 
 
 def _from_ini(found: Found, path: Path, place: str) -> None:

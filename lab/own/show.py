@@ -17,6 +17,8 @@ def print_advice(console: Console, summary: Summary, tried: Sequence[Way], best:
     console.print()
     if best == TODAY:
         console.print(Text("Nothing that was tried is better than today's way to serve.", style="bold"))
+        if summary.diagnosis and any("event loops" in one for one in summary.diagnosis.sentences):
+            console.print(Text("What holds up the event loops is in the application, so no way to serve it helps."))
         return
     way = next(one for one in tried if one.name == best)
     console.print(Text(f"Better than today's, and the best that was tried: {way.kind.says}.", style="bold"))

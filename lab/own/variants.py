@@ -59,8 +59,7 @@ class _Own(Variant, ABC):
         """Return the factors that docker-compose.yml reads."""
         factors = super().factors()
         release = {} if self.server == "uwsgi" else {"LAB_RELEASE": ""}  # the layer has its own release of the server
-        loop = {"LAB_LOOP": "auto"} if "LAB_LOOP" in factors else {}
-        return factors | {"LAB_CALLABLE": self.callable, "LAB_OWN": f"-own-{self.own.tag}"} | release | loop
+        return factors | {"LAB_CALLABLE": self.callable, "LAB_OWN": f"-own-{self.own.tag}"} | release
 
 
 class OwnGthread(_Own, GunicornGthread):
@@ -88,6 +87,7 @@ class OwnUwsgi(_Own, Uwsgi):
 class OwnAsgiWorker(_Own, GunicornAsgi):
     """An ASGI application on gunicorn, with gunicorn's worker or with uvicorn's."""
 
+    loop: Literal["auto"] = "auto"  # type: ignore[assignment]  # what the server finds, as at home
     worker_class: str
     worker_connections: int = 1000
 
@@ -100,6 +100,7 @@ class OwnAsgiWorker(_Own, GunicornAsgi):
 class OwnUvicorn(_Own, Asgi):
     """An ASGI application on uvicorn."""
 
+    loop: Literal["auto"] = "auto"  # type: ignore[assignment]
     release: str
     packages: ClassVar[tuple[str, ...]] = ("python/uvicorn",)
 
