@@ -1,7 +1,7 @@
 """What is wrong with a service, if anything, and which other way to serve it is better, from a measured run."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -9,13 +9,14 @@ import numpy as np
 
 from analysis import waiting
 from analysis.read.held import Loops
-from analysis.record import Run
+from analysis.record import TODAY, Run
 from analysis.result import Diagnosis, Row, Summary
 from analysis.show.words import number, percent
 from analysis.ways import AS_GOOD, AS_GOOD_MS
 
-TODAY = "today"
-"""The variant that serves the application as it is served today."""
+SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
+"""A request is held up inside the application if its median time at work under the load is more than so many times, and
+more than so many ms above, the time that it takes alone."""
 WAITS_MS = 50
 """A class of requests waits if one request in a hundred loses more than this, outside the application."""
 SLOWER = 0.1
@@ -79,11 +80,13 @@ def is_own(run: Run) -> bool:
     return any(load.is_own for load in run.loads) and any(one.name == TODAY for one in run.variants)
 
 
-def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops: Loops) -> Diagnosis:
+def diagnose(
+    summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops: Loops, alone_ms: Mapping[str, float]
+) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
-    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up. Nothing is said of trials that are
-    invalid.
+    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
+    of each class takes alone. Nothing is said of trials that are invalid.
     """
     figures = Figures(summary)
     if not figures.classes(TODAY):
@@ -128,6 +131,8 @@ def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops:
         )
         alarm = True
     said = list(_held_up(loops, workers))
+    if not said and (used is None or used < COMPUTES * may_use):
+        said = list(_waits_inside(rows, alone_ms))
     sentences += said
     alarm = alarm or bool(said)
     if not any(figures.statistic(one, [TODAY]) for one in figures.classes(TODAY)):
@@ -138,6 +143,26 @@ def diagnose(summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops:
             f"No request{others} waits for a worker noticeably. How long an answer takes is up to the application."
         )
     return Diagnosis(alarm=alarm, sentences=sentences)
+
+
+# What requests took at work as the service is served today, by class.
+_AT_WORK = """
+SELECT request, median(1000 * (ended - began)) FROM requests WHERE variant = $today AND error IS NULL
+GROUP BY request ORDER BY request
+"""
+
+
+def _waits_inside(rows: duckdb.DuckDBPyConnection, alone_ms: Mapping[str, float]) -> Iterator[str]:
+    """Say which requests take longer at work together than alone, although the processors are not busy."""
+    for name, work_ms in rows.execute(_AT_WORK, {"today": TODAY}).fetchall():
+        alone = alone_ms.get(name)
+        if alone is None or work_ms is None or work_ms < max(SLOWER_TOGETHER * alone, alone + SLOWER_BY_MS):
+            continue
+        yield (
+            f"Under this load, the requests {name} are at work for {number(work_ms)} ms; one of them alone takes "
+            f"{number(alone)} ms. The processors are not busy, so these requests wait inside the application: for a "
+            f"pool of connections, a database, a lock or another service."
+        )
 
 
 def _held_up(loops: Loops, workers: int) -> Iterator[str]:

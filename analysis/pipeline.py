@@ -8,16 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from analysis.diagnosis import TODAY, diagnose, is_own
+from analysis.diagnosis import diagnose, is_own
 from analysis.folder import read_run, trial_folders, write_whole
 from analysis.manifest import sealed
 from analysis.measured import Results, measure, round_s, staircases
 from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.observed import Evidence, observe, read_evidence
 from analysis.prediction import not_predicted, predict
-from analysis.read.held import read_held
+from analysis.read.held import read_alone, read_held
 from analysis.read.rows import opened
-from analysis.record import SCHEMA
+from analysis.record import SCHEMA, TODAY
 from analysis.result import Summary
 from analysis.show.report import write_report
 from analysis.validity import judge_missing, judge_run, judge_trial, unapplied
@@ -80,5 +80,6 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         )
         if is_own(run):
             loops = read_held(rows, run_folder, summary, TODAY)
-            return summary.model_copy(update={"diagnosis": diagnose(summary, run, rows, loops)})
+            alone_ms = read_alone(run_folder, summary, TODAY)
+            return summary.model_copy(update={"diagnosis": diagnose(summary, run, rows, loops, alone_ms)})
         return summary

@@ -106,6 +106,8 @@ _KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits
 """The kinds of scripts, for older records, which lack the kind; all other scripts were steady."""
 
 
+TODAY = "today"
+"""The variant that serves somebody's own application as it is served today."""
 OWN, REPLAY = "own.js", "replay.js"
 """The scripts that send requests to somebody's own application: classes of requests, and the requests of a log."""
 

@@ -55,12 +55,16 @@ KINDS_OF_WAYS = (
 )  # fmt: skip
 """In the order in which ways that are equally fast and need the same memory are named."""
 
-MAP_SOCKET = Kind(
-    "map-socket", "map-socket",
-    "uWSGI, a listening socket for each process: nginx passes a request to the process that has the fewest requests.",
-    lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads},
+KINDS_OF_OWN = (
+    Kind("map-socket", "map-socket",
+         "uWSGI, a listening socket for each process: nginx passes a request to the process that has the fewest "
+         "requests.",
+         lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}),
+    Kind("sync", "sync",
+         "gunicorn: a process for each thread, and no threads; a process accepts a connection when it is free.",
+         lambda workers, threads: {"server": "gunicorn-sync", "workers": workers * threads}),
 )  # fmt: skip
-"""Only for applications that uWSGI serves today."""
+"""Further ways, which only somebody's own application is served in."""
 
 AS_GOOD, AS_GOOD_MS = 1.1, 5
 """Ways count as equally fast if no class of requests loses more than so much more with one of them."""
@@ -69,5 +73,5 @@ AS_GOOD, AS_GOOD_MS = 1.1, 5
 def says(way: str) -> str:
     """Return in words how a way with a name such as limit-4x2 serves."""
     kind = way.rpartition("-")[0].removeprefix("advised-")
-    said = next((one.says for one in (*KINDS_OF_WAYS, MAP_SOCKET) if one.name == kind), None)
+    said = next((one.says for one in (*KINDS_OF_WAYS, *KINDS_OF_OWN) if one.name == kind), None)
     return way if said is None else f"advised: {said}" if way.startswith("advised-") else said

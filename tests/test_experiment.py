@@ -86,8 +86,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("workers: 4", "workers: many"),
          "mine.yaml:10: variants.shared-socket.workers: 'many' must be a whole number, at least 1, e.g. workers: 1"),
         (("heavy-mix.js", "heavy-mx.js"),
-         "mine.yaml:4: load.script: k6/heavy-mx.js does not exist; there are heavy-mix.js, "
-         + ", ".join(sorted(K6_SCRIPTS.keys() - {"heavy-mix.js"}))),
+         "mine.yaml:4: load.script: k6/heavy-mx.js does not exist; there are heavy-mix.js, replay.js, "
+         + ", ".join(sorted(K6_SCRIPTS.keys() - {"heavy-mix.js", "replay.js"}))),
         (("short: 60s", "short: 60"),
          "mine.yaml:5: load.duration.short: 60 must be whole seconds or minutes, e.g. short: 90s"),
         (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),

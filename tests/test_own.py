@@ -22,11 +22,11 @@ import yaml
 from rich.console import Console
 
 from analysis.classes import asked_as_json, read_asked
-from analysis.diagnosis import TODAY, best, diagnose
+from analysis.diagnosis import best, diagnose
 from analysis.folder import read_run, trial_folder
 from analysis.read.held import Held, Loops, read_held
 from analysis.read.rows import UnreadablePoints, opened, write_requests
-from analysis.record import Run, VariantRecord
+from analysis.record import TODAY, Run, VariantRecord
 from analysis.result import Diagnosis, ErrorRow, Row, Summary, TrialValidity
 from analysis.show.terminal import print_tables
 from analysis.ways import says as says_of
@@ -194,6 +194,8 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
         ({"Procfile": "web: uvicorn --host 0.0.0.0 --port $PORT main:api --workers 3\n",
           "requirements.txt": "uvicorn[standard]==0.37.0\n"},
          {"callable": "main:api", "uvicorn": "0.37.0", "workers": 3}),
+        ({"nginx.conf": "upstream app {\n  least_conn;\n  server a:80;\n  server b:80;\n}\n", "app.py": ""},
+         {"replicas": 2, "balance": "least_conn"}),
         ({"main.py": "api = FastAPI()\n"}, {"callable": "main:api", "uvicorn": "0.38.0", "workers": 1}),
         ({"uwsgi.ini": "[uwsgi]\nmodule = shop.wsgi\nprocesses = 5\nthreads = 3\n"},
          {"callable": "shop.wsgi:application", "uwsgi": "2.0.31", "workers": 5, "threads": 3}),
@@ -201,8 +203,8 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
          {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
         ({}, {"callable": "app:app", "workers": 1}),
     ],
-    ids=["procfile", "dockerfile", "config", "settings", "compose", "factory", "uvicorn", "asgi", "uwsgi", "threads",
-         "nothing"],
+    ids=["procfile", "dockerfile", "config", "settings", "compose", "factory", "uvicorn", "nginx", "asgi", "uwsgi",
+         "threads", "nothing"],
 )  # fmt: skip
 def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str], finds: dict[str, object]) -> None:
     for name, text in files.items():
@@ -261,10 +263,11 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         layer = Layer(Path("nowhere"), "abc")
         return [one.name for one in candidates(changed, layer)], list(left_out(changed))
 
-    every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "least-conn-4x2", "reuse-port-4x2"]
+    every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "uwsgi-4x2", "least-conn-4x2",
+             "reuse-port-4x2", "sync-8x1"]  # fmt: skip
     assert ways(workers=4, threads=2) == (every, [])
     assert ways(workers=4, threads=2, gunicorn="22.0.0") == (
-        [TODAY, "one-process-1x8", "least-conn-4x2"],
+        [TODAY, "one-process-1x8", "uwsgi-4x2", "least-conn-4x2", "sync-8x1"],
         ["limit needs gunicorn 24 or later.", "idle-thread needs gunicorn 24 or later."],
     )
     assert ways(workers=4, threads=2, worker_connections=2)[0] == [one for one in every if "limit" not in one]
@@ -276,6 +279,10 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ways(workers=40)
     assert ways(workers=40, memory_mib=1024)[1] == ["least-conn would need 40 containers; the lab starts at most 32."]
     assert ways(workers=3, worker_class="sync")[0][0] == TODAY
+    assert ways(workers=2, threads=2, replicas=2) == (every, [])
+    assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
+        one for one in every if "least-conn" not in one
+    ]
     assert ways(workers=3, uvicorn="0.38.0") == ([TODAY, "least-conn-3x1"], [])
     assert ways(workers=3, worker_class="uvicorn.workers.UvicornWorker", gunicorn="23.0.0")[0] == [
         TODAY, "least-conn-3x1"
@@ -339,7 +346,7 @@ def test_an_image_has_the_application_and_what_it_requires(service: Path) -> Non
         assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\ngunicorn==27.0.1\n"
         assert json.loads((layer.folder / "environment.json").read_text()) == {"TOKEN": "s3cret", "GREETING": "hello"}
         assert not (layer.folder / "application" / ".git").exists()
-        assert layer.masked(b"token s3cret, bye") == b"token $TOKEN, $GREETING"
+        assert layer.masked(b"token s3cret, bye") == b"token $TOKEN, bye"
         assert (layer.folder / "application" / "app.py").read_text() == SHOP
         first = layer.tag
     with layer_of(found) as layer:
@@ -536,12 +543,12 @@ def run_of(tmp_path: Path, requests: list[Request], **settings: object) -> Run:
     return read_run(make_run(tmp_path / "run", {TODAY: requests}, variants=[variant]))
 
 
-def diagnosed(summary: Summary, run: Run, tmp_path: Path) -> Diagnosis:
+def diagnosed(summary: Summary, run: Run, tmp_path: Path, alone_ms: dict[str, float] | None = None) -> Diagnosis:
     """Return the diagnosis of a run that run_of has written."""
     folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
     write_requests(folder, TODAY, "mix", 1)
     with opened([folder]) as rows:
-        return diagnose(summary, run, rows, Loops([], 0.0))
+        return diagnose(summary, run, rows, Loops([], 0.0), alone_ms or {})
 
 
 def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
@@ -643,7 +650,7 @@ def test_functions_that_hold_up_event_loops_are_an_alarm(tmp_path: Path) -> None
         )
         trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict="valid", reasons=[])
         summary = summary_of(row(TODAY, "home", "overhead", "p99", 4)).model_copy(update={"trials": [trial]})
-        found = diagnose(summary, run, rows, read_held(rows, tmp_path / "run", summary, TODAY))
+        found = diagnose(summary, run, rows, read_held(rows, tmp_path / "run", summary, TODAY), {})
 
     assert found.alarm
     of_loops, of_lock = found.sentences
@@ -658,6 +665,26 @@ def test_functions_that_hold_up_event_loops_are_an_alarm(tmp_path: Path) -> None
     )
 
 
+def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) -> None:
+    """Ten milliseconds alone and fifty together, with idle processors; another class is not slower."""
+    run = run_of(tmp_path, [Request(request="page", asked_ms=50), Request(request="home", asked_ms=50)])
+    summary = summary_of(row(TODAY, "page", "overhead", "p99", 1), row(TODAY, "home", "overhead", "p99", 1))
+
+    found = diagnosed(summary, run, tmp_path, {"page": 10.0, "home": 45.0})
+
+    assert found.alarm
+    [said] = found.sentences
+    assert re.fullmatch(
+        r"Under this load, the requests page are at work for 5\d\.\d ms; one of them alone takes 10\.0 ms\. The "
+        r"processors are not busy, so these requests wait inside the application: for a pool of connections, a "
+        r"database, a lock or another service\.",
+        said,
+    )
+    busy = [row(TODAY, None, "processor", "per_request", 50), row(TODAY, None, "throughput", "per_second", 40)]
+    found = diagnosed(summary_of(*summary.rows, *busy), run, tmp_path, {"page": 10.0})
+    assert "inside the application" not in " ".join(found.sentences)
+
+
 def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
     """A hold of half a second in forty seconds of two workers is no alarm, although it is one of its own trial."""
     run = run_of(tmp_path, [Request()], threads=None)
@@ -665,8 +692,8 @@ def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
     held = [Held("held", "home", 0.5, 0.5)]
     write_requests(folder := trial_folder(tmp_path / "run", TODAY, "mix", 1), TODAY, "mix", 1)
     with opened([folder]) as rows:
-        assert diagnose(summary, run, rows, Loops(held, 20.0)).alarm
-        assert not diagnose(summary, run, rows, Loops(held, 40.0)).alarm
+        assert diagnose(summary, run, rows, Loops(held, 20.0), {}).alarm
+        assert not diagnose(summary, run, rows, Loops(held, 40.0), {}).alarm
 
 
 def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None:

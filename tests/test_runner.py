@@ -20,7 +20,8 @@ from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
 from lab.trial.compose import shared_out
 from lab.trial.containers import Seen, owner
-from lab.trial.stack import NoRate, Stack
+from lab.trial.rates import NoRate
+from lab.trial.stack import Stack
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
 

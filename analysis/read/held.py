@@ -1,12 +1,17 @@
-"""When the event loops of somebody's own application were held up, and which request began last before."""
+"""What holds up requests of somebody's own application: its event loops, and other requests.
 
+It is known when event loops were held up, which request began last before, and how long requests take alone.
+"""
+
+import json
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import duckdb
 
 from analysis.folder import trial_folder
-from analysis.read import SERVED
+from analysis.read import ALONE, SERVED
 from analysis.result import Summary
 
 # servers/own/own.py writes the lines; the column of the connection has the seconds.
@@ -25,6 +30,16 @@ GROUP BY ALL ORDER BY ALL
 _SPAN = """
 SELECT epoch(max(answered)) - epoch(min(sent)) FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)
 """
+
+
+def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, float]:
+    """Return the median time that a request of each class took alone, in ms; empty if it was not measured."""
+    for one in summary.trials:
+        path = trial_folder(run_folder, one.variant, one.load, one.trial) / ALONE
+        if one.variant == variant and one.verdict != "invalid" and path.exists():
+            times: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
+            return {name: median(found) for name, found in times.items() if found}
+    return {}
 
 
 class Held(NamedTuple):

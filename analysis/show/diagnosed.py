@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from analysis.diagnosis import TODAY, Figures
-from analysis.record import Run, VariantRecord
+from analysis.diagnosis import Figures
+from analysis.record import TODAY, Run, VariantRecord
 from analysis.result import Summary
 from analysis.show.grids import TextGrid
 from analysis.show.words import number, percent

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from analysis.classes import Requests
-from analysis.diagnosis import TODAY
 from analysis.folder import read_run, trial_folders
 from analysis.read.rows import opened
+from analysis.record import TODAY
 from lab.advice.load import Load
 from lab.advice.ranking import rank
 from lab.advice.ways import Way

@@ -59,6 +59,7 @@ def described(folder: Path, log: Log | None = None) -> str:
         _from_command(found, command, place, folder)
     _from_settings(found, folder / "gunicorn.conf.py", "gunicorn.conf.py")
     _from_ini(found, folder / "uwsgi.ini", "uwsgi.ini")
+    _from_nginx(found, folder)
     requirements = next(
         (name for name in ("requirements.txt", "requirements/base.txt") if (folder / name).is_file()), ""
     )
@@ -138,6 +139,7 @@ def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) ->
         line("workers", 1),
         *([line("threads", 1)] if worker in ("gthread", "sync", "uwsgi") else []),
         *([line("worker_connections", 1000)] if server == "gunicorn" and "worker_connections" in found.values else []),
+        *(line(name, 1) for name in ("replicas", "balance") if name in found.values),
         *([line(settings, "", "settings")] if (settings := f"settings of {server}") in found.values else []),
         "requests:",
         *requests,
@@ -240,6 +242,16 @@ def _from_ini(found: Found, path: Path, place: str) -> None:
                 found.note(name, value if ":" in value else f"{value}:application", place)
             elif value.isdecimal():
                 found.note(name, int(value), place)
+
+
+def _from_nginx(found: Found, folder: Path) -> None:
+    """Note how many servers nginx passes requests to, and how it chooses among them, if there are several."""
+    for place in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
+        for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", _text(folder / place), re.MULTILINE):
+            servers = re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)
+            if len(servers) > 1:
+                found.note("replicas", len(servers), place)
+                found.note("balance", "least_conn" if "least_conn" in upstream else "round_robin", place)
 
 
 def _sources(folder: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from analysis.classes import PATH_PATTERN, Asked, AskedClasses, asked_as_json
 from analysis.model import Model
 from analysis.nearest import nearest_first
+from analysis.ways import MOST_REPLICAS
 from lab.errors import WrongUse
 from lab.experiment.file import read_yaml
 from lab.experiment.messages import line_of
@@ -67,6 +68,8 @@ class Served(Model):
     threads: int = Field(1, ge=1, le=256)
     worker_connections: int = Field(1000, ge=1, le=65535)
     settings: Path | None = None
+    replicas: int = Field(1, ge=1, le=MOST_REPLICAS)
+    balance: Literal["round_robin", "least_conn", "random_two_least_conn"] = "round_robin"
     memory_mib: int = Field(512, ge=64)
 
     @model_validator(mode="after")
@@ -116,9 +119,14 @@ class Served(Model):
         return int(self.release.split(".")[0])
 
     @property
+    def processes(self) -> int:
+        """How many workers all replicas have together."""
+        return self.workers * self.replicas
+
+    @property
     def slots(self) -> int:
         """How many requests all workers together serve at the same time, if they have threads."""
-        return self.workers * self.threads
+        return self.processes * self.threads
 
 
 class ServicesBeside(Model):

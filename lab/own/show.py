@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from analysis.diagnosis import TODAY, as_good
+from analysis.diagnosis import as_good
+from analysis.record import TODAY
 from analysis.result import Summary
 from lab.advice.ways import Way
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from analysis.classes import asked_as_json
-from analysis.diagnosis import TODAY
 from analysis.nearest import nearest_first
-from analysis.record import OWN, REPLAY
+from analysis.record import OWN, REPLAY, TODAY
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load

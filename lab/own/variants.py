@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from analysis.ways import KINDS_OF_WAYS, MAP_SOCKET, MOST_REPLICAS, Kind, gthread
+from analysis.ways import KINDS_OF_OWN, KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB
@@ -27,15 +27,15 @@ from lab.servers.uwsgi import Uwsgi
 FIRST_WITH_LIMIT = 24
 """Before gunicorn 24, a worker at its limit of connections stopped answering (docs/connection-deadlock.md)."""
 WITH_NEWER = {"limit": FIRST_WITH_LIMIT, "idle-thread": FIRST_WITH_IDLE_THREAD, "reuse-port": FIRST_WITH_REUSE_PORT}
-KINDS = (*KINDS_OF_WAYS, MAP_SOCKET)
+KINDS = (*KINDS_OF_WAYS, *KINDS_OF_OWN)
 TRIED = {
     "gthread": ("one-process", "limit", "idle-thread", "least-conn"),
     "sync": ("one-process", "limit", "idle-thread", "least-conn"),
     "uwsgi": ("one-process", "map-socket", "least-conn"),
 }
 """The kinds of ways that are tried beside today's, by today's kind of workers; of all others, only least-conn."""
-ONLY_IF_NAMED = ("reuse-port",)
-"""The kinds of ways that are tried only if ``WAYS`` names them, because they are seldom better; only for gunicorn."""
+ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi")
+"""The kinds of ways that are tried only if ``WAYS`` names them; only for applications that gunicorn serves."""
 ADVISED = "advised"
 """The way that theory advises (lab/own/advised.py), if ``WAYS`` names it."""
 
@@ -118,9 +118,9 @@ def candidates(service: OwnService, layer: Layer) -> list[Way]:
         problem = first.get("ctx", {}).get("error", first["msg"])
         raise WrongUse(f"served: {problem}.", hint="Give more memory_mib, or fewer workers.") from None
     for kind in KINDS:
-        if kind.name not in _tried(served) or served.major < WITH_NEWER.get(kind.name, 0):
+        if kind.name not in _tried(service) or served.major < WITH_NEWER.get(kind.name, 0):
             continue
-        if served.workers == 1 or (kind.name == "least-conn" and served.workers > MOST_REPLICAS):
+        if served.processes == 1 or (kind.name == "least-conn" and served.processes > MOST_REPLICAS):
             continue
         try:
             way = way_of(kind, service, layer)
@@ -134,37 +134,43 @@ def candidates(service: OwnService, layer: Layer) -> list[Way]:
 def left_out(service: OwnService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
-    if served.workers == 1:
+    if served.processes == 1:
         return ["With a single worker, no request can wait beside a free thread of another worker."]
     old = [f"{kind} needs gunicorn {first} or later." for kind, first in WITH_NEWER.items()
            if kind in TRIED.get(served.kind, ()) and served.major < first]  # fmt: skip
-    many = [f"least-conn would need {served.workers} containers; the lab starts at most {MOST_REPLICAS}."]
-    return old + (many if served.workers > MOST_REPLICAS else [])
+    many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
+    return old + (many if served.processes > MOST_REPLICAS else [])
 
 
-def _tried(served: Served) -> tuple[str, ...]:
-    return TRIED.get(served.kind, ("least-conn",)) + (ONLY_IF_NAMED if served.server == "gunicorn" else ())
+def _tried(service: OwnService) -> tuple[str, ...]:
+    served = service.served
+    named = ONLY_IF_NAMED if served.kind == "gthread" else ONLY_IF_NAMED[:1] if served.server == "gunicorn" else ()
+    further = tuple(one for one in named if one != "uwsgi" or service.application.folder)
+    return TRIED.get(served.kind, ("least-conn",)) + further
 
 
 def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
     """Return a way of a kind for a service, with as many threads as today. Raise ValidationError if it cannot be."""
     served = service.served
     today = _today(served)
+    alone = today | {"workers": served.processes, "replicas": 1, "balance": "round_robin"}
     settings: Mapping[str, object]
     match kind.name:
         case "today":
             settings = today
         case "least-conn":
-            settings = today | {"workers": 1, "replicas": served.workers, "balance": "least_conn"}
-            settings["memory_mib"] = max(256, served.memory_mib // served.workers)
+            settings = today | {"workers": 1, "replicas": served.processes, "balance": "least_conn"}
+            settings["memory_mib"] = max(256, served.replicas * served.memory_mib // served.processes)
         case "one-process" if served.server == "uwsgi":
-            settings = today | {"workers": 1, "threads": served.slots}
+            settings = alone | {"workers": 1, "threads": served.slots}
         case "map-socket":
-            settings = today | {"map_socket": True, "balance": "least_conn"}
+            settings = alone | {"map_socket": True, "balance": "least_conn"}
         case "reuse-port":
-            settings = today | {"reuse_port": True}
+            settings = alone | {"reuse_port": True}
+        case "uwsgi":
+            settings = kind.of(served.processes, served.threads) | {"memory_mib": served.memory_mib}
         case _:
-            of = (1, served.slots) if kind.alone else (served.workers, served.threads)
+            of = (1, served.slots) if kind.alone else (served.processes, served.threads)
             settings = kind.of(*of) | {name: today[name] for name in ("release", "memory_mib")}
     shared = {"callable": service.application.callable, "own": layer, "cpus": 0}
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
@@ -176,7 +182,8 @@ def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
 
 def _today(served: Served) -> dict[str, Any]:
     """Return the settings of the variant that serves an application as it is served today."""
-    shared = {"release": served.release, "workers": served.workers, "memory_mib": served.memory_mib}
+    shared: dict[str, Any] = {"release": served.release, "workers": served.workers, "memory_mib": served.memory_mib}
+    shared |= {"replicas": served.replicas, "balance": served.balance}
     limit = {"worker_connections": served.worker_connections}
     match served.kind:
         case "gthread":

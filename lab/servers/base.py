@@ -44,6 +44,8 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
 
 BESIDE = "beside-"
 """How the names of services begin that somebody's own application has beside it."""
+SECRET_FROM = 6
+"""How many characters a secret has at least."""
 TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
 """How the names of services begin that pass connections on to a host outside, and the memory of each."""
 BESIDE_PROJECT = "stampede-beside"
@@ -101,10 +103,13 @@ class Layer:
         return limits | {f"{TO_OUTSIDE}{host}": TO_OUTSIDE_MIB for host in self.hosts}
 
     def masked(self, said: bytes) -> bytes:
-        """Return what a program said, with the names of secrets in the place of their values."""
+        """Return what a program said, with the names of secrets in the place of their values.
+
+        Shorter values than SECRET_FROM are no secrets, and may be parts of other words.
+        """
         secrets = dict(self.secrets) | dict(self.beside.secrets if self.beside else {})
         for name, value in sorted(secrets.items(), key=lambda one: -len(one[1])):
-            said = said.replace(value.encode(), f"${name}".encode()) if value else said
+            said = said.replace(value.encode(), f"${name}".encode()) if len(value) >= SECRET_FROM else said
         return said
 
 

@@ -65,6 +65,8 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -
             quiet = settled()
             for stack in computing:  # one after the other, because calibration needs requests that run alone
                 _together(Stack.calibrate, [stack], partial(progress, "calibrating"), expected_s=2, asked=asked)
+        for stack in [one for one in ready() if one.asks_alone]:
+            _together(Stack.ask_alone, [stack], partial(progress, "asking alone"), expected_s=2, asked=asked)
         if ready():
             _together(Stack.look_before, ready(), partial(progress, "observing the servers"), expected_s=1, asked=asked)
             quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)

@@ -14,14 +14,17 @@ from typing import Literal
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
-from analysis.folder import BadRun, read_trial, trial_folder, write_record, write_whole
-from analysis.record import Calibration, Seconds, TrialRecord
-from lab.loads import K6_SCRIPTS, WrongSetting
+from analysis.classes import read_asked
+from analysis.folder import trial_folder, write_record, write_whole
+from analysis.read import ALONE
+from analysis.record import OWN, TODAY, Calibration, Seconds, TrialRecord
+from lab.loads import K6_SCRIPTS
 from lab.machine.engine import last_line
 from lab.machine.watch import Memory, Quiet, Usage
 from lab.plan import PlannedTrial
 from lab.servers.base import BEFORE, BESIDE
 from lab.trial import calibration
+from lab.trial.alone import alone_ms
 from lab.trial.compose import compose, env_file, k6_service
 from lab.trial.containers import (
     PROJECT,
@@ -34,6 +37,7 @@ from lab.trial.containers import (
     tolerating_docker_errors,
 )
 from lab.trial.points import compress_points
+from lab.trial.rates import NoRate, rate_after
 from lab.whereabouts import LOCAL_ENV, here, without
 
 UP_WITHIN_S = 60
@@ -142,6 +146,22 @@ class Stack:
         except (ValueError, KeyError) as error:
             self.fail(f"a single request before the load got an answer that the lab cannot read: {error}")
         self.took_s["calibrate"] = time.monotonic() - began
+
+    @property
+    def asks_alone(self) -> bool:
+        """Whether requests to somebody's own application are first sent one at a time: once in a run."""
+        trial = self.trial
+        return trial.load.script == OWN and trial.variant_name == TODAY and trial.number == 1
+
+    def ask_alone(self) -> None:
+        """Find out how long requests to somebody's own application take alone, and keep it."""
+        try:
+            variant = self.trial.variant
+            [front] = [one for one in self.containers if one.service == variant.front]
+            found = alone_ms(front, variant.front_port, read_asked(str(self.trial.load.settings["classes"])))
+            write_whole(self.part / ALONE, json.dumps(found) + "\n")
+        except DockerException as error:
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
 
     def look_before(self) -> None:
         """Keep the settings and the counters of the containers before the load."""
@@ -271,10 +291,11 @@ class Stack:
             if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
                 return
             with suppress(DockerException):
-                said = self._masked(str(DockerClient().container.execute(container.id, ["observe"])).encode()).decode()
-                _, last_section, settings = said.partition("==> settings <==\n")
+                said = str(DockerClient().container.execute(container.id, ["observe"]))
+                counts, last_section, settings = said.partition("==> settings <==\n")
                 if last_section:  # else an interrupt has cut the output short
-                    write_whole(self.part / f"{container.name}.{moment}.txt", f"{said}\n")
+                    settings = self._masked(settings.encode()).decode()
+                    write_whole(self.part / f"{container.name}.{moment}.txt", f"{counts}{last_section}{settings}\n")
                     self.settings_in_force[container.name] = settings
 
         with ThreadPoolExecutor() as pool:
@@ -291,34 +312,7 @@ class Stack:
                 write_whole(self.part / f"served-{container.name}.csv", f"{said}\n" if said else "")
 
     def _rate_after(self, follows: PlannedTrial) -> float:
-        """Return the rate that follows from another trial of this round. Raise NoRate if that trial has no capacity."""
-        # imported here because loading DuckDB takes as long as a whole set-up
-        from analysis.capacity import measured_capacity_per_s  # noqa: PLC0415
-        from analysis.read.rows import UnreadablePoints  # noqa: PLC0415
-
-        assert self.trial.load.relative
-        which = f"{follows.variant_name} under {follows.load_name}"
-        folder = trial_folder(self.folder.parents[2], follows.variant_name, follows.load_name, follows.number)
-        try:
-            if reason := read_trial(folder).reason:
-                raise NoRate(f"the rate is relative to {which}, which was not measured: {reason}")
-            capacity_per_s = measured_capacity_per_s(
-                folder, follows.variant_name, follows.load_name, follows.number,
-                follows.load.environment(), follows.duration,
-            )  # fmt: skip
-        except BadRun:
-            raise NoRate(f"the rate is relative to {which}, which has no record") from None
-        except (UnreadablePoints, ValueError) as error:
-            reason = str(error).replace(f"{folder}/", "")
-            raise NoRate(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
-        if not capacity_per_s:
-            raise NoRate(f"the rate is relative to {which}, where visits already failed in the first step")
-        rate_per_s = self.trial.load.relative.times * capacity_per_s
-        try:
-            self.trial.load.at(rate_per_s)
-        except WrongSetting as error:
-            raise NoRate(f"the rate is relative to {which}, and is too high: {error}") from None
-        return rate_per_s
+        return rate_after(self.trial, follows, self.folder.parents[2])
 
     def _output_of(self, container: Seen) -> bytes:
         """Return what a container wrote, without the secrets of somebody's own application."""
@@ -375,10 +369,6 @@ class Stack:
     def _thrown(self) -> str | None:
         thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
         return _message(thrown[0]) if thrown else None
-
-
-class NoRate(Exception):
-    """The rate of a load is relative to a capacity that is unknown; the message says why."""
 
 
 def _at_work_ms(front: Seen, port: int, path: str) -> float:

@@ -1,0 +1,47 @@
+"""How long requests to somebody's own application take while nobody else asks, before the load."""
+
+from collections.abc import Mapping
+
+from python_on_whales import DockerClient
+from python_on_whales.exceptions import DockerException
+
+from analysis.classes import Asked
+from lab.trial.containers import Seen
+
+REQUESTS = 3
+"""How many requests of each class are sent; the first one is not counted, because applications load modules late."""
+WITHIN_S = 20
+_HARMLESS = ("GET", "HEAD")
+
+
+def alone_ms(front: Seen, port: int, asked: Mapping[str, Asked]) -> dict[str, list[float]]:
+    """Return the response times of single requests by class, in ms, measured in the container of the balancer.
+
+    Classes that may change data, that need a secret, or that are not answered with success in time are left out.
+    Raise DockerException if the engine fails.
+    """
+    found: dict[str, list[float]] = {}
+    for name, one in asked.items():
+        if one.method not in _HARMLESS or one.names_of_secrets:
+            continue
+        times = [_ask(front, port, one) for _ in range(REQUESTS)][1:]
+        if all(times):
+            found[name] = [time for time in times if time is not None]
+    return found
+
+
+def _ask(front: Seen, port: int, one: Asked) -> float | None:
+    headers = [word for name, value in one.headers.items() for word in ("--header", f"{name}: {value}")]
+    method = ["--head"] if one.method == "HEAD" else []
+    command = ["curl", "--silent", "--fail", "--globoff", "--output", "/dev/null", "--max-time", str(WITHIN_S), *method,
+               *headers, "--write-out", "%{time_total}", f"http://127.0.0.1:{port}{one.path}"]  # fmt: skip
+    try:
+        return 1000 * float(str(DockerClient().container.execute(front.id, command)))
+    except DockerException as error:
+        if error.return_code in _OF_CURL:
+            return None
+        raise
+
+
+_OF_CURL = range(1, 100)
+"""The exit codes of curl; those of the engine itself are 125 to 127."""

@@ -1,0 +1,42 @@
+"""The rate of a load that is relative to a capacity, which another trial of the same round has measured."""
+
+from pathlib import Path
+
+from analysis.folder import BadRun, read_trial, trial_folder
+from lab.loads import WrongSetting
+from lab.plan import PlannedTrial
+
+
+class NoRate(Exception):
+    """The rate of a load is relative to a capacity that is unknown; the message says why."""
+
+
+def rate_after(trial: PlannedTrial, follows: PlannedTrial, run_folder: Path) -> float:
+    """Return the rate of a trial that follows from another trial of this round. Raise NoRate without a capacity."""
+    # imported here because loading DuckDB takes as long as a whole set-up
+    from analysis.capacity import measured_capacity_per_s  # noqa: PLC0415
+    from analysis.read.rows import UnreadablePoints  # noqa: PLC0415
+
+    assert trial.load.relative
+    which = f"{follows.variant_name} under {follows.load_name}"
+    folder = trial_folder(run_folder, follows.variant_name, follows.load_name, follows.number)
+    try:
+        if reason := read_trial(folder).reason:
+            raise NoRate(f"the rate is relative to {which}, which was not measured: {reason}")
+        capacity_per_s = measured_capacity_per_s(
+            folder, follows.variant_name, follows.load_name, follows.number,
+            follows.load.environment(), follows.duration,
+        )  # fmt: skip
+    except BadRun:
+        raise NoRate(f"the rate is relative to {which}, which has no record") from None
+    except (UnreadablePoints, ValueError) as error:
+        reason = str(error).replace(f"{folder}/", "")
+        raise NoRate(f"the rate is relative to {which}, which shows no capacity: {reason}") from None
+    if not capacity_per_s:
+        raise NoRate(f"the rate is relative to {which}, where visits already failed in the first step")
+    rate_per_s = trial.load.relative.times * capacity_per_s
+    try:
+        trial.load.at(rate_per_s)
+    except WrongSetting as error:
+        raise NoRate(f"the rate is relative to {which}, and is too high: {error}") from None
+    return rate_per_s
