@@ -30,6 +30,7 @@ from analysis.record import TODAY, Run, VariantRecord
 from analysis.result import Diagnosis, ErrorRow, Row, Summary, TrialValidity
 from analysis.show.terminal import print_tables
 from analysis.ways import says as says_of
+from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.own.advised import advised
 from lab.own.found import described
@@ -257,11 +258,14 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
 
 
 def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
+    def changed(**served: object) -> OwnService:
+        return read_own_service(service).model_copy(update={"served": Served.model_validate(served)})
+
+    def found_with(**served: object) -> list[Way]:
+        return candidates(changed(**served), Layer(Path("nowhere"), "abc"))
+
     def ways(**served: object) -> tuple[list[str], list[str]]:
-        found = read_own_service(service)
-        changed = found.model_copy(update={"served": type(found.served).model_validate(served)})
-        layer = Layer(Path("nowhere"), "abc")
-        return [one.name for one in candidates(changed, layer)], list(left_out(changed))
+        return [one.name for one in found_with(**served)], list(left_out(changed(**served)))
 
     every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "uwsgi-4x2", "least-conn-4x2",
              "reuse-port-4x2", "sync-8x1"]  # fmt: skip
@@ -279,6 +283,9 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
         ways(workers=40)
     assert ways(workers=40, memory_mib=1024)[1] == ["least-conn would need 40 containers; the lab starts at most 32."]
     assert ways(workers=3, worker_class="sync")[0][0] == TODAY
+    sync = found_with(workers=3, worker_class="sync")[0].variant
+    assert (sync.threads, sync.record(TODAY).settings["threads"]) == (1, 1)
+    assert found_with(workers=3, uwsgi="2.0.31")[0].variant.threads == 1
     assert ways(workers=2, threads=2, replicas=2) == (every, [])
     assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
         one for one in every if "least-conn" not in one

@@ -145,17 +145,17 @@ def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
         say(f"Pulling {layer.image} …")
         run_command(["docker", "pull", "--quiet", layer.image], f"The image {layer.image} could not be pulled.")
     under = DockerClient().image.inspect(layer.image)
+    config = under.config
+    runs_as = (config.user or "").partition(":")[0]
+    if runs_as in ("", "0", "root"):
+        runs_as = LAB_USER
+        say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
     if label(image.name, INPUTS) == under.id:
         return
     check = (SERVERS / "own" / "image" / "check.py").read_text(encoding="utf-8")
     checking = ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--entrypoint",
                 "python", layer.image, "-c", check, *layer.server]  # fmt: skip
     run_command(checking, f"The image {layer.image} cannot be measured.")
-    config = under.config
-    runs_as = (config.user or "").partition(":")[0]
-    if runs_as in ("", "0", "root"):
-        runs_as = LAB_USER
-        say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
     imports = next((one.partition("=")[2] for one in config.env or [] if one.startswith("PYTHONPATH=")), "")
     say(f"Building a layer on {layer.image} …")
     command = [

@@ -65,9 +65,13 @@ class _Own(Variant, ABC):
 class OwnGthread(_Own, GunicornGthread):
     """A WSGI application on gunicorn's threads."""
 
+    threads: int = Field(ge=1)  # here and below: pydantic takes the fields of _Own before those of the server's class
+
 
 class OwnSync(_Own, GunicornSync):
     """A WSGI application on gunicorn's workers without threads."""
+
+    threads: Literal[1] = 1
 
 
 class OwnGreen(_Own, GunicornGreen):
@@ -82,6 +86,9 @@ class OwnGreen(_Own, GunicornGreen):
 
 class OwnUwsgi(_Own, Uwsgi):
     """A WSGI application on uWSGI."""
+
+    threads: int = Field(ge=1)
+    upstream_keepalive: Literal[0] = 0
 
 
 class OwnAsgiWorker(_Own, GunicornAsgi):
