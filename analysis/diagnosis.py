@@ -131,8 +131,8 @@ def diagnose(
         )
         alarm = True
     said = list(_held_up(loops, workers))
-    if not said and (used is None or used < COMPUTES * may_use):
-        said = list(_waits_inside(rows, alone_ms))
+    if not said and used is not None and used < COMPUTES * may_use:
+        said = list(_waits_inside(rows, alone_ms, used / may_use))
     sentences += said
     alarm = alarm or bool(said)
     if not any(figures.statistic(one, [TODAY]) for one in figures.classes(TODAY)):
@@ -152,11 +152,18 @@ GROUP BY request ORDER BY request
 """
 
 
-def _waits_inside(rows: duckdb.DuckDBPyConnection, alone_ms: Mapping[str, float]) -> Iterator[str]:
-    """Say which requests take longer at work together than alone, although the processors are not busy."""
+def _waits_inside(rows: duckdb.DuckDBPyConnection, alone_ms: Mapping[str, float], busy: float) -> Iterator[str]:
+    """Say which requests take longer at work together than alone, although the processors are not busy.
+
+    ``busy`` is the share of the processors that is used. Work that computes takes about 1 / (1 - busy) times as long.
+    """
     for name, work_ms in rows.execute(_AT_WORK, {"today": TODAY}).fetchall():
         alone = alone_ms.get(name)
-        if alone is None or work_ms is None or work_ms < max(SLOWER_TOGETHER * alone, alone + SLOWER_BY_MS):
+        if (
+            alone is None
+            or work_ms is None
+            or work_ms < max(SLOWER_TOGETHER * alone / (1 - busy), alone + SLOWER_BY_MS)
+        ):
             continue
         yield (
             f"Under this load, the requests {name} are at work for {number(work_ms)} ms; one of them alone takes "

@@ -37,14 +37,15 @@ def asked(monkeypatch: pytest.MonkeyPatch, engine: Engine, classes: dict[str, As
 def test_the_first_request_is_not_counted_and_harmful_classes_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine({"/": [0.5, 0.02, 0.03], "/head": [0.1, 0.1, 0.1]})
     classes = {
-        "home": Asked(path="/", users=1, headers={"X-Own": "a b"}),
+        "home": Asked(path="/", users=1, headers={"X-Own": "a %22b%22"}),
+        "search": Asked(path="/search", users=1, body="x"),
         "head": Asked(path="/head", method="HEAD", users=1),
         "buy": Asked(path="/buy", method="POST", users=1),
         "secret": Asked(path="/?t=${TOKEN}", users=1),
     }
 
     assert asked(monkeypatch, engine, classes) == {"home": [20.0, 30.0], "head": [100.0, 100.0]}
-    assert engine.commands[0][engine.commands[0].index("--header") + 1] == "X-Own: a b"
+    assert engine.commands[0][engine.commands[0].index("--header") + 1] == 'X-Own: a "b"'
     assert "--head" in engine.commands[3]
 
 

@@ -143,6 +143,10 @@ def service(tmp_path: Path) -> Path:
          r"uvicorn has no settings file; leave settings out"),
         ("callable: app:app", "callable: app:app\n  hosts: [localhost]",
          r":4: application.hosts.0: 'localhost' must be the name of a host outside, such as api.example.com or "),
+        ("callable: app:app", "callable: app:app\n  hosts: ['10.0.0.5:80']",
+         r":4: application.hosts.0: '10.0.0.5:80' must be the name of a host outside"),
+        ("callable: app:app", "callable: app:app\n  hosts: ['a.example.com:99999']",
+         r":4: application.hosts: the port of a.example.com:99999 must be from 1 to 65535"),
         ("callable: app:app", "callable: app:app\n  ready: health",
          r":4: application.ready: 'health' must be the path of a request, such as /items\?page=2"),
         ("gunicorn: 27.0.1", "gunicorn: new", r":6: served.gunicorn: 'new' must be a release, such as 27.0.1"),
@@ -286,6 +290,8 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     sync = found_with(workers=3, worker_class="sync")[0].variant
     assert (sync.threads, sync.record(TODAY).settings["threads"]) == (1, 1)
     assert found_with(workers=3, uwsgi="2.0.31")[0].variant.threads == 1
+    shared = {one.name: one.variant for one in found_with(workers=2, threads=2, replicas=2, memory_mib=256)}
+    assert {shared[name].memory_mib for name in ("one-process-1x8", "limit-4x2", "uwsgi-4x2", "sync-8x1")} == {512}
     assert ways(workers=2, threads=2, replicas=2) == (every, [])
     assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
         one for one in every if "least-conn" not in one
@@ -332,6 +338,9 @@ def test_a_host_without_an_address_is_named(service: Path) -> None:
 
 
 def test_hosts_have_the_ports_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", ("127.0.1.1", 0))])
+    with pytest.raises(WrongUse, match=r"^application.hosts: my.example.com is this machine itself, which the lab's "):
+        addresses_of(["my.example.com"])
     monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", ("192.0.2.7", 0))])
 
     found = addresses_of(["api.example.com", "db.example.com:5432", "db.example.com:6432"])
@@ -677,7 +686,8 @@ def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) 
     run = run_of(tmp_path, [Request(request="page", asked_ms=50), Request(request="home", asked_ms=50)])
     summary = summary_of(row(TODAY, "page", "overhead", "p99", 1), row(TODAY, "home", "overhead", "p99", 1))
 
-    found = diagnosed(summary, run, tmp_path, {"page": 10.0, "home": 45.0})
+    idle = [row(TODAY, None, "processor", "per_request", 5), row(TODAY, None, "throughput", "per_second", 40)]
+    found = diagnosed(summary_of(*summary.rows, *idle), run, tmp_path, {"page": 10.0, "home": 45.0})
 
     assert found.alarm
     [said] = found.sentences
@@ -687,9 +697,9 @@ def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) 
         r"database, a lock or another service\.",
         said,
     )
-    busy = [row(TODAY, None, "processor", "per_request", 50), row(TODAY, None, "throughput", "per_second", 40)]
-    found = diagnosed(summary_of(*summary.rows, *busy), run, tmp_path, {"page": 10.0})
-    assert "inside the application" not in " ".join(found.sentences)
+    assert not diagnosed(summary, run, tmp_path, {"page": 10.0}).alarm  # nobody knows how busy the processors are
+    half = [row(TODAY, None, "processor", "per_request", 25), row(TODAY, None, "throughput", "per_second", 40)]
+    assert not diagnosed(summary_of(*summary.rows, *half), run, tmp_path, {"page": 20.0}).alarm
 
 
 def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
@@ -1177,3 +1187,8 @@ def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> N
     assert '  # api-orders: {path: "/api/orders", method: POST, users: 10, pause_s: 0.1}  # it changes data\n' in text
     assert "  workers: 3  # from gunicorn.conf.py\n" in text
     assert "  threads: 1  # guessed, because gunicorn.conf.py computes it\n" in text
+    (tmp_path / "main.py").write_text("@app.route('/items')\n@app.get('/items')\n@app.get('/items/')\n")
+    (tmp_path / "gunicorn.conf.py").write_text("worker_class = 'sync'\nthreads = os.getenv('THREADS', '4')\n")
+    found = yaml.safe_load(described(tmp_path))
+    assert {name: one["path"] for name, one in found["requests"].items()} == {"items": "/items", "items-2": "/items/"}
+    assert (found["served"]["threads"], found["served"]["worker_class"]) == (4, "gthread")

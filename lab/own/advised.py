@@ -61,14 +61,16 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
     }  # fmt: skip
     if not classes:
         raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
-    load = Load(classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=served.memory_mib)
+    whole_mib = served.memory_mib * served.replicas
+    load = Load(classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=whole_mib)
     for one in rank(load):
         kind = one.way.kind
         if kind.name in ("uwsgi", "queue") or served.major < WITH_NEWER.get(kind.name, 0):
             continue
-        changed = served.model_copy(
-            update={"worker_class": "gthread", "workers": one.way.workers, "threads": one.way.threads}
-        )
+        changed = served.model_copy(update={
+            "worker_class": "gthread", "workers": one.way.workers, "threads": one.way.threads, "replicas": 1,
+            "balance": "round_robin", "memory_mib": whole_mib,
+        })  # fmt: skip
         try:
             way = way_of(kind, service.model_copy(update={"served": changed}), layer)
         except ValidationError:

@@ -42,7 +42,7 @@ def try_(
         if replay:
             replay.write(layer.replay)
         every = candidates(described, layer)
-        if ADVISED in ways.split(","):
+        if ADVISED in [one.strip() for one in ways.split(",")]:
             every.append(advised(described, layer, results / name / "latest"))
         tried = chosen(every, ways)
         experiment = experiment_of(service, described, tried, replay)

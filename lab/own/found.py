@@ -77,7 +77,7 @@ def described(folder: Path, log: Log | None = None) -> str:
             if named.re is _APPLICATION and named[2] in _ASGI.split("|"):
                 found.note("server", "uvicorn", place)
         prefix = found_prefix[1].rstrip("/") if (found_prefix := _PREFIX.search(text)) else ""
-        routes += [(method, prefix + path) for method, path in _ROUTE.findall(text)]
+        routes += [("get" if method == "route" else method, prefix + path) for method, path in _ROUTE.findall(text)]
     found.note("server", "gunicorn", "")
     if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
         found.values["worker_class"] = "gthread"  # gunicorn does the same
@@ -90,12 +90,15 @@ def described(folder: Path, log: Log | None = None) -> str:
 
 def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield a class for each route in the source; routes with ids, and those that change data, are comments."""
+    names: Counter[str] = Counter()
     for place, (method, path) in enumerate(routes):
         if place == MOST_ROUTES:
             return
+        names[name := _name(path)] += 1
+        name += f"-{names[name]}" if names[name] > 1 else ""
         plain = re.fullmatch(PATH_PATTERN, path) and not set("<>{}") & set(path)
-        verb = "" if method in ("get", "route") else f", method: {method.upper()}"
-        line = f"{_name(path)}: {{path: {json.dumps(path)}{verb}, users: 10, pause_s: 0.1}}"
+        verb = "" if method == "get" else f", method: {method.upper()}"
+        line = f"{name}: {{path: {json.dumps(path)}{verb}, users: 10, pause_s: 0.1}}"
         if plain and not verb:
             yield f"  {line}  # guessed: the path, and how many users"
         else:
@@ -209,7 +212,9 @@ def _from_settings(found: Found, path: Path, place: str) -> None:
                 if name not in (*SETTINGS, "callable"):
                     continue
                 with suppress(ValueError):
-                    found.note(name, _value(node.value), place)
+                    value = _value(node.value)
+                    is_count = name in ("workers", "threads", "worker_connections")
+                    found.note(name, int(str(value)) if is_count else str(value), place)
                 found.places.setdefault(name, f"guessed, because {place} computes it")
 
 

@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 
 from lab.errors import WrongUse
@@ -71,6 +72,10 @@ def addresses_of(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
             [address, *_] = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
         except OSError as error:
             raise WrongUse(f"application.hosts: {name} has no address: {error.strerror or error}.") from None
+        if ip_address(address[4][0]).is_loopback or ip_address(address[4][0]).is_unspecified:
+            raise WrongUse(
+                f"application.hosts: {name} is this machine itself, which the lab's containers cannot reach."
+            )
         ports = [int(port)] if port else PORTS
         found.setdefault(name, {}).update(dict.fromkeys(ports, str(address[4][0])))
     return found

@@ -15,8 +15,9 @@ from lab.experiment.file import read_yaml
 from lab.experiment.messages import line_of
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(\))?$"
-HOST_PATTERN = r"^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+(:[0-9]{1,5})?$"
-"""The name of a host outside, perhaps with a port."""
+HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
+"""The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
+MOST_PORT = 65535
 MOST_ASKED = 100_000
 """How long the description of all requests may be; Linux allows 128 KiB for one variable."""
 NEEDS_A_FILE = "make try SERVICE=my-service.yaml; make init FOLDER=path/of/the/application writes such a file"
@@ -42,6 +43,15 @@ class Application(Model):
         if self.image and self.requirements:
             raise ValueError("requirements are for a folder; an image has all that the application requires")
         return self
+
+    @field_validator("hosts")
+    @classmethod
+    def _have_ports(cls, value: list[str]) -> list[str]:
+        for one in value:
+            port = one.partition(":")[2]
+            if port and not 1 <= int(port) <= MOST_PORT:
+                raise ValueError(f"the port of {one} must be from 1 to {MOST_PORT}")
+        return value
 
     @field_validator("callable")
     @classmethod

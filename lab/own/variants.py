@@ -160,14 +160,17 @@ def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
     """Return a way of a kind for a service, with as many threads as today. Raise ValidationError if it cannot be."""
     served = service.served
     today = _today(served)
-    alone = today | {"workers": served.processes, "replicas": 1, "balance": "round_robin"}
+    whole_mib = served.memory_mib * served.replicas
+    alone = today | {
+        "workers": served.processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib
+    }  # fmt: skip
     settings: Mapping[str, object]
     match kind.name:
         case "today":
             settings = today
         case "least-conn":
             settings = today | {"workers": 1, "replicas": served.processes, "balance": "least_conn"}
-            settings["memory_mib"] = max(256, served.replicas * served.memory_mib // served.processes)
+            settings["memory_mib"] = max(256, whole_mib // served.processes)
         case "one-process" if served.server == "uwsgi":
             settings = alone | {"workers": 1, "threads": served.slots}
         case "map-socket":
@@ -175,10 +178,10 @@ def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
         case "reuse-port":
             settings = alone | {"reuse_port": True}
         case "uwsgi":
-            settings = kind.of(served.processes, served.threads) | {"memory_mib": served.memory_mib}
+            settings = kind.of(served.processes, served.threads) | {"memory_mib": whole_mib}
         case _:
             of = (1, served.slots) if kind.alone else (served.processes, served.threads)
-            settings = kind.of(*of) | {name: today[name] for name in ("release", "memory_mib")}
+            settings = kind.of(*of) | {"release": served.release, "memory_mib": whole_mib}
     shared = {"callable": service.application.callable, "own": layer, "cpus": 0}
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
     says = replace(kind, why=kind.why.replace("A gunicorn", f"A {served.server}"))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from urllib.parse import unquote
 
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
@@ -20,7 +21,8 @@ _HARMLESS = ("GET", "HEAD")
 def alone_ms(front: Seen, port: int, asked: Mapping[str, Asked]) -> dict[str, list[float]]:
     """Return the response times of single requests by class, in ms, measured in the container of the balancer.
 
-    Classes that may change data, that need a secret, or that are not answered with success in time are left out.
+    ``asked`` is as a setting of the load has it, with percent-encoded headers. Classes that may change data, that need
+    a secret or a body, or that are not answered with success in time are left out.
     Raise DockerException if the engine fails.
     """
     found: dict[str, list[float]] = {}
@@ -28,7 +30,7 @@ def alone_ms(front: Seen, port: int, asked: Mapping[str, Asked]) -> dict[str, li
     for name, one in asked.items():
         if time.monotonic() - began_s > MOST_S:
             break
-        if one.method not in _HARMLESS or one.names_of_secrets:
+        if one.method not in _HARMLESS or one.names_of_secrets or one.body:
             continue
         times = [_ask(front, port, one) for _ in range(REQUESTS)][1:]
         if all(times):
@@ -37,7 +39,7 @@ def alone_ms(front: Seen, port: int, asked: Mapping[str, Asked]) -> dict[str, li
 
 
 def _ask(front: Seen, port: int, one: Asked) -> float | None:
-    headers = [word for name, value in one.headers.items() for word in ("--header", f"{name}: {value}")]
+    headers = [word for name, value in one.headers.items() for word in ("--header", f"{name}: {unquote(value)}")]
     method = ["--head"] if one.method == "HEAD" else []
     command = ["curl", "--silent", "--fail", "--globoff", "--output", "/dev/null", "--max-time", str(WITHIN_S), *method,
                *headers, "--write-out", "%{time_total}", f"http://127.0.0.1:{port}{one.path}"]  # fmt: skip

@@ -144,16 +144,16 @@ def to_outside(layer: Layer, server: dict[str, Any]) -> tuple[Services, dict[str
     In the lab's network, the service has the name of the host, and passes connections on to the host.
     """
     services, addresses = {}, {}
-    unchecked = {key: value for key, value in server.items() if key != "healthcheck"}
+    well = {"test": ["CMD", "true"], "interval": "1s"}  # in the place of the check of the image, if it has one
     for place, (host, ports) in enumerate(layer.hosts.items()):
         asked = []
         for port, address in ports.items():
             variable = f"LAB_HOST_{place}_{port}"
             addresses[variable] = address
             asked.append(f"{port}=${{{variable}:-}}")
-        services[f"{TO_OUTSIDE}{host}"] = unchecked | {
+        services[f"{TO_OUTSIDE}{host}"] = server | {
             "entrypoint": ["python", "/srv/forward.py"], "command": asked, "depends_on": {}, "scale": 1,
-            "mem_limit": str(TO_OUTSIDE_MIB * 2**20),
+            "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "healthcheck": well,
             "memswap_limit": str(TO_OUTSIDE_MIB * 2**20), "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
         }  # fmt: skip
     return services, addresses
