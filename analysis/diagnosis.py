@@ -108,10 +108,7 @@ def diagnose(
         alarm = True
     if hit:
         sentences += _behind(run, rows)
-        sentences.append(
-            "The cause is how workers accept connections: a busy worker takes a connection from the shared socket, "
-            "and no other worker can take it back."
-        )
+        sentences.append(_CAUSES["socket" if int(run.variant(TODAY).settings.get("workers") or 0) > 1 else "balancer"])
     used = _processors(figures)
     workers = run.variant(TODAY).workers
     may_use = min(workers, run.host.cores or workers)
@@ -144,6 +141,14 @@ def diagnose(
         )
     return Diagnosis(alarm=alarm, sentences=sentences)
 
+
+_CAUSES = {
+    "socket": "The cause is how workers accept connections: a busy worker takes a connection from the shared socket, "
+    "and no other worker can take it back.",
+    "balancer": "The cause is the balancer: it passes requests to a worker without knowing which worker has a free "
+    "thread.",
+}
+"""Why requests wait beside a free thread: in a container of several workers, or in containers of one worker each."""
 
 # What requests took at work as the service is served today, by class.
 _AT_WORK = """

@@ -416,6 +416,7 @@ def record_of(folder: Path) -> Run:
     return read_run(folder).model_copy(update={"outcome": "running", "ended": None})
 
 
+@pytest.mark.engine  # a run asks the engine for its images
 def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -590,6 +590,7 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
         Request(asked_ms=10, worker="box:2", sent_s=0.2),
     ]
     run = run_of(tmp_path, requests)
+    behind_a_balancer = run_of(tmp_path / "replicas", requests, workers=1, replicas=2)
     summary = summary_of(
         row(TODAY, "light", "overhead", "p99", 890), row(TODAY, "light", "overhead", "p50", 1),
         row(TODAY, "light", "response_time", "p50", 11),
@@ -607,6 +608,9 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
     assert found.sentences[1] == (
         "While they waited, these requests held the threads of their worker: heavy for 100.0% of the time."
     )
+    assert found.sentences[2].startswith("The cause is how workers accept connections: ")
+    found = diagnosed(summary, behind_a_balancer, tmp_path / "replicas")
+    assert found.sentences[2].startswith("The cause is the balancer: ")
 
 
 def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:

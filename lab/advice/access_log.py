@@ -269,6 +269,12 @@ def described(log: Log, of: str, cores: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def standing_for(seconds: Sequence[float]) -> list[float]:
+    """Return at most DURATIONS durations in order, which stand for all the durations of a class."""
+    groups = np.array_split(np.sort(np.array(seconds)), min(DURATIONS, len(seconds)))
+    return [float(one.mean()) for one in groups]
+
+
 def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[str]:
     failed = f"; {route.failed:,} ended with a status from 500 on" if route.failed else ""
     shown = "".join(one if one.isprintable() else "?" for one in what[:80])
@@ -279,8 +285,7 @@ def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[
             *lines,
             "    takes_s: 0.1  # a guess: the log has no durations; nginx has $request_time, gunicorn %(L)s",
         ]
-    groups = np.array_split(np.sort(np.array(route.seconds)), min(DURATIONS, len(route.seconds)))
-    means = [f"{one.mean():.4g}" for one in groups]
+    means = [f"{one:.4g}" for one in standing_for(route.seconds)]
     if len(means) == 1:
         return [*lines, f"    takes_s: {means[0]}"]
     rows = [", ".join(means[start : start + 10]) for start in range(0, len(means), 10)]

@@ -134,16 +134,20 @@ def _make_beside_ready(beside: Beside | None, say: Say) -> None:
             command = ["docker", "compose", "--file", str(beside.file), "--project-name", BESIDE_PROJECT,
                        "build", service]  # fmt: skip
             run_command(command, f"The image of {service} could not be built.")
-        elif not DockerClient().image.exists(image):
-            say(f"Pulling {image} …")
-            run_command(["docker", "pull", "--quiet", image], f"The image {image} of {service} could not be pulled.")
+        else:
+            _pull_own(image, f"The image {image} of {service} could not be pulled.", say)
+
+
+def _pull_own(image: str, problem: str, say: Say) -> None:
+    """Pull somebody's own image, if it is missing. Raise LabError with ``problem`` if this is not possible."""
+    if not DockerClient().image.exists(image):
+        say(f"Pulling {image} …")
+        run_command(["docker", "pull", "--quiet", image], problem)
 
 
 def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
     """Build the layer on an image that exists. Raise LabError if the image lacks what the lab needs."""
-    if not DockerClient().image.exists(layer.image):
-        say(f"Pulling {layer.image} …")
-        run_command(["docker", "pull", "--quiet", layer.image], f"The image {layer.image} could not be pulled.")
+    _pull_own(layer.image, f"The image {layer.image} could not be pulled.", say)
     under = DockerClient().image.inspect(layer.image)
     config = under.config
     runs_as = (config.user or "").partition(":")[0]

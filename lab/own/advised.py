@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
 from pydantic import ValidationError
 
 from analysis.classes import Requests
 from analysis.folder import read_run, trial_folders
 from analysis.read.rows import opened
 from analysis.record import TODAY
+from lab.advice.access_log import SHORTEST_S, standing_for
 from lab.advice.load import Load
 from lab.advice.ranking import rank
 from lab.advice.ways import Way
@@ -21,14 +21,12 @@ from lab.own.service import OwnService
 from lab.own.variants import ADVISED, WITH_NEWER, way_of
 from lab.servers.base import Layer
 
-DURATIONS = 50
-"""How many durations describe a class. Each is the mean of as many requests, so that their mean is right."""
 COMPUTES = 0.2
 """From this part of their time on, requests that compute need a processor of their own."""
 
 # What the application's requests took at work as it is served today, without the waits for a worker.
 _TOOK = """
-SELECT request, list(asked_ms ORDER BY asked_ms) FROM requests
+SELECT request, list(asked_ms / 1000) FROM requests
 WHERE variant = $today AND error IS NULL AND asked_ms > 0 GROUP BY request HAVING count(*) > 1
 """
 
@@ -54,7 +52,8 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
     computes = _computes(earlier, [one for ones in took.values() for one in ones])
     classes = {
         name: Requests(
-            users=one.users, pause_s=one.pause_s, per_second=one.per_second, takes_s=_described(took[name]),
+            users=one.users, pause_s=one.pause_s, per_second=one.per_second,
+            takes_s=[max(SHORTEST_S, round(one_s, 6)) for one_s in standing_for(took[name])],
             computes=computes,
         ).of(name)
         for name, one in service.requests.items() if name in took
@@ -79,15 +78,9 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
     raise WrongUse("WAYS=advised: no way that theory knows fits this service.")
 
 
-def _computes(earlier: Path, took_ms: Sequence[float]) -> float:
+def _computes(earlier: Path, took_s: Sequence[float]) -> float:
     """Return for which part of their time requests computed."""
     rows = json.loads((earlier / "summary.json").read_text(encoding="utf-8"))["rows"]
     of = {(row["variant"], row["request"], row["metric"], row["stat"]): row["measured"] for row in rows}
     cpu_ms = of.get((TODAY, None, "processor", "per_request")) or 0.0
-    return min(1.0, cpu_ms / fmean(took_ms)) if took_ms else 0.0
-
-
-def _described(took_ms: Sequence[float]) -> list[float]:
-    """Return durations in seconds that stand for all the durations, which are in order."""
-    groups = np.array_split(np.array(took_ms) / 1000, min(DURATIONS, len(took_ms)))
-    return [max(0.0005, round(float(one.mean()), 6)) for one in groups]
+    return min(1.0, cpu_ms / 1000 / fmean(took_s)) if took_s else 0.0

@@ -13,6 +13,7 @@ from analysis.ways import MOST_REPLICAS
 from lab.errors import WrongUse
 from lab.experiment.file import read_yaml
 from lab.experiment.messages import line_of
+from lab.servers.base import Balance, Release
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(\))?$"
 HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
@@ -68,9 +69,9 @@ ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvic
 class Served(Model):
     """How the application is served today: by gunicorn, by uvicorn, or by uWSGI, in the named release."""
 
-    gunicorn: str = Field("27.0.1", pattern=r"^[0-9]+(\.[0-9]+)*$")
-    uvicorn: str | None = Field(None, pattern=r"^[0-9]+(\.[0-9]+)*$")
-    uwsgi: str | None = Field(None, pattern=r"^[0-9]+(\.[0-9]+)*$")
+    gunicorn: Release = "27.0.1"
+    uvicorn: Release | None = None
+    uwsgi: Release | None = None
     worker_class: Literal[
         "gthread", "sync", "gevent", "eventlet", "asgi", "uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"
     ] = "gthread"
@@ -79,7 +80,7 @@ class Served(Model):
     worker_connections: int = Field(1000, ge=1, le=65535)
     settings: Path | None = None
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS)
-    balance: Literal["round_robin", "least_conn", "random_two_least_conn"] = "round_robin"
+    balance: Balance = "round_robin"
     memory_mib: int = Field(512, ge=64)
 
     @model_validator(mode="after")
