@@ -270,6 +270,34 @@ class Calibration(Record):
     alone_ms: list[float]
 
 
+class Exchange(Record):
+    """One question to a machine for its time: when it was asked and answered by the lab's clock, and what was told.
+
+    ``told`` is the time by the machine's own clock; all times are epoch seconds.
+    """
+
+    asked: float
+    told: float
+    answered: float
+
+
+class MachineRecord(Record):
+    """What one machine did in a trial, and what its clock told before and after the load.
+
+    ``hosts`` are the host names of the containers on this machine, as workers name themselves (``host:pid``).
+    ``generators`` are the load generators on this machine, by the names of their files of points (``points-2``).
+    The state of the machine during the load is given as in the record of the trial.
+    """
+
+    name: str
+    hosts: list[str] = []
+    generators: list[str] = []
+    exchanges: list[Exchange] = []
+    busy_during: float | None = None
+    steal_during: float | None = None
+    pressure_during: float | None = None
+
+
 class TrialRecord(Record):
     """trial.json: one variant under one load, measured once.
 
@@ -277,6 +305,7 @@ class TrialRecord(Record):
     cores, ``pressure`` is the share of the time in which something waited for a processor. None: the machine does not
     report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
     None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
+    ``machines`` is empty if all containers ran on one machine.
     """
 
     schema_: int = SCHEMA
@@ -297,4 +326,5 @@ class TrialRecord(Record):
     calibration: Calibration | None = None
     visits_per_s: float | None = None
     settings: dict[str, str] = {}
+    machines: list[MachineRecord] = []
     seconds: Seconds = Seconds()
