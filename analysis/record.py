@@ -64,6 +64,15 @@ class Host(Record):
     compose: str
 
 
+class RunMachine(Record):
+    """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all)."""
+
+    name: str
+    role: Literal["servers", "load", "both"]
+    cpuset: str = ""
+    host: Host
+
+
 class Git(Record):
     """The state of the lab's own files."""
 
@@ -191,7 +200,8 @@ class Source(Record):
 class Run(Record):
     """run.json: what was measured, on which machine, and how the run ended.
 
-    ``sleeping``: no request uses a core. ``until_decided``: the user asked for rounds until every claim was decided;
+    ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first machine
+    for servers. ``encrypted``: the traffic between machines was. ``sleeping``: no request uses a core. ``until_decided``: the user asked for rounds until every claim was decided;
     ``trials`` is then the most rounds that were planned.
     """
 
@@ -216,6 +226,8 @@ class Run(Record):
     order: list[list[str]]
     command: str
     host: Host
+    machines: list[RunMachine] = []
+    encrypted: bool = False
     git: Git | None
     images: list[Image]
     began: str

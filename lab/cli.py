@@ -12,10 +12,11 @@ from typer.exceptions import TyperException
 
 from analysis.deciding import MOST
 from lab.advice.commands import advise, predict, requests, validate, what_if
+from lab.cluster.commands import machines as machines_app
 from lab.errors import LabError, WrongUse
 from lab.interruption import heed_signals
 from lab.measuring import make_command, measure, names_of, planner
-from lab.options import Cpu, Duration, Full, Jobs, Name, Results, Seed, Trials, Variants
+from lab.options import Cpu, Duration, Full, Jobs, Machines, Name, Results, Seed, Trials, Variants
 from lab.own.commands import init, try_
 from lab.paths import RESULTS
 from lab.plan import lay_out
@@ -49,9 +50,11 @@ def run(
     strict: Annotated[
         bool, typer.Option(envvar="STRICT", help="Exit with 1 unless every claim is reproduced.")
     ] = False,
+    machines: Machines = None,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
+    from lab.cluster.ready import chosen, cores_for_servers, suited  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
 
@@ -66,12 +69,20 @@ def run(
         JOBS=jobs,
         SEED=seed,
         CPU=cpu,
+        MACHINES=machines and machines.name,
     )
     budget_s = _budget_s(until, budget, trials)
     trials = MOST if until else trials
-    experiment = computing(load_experiment(name), cpu, names_of(variants))
-    plan_for = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    summary = measure(name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s)
+    experiment = load_experiment(name)
+    with chosen(machines) as cluster:
+        cores = cores_for_servers(cluster)
+        experiment = suited(computing(experiment, cpu, names_of(variants), cores), cluster)
+        plan_for = planner(
+            experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, cores=cores
+        )
+        summary = measure(
+            name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s, cluster=cluster
+        )
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 
@@ -90,6 +101,7 @@ def watch(
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment, and show its requests in a browser meanwhile, e.g. lab watch heavy-mix."""
+    from lab.cluster.ready import the_engine  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.live import screen  # noqa: PLC0415
@@ -109,6 +121,9 @@ def watch(
         experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
     )
     plan_for(None)  # report wrong use before anything else
+    if not (engine := the_engine()).shares_files:
+        raise WrongUse(f"The engine of {engine.name} shares no folders with this machine, so its requests cannot be "
+                       "watched.", hint=f"make experiment NAME={name}")  # fmt: skip
     with screen(results / name, port) as news:
         say(f"Watch the requests at http://127.0.0.1:{port}/")
         measure(name, experiment, plan_for, full=full, command=command, results=results, news=news)
@@ -235,6 +250,7 @@ def plan(
     print_plan(out, name, plan_for(room()))
 
 
+app.add_typer(machines_app, name="machines")
 app.command(name="try")(try_)
 app.command()(init)
 for one in (predict, advise, requests, what_if, validate):
@@ -316,16 +332,19 @@ def setup() -> None:
 
 
 @app.command()
-def down(results: Results = RESULTS) -> None:
+def down(machines: Machines = None, results: Results = RESULTS) -> None:
     """Remove the containers and networks of killed runs, and close the records of these runs, e.g. lab down."""
+    from lab.cluster.machines import places_of, read_machines  # noqa: PLC0415
+    from lab.cluster.ready import the_engine  # noqa: PLC0415
     from lab.machine.engine import engine_version  # noqa: PLC0415
     from lab.run import alone, clean_up, writing  # noqa: PLC0415
 
-    if not engine_version():
+    cluster = read_machines(machines) if machines else None
+    if not cluster and not engine_version():
         say("No container engine answers, so nothing was cleaned up.")
         return
     with alone(say), writing(results):
-        clean_up(results, say)
+        clean_up(results, say, places_of(cluster) if cluster else (the_engine(),))
 
 
 def main() -> NoReturn:

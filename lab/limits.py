@@ -4,12 +4,17 @@ A variant's ``memory_mib`` sets the limit of a server. The limit of k6 follows f
 are in docker-compose.yml. What a worker and a virtual user need was measured (docs/benchmarks.md).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
+from typing import TYPE_CHECKING, ClassVar
 
 from lab.loads import K6_SCRIPTS, Settings
 from lab.services import services
+
+if TYPE_CHECKING:
+    from lab.plan import PlannedTrial
 
 WORKER_MIB = {"wsgi": 8, "flask_app": 18, "django_app": 20, "fastapi_app": 30, "own": 18}
 """The memory of each worker, by the module of its application; of somebody's own application, at least so much."""
@@ -72,6 +77,8 @@ class Room:
     total_mib: int
     available_mib: int
 
+    what: ClassVar[str] = "this machine"
+
     @property
     def free_mib(self) -> int:
         """The memory that stays free when all containers reach their limits."""
@@ -82,8 +89,16 @@ class Room:
         """The most that the limits of all containers may add up to."""
         return max(0, self.available_mib - self.free_mib - LAB_MIB)
 
-    def problem(self, needed_mib: dict[str, int]) -> str | None:
-        """Return why the containers of a trial do not fit; None if they fit. ``needed_mib`` has a sum per service."""
+    def problem(self, trials: Sequence["PlannedTrial"]) -> str | None:
+        """Return why the containers of trials side by side do not fit; None if they fit."""
+        needed_mib: dict[str, int] = {}
+        for trial in trials:
+            for service, mib in trial.needed_mib.items():
+                needed_mib[service] = needed_mib.get(service, 0) + mib
+        return self.problem_of(needed_mib)
+
+    def problem_of(self, needed_mib: dict[str, int]) -> str | None:
+        """Return why containers do not fit; None if they fit. ``needed_mib`` has a sum per service."""
         together_mib = sum(needed_mib.values())
         if together_mib <= self.for_containers_mib:
             return None

@@ -11,11 +11,13 @@ from lab.terminal import interruptible, out, print_plan, say, showing_progress, 
 
 if TYPE_CHECKING:
     from analysis.result import Summary
+    from lab.cluster.machines import Cluster
+    from lab.cluster.placing import Rooms
     from lab.experiment.model import Experiment
     from lab.limits import Room
     from lab.live import News
 
-    PlanFor = Callable[[Room | None], Plan]
+    PlanFor = Callable[[Room | Rooms | None], Plan]
     """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
 
 
@@ -29,17 +31,19 @@ def measure(
     results: Path,
     budget_s: float | None = None,
     news: "News | None" = None,
+    cluster: "Cluster | None" = None,
 ) -> "Summary":
     """Make the machine ready, measure a plan and print the results. Exit with 1 when the results are invalid.
 
+    ``cluster``: the machines to measure on; None: the engine that Docker's own settings choose.
     ``news`` is what a page tells of the run while it is measured; None: there is no page.
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
     from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
     from analysis.show.terminal import print_tables  # noqa: PLC0415
+    from lab.cluster.ready import rooms  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
-    from lab.machine.engine import room  # noqa: PLC0415
     from lab.machine.images import images_of  # noqa: PLC0415
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
@@ -47,7 +51,7 @@ def measure(
     check_room(results, live=news is not None)
     with interruptible():
         wait_for_turn(say)
-        planned = plan_for(room())
+        planned = plan_for(rooms(cluster))
         print_plan(talk, name, planned, budget_s)
         make_ready(say, images_of(planned))
     with interruptible(), showing_progress() as progress:
@@ -61,6 +65,7 @@ def measure(
             say=say,
             progress=news.heeding(progress) if news else progress,
             budget_s=budget_s,
+            cluster=cluster,
         )
     print_tables(out, read_run(folder), summary)
     say(f"\nReport: {folder / 'report.html'}")
@@ -79,18 +84,19 @@ def planner(
     jobs: int,
     seed: int,
     live: bool = False,
+    cores: int | None = None,
 ) -> "PlanFor":
     """Return a function that lays out the plan of these options in a given amount of memory."""
     from lab.machine.engine import default_jobs  # noqa: PLC0415
 
-    def plan_for(room: "Room | None") -> Plan:
+    def plan_for(room: "Room | Rooms | None") -> Plan:
         return lay_out(
             experiment,
             variants=names_of(variants),
             full=full,
             duration=duration or None,
             trials=trials or experiment.trials,
-            jobs=jobs or default_jobs(),
+            jobs=jobs or default_jobs(cores),
             seed=seed,
             room=room,
             live=live,

@@ -18,6 +18,10 @@ Jobs = Annotated[
 ]
 Seed = Annotated[int, typer.Option(envvar="SEED", help="The seed of the random order of the variants.")]
 Cpu = Annotated[str, typer.Option(help="burn: requests compute; hold: they only hold the interpreter lock.")]
+Machines = Annotated[
+    Path | None,
+    typer.Option("--machines", envvar="MACHINES", help="Measure on the machines that this file names."),
+]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment: a file of experiments/.")]
 
 RunFolder = Annotated[Path | None, typer.Argument(help="The folder of a run; default: the latest run.")]

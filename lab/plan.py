@@ -6,6 +6,7 @@ from itertools import groupby
 from math import ceil
 
 from lab import limits
+from lab.cluster.placing import Rooms
 from lab.errors import WrongUse
 from lab.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
 from lab.loads import in_seconds
@@ -92,7 +93,7 @@ def lay_out(
     trials: int = 1,
     jobs: int = 1,
     seed: int = 0,
-    room: limits.Room | None = None,
+    room: limits.Room | Rooms | None = None,
     live: bool = False,
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
@@ -138,22 +139,21 @@ def lay_out(
     return Plan(tuple(batches), jobs, seed)
 
 
-def _batches(ready: list[PlannedTrial], jobs: int, room: limits.Room | None) -> list[tuple[PlannedTrial, ...]]:
+def _batches(ready: list[PlannedTrial], jobs: int, room: limits.Room | Rooms | None) -> list[tuple[PlannedTrial, ...]]:
     """Divide trials into as few batches as ``room`` allows. Raise WrongUse when a trial alone does not fit.
 
     The batches have equal sizes as far as possible, so that the trials disturb each other equally in all batches.
     """
     for trial in ready:
-        if room and (problem := room.problem(trial.needed_mib)):
+        if room and (problem := room.problem([trial])):
             raise WrongUse(
-                f"{trial.variant_name} under {trial.load_name} does not fit into this machine: {problem}.",
+                f"{trial.variant_name} under {trial.load_name} does not fit into {room.what}: {problem}.",
                 hint="Reduce the users, the replicas, memory_mib or the duration of the load, or end other programs.",
             )
     for count in range(ceil(len(ready) / jobs), len(ready) + 1):
         size = ceil(len(ready) / count)
         batches = [tuple(ready[start : start + size]) for start in range(0, len(ready), size)]
-        together_mib = max(sum(sum(trial.needed_mib.values()) for trial in batch) for batch in batches)
-        if room is None or together_mib <= room.for_containers_mib:
+        if room is None or not any(room.problem(batch) for batch in batches):
             break
     return batches
 

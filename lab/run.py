@@ -6,8 +6,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,11 +27,13 @@ from analysis.record import (
     TrialRecord,
 )
 from analysis.result import Summary
+from lab.cluster.machines import Cluster, Place
+from lab.cluster.ready import engines_on, host, machines_of, places_for
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
 from lab.machine import provenance
-from lab.machine.images import BASE_IMAGES, build_images, images_of
+from lab.machine.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from lab.machine.watch import Progress
 from lab.plan import Plan
 from lab.trial import batch, leftovers
@@ -59,31 +61,44 @@ def run_plan(
     say: Say,
     progress: Progress,
     budget_s: float | None = None,
+    cluster: Cluster | None = None,
 ) -> tuple[Path, Summary]:
     """Measure a plan on a machine that is ready, and return the run's folder and its summary.
 
+    ``cluster``: the machines to measure on; None: the engine that Docker's own settings choose.
     ``budget_s``: stop after the round that decides every claim, or before a round that would end later than that.
 
     Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
     keep the finished trials in the folder, with summary.json and report.html.
     """
-    with alone(say), writing(results):
-        clean_up(results, say)
+    with ExitStack() as stack:
+        stack.enter_context(alone(say))
+        stack.enter_context(writing(results))
         images = images_of(plan)
-        build_images(images, say)
+        places = places_for(cluster)
+        build_images(images if places[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
+        names = [K6, *(image.name for image in images)]
+        engines = stack.enter_context(engines_on(places, names, say, encrypted=bool(cluster and cluster.encrypted)))
+        clean_up(results, say, engines.places)
         packages = {image.name: image.packages for image in sorted(images, key=lambda one: one.name)}
         record = record_of(
-            name, experiment, plan, full=full, command=command, host=provenance.host(), git=provenance.git(),
+            name, experiment, plan, full=full, command=command, host=host(engines), git=provenance.git(),
             images=provenance.images(BASE_IMAGES | packages),
         )  # fmt: skip
-        record = record.model_copy(update={"until_decided": budget_s is not None})
+        record = record.model_copy(
+            update={
+                "until_decided": budget_s is not None,
+                "machines": machines_of(engines),
+                "encrypted": engines.encrypted,
+            }
+        )
         folder = _new_folder(results / name)
         write_record(folder / "run.json", record)
         number = 1
         try:
             began = time.monotonic()
             for number, part in enumerate(plan.rounds, start=1):
-                for done in batch.measure(part, folder, progress):
+                for done in batch.measure(part, folder, progress, engines):
                     seal(folder)
                     for trial in done:
                         say(describe(trial))
@@ -96,7 +111,7 @@ def run_plan(
             raise
         finally:
             with uninterrupted():
-                leftovers.remove_leftovers()  # containers that a trial could not remove at its own end
+                leftovers.remove_leftovers(engines.places)  # containers that a trial could not remove at its own end
         progress("writing the report", 0, 2)
         with uninterrupted():
             summary = _close(folder, _cut(record, number).model_copy(update={"outcome": "completed"}))
@@ -225,9 +240,9 @@ def _read(descriptor: int) -> str:
     return os.pread(descriptor, 100, 0).decode(errors="replace").strip()
 
 
-def clean_up(results: Path, say: Say) -> None:
+def clean_up(results: Path, say: Say, places: Sequence[Place]) -> None:
     """Remove the containers and networks of killed runs, and close their records. Hold the lock meanwhile."""
-    if projects := leftovers.remove_leftovers():
+    if projects := leftovers.remove_leftovers(places):
         say(f"Removed what a killed run left behind: {', '.join(projects)}.")
     for path in sorted(results.glob("*/*/run.json")):
         folder = path.parent

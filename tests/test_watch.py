@@ -1,23 +1,21 @@
 """lab.machine.watch: when a machine is short of memory; the readings are by hand, for no machine is short on demand."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
-import psutil
 import pytest
 
 from lab.machine import watch
-from lab.machine.watch import Memory
+from lab.machine.watch import Memory, State
 
 
-def memory(monkeypatch: pytest.MonkeyPatch, left: float, waited: float | None) -> str | None:
+def memory(left: float, waited: float | None) -> str | None:
     """Return what is said after a second in which programs waited for so long, when so much memory is left."""
-    available = SimpleNamespace(available=round(left * 8192) * 2**20, total=8192 * 2**20)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: available)
-    stalled_us = iter([None, None] if waited is None else [5_000_000, 5_000_000 + waited * 1e6])
-    monkeypatch.setattr(watch, "_pressure_us", lambda _: next(stalled_us))
-    times_s = iter([100.0, 101.0])
-    monkeypatch.setattr("lab.machine.watch.time.monotonic", lambda: next(times_s))
-    return Memory().shortage()
+    before = State(at_s=100.0, total_s=0, idle_s=0, steal_s=None, cpu_waits_us=None,
+                   memory_waits_us=None if waited is None else 5_000_000,
+                   available=round(left * 8192) * 2**20, memory=8192 * 2**20)  # fmt: skip
+    waits_us = None if waited is None else 5_000_000 + round(waited * 1e6)
+    states = iter([before, replace(before, at_s=101.0, memory_waits_us=waits_us)])
+    return Memory(lambda: next(states)).shortage()
 
 
 @pytest.mark.parametrize(
@@ -36,10 +34,10 @@ def memory(monkeypatch: pytest.MonkeyPatch, left: float, waited: float | None) -
     ],
 )  # fmt: skip
 def test_a_machine_is_short_of_memory_when_hardly_any_is_left(
-    monkeypatch: pytest.MonkeyPatch, left: float, waited: float | None, message: str | None
+    left: float, waited: float | None, message: str | None
 ) -> None:
     """Or when little is left and programs wait for it."""
-    assert memory(monkeypatch, left, waited) == message
+    assert memory(left, waited) == message
 
 
 def test_pressure_is_read_where_the_kernel_tells() -> None:

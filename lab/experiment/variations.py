@@ -10,12 +10,15 @@ from lab.experiment.model import Cpu, Experiment, Load, unknown_variant
 from lab.servers.base import Variant
 
 
-def computing(experiment: Experiment, cpu: str, variants: list[str] | None = None) -> Experiment:
+def computing(
+    experiment: Experiment, cpu: str, variants: list[str] | None = None, cores: int | None = None
+) -> Experiment:
     """Return an experiment whose requests compute as ``cpu`` says: hold or burn. Without such requests change nothing.
 
-    If ``cpu`` is empty, choose burn if this machine has a core for each worker of the largest of ``variants`` (default:
-    all) and OTHERS_CORES for the rest of the lab; otherwise choose hold. Trials whose requests burn are never measured
-    side by side. Raise WrongUse for any other word, and for hold or burn if no request of the experiment computes.
+    If ``cpu`` is empty, choose burn if there are enough ``cores`` (default: those of this machine): one for each worker
+    of the largest of ``variants`` (default: all), and OTHERS_CORES for the rest of the lab; otherwise choose hold.
+    Trials whose requests burn are never measured side by side. Raise WrongUse for any other word, and for hold or burn
+    if no request of the experiment computes.
     """
     if cpu not in ("", *get_args(Cpu)):
         raise WrongUse(f"There is no CPU={cpu!r}.", hint=f"CPU=…, one of {', '.join(get_args(Cpu))}")
@@ -25,7 +28,9 @@ def computing(experiment: Experiment, cpu: str, variants: list[str] | None = Non
             raise WrongUse(problem, hint="Leave CPU out.")
         return experiment
     chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
-    enough = (psutil.cpu_count() or 1) >= max((one.workers * one.replicas for one in chosen), default=0) + OTHERS_CORES
+    enough = (cores or psutil.cpu_count() or 1) >= max(
+        (one.workers * one.replicas for one in chosen), default=0
+    ) + OTHERS_CORES
     kind = cpu or ("burn" if enough else "hold")
 
     def set_to(load: Load) -> Load:
@@ -36,6 +41,21 @@ def computing(experiment: Experiment, cpu: str, variants: list[str] | None = Non
             "load": experiment.load and set_to(experiment.load),
             "loads": {name: set_to(load) for name, load in experiment.loads.items()},
             "parallel": experiment.parallel and kind == "hold",
+        }
+    )
+
+
+def generated_on(experiment: Experiment, machines: int) -> Experiment:
+    """Return an experiment with a load generator on each of several machines, as far as there are users to share."""
+
+    def shared(load: Load) -> Load:
+        users = int(load.declared.users_at_once(load.settings))
+        return load.model_copy(update={"generators": max(load.generators, min(machines, users))})
+
+    return experiment.model_copy(
+        update={
+            "load": experiment.load and shared(experiment.load),
+            "loads": {name: shared(load) for name, load in experiment.loads.items()},
         }
     )
 

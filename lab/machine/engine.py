@@ -46,9 +46,9 @@ Then run the same command again."""
 Say = Callable[[str], None]
 
 
-def default_jobs() -> int:
-    """Return how many variants whose requests sleep may run side by side: four for each core."""
-    return 4 * (os.cpu_count() or 1)
+def default_jobs(cores: int | None = None) -> int:
+    """Return how many variants whose requests sleep may run side by side: four for each core (default: of this one)."""
+    return 4 * (cores or os.cpu_count() or 1)
 
 
 def room() -> Room:

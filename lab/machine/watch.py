@@ -1,7 +1,7 @@
 """Watch the machine: whether it is quiet before a load, and how busy it is during the load."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,8 @@ import psutil
 
 QUIET = 0.2
 QUIET_WITHIN_S = 10
+LOOK_S = 0.4
+"""For how long the lab looks whether a machine is quiet."""
 HARDLY_ANY_MEMORY = 0.05, 1 * 2**30
 LITTLE_MEMORY = 0.1, 2 * 2**30
 """Bounds of the available memory, as a share and in bytes; the lower bound counts. Plans leave a tenth available."""
@@ -28,11 +30,57 @@ class Quiet:
     busy: float
 
 
-def settle(progress: Progress) -> Quiet:
-    """Wait until the machine is quiet, for at most QUIET_WITHIN_S, and return how busy it still is."""
+@dataclass(frozen=True)
+class State:
+    """A machine at one moment.
+
+    ``at_s`` is by the lab's monotonic clock. Processor times are in seconds since the machine's start, summed over all
+    cores; ``idle_s`` includes the time in which a core only waited for a disk. ``cpu_waits_us`` and ``memory_waits_us``
+    are how long any program waited for a processor, or for memory. Memory is in bytes. None: the kernel does not tell.
+    """
+
+    at_s: float
+    total_s: float
+    idle_s: float
+    steal_s: float | None
+    cpu_waits_us: int | None
+    memory_waits_us: int | None
+    available: int
+    memory: int
+
+    def busy_since(self, before: "State") -> float:
+        """Return how busy the machine was since an earlier state, as a share of all cores."""
+        passed_s = self.total_s - before.total_s
+        return 1 - (self.idle_s - before.idle_s) / passed_s if passed_s > 0 else 0.0
+
+
+Look = Callable[[], State]
+"""Looks at a machine."""
+
+
+def here() -> State:
+    """Look at the machine on which the lab runs."""
+    cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
+    spent = cpu._asdict()
+    return State(
+        at_s=time.monotonic(),
+        total_s=sum(value for field, value in spent.items() if not field.startswith("guest")),
+        idle_s=spent["idle"] + spent.get("iowait", 0.0),
+        steal_s=spent.get("steal"),
+        cpu_waits_us=_pressure_us("cpu"),
+        memory_waits_us=_pressure_us("memory"),
+        available=memory.available,
+        memory=memory.total,
+    )
+
+
+def settle(progress: Progress, looks: Sequence[Look] = (here,)) -> Quiet:
+    """Wait until machines are quiet, for at most QUIET_WITHIN_S, and return how busy the busiest of them still is."""
     began = time.monotonic()
     while True:
-        busy = psutil.cpu_percent(interval=0.4) / 100
+        before = [look() for look in looks]
+        time.sleep(LOOK_S)
+        busy = max(look().busy_since(one) for look, one in zip(looks, before, strict=True))
         waited_s = time.monotonic() - began
         if busy <= QUIET or waited_s > QUIET_WITHIN_S:
             return Quiet(waited_s, busy)
@@ -41,44 +89,49 @@ def settle(progress: Progress) -> Quiet:
 
 @dataclass(frozen=True)
 class Usage:
-    """The machine during the load, as shares between 0 and 1, and the clock's step. None: the kernel does not tell."""
+    """A machine during the load, as shares between 0 and 1. None: the kernel does not tell."""
 
     busy: float
     steal: float | None
     pressure: float | None
-    clock_step_s: float
 
 
 class Watch:
-    """Measure how busy the machine is between the creation of a Watch and ``read``."""
+    """Measure how busy a machine is between the creation of a Watch and ``read``."""
 
-    def __init__(self) -> None:
-        self._cpu = psutil.cpu_times()
-        self._pressure_us = _pressure_us("cpu")
-        self._wall_s, self._monotonic_s = time.time(), time.monotonic()
+    def __init__(self, look: Look = here) -> None:
+        self._look = look
+        self._before = look()
 
     def read(self) -> Usage:
         """Return the machine's usage since the creation of this Watch."""
-        last = psutil.cpu_times()
-        spent = {field: getattr(last, field) - getattr(self._cpu, field) for field in last._fields}
-        total = sum(value for field, value in spent.items() if not field.startswith("guest")) or 1.0
-        elapsed_s = time.monotonic() - self._monotonic_s
-        pressure_us = _pressure_us("cpu")
+        before, now = self._before, self._look()
+        passed_s = (now.total_s - before.total_s) or 1.0
         return Usage(
-            busy=1 - (spent["idle"] + spent.get("iowait", 0.0)) / total,
-            steal=spent["steal"] / total if "steal" in spent else None,
-            pressure=None
-            if pressure_us is None or self._pressure_us is None
-            else (pressure_us - self._pressure_us) / 1e6 / elapsed_s,
-            clock_step_s=round(time.time() - self._wall_s - elapsed_s, 3),
+            busy=now.busy_since(before),
+            steal=None if now.steal_s is None or before.steal_s is None else (now.steal_s - before.steal_s) / passed_s,
+            pressure=_waiting(before.cpu_waits_us, now.cpu_waits_us, now.at_s - before.at_s),
         )
 
 
-class Memory:
-    """Check repeatedly whether the machine is short of memory."""
+class Clock:
+    """Notice whether somebody sets the clock of the lab's machine between the creation of a Clock and ``step_s``."""
 
     def __init__(self) -> None:
-        self._stalled_us, self._at_s = _pressure_us("memory"), time.monotonic()
+        self._wall_s, self._monotonic_s = time.time(), time.monotonic()
+
+    def step_s(self) -> float:
+        """Return by how much the clock was set, in seconds."""
+        elapsed_s = time.monotonic() - self._monotonic_s
+        return round(time.time() - self._wall_s - elapsed_s, 3)
+
+
+class Memory:
+    """Check repeatedly whether a machine is short of memory. ``machine`` names it in messages."""
+
+    def __init__(self, look: Look = here, machine: str = "the machine") -> None:
+        self._look, self._machine = look, machine
+        self._before = look()
 
     def shortage(self) -> str | None:
         """Return why the machine is short of memory; None if it is not.
@@ -87,28 +140,34 @@ class Memory:
         waited for memory for more than a fifth of the time since the last call. Waiting alone is no shortage, because
         programs also wait when a container reaches its own limit.
         """
-        memory = psutil.virtual_memory()
-        waited = self._waited()
+        before, now = self._before, self._look()
+        self._before = now
+        waited = _waiting(before.memory_waits_us, now.memory_waits_us, now.at_s - before.at_s) or 0.0
         share, most = LITTLE_MEMORY if waited > STALLED else HARDLY_ANY_MEMORY
-        if memory.available >= min(share * memory.total, most):
+        if now.available >= min(share * now.memory, most):
             return None
-        available = f"{memory.available // 2**20:,} of {memory.total // 2**20:,} MiB were available"
-        return f"the machine ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
+        available = f"{now.available // 2**20:,} of {now.memory // 2**20:,} MiB were available"
+        return (
+            f"{self._machine} ran short of memory: {available}, and programs waited for memory {waited:.0%} of the time"
+        )
 
-    def _waited(self) -> float:
-        """Return the share of the time since the last call in which a program waited for memory; 0 if unknown."""
-        stalled_us, at_s = _pressure_us("memory"), time.monotonic()
-        before_us, before_s = self._stalled_us, self._at_s
-        self._stalled_us, self._at_s = stalled_us, at_s
-        if stalled_us is None or before_us is None or at_s <= before_s:
-            return 0.0
-        return (stalled_us - before_us) / 1e6 / (at_s - before_s)
+
+def _waiting(before_us: int | None, now_us: int | None, passed_s: float) -> float | None:
+    """Return the share of a time in which any program waited for a resource; None if unknown."""
+    if before_us is None or now_us is None or passed_s <= 0:
+        return None
+    return (now_us - before_us) / 1e6 / passed_s
 
 
 def _pressure_us(resource: Literal["cpu", "memory"]) -> int | None:
     """Return for how many microseconds since the machine's start any program waited for a resource; None if unknown."""
     try:
-        some = Path(f"/proc/pressure/{resource}").read_text(encoding="ascii").splitlines()[0]
-    except (OSError, IndexError):  # a kernel without pressure stall information
+        return pressure_us(Path(f"/proc/pressure/{resource}").read_text(encoding="ascii"))
+    except OSError:  # a kernel without pressure stall information
         return None
-    return int(some.rpartition("total=")[2])
+
+
+def pressure_us(text: str) -> int | None:
+    """Return the microseconds in a file of pressure stall information; None if the file is empty."""
+    some = text.partition("\n")[0]
+    return int(some.rpartition("total=")[2]) if some else None

@@ -4,7 +4,6 @@ import time
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
 from analysis.classes import Asked
@@ -44,7 +43,7 @@ def _ask(front: Seen, port: int, one: Asked) -> float | None:
     command = ["curl", "--silent", "--fail", "--globoff", "--output", "/dev/null", "--max-time", str(WITHIN_S), *method,
                *headers, "--write-out", "%{time_total}", f"http://127.0.0.1:{port}{one.path}"]  # fmt: skip
     try:
-        return 1000 * float(str(DockerClient().container.execute(front.id, command)))
+        return 1000 * float(front.execute(command))
     except DockerException as error:
         if error.return_code in _OF_CURL:
             return None

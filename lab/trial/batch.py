@@ -11,14 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from analysis.record import TrialRecord
+from lab.cluster.engines import Engines, Load, Watches
+from lab.cluster.machines import Place
+from lab.cluster.probe import Lost
 from lab.interruption import uninterrupted
 from lab.loads import in_seconds
-from lab.machine.watch import Memory, Progress, Quiet, Usage, Watch, settle
+from lab.machine.watch import Progress, Quiet
 from lab.plan import TAIL_S, Plan, PlannedTrial
 from lab.trial.compose import START_UP_S
 from lab.trial.containers import OWNER_LABEL, PROJECT, owner
@@ -31,29 +34,31 @@ LOOK_AGAIN_S = 1
 LOOK_EVERY_S = 0.5
 
 
-def measure(plan: Plan, run_folder: Path, progress: Progress) -> Iterator[list[TrialRecord]]:
+def measure(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) -> Iterator[list[TrialRecord]]:
     """Measure all trials of a plan, and yield the records of each batch once its folders are complete.
 
     On an interrupt, stop the current batch, keep its measured files as interrupted trials, and raise KeyboardInterrupt.
     A trial that fails raises no error: its record has the outcome ``failed``.
     """
     for batch in plan.batches:
-        yield _measure_batch(batch, run_folder, progress)
+        yield _measure_batch(batch, run_folder, progress, engines)
 
 
-def _measure_batch(batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress) -> list[TrialRecord]:
+def _measure_batch(
+    batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress, engines: Engines
+) -> list[TrialRecord]:
     with uninterrupted() as asked:  # signals count between two steps and during the load
-        stacks = [Stack(trial, run_folder, len(batch), asked) for trial in batch]
-        with _watching(stacks):
-            return _measure_stacks(stacks, progress, asked)
+        stacks = [Stack(trial, run_folder, len(batch), engines, asked) for trial in batch]
+        with _watching(stacks, engines.places):
+            return _measure_stacks(stacks, progress, asked, engines)
 
 
-def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -> list[TrialRecord]:
+def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int], engines: Engines) -> list[TrialRecord]:
     quiet: Quiet | None = None
-    usage: Usage | None = None
+    load: Load | None = None
 
     def settled() -> Quiet:
-        return settle(partial(_heeding, progress, asked))
+        return engines.settle(partial(_heeding, progress, asked))
 
     def ready() -> list[Stack]:
         return [stack for stack in stacks if stack.outcome == "measured"]
@@ -71,7 +76,10 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -
             _together(Stack.look_before, ready(), partial(progress, "observing the servers"), expected_s=1, asked=asked)
             quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)
             if loaded := ready():
-                usage = _load(loaded, progress, asked)
+                load = _load(loaded, progress, asked, engines)
+    except Lost as error:
+        for stack in stacks:
+            stack.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
     except KeyboardInterrupt:
         _interrupt(stack for stack in stacks if not stack.failed_by_itself)
         raise
@@ -79,14 +87,14 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int]) -
         stopping = partial(progress, "stopping the servers")
         measured = ready()
         try:
-            _together(Stack.collect, [stack for stack in stacks if stack.client], stopping, expected_s=1)
+            _together(Stack.collect, [stack for stack in stacks if stack.composed], stopping, expected_s=1)
         finally:
             try:
                 _together(Stack.down, stacks, stopping, expected_s=2)
             finally:
                 if asked:  # Ctrl-C also kills docker's commands, so a failure after Ctrl-C is an interrupt
                     _interrupt(stack for stack in measured if stack.outcome == "failed")
-                records = _save(stacks, quiet, usage)
+                records = _save(stacks, quiet, load)
     return records
 
 
@@ -101,7 +109,7 @@ def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, e
     progress(what, passed_s, expected_s)
 
 
-def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list[TrialRecord]:
+def _save(stacks: list[Stack], quiet: Quiet | None, load: Load | None) -> list[TrialRecord]:
     """Save every stack, even if another stack cannot be saved. Afterwards raise the first OSError, if there was any."""
     records: list[TrialRecord] = []
     problem: OSError | None = None
@@ -110,7 +118,7 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
             stack.fail(f"its containers could not be removed; make down removes {stack.project}")
         try:
             if _is_worth_keeping(stack):
-                records.append(stack.save(quiet, usage))
+                records.append(stack.save(quiet, load))
         except OSError as error:
             with suppress(OSError):  # renaming needs no disk space; keep the raw points, but never count them
                 stack.part.rename(stack.part.with_name(f"unsaved-{stack.trial.number}"))
@@ -120,19 +128,25 @@ def _save(stacks: list[Stack], quiet: Quiet | None, usage: Usage | None) -> list
     return records
 
 
-def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
-    """Start all loads at the same time, wait until the last load has ended, and return the usage of the machine."""
+def _load(stacks: list[Stack], progress: Progress, asked: list[int], engines: Engines) -> Load:
+    """Start all loads at the same time, wait until the last load has ended, and return what the machines did then."""
     if asked:
         raise KeyboardInterrupt
+    watches = Watches(engines)
     further = sum(stack.trial.load.generators - 1 for stack in stacks)
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
-    _together(partial(Stack.start_load, at=begins), stacks, partial(progress, "starting the load"), expected_s=1)
+    _together(
+        partial(Stack.start_load, at=begins, watches=watches),
+        stacks,
+        partial(progress, "starting the load"),
+        expected_s=1,
+    )
     started = [stack for stack in stacks if stack.outcome == "measured"]
     for stack in stacks:
         if stack not in started:  # some of its load generators may have started
             stack.end_load()
     if not started:
-        return Watch().read()
+        return watches.read()
     trials = [stack.trial for stack in stacks]
     duration_s = max(in_seconds(trial.duration) for trial in trials)
     deadline_s = K6_SLACK_S + max(in_seconds(one.duration) + one.load.grace_s(one.duration) for one in trials)
@@ -146,13 +160,13 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
     late = threading.Timer(begins - time.time() + deadline_s, stop_late_ones)
     late.start()
     try:
-        with _ending_when_memory_is_short(started):
+        with _ending_when_memory_is_short(started, engines):
             while not asked and (left_s := begins - time.time()) > 0:
                 time.sleep(min(left_s, LOOK_EVERY_S))
-            watch = Watch()
+            watches.begin()
             loading = partial(progress, "load")
             _together(Stack.wait_for_load, started, loading, duration_s + TAIL_S, asked, stop=Stack.end_load)
-        return watch.read()
+        return watches.read()
     finally:
         late.cancel()
         for stack in started:
@@ -160,7 +174,7 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int]) -> Usage:
 
 
 @contextmanager
-def _watching(stacks: list[Stack]) -> Iterator[None]:
+def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
     """End a stack's load as soon as one of its servers ends, or one of its containers reaches its memory limit.
 
     Otherwise k6 would send requests to a dead server for minutes, and the lab would wait in vain for a server whose
@@ -176,28 +190,36 @@ def _watching(stacks: list[Stack]) -> Iterator[None]:
                     if of.get(PROJECT) == stack.project and stack.outcome == "measured":
                         pool.submit(stack.heed, event["Action"], event["Actor"]["ID"], of)
 
-    command = ["docker", "events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--filter", "event=oom",
-               "--filter", f"label={OWNER_LABEL}={owner()}", "--format", "{{json .}}"]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as events:
-        assert events.stdout
-        heeding = threading.Thread(target=heed, args=(events.stdout,))
-        heeding.start()
+    asked = ["events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--filter", "event=oom",
+             "--filter", f"label={OWNER_LABEL}={owner()}", "--format", "{{json .}}"]  # fmt: skip
+    with ExitStack() as stack:
+        watched = [
+            stack.enter_context(
+                subprocess.Popen([*place.docker, *asked], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            )
+            for place in places
+        ]
+        heeding = [threading.Thread(target=heed, args=(events.stdout,)) for events in watched]
+        for thread in heeding:
+            thread.start()
         try:
             yield
         finally:
-            events.terminate()
-            heeding.join()
+            for events in watched:
+                events.terminate()
+            for thread in heeding:
+                thread.join()
 
 
 @contextmanager
-def _ending_when_memory_is_short(stacks: list[Stack]) -> Iterator[None]:
-    """End all loads as soon as the machine has hardly any memory left."""
+def _ending_when_memory_is_short(stacks: list[Stack], engines: Engines) -> Iterator[None]:
+    """End all loads as soon as a machine has hardly any memory left."""
     over = threading.Event()
 
     def look() -> None:
-        memory = Memory()
+        short = engines.memory()
         while not over.wait(LOOK_AGAIN_S):
-            if shortage := memory.shortage():
+            if shortage := short():
                 loading = [stack for stack in stacks if "load" not in stack.took_s]
                 for stack in loading:
                     stack.fail(shortage)

@@ -13,6 +13,9 @@ import yaml
 from python_on_whales import DockerClient
 
 from analysis.folder import write_whole
+from lab.cluster.engines import Engines
+from lab.cluster.machines import Place
+from lab.cluster.placing import k6_service, placed
 from lab.experiment.model import Script
 from lab.machine.engine import ca_bundle
 from lab.machine.images import K6_RELEASE
@@ -34,16 +37,29 @@ Services = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Composed:
-    """A trial whose files were written: the client that starts its containers, and the memory limits in MiB."""
+    """A machine's part of a trial whose files were written: the client that starts its containers, and its services.
 
+    ``limits_mib`` has the memory limits of the services.
+    """
+
+    place: Place
     client: DockerClient
+    services: tuple[str, ...]
     limits_mib: dict[str, int]
 
 
-def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, visits_per_s: float | None) -> Composed:
-    """Write a trial's factors and its resolved Compose file to its folder ``part``; return what starts its containers.
+def compose(
+    trial: PlannedTrial,
+    part: Path,
+    project: str,
+    side_by_side: int,
+    visits_per_s: float | None,
+    engines: Engines,
+) -> list[Composed]:
+    """Write a trial's factors and its resolved Compose files to its folder ``part``; return what starts its containers.
 
-    ``visits_per_s`` is the rate if the rate of the load is relative. Raise DockerException if Compose fails.
+    Each machine that has containers of the trial has a Compose file. ``visits_per_s`` is the rate if the rate of the
+    load is relative. Raise DockerException if Compose fails.
     """
     variant, load = trial.variant, trial.load
     profiles = list(dict.fromkeys([variant.service, variant.front, "load", *trial.services_beside]))
@@ -93,18 +109,57 @@ def compose(trial: PlannedTrial, part: Path, project: str, side_by_side: int, vi
             local |= {"LAB_REPLAY_FOLDER": str(layer.replay)}
             services["k6"] = replaying(services["k6"])
         write_whole(part / LOCAL_ENV, env_file(local))
-    write_whole(
-        part / "compose.yml", yaml.safe_dump(placeless({**resolved, "services": services}, local), sort_keys=False)
-    )
-    client = DockerClient(
-        compose_files=[part / "compose.yml"],
-        compose_env_files=[part / LOCAL_ENV],
-        compose_project_directory=ROOT,
-        compose_project_name=project,
-        compose_profiles=profiles,
-    )
-    limits_mib = {name: int(one["mem_limit"]) // 2**20 for name, one in services.items() if "mem_limit" in one}
-    return Composed(client, limits_mib)
+    whole = placeless({**resolved, "services": services}, local)
+    shares = placed(trial, engines.places) if engines.overlay else [dict.fromkeys(services, 1)]
+    done = []
+    for place, counts in zip(engines.places, shares, strict=True):
+        if not counts:
+            continue
+        here = on_machine(whole, place, counts if engines.overlay else None, project)
+        file = part / (f"compose-{place.name}.yml" if engines.overlay else "compose.yml")
+        write_whole(file, yaml.safe_dump(here, sort_keys=False))
+        client = DockerClient(
+            context=place.client.client_config.context,
+            compose_files=[file],
+            compose_env_files=[part / LOCAL_ENV],
+            compose_project_directory=ROOT,
+            compose_project_name=project,
+            compose_profiles=profiles,
+        )
+        limited = {name: one["mem_limit"] for name, one in here["services"].items() if "mem_limit" in one}
+        limits_mib = {name: int(limit) // 2**20 for name, limit in limited.items()}
+        done.append(Composed(place, client, tuple(here["services"]), limits_mib))
+    return done
+
+
+def on_machine(whole: dict[str, Any], place: Place, counts: Mapping[str, int] | None, project: str) -> dict[str, Any]:
+    """Return the part of a resolved Compose file that one machine starts; the box of each service stays the same.
+
+    ``counts`` is how many containers of each service the machine has, if several machines share the containers: they
+    then share the project's overlay network, too. None: the machine has all containers. A machine that does not share
+    the lab's files has volumes in the place of the lab's folders; the lab copies the files to the volumes.
+    """
+    services = {}
+    for name, service in whole["services"].items():
+        if counts is not None and name not in counts:
+            continue
+        mine = dict(service)
+        if counts is not None:
+            there = {other: one for other, one in service["depends_on"].items() if other in counts}
+            mine |= {"depends_on": there, "scale": counts[name]}
+        if place.cpuset and not service.get("cpuset"):
+            mine["cpuset"] = place.cpuset
+        if not place.shares_files and "volumes" in service:
+            mine["volumes"] = [{"type": "volume", "target": one["target"]} for one in service["volumes"]]
+        services[name] = mine
+    if counts is None:
+        return {**whole, "services": services}
+    return {**whole, "services": services, "networks": {"lab": {"external": True, "name": overlay_name(project)}}}
+
+
+def overlay_name(project: str) -> str:
+    """Return the name of the network that the containers of a trial on several machines share."""
+    return f"{project}_lab"
 
 
 def _complete(services: Services, generators: int) -> Services:
@@ -164,11 +219,6 @@ def replaying(k6: dict[str, Any]) -> dict[str, Any]:
     folder = {"type": "bind", "source": "${LAB_REPLAY_FOLDER:-}", "target": "/replay", "read_only": True}
     environment = k6["environment"] | {"LAB_REPLAY": "/replay/requests.json"}
     return k6 | {"volumes": [*k6["volumes"], folder], "environment": environment}
-
-
-def k6_service(number: int) -> str:
-    """Return the service of a k6 container, given its number from 1."""
-    return "k6" if number == 1 else f"k6-{number}"
 
 
 def shared_out(k6: dict[str, Any], count: int) -> Services:

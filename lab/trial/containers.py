@@ -4,16 +4,18 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import TypeAdapter
-from python_on_whales import Container, DockerClient
+from python_on_whales import Container
 from python_on_whales.components.container.models import ContainerInspectResult, ContainerState
 from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
+
+from lab.cluster.machines import Place
 
 OWNER_LABEL = "stampede.owner"
 SERVICE = "com.docker.compose.service"
@@ -34,39 +36,56 @@ class Seen:
     """A container as the engine described it at one moment.
 
     ``service`` is its name in docker-compose.yml, or e.g. k6-2 for a further k6 container. ``name`` is its name within
-    its project, e.g. nginx-1.
+    its trial, e.g. nginx-1. ``place`` is its machine, and ``host`` its host name.
     """
 
     id: str
     service: str
     name: str
     state: ContainerState
+    place: Place
+    host: str
 
     @property
     def is_generator(self) -> bool:
         """Whether this is a load generator."""
         return is_generator(self.service)
 
+    def execute(self, command: list[str]) -> str:
+        """Run a command in this container, and return its output. Raise DockerException if that fails."""
+        return str(self.place.client.container.execute(self.id, command))
 
-def containers_of(project: str) -> list[Seen]:
-    """Return all containers of a Compose project, including containers that have ended.
+
+def containers_of(project: str, places: Sequence[Place]) -> list[Seen]:
+    """Return all containers of a Compose project on these machines, including containers that have ended.
+
+    Compose numbers the containers of a service on each machine. Over all machines, the numbers go on.
+    """
+    seen: list[Seen] = []
+    numbers: dict[str, int] = {}
+    for place in places:
+        for service, number, one in sorted(_inspected(project, place), key=lambda one: one[:2]):
+            assert one.id
+            assert one.state
+            several = len(places) > 1
+            numbers[service] = numbers.get(service, 0) + 1 if several else number
+            host = (one.config and one.config.hostname) or ""
+            seen.append(Seen(one.id, service, f"{service}-{numbers[service]}", one.state, place, host))
+    return seen
+
+
+def _inspected(project: str, place: Place) -> Iterator[tuple[str, int, ContainerInspectResult]]:
+    """Yield each container of a project on one machine, with its service and its number.
 
     The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
     """
-    client = DockerClient()
-    found = client.container.list(all=True, filters=[("label", f"{PROJECT}={project}")])
+    found = place.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}")])
     if not found:
-        return []
-    said = run([*client.client_config.docker_cmd, "container", "inspect", *(one.id for one in found)])
-    return [_seen(each) for each in _INSPECTED.validate_json(str(said))]
-
-
-def _seen(one: ContainerInspectResult) -> Seen:
-    assert one.id
-    assert one.state
-    labels = (one.config and one.config.labels) or {}
-    service = labels[SERVICE]
-    return Seen(one.id, service, f"{service}-{labels['com.docker.compose.container-number']}", one.state)
+        return
+    said = run([*place.docker, "container", "inspect", *(one.id for one in found)])
+    for one in _INSPECTED.validate_json(str(said)):
+        labels = (one.config and one.config.labels) or {}
+        yield labels[SERVICE], int(labels["com.docker.compose.container-number"]), one
 
 
 _INSPECTED = TypeAdapter(list[ContainerInspectResult])
@@ -84,7 +103,7 @@ def is_generator(service: str) -> bool:
 
 def output_of(container: Seen) -> bytes:
     """Return what a container wrote to standard output and standard error."""
-    command = ["docker", "container", "logs", container.id]
+    command = [*container.place.docker, "container", "logs", container.id]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise DockerException(command, done.returncode, stderr=done.stdout)

@@ -1,23 +1,28 @@
 """Remove the containers and networks of killed runs, which carry the label of their owner."""
 
 import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 
 from python_on_whales import DockerClient
+from python_on_whales.exceptions import DockerException
 
+from lab.cluster.machines import Place
+from lab.cluster.swarm import is_manager
 from lab.trial.containers import OWNER_LABEL, PROJECT, LabelFilter, labels_of, owner, tolerating_docker_errors
 
 ATTEMPTS = 5
 LOOK_AGAIN_S = 1
 
 
-def remove_leftovers() -> list[str]:
-    """Remove the containers and networks of this user's killed runs on this machine, and return their projects' names.
+def remove_leftovers(places: Sequence[Place]) -> list[str]:
+    """Remove the containers and networks of this user's killed runs on these machines; return their projects' names.
 
     Call it only while no run is measuring. Leave alone what was started by hand, by other users or by other machines.
     """
     projects: set[str] = set()
     for _ in range(ATTEMPTS):
-        found = _remove_all_of_mine()
+        found = _remove_all_of_mine(places)
         if not found:
             break
         projects |= found
@@ -25,15 +30,34 @@ def remove_leftovers() -> list[str]:
     return sorted(projects)
 
 
-def _remove_all_of_mine() -> set[str]:
-    client = DockerClient()
+def remove_containers(client: DockerClient, mine: LabelFilter) -> set[str]:
+    """Remove the containers with a label, and return the names of their projects."""
+    containers = client.container.list(all=True, filters=mine)
+    projects = {labels_of(one)[PROJECT] for one in containers}
+    if containers:
+        client.container.remove(containers, force=True, volumes=True)
+    return projects
+
+
+def remove_networks(client: DockerClient, mine: LabelFilter) -> set[str]:
+    """Remove the networks with a label, and return the names of their projects.
+
+    Only a manager of a swarm can remove a network that spans machines; on other machines it goes with its containers.
+    """
+    projects = set()
+    for network in client.network.list(filters=mine):
+        project = (network.labels or {})[PROJECT]
+        with suppress(DockerException) if network.scope == "swarm" and not is_manager(client) else nullcontext():
+            network.remove()
+        projects.add(project)
+    return projects
+
+
+def _remove_all_of_mine(places: Sequence[Place]) -> set[str]:
     mine: LabelFilter = [("label", f"{OWNER_LABEL}={owner()}")]
     projects = set()
-    with tolerating_docker_errors():
-        for container in client.container.list(all=True, filters=mine):
-            projects.add(labels_of(container)[PROJECT])
-            container.remove(force=True, volumes=True)
-        for network in client.network.list(filters=mine):
-            projects.add((network.labels or {})[PROJECT])
-            network.remove()
+    for remove in (remove_containers, remove_networks):
+        for place in places:
+            with tolerating_docker_errors():
+                projects |= remove(place.client, mine)
     return projects

@@ -16,3 +16,8 @@ def compress_points(part: Path) -> None:
             compressed.unlink(missing_ok=True)
             raise
         points.unlink()
+
+
+def points_of(service: str) -> str:
+    """Return the name of the points of a load generator, without the suffix of the file, e.g. points-2 for k6-2."""
+    return "points" + service.removeprefix("k6") if service.startswith("k6") else f"points-{service}"

@@ -11,21 +11,23 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
 from analysis.classes import read_asked
 from analysis.folder import trial_folder, write_record, write_whole
 from analysis.read import ALONE
-from analysis.record import OWN, TODAY, Calibration, Seconds, TrialRecord
+from analysis.record import OWN, TODAY, Calibration, MachineRecord, Seconds, TrialRecord
+from lab.cluster.engines import Engines, Load, Watches
+from lab.cluster.machines import Place
+from lab.cluster.network import create_network
 from lab.loads import K6_SCRIPTS
 from lab.machine.engine import last_line
-from lab.machine.watch import Memory, Quiet, Usage
+from lab.machine.watch import Memory, Quiet
 from lab.plan import PlannedTrial
 from lab.servers.base import BEFORE, BESIDE
 from lab.trial import calibration
 from lab.trial.alone import alone_ms
-from lab.trial.compose import compose, env_file, k6_service
+from lab.trial.compose import Composed, compose, env_file
 from lab.trial.containers import (
     PROJECT,
     SERVICE,
@@ -36,7 +38,9 @@ from lab.trial.containers import (
     output_of,
     tolerating_docker_errors,
 )
-from lab.trial.points import compress_points
+from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
+from lab.trial.leftovers import remove_containers, remove_networks
+from lab.trial.points import compress_points, points_of
 from lab.trial.rates import NoRate, rate_after
 from lab.whereabouts import LOCAL_ENV, here, without
 
@@ -48,9 +52,17 @@ DOWN_ATTEMPTS = 5
 class Stack:
     """The containers of one trial, from their start to their removal."""
 
-    def __init__(self, trial: PlannedTrial, run_folder: Path, side_by_side: int, asked: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        trial: PlannedTrial,
+        run_folder: Path,
+        side_by_side: int,
+        engines: Engines,
+        asked: Sequence[int] = (),
+    ) -> None:
         """Take a planned trial, how many trials are measured side by side, and the signals that ask to stop."""
         self.trial = trial
+        self.engines = engines
         self.side_by_side = side_by_side
         self.asked = asked
         self.folder = trial_folder(run_folder, trial.variant_name, trial.load_name, trial.number)
@@ -61,7 +73,7 @@ class Stack:
         self.outcome: Literal["measured", "interrupted", "failed"] = "measured"
         self.reason: str | None = None
         self.failed_by_itself = False
-        self.client: DockerClient | None = None
+        self.composed: list[Composed] = []
         self.containers: list[Seen] = []
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
@@ -106,7 +118,7 @@ class Stack:
             self.end_load()
         else:  # so that the lab stops waiting until a server is healthy or answers
             with tolerating_docker_errors():
-                DockerClient().container.kill(container)
+                self._place_of(container).client.container.kill(container)
 
     def up(self) -> None:
         """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
@@ -115,23 +127,61 @@ class Stack:
         try:
             if follows := self.trial.follows:
                 self.visits_per_s = self._rate_after(follows)
-            self.client = self._client()
-            needed = [self.trial.variant.front, *(["api"] if self.trial.load.api else [])]
-            self.client.compose.up(needed, detach=True, wait=True, no_build=True, pull="never",
-                                   quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
-            asking = [k6_service(number) for number in range(1, self.trial.load.generators + 1)]
-            self.client.compose.create(asking + ["client"] * bool(self.trial.load.client),
-                                       no_build=True, pull="never")  # fmt: skip
-            self.containers = containers_of(self.project)
+            self.composed = compose(
+                self.trial, self.part, self.project, self.side_by_side, self.visits_per_s, self.engines
+            )
+            self.limits_mib = {name: mib for one in self.composed for name, mib in one.limits_mib.items()}
+            if self.engines.overlay:
+                create_network(self.engines, self.project)
+            for services in self._in_order():
+                self._start(services)
+            self._create_generators()
+            self.containers = containers_of(self.project, self.engines.places)
+            layer = self.trial.variant.layer
+            replay = layer.replay if layer and layer.replay.exists() else None
+            for generator in self.generators:
+                if not generator.place.shares_files:
+                    bring_scripts(generator, replay)
         except NoRate as error:
             self.fail(str(error))
         except DockerException as error:
             self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
             with tolerating_docker_errors():  # so that servers that start again and again do not disturb other trials
-                DockerClient().container.kill([one.id for one in containers_of(self.project) if one.state.running])
+                for one in containers_of(self.project, self.engines.places):
+                    if one.state.running:
+                        one.place.client.container.kill(one.id)
         finally:
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
         self.took_s["up"] = time.monotonic() - began
+
+    def _in_order(self) -> list[list[str]]:
+        """Return the services to start, in the order of starting. On one machine, Compose finds the order itself."""
+        trial = self.trial
+        if not self.engines.overlay:
+            return [[trial.variant.front, *(["api"] if trial.load.api else [])]]
+        beside = [name for name in trial.services_beside if name not in (trial.variant.front, "client")]
+        return [beside, [trial.variant.service], [trial.variant.front]]
+
+    def _start(self, services: Sequence[str]) -> None:
+        """Start services on all machines at the same time, and wait until they are healthy."""
+
+        def start(one: Composed) -> None:
+            if mine := [name for name in services if name in one.services]:
+                one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
+                                      quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
+
+        with ThreadPoolExecutor(len(self.composed)) as pool:
+            list(pool.map(start, self.composed))
+
+    def _create_generators(self) -> None:
+        for one in self.composed:
+            if mine := [name for name in one.services if is_generator(name)]:
+                one.client.compose.create(mine, no_build=True, pull="never")
+
+    def _place_of(self, container: str) -> Place:
+        """Return the machine of a container, given its id."""
+        found = next((one.place for one in self.containers if one.id == container), None)
+        return found or self.engines.places[0]
 
     def calibrate(self) -> None:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
@@ -140,12 +190,19 @@ class Stack:
             variant = self.trial.variant
             [front] = [one for one in self.containers if one.service == variant.front]
             self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
-            write_whole(self.part / "calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
+            self._hand_over("calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
         except DockerException as error:
             self.fail(f"a single request before the load was not answered: {last_line(error)}")
         except (ValueError, KeyError) as error:
             self.fail(f"a single request before the load got an answer that the lab cannot read: {error}")
         self.took_s["calibrate"] = time.monotonic() - began
+
+    def _hand_over(self, name: str, text: str) -> None:
+        """Write a file that k6/run reads, and bring it to the load generators that do not share the lab's files."""
+        write_whole(self.part / name, text)
+        for generator in self.generators:
+            if not generator.place.shares_files:
+                bring(generator, RESULTS_THERE, {name: text})
 
     @property
     def asks_alone(self) -> bool:
@@ -167,29 +224,31 @@ class Stack:
         """Keep the settings and the counters of the containers before the load."""
         self._observe("before")
 
-    def start_load(self, at: float) -> None:
-        """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds."""
+    def start_load(self, at: float, watches: Watches) -> None:
+        """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds of the lab's clock."""
         self.loading = True
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         for generator in self.generators:
             if self.outcome != "measured":
                 return
             try:
-                DockerClient().container.start(generator.id)
+                if not generator.place.shares_files:
+                    begins = f"START_AT_MS={1000 * watches.begins_at(generator.place, at):.0f}\n"
+                    bring(generator, RESULTS_THERE, {"start.env": begins})
+                generator.place.client.container.start(generator.id)
             except DockerException as error:
                 self.fail(f"{generator.service} did not start: {last_line(error)}")
 
     def wait_for_load(self) -> None:
         """Wait until the load generators have ended."""
-        assert self.client is not None
         began = time.monotonic()
-        try:
-            for generator in self.generators:
-                exit_code = self.client.wait(generator.id)
+        for generator in self.generators:
+            try:
+                exit_code = generator.place.client.wait(generator.id)
                 if generator.service != "client":
                     self._k6_ended(exit_code)
-        except DockerException as error:
-            self.fail(f"the container engine stopped answering: {last_line(error)}")
+            except DockerException as error:
+                self.fail(f"{generator.place.said} stopped answering: {last_line(error)}")
         self.took_s["load"] = time.monotonic() - began
 
     def end_load(self) -> None:
@@ -197,7 +256,7 @@ class Stack:
 
         def stop(generator: Seen) -> None:
             with tolerating_docker_errors():
-                DockerClient().container.stop(generator.id, time=K6_STOPS_WITHIN_S)
+                generator.place.client.container.stop(generator.id, time=K6_STOPS_WITHIN_S)
 
         if self.generators:
             with ThreadPoolExecutor(len(self.generators)) as pool:
@@ -207,7 +266,10 @@ class Stack:
         """Keep the counters and the logs of the containers, and the exit codes of the load generators."""
         began = time.monotonic()
         try:
-            self.containers = containers_of(self.project)
+            self.containers = containers_of(self.project, self.engines.places)
+            for generator in self.generators:
+                if not generator.place.shares_files:
+                    fetch_results(generator, self.part)
             for container in self.containers:
                 service = container.service
                 (self.part / f"{container.name}.log").write_bytes(self._output_of(container))
@@ -233,18 +295,17 @@ class Stack:
 
     def down(self) -> None:
         """Remove only this trial's containers and network. The next command removes what could not be removed."""
-        client = DockerClient()
         mine: LabelFilter = [("label", f"{PROJECT}={self.project}")]
         for _ in range(DOWN_ATTEMPTS):
             with tolerating_docker_errors():
-                if containers := client.container.list(all=True, filters=mine):
-                    client.container.remove(containers, force=True, volumes=True)
-                for network in client.network.list(filters=mine):
-                    network.remove()
+                for place in self.engines.places:
+                    remove_containers(place.client, mine)
+                for place in self.engines.places:
+                    remove_networks(place.client, mine)
                 self.gone = True
                 return
 
-    def save(self, quiet: Quiet | None, usage: Usage | None) -> TrialRecord:
+    def save(self, quiet: Quiet | None, load: Load | None) -> TrialRecord:
         """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""
         compress_points(self.part)
         if self.k6_exit_code not in (None, 0, 99):
@@ -262,13 +323,16 @@ class Stack:
             ended=now(),
             side_by_side=self.side_by_side,
             busy_before=quiet and quiet.busy,
-            busy_during=usage and usage.busy,
-            steal_during=usage and usage.steal,
-            pressure_during=usage and usage.pressure,
-            clock_step_s=usage and usage.clock_step_s,
+            busy_during=load and load.most(lambda usage: usage.busy),
+            steal_during=load and load.most(lambda usage: usage.steal),
+            pressure_during=load and load.most(lambda usage: usage.pressure),
+            clock_step_s=load and load.clock_step_s,
             calibration=self.calibration,
             visits_per_s=self.visits_per_s,
             settings=dict(sorted(self.settings_in_force.items())),
+            machines=[self._machine(place, load) for place in self.engines.places]
+            if self.engines.overlay and load
+            else [],
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
         )
         told = record.reason and without(record.reason, here(results=self.folder.parents[4]))
@@ -276,10 +340,11 @@ class Stack:
         self.part.rename(self.folder)
         return record
 
-    def _client(self) -> DockerClient:
-        composed = compose(self.trial, self.part, self.project, self.side_by_side, self.visits_per_s)
-        self.limits_mib = composed.limits_mib
-        return composed.client
+    def _machine(self, place: Place, load: Load) -> MachineRecord:
+        mine = [one for one in self.containers if one.place == place]
+        hosts = [one.host for one in mine if not one.is_generator]
+        generators = [points_of(one.service) for one in mine if one.is_generator]
+        return load.record(place.name, hosts, generators)
 
     def _observe(self, moment: Literal["before", "after"]) -> None:
         """Ask every container except the load generators for its settings and counters; see servers/observe.
@@ -291,7 +356,7 @@ class Stack:
             if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
                 return
             with suppress(DockerException):
-                said = str(DockerClient().container.execute(container.id, ["observe"]))
+                said = container.execute(["observe"])
                 counts, last_section, settings = said.partition("==> settings <==\n")
                 if last_section:  # else an interrupt has cut the output short
                     settings = self._masked(settings.encode()).decode()
@@ -308,7 +373,7 @@ class Stack:
             return
         for container in self.containers:
             if container.service == variant.service and container.state.status == "running":
-                said = DockerClient().container.execute(container.id, ["sh", "-c", "cat /tmp/served/* || true"])
+                said = container.execute(["sh", "-c", "cat /tmp/served/* || true"])
                 write_whole(self.part / f"served-{container.name}.csv", f"{said}\n" if said else "")
 
     def _rate_after(self, follows: PlannedTrial) -> float:
@@ -326,7 +391,8 @@ class Stack:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
         front = self.trial.variant.front  # the front comes last: a balancer only waits for the servers
         with tolerating_docker_errors():
-            for container in sorted(containers_of(self.project), key=lambda one: one.service == front):
+            there = containers_of(self.project, self.engines.places)
+            for container in sorted(there, key=lambda one: one.service == front):
                 health = container.state.health.status if container.state.health else None
                 if container.state.status == "created" or health == "healthy":
                     continue
@@ -374,7 +440,7 @@ class Stack:
 def _at_work_ms(front: Seen, port: int, path: str) -> float:
     """Send a request as k6 will, and return how long the server worked, in ms."""
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
-    answer = json.loads(str(DockerClient().container.execute(front.id, command)))
+    answer = json.loads(front.execute(command))
     return 1000 * (float(answer["ended"]) - float(answer["began"]))
 
 

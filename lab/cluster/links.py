@@ -1,0 +1,95 @@
+"""Measure the network between machines: how long a small message takes there and back, and how many bytes pass."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from python_on_whales.utils import run
+
+from lab.cluster.engines import Engines
+from lab.cluster.machines import Place
+from lab.cluster.network import create_network
+from lab.cluster.probe import IMAGE
+from lab.trial.compose import overlay_name
+from lab.trial.containers import OWNER_LABEL, PROJECT, LabelFilter, owner, tolerating_docker_errors
+from lab.trial.leftovers import remove_containers, remove_networks
+
+LINKS = "stampede-links"
+PORT = 8000
+LISTENS_WITHIN_S = 10
+_ANSWER = f"""\
+import socket, struct
+with socket.create_server(("", {PORT})) as listening:
+    while True:
+        one, _ = listening.accept()
+        with one:
+            while asked := one.recv(8):
+                left = struct.unpack("!Q", asked)[0]
+                while left > 0:
+                    left -= one.send(bytes(min(left, 2**20)))
+"""
+_ASK = f"""\
+import json, socket, statistics, struct, sys, time
+with socket.create_connection((sys.argv[1], {PORT}), timeout=20) as one:
+    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def ask(count):
+        began = time.perf_counter()
+        one.sendall(struct.pack("!Q", count))
+        while count > 0:
+            count -= len(one.recv(2**20))
+        return time.perf_counter() - began
+    trips = [ask(1) for _ in range(50)]
+    mib = 32
+    print(json.dumps([1000 * statistics.median(trips), mib * 8 * 2**20 / 1e6 / ask(mib * 2**20)]))
+"""
+
+
+@dataclass(frozen=True)
+class Link:
+    """From one machine to another: the median round trip in ms, and the bandwidth back in Mbit/s."""
+
+    from_: str
+    to: str
+    round_trip_ms: float
+    mbit_s: float
+
+
+def measure_links(places: Sequence[Place], *, encrypted: bool) -> list[Link]:
+    """Measure the network from each machine to each other machine, one after the other.
+
+    Raise DockerException if an engine fails. Leave nothing running.
+    """
+    engines = Engines(tuple(places), overlay=True, encrypted=encrypted)
+    with _listening(engines):
+        return [_link(one, other) for one in places for other in places if one != other]
+
+
+@contextmanager
+def _listening(engines: Engines) -> Iterator[None]:
+    mine: LabelFilter = [("label", f"{PROJECT}={LINKS}")]
+    try:
+        create_network(engines, LINKS)
+        for place in engines.places:
+            run([*place.docker, "run", "--detach", "--name", f"{LINKS}-{place.name}", "--network-alias",
+                 place.name, *_BOX, IMAGE, "python", "-c", _ANSWER])  # fmt: skip
+        time.sleep(0.5)
+        yield
+    finally:
+        with tolerating_docker_errors():
+            for place in engines.places:
+                remove_containers(place.client, mine)
+            for place in engines.places:
+                remove_networks(place.client, mine)
+
+
+_BOX = ["--network", overlay_name(LINKS), "--init", "--read-only", "--cap-drop", "ALL", "--security-opt",
+        "no-new-privileges", "--user", "65534", "--pids-limit", "16", "--memory", "64m", "--pull", "never",
+        "--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={LINKS}"]  # fmt: skip
+
+
+def _link(one: Place, other: Place) -> Link:
+    said = run([*one.docker, "exec", f"{LINKS}-{one.name}", "python", "-c", _ASK, other.name])
+    round_trip_ms, mbit_s = json.loads(str(said))
+    return Link(one.name, other.name, round_trip_ms, mbit_s)

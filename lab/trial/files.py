@@ -1,0 +1,76 @@
+"""Bring files to a load generator's container, and fetch its results, on a machine that shares no folders with the lab.
+
+Such a container has volumes in the place of the lab's folders. The engine copies files to and from the volumes.
+"""
+
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from python_on_whales.utils import run
+
+from lab.paths import CLIENTS, K6
+from lab.trial.containers import Seen
+
+RESULTS_THERE = "/results"
+_SCRIPTS = {"client": (CLIENTS, "/clients")}
+
+
+def bring(container: Seen, folder: str, files: Mapping[str, str]) -> None:
+    """Write files into a folder of a container that has not started yet. Raise DockerException if that fails."""
+    _unpack(container, folder, {name: text.encode() for name, text in files.items()})
+
+
+def bring_scripts(container: Seen, replay: Path | None) -> None:
+    """Bring the scripts of a load generator, and make its folder of results its own. Raise DockerException.
+
+    ``replay`` is the folder with the requests of a log, if k6 sends the requests of a log.
+    """
+    _bring_folder(container, *_SCRIPTS.get(container.service, (K6, "/k6")))
+    if replay and container.service != "client":
+        _bring_folder(container, replay, "/replay")
+    _unpack(container, RESULTS_THERE, {})
+
+
+def _bring_folder(container: Seen, source: Path, target: str) -> None:
+    files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    _unpack(container, target, {str(path.relative_to(source)): path.read_bytes() for path in files})
+
+
+def fetch_results(container: Seen, folder: Path) -> None:
+    """Copy to a folder what a load generator wrote. Raise DockerException if that fails."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetched.") as fetched:
+        run([*container.place.docker, "cp", f"{container.id}:{RESULTS_THERE}/.", fetched])
+        for path in sorted(Path(fetched).iterdir()):
+            if path.suffix != ".env":  # the lab brought these files
+                path.rename(folder / path.name)
+
+
+def _unpack(container: Seen, folder: str, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder of a container. The folder belongs to the user of the container afterwards."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in (".", *_folders(files)):
+            one = _owned(name)
+            one.type, one.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(one)
+        for name, content in files.items():
+            one = _owned(name)
+            one.size = len(content)
+            one.mode = 0o755 if content.startswith(b"#!") else 0o644
+            archive.addfile(one, io.BytesIO(content))
+    run([*container.place.docker, "cp", "-", f"{container.id}:{folder}"], input=packed.getvalue())
+
+
+def _folders(files: Mapping[str, bytes]) -> list[str]:
+    parents = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
+    return sorted(parents)
+
+
+def _owned(name: str) -> tarfile.TarInfo:
+    one = tarfile.TarInfo(name)
+    one.uid, one.gid = os.getuid(), os.getgid()
+    return one
