@@ -200,9 +200,10 @@ class Source(Record):
 class Run(Record):
     """run.json: what was measured, on which machine, and how the run ended.
 
-    ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first machine
-    for servers. ``encrypted``: the traffic between machines was. ``sleeping``: no request uses a core. ``until_decided``: the user asked for rounds until every claim was decided;
-    ``trials`` is then the most rounds that were planned.
+    ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
+    machine for servers. ``encrypted``: the traffic between machines was encrypted. ``sleeping``: no request uses a
+    core. ``until_decided``: the user asked for rounds until every claim was decided; ``trials`` is then the most rounds
+    that were planned.
     """
 
     schema_: int = SCHEMA

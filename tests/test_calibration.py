@@ -7,6 +7,8 @@ import pytest
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
+from lab.cluster.engines import Engines
+from lab.cluster.machines import only_place
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Durations, Load
 from lab.experiment.variations import computing
@@ -96,8 +98,8 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
 ) -> None:
     """No container: how the balancer is asked is what fails."""
     trial = next(one for one in lay_out(computing(load_experiment("gil-sharing"), "hold")).trials)
-    stack = Stack(trial, tmp_path, 1)
-    stack.containers = [Seen("1", "nginx", "nginx-1", ContainerState())]
+    stack = Stack(trial, tmp_path, 1, Engines())
+    stack.containers = [Seen("1", "nginx", "nginx-1", ContainerState(), only_place(), "")]
 
     def ask(_front: object, _port: int, _path: str) -> float:
         raise error

@@ -12,6 +12,7 @@ from analysis.folder import NoTemporaryRoom, read_run
 from analysis.pipeline import derive
 from analysis.verification import verify
 from lab import run as running
+from lab.cluster.machines import only_place
 from lab.errors import LabError
 from lab.trial import leftovers
 from tests.conftest import Lab
@@ -41,7 +42,7 @@ def killed(results: Path, **changed: Any) -> Path:
 def clean_up(results: Path) -> list[str]:
     """Clean up and return what was said."""
     said: list[str] = []
-    running.clean_up(results, said.append)
+    running.clean_up(results, said.append, (only_place(),))
     return said
 
 

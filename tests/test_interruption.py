@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from python_on_whales import DockerClient
 
 from lab import interruption, reporting
+from lab.cluster.engines import Engines
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt, uninterrupted
 from lab.machine.watch import Progress, Quiet
@@ -22,6 +22,7 @@ from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.batch import _load, _measure_batch, _together
+from lab.trial.compose import Composed
 from lab.trial.stack import Stack
 from tests.synthetic import Request, make_run
 
@@ -243,7 +244,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     taken: list[str] = []
 
     def up(stack: Stack) -> None:
-        stack.client = cast("DockerClient", "one")
+        stack.composed = [cast("Composed", "one")]
         taken.append("up")
 
     def down(stack: Stack) -> None:
@@ -257,7 +258,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(Stack, step.__name__, step)
     monkeypatch.setattr(Stack, "look_before", lambda _: taken.append("look before"))
     monkeypatch.setattr(Stack, "collect", lambda _: taken.append("collect"))
-    monkeypatch.setattr(batch, "settle", lambda _: Quiet(waited_s=0, busy=0))
+    monkeypatch.setattr(Engines, "settle", lambda *_: Quiet(waited_s=0, busy=0))
     monkeypatch.setattr(batch, "_load", lambda *_: taken.append("load"))
     monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
     return taken
@@ -268,7 +269,7 @@ def measure(folder: Path) -> None:
     users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
     load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
     trial = PlannedTrial("some", GunicornSync(server="gunicorn-sync", workers=2), "users", load, "1s", 1)
-    _measure_batch((trial,), folder, lambda *_: None)
+    _measure_batch((trial,), folder, lambda *_: None, Engines())
 
 
 def test_a_batch_is_measured_and_cleaned_up(tmp_path: Path, steps: list[str]) -> None:
@@ -282,14 +283,14 @@ def test_an_interrupt_while_the_machine_settles_lets_no_load_begin(
 ) -> None:
     """Not even one that is ended at once: what starts up may have made a file of points."""
 
-    def interrupted(_: Progress) -> Quiet:
+    def interrupted(_: Engines, __: Progress) -> Quiet:
         signal.raise_signal(signal.SIGINT)
         return Quiet(waited_s=0, busy=0)
 
     started: list[float] = []
-    monkeypatch.setattr(batch, "settle", interrupted)
+    monkeypatch.setattr(Engines, "settle", interrupted)
     monkeypatch.setattr(batch, "_load", _load)
-    monkeypatch.setattr(Stack, "start_load", lambda _, at: started.append(at))
+    monkeypatch.setattr(Stack, "start_load", lambda _, at, **__: started.append(at))
 
     with pytest.raises(KeyboardInterrupt):
         measure(tmp_path)
@@ -301,13 +302,13 @@ def test_an_interrupt_while_the_machine_settles_lets_no_load_begin(
 def test_an_interrupt_while_a_busy_machine_settles_is_heeded_at_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
 ) -> None:
-    def interrupted(progress: Progress) -> Quiet:
+    def interrupted(_: Engines, progress: Progress) -> Quiet:
         signal.raise_signal(signal.SIGTERM)
         progress("waiting until the machine is quiet", 0.4, 10)
         steps.append("settled")
         return Quiet(waited_s=10, busy=1)
 
-    monkeypatch.setattr(batch, "settle", interrupted)
+    monkeypatch.setattr(Engines, "settle", interrupted)
 
     with pytest.raises(KeyboardInterrupt):
         measure(tmp_path)

@@ -1,16 +1,20 @@
 """lab.trial: what is started for a trial, without starting it."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
+from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
 from analysis.folder import read_trial
+from lab.cluster.engines import Engines, Watches
+from lab.cluster.machines import only_place
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
 from lab.machine.engine import ca_bundle, last_line
 from lab.paths import ROOT
@@ -18,7 +22,7 @@ from lab.plan import PlannedTrial
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
-from lab.trial.compose import shared_out
+from lab.trial.compose import Composed, compose, shared_out
 from lab.trial.containers import Seen, owner
 from lab.trial.rates import NoRate
 from lab.trial.stack import Stack
@@ -57,11 +61,13 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
     compose = SimpleNamespace(
         up=lambda services, **_: asked.update(up=services), create=lambda services, **_: asked.update(create=services)
     )
-    monkeypatch.setattr(Stack, "_client", lambda _: SimpleNamespace(compose=compose))
-    monkeypatch.setattr("lab.trial.stack.containers_of", lambda _: [])
+    every = ("gunicorn", "asgi", "uwsgi", "flup", "nginx", "haproxy", "api", "mariadb", "k6", "k6-2", "k6-3", "client")
+    composed = Composed(only_place(), cast("DockerClient", SimpleNamespace(compose=compose)), every, {})
+    monkeypatch.setattr("lab.trial.stack.compose", lambda *_: [composed])
+    monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [])
     burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
-    stack = Stack(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, side_by_side=1)
+    stack = Stack(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines())
 
     stack.up()
 
@@ -86,7 +92,7 @@ RUN = "results/django-fastcgi/20260102T030405Z"
 def overload(folder: Path) -> Stack:
     """Return the stack of a trial in a run's folder whose rate follows from the second trial of one under mix."""
     (folder / RUN).mkdir(parents=True, exist_ok=True)
-    return Stack(PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, side_by_side=1)
+    return Stack(PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, 1, Engines())
 
 
 RESOLVED: dict[str, Any] = {
@@ -122,7 +128,7 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     stack.part.mkdir(parents=True)
     stack.visits_per_s = 75.6
 
-    stack._client()
+    compose(stack.trial, stack.part, stack.project, 1, stack.visits_per_s, stack.engines)
 
     asked, started = Docker.given
     assert asked["compose_profiles"] == started["compose_profiles"] == ["gunicorn", "nginx", "load", "mariadb"]
@@ -219,9 +225,7 @@ def test_of_several_generators_the_one_that_failed_tells(
     assert stack.k6_exit_code == told
 
 
-def test_all_generators_are_told_the_moment_at_which_the_load_begins(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: Path) -> None:
     stack = overload(tmp_path)
     stack.part.mkdir(parents=True)
     told: dict[str, str] = {}
@@ -229,10 +233,10 @@ def test_all_generators_are_told_the_moment_at_which_the_load_begins(
     def start(generator: str) -> None:
         told[generator] = (stack.part / "start.env").read_text()
 
-    monkeypatch.setattr("lab.trial.stack.DockerClient", lambda: SimpleNamespace(container=SimpleNamespace(start=start)))
-    stack.containers = [Seen(name, name, f"{name}-1", ContainerState()) for name in ("k6", "k6-2")]
+    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(start=start))))
+    stack.containers = [Seen(name, name, f"{name}-1", ContainerState(), place, "") for name in ("k6", "k6-2")]
 
-    stack.start_load(at=1795169100.0449)
+    stack.start_load(1795169100.0449, Watches(Engines()))
 
     assert told == dict.fromkeys(("k6", "k6-2"), "START_AT_MS=1795169100045\n")
 
@@ -272,14 +276,13 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
 ) -> None:
     """Nothing is started for it."""
     monkeypatch.delattr("lab.trial.compose.DockerClient")
-    monkeypatch.delattr("lab.trial.stack.DockerClient")
     make_trial(tmp_path / RUN, "one", 2, requests, **changed)
     stack = overload(tmp_path)
 
     stack.up()
 
     assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix, {message}")
-    assert (stack.client, stack.visits_per_s, stack.containers) == (None, None, [])
+    assert (stack.composed, stack.visits_per_s, stack.containers) == ([], None, [])
 
 
 def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
@@ -287,7 +290,6 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
 ) -> None:
     """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
     monkeypatch.delattr("lab.trial.compose.DockerClient")
-    monkeypatch.delattr("lab.trial.stack.DockerClient")
     monkeypatch.setattr("lab.loads.RATE_MAX_RPS", 400)
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
     stack = overload(tmp_path)

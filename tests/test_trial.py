@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from python_on_whales import DockerClient
 
 from lab import interruption
+from lab.cluster.engines import Engines
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt
 from lab.machine.watch import Progress, Quiet
 from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
+from lab.trial.compose import Composed
 from lab.trial.stack import Stack
 
 
@@ -37,7 +38,7 @@ def saved_after(
         saved.append(f"{stack.trial.variant_name} {stack.outcome}: {(stack.reason or '').split(' at 2')[0]}")
 
     def started(stack: Stack) -> None:
-        stack.client = cast("DockerClient", "a client")
+        stack.composed = [cast("Composed", "one")]
         up(stack)
 
     monkeypatch.setattr(Stack, "up", started)
@@ -45,14 +46,14 @@ def saved_after(
     monkeypatch.setattr(Stack, "collect", lambda _: None)
     monkeypatch.setattr(Stack, "down", lambda stack: setattr(stack, "gone", True))
     monkeypatch.setattr(Stack, "save", save)
-    monkeypatch.setattr(batch, "settle", settle)
+    monkeypatch.setattr(Engines, "settle", lambda _, progress: settle(progress))
     monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
     users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
     load = Load(script="users.js", duration=Durations(short="1s", full="1s"), settings=users)
     variant = GunicornSync(server="gunicorn-sync", workers=2)
     trials = tuple(PlannedTrial(name, variant, "users", load, "1s", 1) for name in ("one", "two"))
     with pytest.raises(KeyboardInterrupt):
-        batch._measure_batch(trials, folder, lambda *_: None)
+        batch._measure_batch(trials, folder, lambda *_: None, Engines())
     return saved
 
 

@@ -20,6 +20,7 @@ from analysis.record import OWN, TODAY, Calibration, MachineRecord, Seconds, Tri
 from lab.cluster.engines import Engines, Load, Watches
 from lab.cluster.machines import Place
 from lab.cluster.network import create_network
+from lab.cluster.placing import k6_service
 from lab.loads import K6_SCRIPTS
 from lab.machine.engine import last_line
 from lab.machine.watch import Memory, Quiet
@@ -174,8 +175,10 @@ class Stack:
             list(pool.map(start, self.composed))
 
     def _create_generators(self) -> None:
+        load = self.trial.load
+        generators = [k6_service(number) for number in range(1, load.generators + 1)] + ["client"] * bool(load.client)
         for one in self.composed:
-            if mine := [name for name in one.services if is_generator(name)]:
+            if mine := [name for name in generators if name in one.services]:
                 one.client.compose.create(mine, no_build=True, pull="never")
 
     def _place_of(self, container: str) -> Place:
