@@ -1,0 +1,354 @@
+"""lab.cluster without machines: the file of machines, what runs where, and what swarms and images are told to be."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import yaml
+from python_on_whales import DockerClient
+
+from analysis.record import Exchange
+from lab.cluster import images, swarm
+from lab.cluster.engines import offset_s
+from lab.cluster.machines import Place, places_of, read_machines
+from lab.cluster.placing import Rooms, placed
+from lab.errors import LabError, WrongUse
+from lab.experiment.file import load_experiment
+from lab.experiment.variations import generated_on
+from lab.limits import Room
+from lab.paths import COMPOSE_FILE
+from lab.plan import PlannedTrial, lay_out
+from lab.trial.compose import on_machine
+
+THREE = """\
+machines:
+  bench-1: {context: one, role: servers, cores: 4}
+  bench-2: {context: two, role: servers}
+  laptop:  {context: three, role: load, cores: 1, address: 10.0.0.3}
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """Return a file of machines with this text."""
+    file = folder / "machines.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_machines_have_an_engine_a_role_and_cores(tmp_path: Path) -> None:
+    """Machines for load come last, because the first machine builds the images."""
+    cluster = read_machines(written(tmp_path, "encrypted: true\n" + THREE.replace("bench-1", "z-1", 1)))
+    places = places_of(cluster)
+
+    assert cluster.encrypted
+    assert [(one.name, one.role, one.cpuset, one.shares_files) for one in places] == [
+        ("z-1", "servers", "0-3", False), ("bench-2", "servers", "", False), ("laptop", "load", "0", False),
+    ]  # fmt: skip
+    assert places[2].docker[-2:] == ["--context", "three"]
+
+
+HINT = "A complete machine: bench-1: {context: bench-1, role: servers}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("machines: {}", "machines.yaml:1: machines: {} must be a mapping that is not empty"),
+        ("machines: 3", "machines.yaml:1: machines: 3 must be a mapping that is not empty"),
+        ("machine: {}\nmachines: {a: {context: b}}", "machines.yaml:1: machine: unknown key; a machine has context, "
+         "role, cores, address; the file has machines, encrypted"),
+        ("machines:\n  a: {role: load}", "machines.yaml:2: machines.a.context: missing key"),
+        ("machines:\n  a: {context: ''}", "machines.yaml:2: machines.a.context: '' must be text that is not empty"),
+        ("machines:\n  a: {context: b, role: loads}",
+         "machines.yaml:2: machines.a.role: 'loads' must be one of servers, load, both"),
+        ("machines:\n  a: {context: b, cores: 0}",
+         "machines.yaml:2: machines.a.cores: 0 must be a whole number from 1 to 1,024"),
+        ("machines:\n  a: {context: b, cores: two}",
+         "machines.yaml:2: machines.a.cores: 'two' must be a whole number from 1 to 1,024"),
+        ("machines:\n  A_1: {context: b}", "machines.yaml:2: machines.A_1: 'A_1' must be a name of lower-case letters, "
+         "digits and single hyphens, e.g. bench-1"),
+        ("machines:\n  a: {context: b}\nencrypted: perhaps",
+         "machines.yaml:3: encrypted: 'perhaps' must be true or false"),
+        ("machines:\n  a: {context: b, role: load}",
+         "machines.yaml:1: no machine is for servers; give a machine role: servers, or leave its role out"),
+        ("machines:\n  a: {context: b, role: servers}", "machines.yaml:1: no machine is for load generators; give a "
+         "machine role: load, or leave its role out"),
+        ("machines:\n  a: {context: same}\n  b: {context: same}",
+         "machines.yaml:1: a and b have the same context same"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_file_of_machines_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(WrongUse) as error:
+        read_machines(written(tmp_path, text))
+
+    assert (error.value.message, error.value.hint) == (message, HINT)
+
+
+def test_a_file_of_machines_that_is_missing_is_a_message(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse) as error:
+        read_machines(tmp_path / "machines.yaml")
+
+    assert error.value.message.startswith(f"{tmp_path}/machines.yaml cannot be read: ")
+
+
+def machines(tmp_path: Path, text: str = THREE) -> tuple[Place, ...]:
+    """Return the machines of a file with this text."""
+    return places_of(read_machines(written(tmp_path, text)))
+
+
+def trial(experiment: str, variant: str, generators: int = 1) -> PlannedTrial:
+    """Return the first trial of a variant."""
+    planned = lay_out(generated_on(load_experiment(experiment), generators), variants=[variant])
+    return planned.trials[0]
+
+
+def test_replicas_and_generators_take_turns_among_their_machines(tmp_path: Path) -> None:
+    """Everything else stands on the first machine for servers, but a client that misbehaves is part of the load."""
+    assert placed(trial("heavy-mix", "least-conn"), machines(tmp_path)) == [
+        {"gunicorn": 2, "nginx": 1}, {"gunicorn": 2}, {"k6": 1},
+    ]  # fmt: skip
+    both = "machines: {a: {context: a}, b: {context: b}, c: {context: c}}"
+    assert placed(trial("heavy-mix", "shared-socket", 3), machines(tmp_path, both)) == [
+        {"gunicorn": 1, "nginx": 1, "k6": 1}, {"k6-2": 1}, {"k6-3": 1},
+    ]  # fmt: skip
+    client = next(iter(load_experiment("silent-clients").variants))
+    assert placed(trial("silent-clients", client), machines(tmp_path))[2] == {"k6": 1, "client": 1}
+
+
+def test_no_load_has_more_generators_than_users() -> None:
+    """Two heavy users and five light users share up to seven generators; a file that asks for more keeps its own."""
+    heavy_mix = load_experiment("heavy-mix")
+    assert [generated_on(heavy_mix, count).all_loads["heavy-mix"].generators for count in (1, 3, 12)] == [1, 3, 7]
+
+
+def test_a_plan_has_room_on_every_machine(tmp_path: Path) -> None:
+    """The message names the machine and its own containers."""
+    places = machines(tmp_path)
+    enough = Rooms(places, [Room(8192, 8192), Room(8192, 8192), Room(8192, 8192)])
+    one = trial("heavy-mix", "least-conn")
+    assert enough.problem([one, one]) is None
+
+    little = Rooms(places, [Room(8192, 8192), Room(1024, 1024), Room(8192, 8192)])
+    assert little.problem([one]) == (
+        "on bench-2, the memory limits of its containers add up to 512 MiB (gunicorn 512), but containers can have "
+        "only 410 MiB: 1,024 of 1,024 MiB are available, 102 MiB must stay free, and the lab itself needs 512 MiB"
+    )
+    with pytest.raises(WrongUse, match=r"^least-conn under heavy-mix does not fit into these machines: on bench-2, "):
+        lay_out(load_experiment("heavy-mix"), variants=["least-conn"], room=little)
+
+
+def resolved() -> dict[str, Any]:
+    """Return a Compose file as a trial has it, with a server, a balancer and a load generator."""
+    volumes = [{"type": "bind", "source": "./k6", "target": "/k6"}, {"type": "bind", "target": "/results"}]
+    box = {key: value for key, value in yaml.safe_load(COMPOSE_FILE.read_text())["x-lab"].items() if key != "networks"}
+    return {
+        "services": {
+            "gunicorn": {**box, "depends_on": {}, "cpus": 1},
+            "nginx": {**box, "depends_on": {"gunicorn": {"condition": "service_healthy"}}},
+            "k6": {**box, "depends_on": {}, "volumes": volumes, "cpuset": "1"},
+        },
+        "networks": {"lab": {"internal": True}},
+    }
+
+
+DIFFERS = {"cpuset", "depends_on", "scale", "volumes"}
+
+
+def test_the_box_is_the_same_on_every_machine(tmp_path: Path) -> None:
+    """A machine changes the cores, the number of containers, whom Compose waits for, and where files come from."""
+    whole = resolved()
+    for place, counts in zip(
+        machines(tmp_path), ({"gunicorn": 2, "nginx": 1}, {"gunicorn": 2}, {"k6": 1}), strict=True
+    ):
+        here = on_machine(whole, place, counts, "stampede-x")
+        assert set(here["services"]) == set(counts)
+        for name, service in here["services"].items():
+            kept = {key: value for key, value in service.items() if key not in DIFFERS}
+            assert kept == {key: value for key, value in whole["services"][name].items() if key not in DIFFERS}
+            assert service["scale"] == counts[name]
+        assert here["networks"] == {"lab": {"external": True, "name": "stampede-x_lab"}}
+
+
+def test_a_machine_waits_only_for_its_own_servers_and_uses_only_its_own_cores(tmp_path: Path) -> None:
+    first, second, load = machines(tmp_path)
+    here = on_machine(resolved(), first, {"gunicorn": 2, "nginx": 1}, "p")["services"]
+    assert here["nginx"]["depends_on"] == {"gunicorn": {"condition": "service_healthy"}}
+    assert here["gunicorn"]["cpuset"] == "0-3"
+    assert on_machine(resolved(), second, {"nginx": 1}, "p")["services"]["nginx"]["depends_on"] == {}
+    assert "cpuset" not in on_machine(resolved(), second, {"nginx": 1}, "p")["services"]["nginx"]
+    k6 = on_machine(resolved(), load, {"k6": 1}, "p")["services"]["k6"]
+    assert k6["cpuset"] == "1", "the cores that a variant asks for come first"
+    assert k6["volumes"] == [{"type": "volume", "target": "/k6"}, {"type": "volume", "target": "/results"}]
+
+
+def test_one_engine_elsewhere_has_all_containers_and_the_labs_own_network(tmp_path: Path) -> None:
+    """Only files are brought to it."""
+    elsewhere = replace(machines(tmp_path)[1], name="bench")
+    here = on_machine(resolved(), elsewhere, None, "p")
+    assert here["networks"] == {"lab": {"internal": True}}
+    assert set(here["services"]) == {"gunicorn", "nginx", "k6"}
+    assert here["services"]["k6"]["volumes"][0] == {"type": "volume", "target": "/k6"}
+
+
+def test_a_clock_is_read_in_the_middle_of_the_quickest_exchanges() -> None:
+    """Three of four exchanges were held up on their way back, which says nothing about the clock."""
+    asked = [Exchange(asked=0, told=5.001, answered=0.002), *[Exchange(asked=0, told=5.1, answered=8.0)] * 3]
+    assert offset_s(asked) == pytest.approx(5.0)
+
+
+class Fake:
+    """The engines of machines as members of swarms, by context; commands are kept in ``done``."""
+
+    def __init__(self, **members: tuple[str, str, bool]) -> None:
+        """Take for each context the engine's id, its node (empty: in no swarm), and whether it is a manager."""
+        self.members = members
+        self.labels: dict[str, dict[str, str]] = {}
+        self.done: list[str] = []
+
+    def place(self, name: str, context: str) -> Place:
+        """Return a machine whose engine this is."""
+        client = SimpleNamespace(
+            system=SimpleNamespace(info=lambda: self.info(context)),
+            node=SimpleNamespace(list=self.nodes, update=self.update, remove=self.remove),
+            client_config=SimpleNamespace(docker_cmd=["docker", "--context", context]),
+        )
+        return Place(name, cast("DockerClient", client), shares_files=False)
+
+    def info(self, context: str) -> object:
+        """Return what ``docker info`` says."""
+        engine, node, manages = self.members[context]
+        state = "active" if node else "inactive"
+        of_manager = SimpleNamespace(id="s") if manages else None
+        told = SimpleNamespace(local_node_state=state, node_id=node, node_addr=f"addr-{context}",
+                               control_available=manages, cluster=of_manager)  # fmt: skip
+        return SimpleNamespace(id=engine, swarm=told)
+
+    def nodes(self) -> list[object]:
+        """Return the members of the manager's swarm: nodes whose name does not begin with other."""
+        there = [node for _, node, _ in self.members.values() if node and not node.startswith("other")]
+        return [SimpleNamespace(id=node, spec=SimpleNamespace(labels=self.labels.get(node))) for node in there]
+
+    def update(self, node: str, labels_add: Mapping[str, str]) -> None:
+        """Label a node."""
+        self.labels.setdefault(node, {}).update(labels_add)
+
+    def remove(self, node: str, *, force: bool) -> None:
+        """Forget a node that has left."""
+        assert force
+        self.done.append(f"remove {node}")
+
+    def run(self, command: list[str]) -> str:
+        """Do what ``docker swarm`` does."""
+        context, verb = command[2], " ".join(command[4:])
+        if verb.startswith("join-token"):
+            return "TOKEN"
+        self.done.append(f"{context}: {verb}")
+        engine, _, _ = self.members[context]
+        if verb.startswith(("init", "join")):
+            self.members[context] = (engine, f"node-{context}", verb.startswith("init"))
+        if verb.startswith("leave"):
+            self.members[context] = (engine, "", False)
+        return ""
+
+
+def test_machines_make_a_swarm_and_leave_it_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once is enough: joining again says and does nothing. Leaving undoes what joining did, the swarm's maker last."""
+    fake = Fake(one=("1", "", False), two=("2", "", False), three=("3", "", False))
+    monkeypatch.setattr(swarm, "run", fake.run)
+    cluster = read_machines(written(tmp_path, THREE))
+    places = [fake.place(name, one.context) for name, one in cluster.machines.items()]
+    said: list[str] = []
+
+    swarm.join(cluster, places, said.append)
+    swarm.join(cluster, places, said.append)
+
+    assert fake.done == ["one: init", "two: join --token TOKEN addr-one:2377",
+                         "three: join --advertise-addr 10.0.0.3 --token TOKEN addr-one:2377"]  # fmt: skip
+    assert said == ["Made a swarm on bench-1.", "bench-2 has joined the swarm of bench-1.",
+                    "laptop has joined the swarm of bench-1."]  # fmt: skip
+    swarm.check_joined(swarm.nodes_of(places))
+
+    fake.done.clear()
+    swarm.leave(places, said.append)
+
+    assert fake.done == ["two: leave", "remove node-two", "three: leave", "remove node-three", "one: leave --force"]
+    assert said[3:] == ["bench-2 has left the swarm.", "laptop has left the swarm.", "The swarm of bench-1 has ended."]
+
+
+def test_a_swarm_that_was_there_before_stays_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = Fake(one=("1", "node-one", True), two=("2", "", False))
+    monkeypatch.setattr(swarm, "run", fake.run)
+    cluster = read_machines(written(tmp_path, "machines: {a: {context: one}, b: {context: two}}"))
+    places = [fake.place("a", "one"), fake.place("b", "two")]
+    said: list[str] = []
+
+    swarm.join(cluster, places, said.append)
+    swarm.leave(places, said.append)
+
+    assert said == ["b has joined the swarm of a.", "b has left the swarm."]
+    assert fake.members["one"] == ("1", "node-one", True)
+
+
+def test_a_swarm_with_other_members_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake(one=("1", "node-one", True), two=("2", "node-two", False))
+    fake.labels["node-one"] = {swarm.MADE: "true"}
+    monkeypatch.setattr(swarm, "run", fake.run)
+    said: list[str] = []
+
+    swarm.leave([fake.place("a", "one")], said.append)
+
+    assert said == ["The swarm of a has 1 other members, so it goes on."]
+    assert fake.done == []
+
+
+@pytest.mark.parametrize(
+    ("members", "message", "hint"),
+    [
+        ({"one": ("1", "n1", True), "two": ("2", "", False)},
+         "b is in no swarm, so containers share no network.", "lab machines join"),
+        ({"one": ("1", "n1", True), "two": ("2", "other-2", True)},
+         "b is in another swarm than a.", "Leave that swarm there (docker swarm leave), then: lab machines join"),
+        ({"one": ("1", "n1", False), "two": ("2", "n2", False)},
+         "None of a, b is a manager of its swarm, so the lab cannot make networks.",
+         "Add a manager to the file of machines, or promote a machine: docker node promote NODE"),
+        ({"one": ("1", "n1", True), "two": ("1", "n1", True)},
+         "a and b are the same engine.", "Remove one of them from the file of machines."),
+    ],
+)  # fmt: skip
+def test_machines_that_cannot_share_a_network_are_named(
+    members: dict[str, tuple[str, str, bool]], message: str, hint: str
+) -> None:
+    fake = Fake(**members)
+    with pytest.raises(LabError) as error:
+        swarm.check_joined(swarm.nodes_of([fake.place("a", "one"), fake.place("b", "two")]))
+
+    assert (error.value.message, error.value.hint) == (message, hint)
+
+
+def test_a_context_that_cannot_be_reached_is_named() -> None:
+    """A real client asks a socket that nobody listens at."""
+    place = Place("bench", DockerClient(host="unix:///nowhere/docker.sock"), shares_files=False)
+    with pytest.raises(LabError) as error:
+        swarm.nodes_of([place])
+
+    assert error.value.message.startswith("The engine of bench does not answer: ")
+    assert error.value.hint == "docker context ls lists the contexts; docker --context NAME version asks an engine."
+
+
+def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Such as images for another kind of processor: nothing starts. Images that are the same are not copied."""
+    places = machines(tmp_path)
+    copied: list[tuple[list[str], str]] = []
+    monkeypatch.setattr(images, "content_of", lambda image, place: f"{image} {place.name == 'laptop' and image == 'b'}")
+    monkeypatch.setattr(images, "_copy", lambda names, _, place: copied.append((names, place.name)))
+    said: list[str] = []
+    with pytest.raises(LabError) as error:
+        images.bring_images(["a", "b"], places, said.append)
+
+    assert copied == [(["b"], "laptop")]
+    assert said == ["Copying b from bench-1 to laptop …"]
+    assert error.value.message == "laptop has another image b than bench-1 after the image was copied."
+    assert error.value.hint == "Machines of one run need the same kind of processor: lab machines check"
