@@ -181,14 +181,14 @@ def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
     workers are killed as they start. Only the first such event of each stack counts.
     """
 
-    def heed(lines: Iterable[str]) -> None:
+    def heed(place: Place, lines: Iterable[str]) -> None:
         with ThreadPoolExecutor(len(stacks)) as pool:  # read the events of other stacks while one stack ends
             for line in lines:
                 event = json.loads(line)
                 of = event["Actor"]["Attributes"]
                 for stack in stacks:
                     if of.get(PROJECT) == stack.project and stack.outcome == "measured":
-                        pool.submit(stack.heed, event["Action"], event["Actor"]["ID"], of)
+                        pool.submit(stack.heed, event["Action"], place, event["Actor"]["ID"], of)
 
     asked = ["events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--filter", "event=oom",
              "--filter", f"label={OWNER_LABEL}={owner()}", "--format", "{{json .}}"]  # fmt: skip
@@ -199,7 +199,10 @@ def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
             )
             for place in places
         ]
-        heeding = [threading.Thread(target=heed, args=(events.stdout,)) for events in watched]
+        heeding = [
+            threading.Thread(target=heed, args=(place, events.stdout))
+            for place, events in zip(places, watched, strict=True)
+        ]
         for thread in heeding:
             thread.start()
         try:

@@ -1,11 +1,11 @@
 """The containers of one trial, from their start to their removal, and the files that the trial keeps."""
 
 import json
-import re
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,11 @@ from lab.cluster.engines import Engines, Load, Watches
 from lab.cluster.machines import Place
 from lab.cluster.network import create_network
 from lab.cluster.placing import k6_service
-from lab.loads import K6_SCRIPTS
 from lab.machine.engine import last_line
-from lab.machine.watch import Memory, Quiet
+from lab.machine.watch import Quiet
 from lab.plan import PlannedTrial
 from lab.servers.base import BEFORE, BESIDE
-from lab.trial import calibration
+from lab.trial import calibration, reasons
 from lab.trial.alone import alone_ms
 from lab.trial.compose import Composed, compose, env_file
 from lab.trial.containers import (
@@ -100,26 +99,26 @@ class Stack:
         """Note that this trial was interrupted."""
         self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
 
-    def heed(self, event: Literal["oom", "die"], container: str, labels: dict[str, str]) -> None:
-        """React to an event of the engine, given the container's id and the labels of the event."""
+    def heed(self, event: Literal["oom", "die"], place: Place, container: str, labels: dict[str, str]) -> None:
+        """React to an event of an engine, given the machine, the container's id and the labels of the event."""
         service = labels[SERVICE]
         if event == "oom":
-            self.out_of_memory(container, service)
+            self.out_of_memory(place, container, service)
         elif self.loading and not is_generator(service):
             self.fail(f"{service} ended during the load with exit code {labels['exitCode']}")
             self.end_load()
 
-    def out_of_memory(self, container: str, service: str) -> None:
+    def out_of_memory(self, place: Place, container: str, service: str) -> None:
         """Fail because a container has reached its memory limit, and at once end the load or the container.
 
         If the machine itself is short of memory, say so: then the kernel kills the lab's containers first.
         """
-        self.fail(Memory().shortage() or self._limit_reached(service))
+        self.fail(self.engines.memory()() or self._limit_reached(service))
         if self.loading:
             self.end_load()
         else:  # so that the lab stops waiting until a server is healthy or answers
             with tolerating_docker_errors():
-                self._place_of(container).client.container.kill(container)
+                place.client.container.kill(container)
 
     def up(self) -> None:
         """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
@@ -180,11 +179,6 @@ class Stack:
         for one in self.composed:
             if mine := [name for name in generators if name in one.services]:
                 one.client.compose.create(mine, no_build=True, pull="never")
-
-    def _place_of(self, container: str) -> Place:
-        """Return the machine of a container, given its id."""
-        found = next((one.place for one in self.containers if one.id == container), None)
-        return found or self.engines.places[0]
 
     def calibrate(self) -> None:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
@@ -269,7 +263,7 @@ class Stack:
         """Keep the counters and the logs of the containers, and the exit codes of the load generators."""
         began = time.monotonic()
         try:
-            self.containers = containers_of(self.project, self.engines.places)
+            self.containers = self._still_there()
             for generator in self.generators:
                 if not generator.place.shares_files:
                     fetch_results(generator, self.part)
@@ -286,7 +280,7 @@ class Stack:
                 elif service != "client":
                     self._k6_ended(exit_code)
                 elif exit_code:
-                    self.fail(f"the client ended with exit code {exit_code}: {self._last_words('client')}")
+                    self.fail(f"the client ended with exit code {exit_code}: {reasons.last_words(self.part, 'client')}")
             if self.k6_exit_code is not None:
                 self._observe("after")
                 self._keep_who_served()
@@ -296,24 +290,42 @@ class Stack:
             self.fail(f"its logs could not be kept: {error.strerror or error}")
         self.took_s["collect"] = time.monotonic() - began
 
+    def _still_there(self) -> list[Seen]:
+        """Return the containers of the machines that still answer, by the names that they had before.
+
+        Fail because of a machine that does not answer any more. Raise DockerException if there is only one machine.
+        """
+        places = []
+        for place in self.engines.places:
+            try:
+                if self.engines.overlay:
+                    place.client.system.info()
+                places.append(place)
+            except DockerException as error:
+                self.fail(f"{place.said} stopped answering: {last_line(error)}")
+        names = {one.id: one.name for one in self.containers}
+        return [replace(one, name=names.get(one.id, one.name)) for one in containers_of(self.project, places)]
+
     def down(self) -> None:
         """Remove only this trial's containers and network. The next command removes what could not be removed."""
         mine: LabelFilter = [("label", f"{PROJECT}={self.project}")]
-        for _ in range(DOWN_ATTEMPTS):
-            with tolerating_docker_errors():
-                for place in self.engines.places:
-                    remove_containers(place.client, mine)
-                for place in self.engines.places:
-                    remove_networks(place.client, mine)
-                self.gone = True
+        for remove in (remove_containers, remove_networks):  # no network goes before the last container in it
+            left = [*self.engines.places]
+            for _ in range(DOWN_ATTEMPTS):
+                for place in [*left]:
+                    with tolerating_docker_errors():
+                        remove(place.client, mine)
+                        left.remove(place)
+            if left:
                 return
+        self.gone = True
 
     def save(self, quiet: Quiet | None, load: Load | None) -> TrialRecord:
         """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""
         compress_points(self.part)
         if self.k6_exit_code not in (None, 0, 99):
-            self.fail(f"k6 ended with exit code {self.k6_exit_code}: {self._last_words('k6')}")
-        if thrown := self._thrown():  # k6 goes on after an exception, and ends with 0
+            self.fail(f"k6 ended with exit code {self.k6_exit_code}: {reasons.last_words(self.part, 'k6')}")
+        if thrown := reasons.thrown(self.part):  # k6 goes on after an exception, and ends with 0
             self.fail(f"the load script threw: {thrown}")
         record = TrialRecord(
             variant=self.trial.variant_name,
@@ -392,52 +404,19 @@ class Stack:
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
-        front = self.trial.variant.front  # the front comes last: a balancer only waits for the servers
         with tolerating_docker_errors():
             there = containers_of(self.project, self.engines.places)
-            for container in sorted(there, key=lambda one: one.service == front):
-                health = container.state.health.status if container.state.health else None
-                if container.state.status == "created" or health == "healthy":
-                    continue
-                lines = self._output_of(container).decode(errors="replace").splitlines()
-                probes = container.state.health.log if container.state.health else None
-                if probes:
-                    lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")
-                if lines:
-                    return f"{container.service} said:\n" + "\n".join(lines[-8:])
+            if said := reasons.not_healthy(there, self.trial.variant.front, self._output_of):
+                return said
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
-        """Return which container reached its memory limit, and what sets this limit."""
-        load = self.trial.load
-        if service == self.trial.variant.service:
-            setting = "which the variant's memory_mib sets"
-        elif service.startswith(BESIDE):
-            setting = "which mem_limit of this service in your Compose file sets"
-        elif service.partition("-")[0] == "k6":
-            names = ", ".join(dict.fromkeys(K6_SCRIPTS[load.script].users))
-            setting = f"which lab/limits.py computes from {names}, the rate and the duration"
-        else:
-            setting = f"which mem_limit of {service} in docker-compose.yml sets"
-        return f"{service} needed more memory than its limit of {self.limits_mib.get(service, 0)} MiB, {setting}"
+        return reasons.limit_reached(self.trial, service, self.limits_mib.get(service, 0))
 
     def _k6_ended(self, exit_code: int | None) -> None:
         """Note the exit code of a k6 container. Of several containers, keep the worst: failure, then threshold (99)."""
         codes = [0, 99, self.k6_exit_code, exit_code]
         self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index, default=None)
-
-    def _said(self, service: str) -> list[str]:
-        logs = sorted(self.part.glob(f"{service}-*.log"))
-        return [line for log in logs for line in log.read_text(errors="replace").strip().splitlines()]
-
-    def _last_words(self, service: str) -> str:
-        lines = self._said(service)
-        errors = [line for line in lines if "level=error" in line]
-        return _message((errors or lines or ["it wrote nothing"])[-1])
-
-    def _thrown(self) -> str | None:
-        thrown = [line for line in self._said("k6") if "level=error" in line and "source=stacktrace" in line]
-        return _message(thrown[0]) if thrown else None
 
 
 def _at_work_ms(front: Seen, port: int, path: str) -> float:
@@ -445,12 +424,6 @@ def _at_work_ms(front: Seen, port: int, path: str) -> float:
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
     answer = json.loads(front.execute(command))
     return 1000 * (float(answer["ended"]) - float(answer["began"]))
-
-
-def _message(line: str) -> str:
-    """Return the message in one line of k6's log, without its stack trace."""
-    found = re.search(r'msg="(.*?)(?:\\n|"(?: |$))', line)
-    return (found[1] if found else line)[:300]
 
 
 def now() -> str:

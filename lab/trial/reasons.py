@@ -1,0 +1,67 @@
+"""Say why a trial failed, from what its containers wrote and from the limits that they reached."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from lab.loads import K6_SCRIPTS
+from lab.plan import PlannedTrial
+from lab.servers.base import BESIDE
+from lab.trial.containers import Seen
+
+
+def not_healthy(containers: Sequence[Seen], front: str, output_of: Callable[[Seen], bytes]) -> str | None:
+    """Return the last lines of the first container that is not healthy; None if no such container wrote anything.
+
+    The front comes last, because a balancer only waits for the servers.
+    """
+    for container in sorted(containers, key=lambda one: one.service == front):
+        health = container.state.health.status if container.state.health else None
+        if container.state.status == "created" or health == "healthy":
+            continue
+        lines = output_of(container).decode(errors="replace").splitlines()
+        probes = container.state.health.log if container.state.health else None
+        if probes:
+            lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")
+        if lines:
+            where = f" on {container.place.name}" if container.place.name else ""
+            return f"{container.service}{where} said:\n" + "\n".join(lines[-8:])
+    return None
+
+
+def limit_reached(trial: PlannedTrial, service: str, limit_mib: int) -> str:
+    """Return which container reached its memory limit, and what sets this limit."""
+    if service == trial.variant.service:
+        setting = "which the variant's memory_mib sets"
+    elif service.startswith(BESIDE):
+        setting = "which mem_limit of this service in your Compose file sets"
+    elif service.partition("-")[0] == "k6":
+        names = ", ".join(dict.fromkeys(K6_SCRIPTS[trial.load.script].users))
+        setting = f"which lab/limits.py computes from {names}, the rate and the duration"
+    else:
+        setting = f"which mem_limit of {service} in docker-compose.yml sets"
+    return f"{service} needed more memory than its limit of {limit_mib} MiB, {setting}"
+
+
+def last_words(part: Path, service: str) -> str:
+    """Return the last error in the logs of a service in a trial's folder, or else its last line."""
+    lines = _said(part, service)
+    errors = [line for line in lines if "level=error" in line]
+    return _message((errors or lines or ["it wrote nothing"])[-1])
+
+
+def thrown(part: Path) -> str | None:
+    """Return the first exception of a load script; None: no script threw."""
+    found = [line for line in _said(part, "k6") if "level=error" in line and "source=stacktrace" in line]
+    return _message(found[0]) if found else None
+
+
+def _said(part: Path, service: str) -> list[str]:
+    logs = sorted(part.glob(f"{service}-*.log"))
+    return [line for log in logs for line in log.read_text(errors="replace").strip().splitlines()]
+
+
+def _message(line: str) -> str:
+    """Return the message in one line of k6's log, without its stack trace."""
+    found = re.search(r'msg="(.*?)(?:\\n|"(?: |$))', line)
+    return (found[1] if found else line)[:300]
