@@ -3,11 +3,11 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment watch reproduce aa list plan predict advise try init requests what-if validate report power compare verify export notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment watch reproduce aa list plan predict advise try init requests what-if validate report power compare verify export machines notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn)
+experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml)
 	@$(LAB) run $(NAME) $(CPU_OPTION)
 
 watch: .venv/core  ## measure NAME, and show its requests in a browser while the load runs (PORT=8377)
@@ -60,6 +60,9 @@ verify: .venv/core  ## check that RUN (default: the latest run) was not changed,
 
 export: .venv/core  ## verify RUN (default: the latest run) and pack it into one file (TO=name.tar.gz)
 	@$(LAB) export $(RUN)
+
+machines: .venv/core  ## say what the machines of MACHINES=machines.yaml have and lack (DO=join: make them a swarm, DO=leave: undo it)
+	@$(LAB) machines $(or $(DO),check)
 
 notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
 	@.venv/bin/jupyter lab analysis/explore.ipynb

@@ -27,7 +27,11 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"
 TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 GROUP = get_command(app)
 assert isinstance(GROUP, TyperGroup)
-LAB = {name: command.params for name, command in GROUP.commands.items()}
+LAB = {
+    f"{name} {part}".strip(): command.params
+    for name, whole in GROUP.commands.items()
+    for part, command in (whole.commands if isinstance(whole, TyperGroup) else {"": whole}).items()
+}
 FACTORS = {str(one.envvar) for parameters in LAB.values() for one in parameters if one.envvar} | {"NAME", "RUN", "CPU"}
 OPTIONS = [
     (name, option) for name, parameters in LAB.items() for one in parameters for option in one.opts if "--" in option
