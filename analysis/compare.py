@@ -205,6 +205,7 @@ def _described(one: Side, other: Side) -> Iterator[tuple[str, str, str]]:
         return name, str(values[0]), str(values[1])
 
     yield both("machine", *(f"{run.host.cpu}, {run.host.cores} cores, {run.host.memory_gib} GiB" for run in runs))
+    yield both("machines", *(run.measured_on if run.machines else "–" for run in runs))
     yield both("kernel", *(run.host.kernel for run in runs))
     yield both("engine", *(f"{run.host.engine}, Compose {run.host.compose}" for run in runs))
     yield both("lab", *(run.git.commit[:12] if run.git else "not a git checkout" for run in runs))

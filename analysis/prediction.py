@@ -73,7 +73,7 @@ def predict(run: Run) -> Predictions:
             cell = variant.name, load.name
             try:
                 side_by_side = min(run.jobs, len(run.variants_under(load.name)))
-                model = model_of(variant, load, side_by_side, run.host.cores)
+                model = model_of(variant, load, side_by_side, run.cores)
             except NotModelled as reason:
                 found.missing[cell] = str(reason)
                 continue

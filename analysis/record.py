@@ -72,6 +72,11 @@ class RunMachine(Record):
     cpuset: str = ""
     host: Host
 
+    @property
+    def cores(self) -> int:
+        """How many cores its containers could use."""
+        return int(self.cpuset.rpartition("-")[2]) + 1 if self.cpuset else self.host.cores
+
 
 class Git(Record):
     """The state of the lab's own files."""
@@ -252,6 +257,19 @@ class Run(Record):
         """Return the variants that were to be measured under a load."""
         asked = {variant for variant, under, _ in self.order if under == load}
         return [variant for variant in self.variants if variant.name in asked]
+
+    @property
+    def cores(self) -> int:
+        """How many cores the servers could use, on all machines together."""
+        return sum(one.cores for one in self.machines if one.role != "load") or self.host.cores
+
+    @property
+    def measured_on(self) -> str:
+        """The machine in words, or the machines by name, role and cores."""
+        if not self.machines:
+            return f"{self.host.cpu} ({self.host.cores} cores)"
+        named = (f"{one.name} ({one.role}, {one.cores} cores)" for one in self.machines)
+        return f"{len(self.machines)} machines: {', '.join(named)}; the first is a {self.host.cpu}"
 
     @property
     def against_itself(self) -> bool:

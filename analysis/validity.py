@@ -224,8 +224,8 @@ def _computing(run: Run) -> Iterator[str]:
     most = max((one.workers for one in run.variants), default=0)
     if "hold" in ways:
         yield "computing was imitated: requests held the interpreter lock without using a core (CPU=hold)"
-    if "burn" in ways and run.host.cores < most + OTHERS_CORES:
-        yield f"{most} workers computed on {run.host.cores} cores (CPU=burn): they waited for cores, too"
+    if "burn" in ways and run.cores < most + OTHERS_CORES:
+        yield f"{most} workers computed on {run.cores} cores (CPU=burn): they waited for cores, too"
 
 
 def _which(run: Run, one: TrialValidity) -> str:

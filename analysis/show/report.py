@@ -147,7 +147,7 @@ def _lanes(
 
 
 def _cite(run: Run) -> str:
-    return f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.host.cpu} ({run.host.cores} cores)."
+    return f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.measured_on}."
 
 
 def _data(run: Run, shown: lanes.Shown) -> Markup:
