@@ -1,0 +1,196 @@
+#!/bin/sh
+# Run several container engines on this machine, as if each had a machine of its own, and make them fail.
+#
+# Each engine has its own processes, network, files and host name, and sees neither the lab's folder nor this machine's
+# network. A bridge in a network namespace of its own connects the engines. Nothing of this is part of this machine's
+# own network or of its own engine, so the cluster needs no free addresses and no firewall rules here.
+#
+# Usage: tools/engines.sh up COUNT [FOLDER]      start engine-1 to engine-COUNT, or those of them that do not run
+#        tools/engines.sh kill N [FOLDER]        kill engine N with -9; its containers go on
+#        tools/engines.sh crash N [FOLDER]       end engine N's whole machine, as a power cut does; `up` starts it again
+#        tools/engines.sh pause|resume N [FOLDER]  stop and continue the process of engine N
+#        tools/engines.sh cut|mend N [FOLDER]    take down the link of engine N, and bring it up again
+#        tools/engines.sh run N COMMAND…         run a command on engine N's machine, in FOLDER=/var/lib/stampede-engines
+#        tools/engines.sh down [FOLDER]          remove all of it, images and containers included
+# `up` creates the Docker contexts stampede-1 to stampede-COUNT, and describes the machines in FOLDER/machines.yaml.
+# With DELAY=5ms or LOSS=1%, each packet from one machine to another is late or is lost, if the kernel has netem.
+# This needs Linux, root, and the programs of docker, iproute2 and util-linux.
+set -eu
+
+default_folder=/var/lib/stampede-engines
+network=198.18.0 # from 198.18.0.0/15, which RFC 2544 keeps for measurements; Docker never gives these addresses away
+start_s=60
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "error: $1"; say ""; say "hint: $2"; exit 2; }
+usage() { sed -n 's/^# \(Usage:\|      \) \(.*\)/\2/p' "$0" >&2; exit 2; }
+
+# The process that holds the namespaces of a machine: its first process, whose last argument is the machine's folder.
+holder() { { pid=$(cat "$folder/$1/pid") && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$folder/$1"; } 2>/dev/null && echo "$pid"; }
+on() { machine=$(holder "$1") || fail "$1 does not run in $folder." "tools/engines.sh up COUNT $folder"; shift; nsenter --target "$machine" --mount --uts --net --pid -- "$@"; }
+at_switch() { nsenter --target "$(holder switch)" --net "$@"; }
+socket() { echo "unix://$folder/$1/docker.sock"; }
+answers() { docker --host "$(socket "$1")" version >/dev/null 2>&1; }
+context_host() { docker context inspect --format '{{.Endpoints.docker.Host}}' "$1" 2>/dev/null; }
+engine_pid='pid=$(cat /run/docker.pid)' # on the engine's machine
+
+# Become the first process of a new machine. It sees this machine's programs and devices, its own folder, and a copy of
+# /etc; nothing else of this machine's files, so that a test notices when the lab expects its files on another machine.
+become_machine() {
+    home=$1
+    read -r pid _ </proc/self/stat # this machine's /proc still, so this is the process's number on this machine
+    basename "$home" >/proc/sys/kernel/hostname
+    ip link set lo up
+    mount -t tmpfs -o mode=755 stampede "$home/root"
+    cd "$home/root"
+    for path in bin lib lib32 lib64 libx32 sbin usr dev sys; do
+        if [ -L "/$path" ]; then cp -P "/$path" .
+        elif [ -d "/$path" ]; then mkdir "$path"; mount --rbind "/$path" "$path"
+        fi
+    done
+    mkdir -p proc run tmp var outside ".$home"
+    chmod 1777 tmp
+    cp -a /etc .
+    rm -rf etc/docker # settings and identity of this machine's engine
+    ln -s "$home/settings" etc/docker
+    mount -t proc proc proc
+    mount --bind "$home" ".$home"
+    pivot_root . outside
+    umount --lazy /outside
+    rmdir /outside
+    cd /
+    echo "$pid" >"$home/pid.part"
+    mv "$home/pid.part" "$home/pid"
+    # A shell reaps the processes that lose their parents while it waits for sleep.
+    exec sh -c 'while :; do sleep infinity; done' machine "$home"
+}
+
+start_machine() {
+    if holder "$1" >/dev/null; then return; fi
+    mkdir -p "$folder/$1/root" "$folder/$1/settings" "$folder/$1/data"
+    rm -f "$folder/$1/pid"
+    # From /, so that no process keeps a folder busy.
+    (cd / && exec setsid unshare --mount --uts --net --pid --fork "$self" become-machine "$folder/$1") </dev/null >"$folder/$1/log" 2>&1 &
+    until holder "$1" >/dev/null; do
+        if ! kill -0 $! 2>/dev/null; then fail "$1 could not be made: $(tail -n 1 "$folder/$1/log")" "This needs namespaces of Linux, which some containers do not allow."; fi
+        sleep 0.02
+    done
+}
+
+connect() {
+    if on "engine-$1" ip link show eth0 >/dev/null 2>&1; then return; fi
+    at_switch ip link delete "port-$1" 2>/dev/null || true # of a machine that crashed a moment ago
+    at_switch ip link add "port-$1" type veth peer name eth0 netns "$(holder "engine-$1")"
+    at_switch ip link set "port-$1" master bridge up
+    on "engine-$1" ip address add "$network.$1/24" dev eth0
+    on "engine-$1" ip link set eth0 up
+}
+
+# A port of the bridge sends what its machine receives, so each packet between two machines is delayed once.
+impair() {
+    at_switch tc qdisc delete dev "port-$1" root 2>/dev/null || true
+    if [ -z "${DELAY:-}${LOSS:-}" ]; then return; fi
+    if said=$(at_switch tc qdisc add dev "port-$1" root netem ${DELAY:+delay "$DELAY"} ${LOSS:+loss "$LOSS"} 2>&1); then
+        say "engine-$1: packets to this machine: delay ${DELAY:-0}, loss ${LOSS:-0}."
+    elif [ "$1" = 1 ]; then
+        case $said in
+            *"kind is unknown"*) say "This kernel has no netem, so packets are neither delayed nor lost." ;;
+            *) fail "tc refused DELAY=${DELAY:-} LOSS=${LOSS:-}: $said" "DELAY=5ms LOSS=1% tools/engines.sh up $count $folder" ;;
+        esac
+    fi
+}
+
+start_engine() {
+    if on "$1" sh -c "$engine_pid"' && [ -d "/proc/$pid" ]' 2>/dev/null; then return; fi
+    on "$1" rm -f /run/docker.pid
+    say "Starting $1 …"
+    (cd / && machine=$(holder "$1") && exec setsid nsenter --target "$machine" --mount --uts --net --pid -- dockerd \
+        --data-root "$folder/$1/data" --exec-root /run/docker --pidfile /run/docker.pid \
+        --host "$(socket "$1")" --cgroup-parent "/stampede-$1") </dev/null >>"$folder/$1/log" 2>&1 &
+}
+
+wait_for_engine() {
+    deadline=$(($(date +%s) + start_s))
+    until answers "$1"; do
+        if [ "$(date +%s)" -gt "$deadline" ]; then fail "$1 does not answer after $start_s s: $(tail -n 1 "$folder/$1/log")" "The log of the engine is $folder/$1/log."; fi
+        sleep 0.1
+    done
+}
+
+add_context() {
+    case $(context_host "stampede-$1") in
+        "$(socket "engine-$1")") ;;
+        "") docker context create "stampede-$1" --docker "host=$(socket "engine-$1")" >/dev/null 2>&1 ;;
+        *) fail "The Docker context stampede-$1 belongs to $(context_host "stampede-$1")." "docker context rm stampede-$1" ;;
+    esac
+}
+
+up() {
+    for program in dockerd ip nsenter unshare pivot_root; do
+        if ! command -v "$program" >/dev/null; then fail "The program $program is missing." "sudo apt-get install docker.io iproute2 util-linux"; fi
+    done
+    case $count in ""|*[!0-9]*) usage ;; esac
+    if [ "$count" -lt 1 ] || [ "$count" -gt 250 ]; then fail "COUNT is $count; 1 to 250 are possible." "tools/engines.sh up 3"; fi
+    longest=$folder/engine-$count/docker.sock
+    if [ ${#longest} -gt 107 ]; then fail "The path $longest is too long for a socket: ${#longest} of 107 characters." "tools/engines.sh up $count"; fi
+    engines=$(seq "$count")
+    mkdir -p "$folder"
+    for n in $engines; do add_context "$n"; done
+    start_machine switch
+    at_switch ip link show bridge >/dev/null 2>&1 || at_switch ip link add bridge up type bridge
+    for n in $engines; do
+        start_machine "engine-$n"
+        connect "$n"
+        impair "$n"
+        start_engine "engine-$n"
+    done
+    for n in $engines; do wait_for_engine "engine-$n"; done
+    { echo "machines:"; for n in $engines; do echo "  engine-$n: {context: stampede-$n, address: $network.$n, role: both}"; done; } >"$folder/machines.yaml"
+    say "engine-1 to engine-$count answer: docker --context stampede-1 info"
+    say "The machines are described in $folder/machines.yaml."
+}
+
+down() {
+    if [ ! -d "$folder/switch" ]; then say "No engines in $folder."; return; fi
+    for home in "$folder"/engine-* "$folder/switch"; do
+        name=$(basename "$home")
+        say "Removing $name …"
+        end_machine "$name"
+        context=stampede-${name#engine-}
+        if [ "$(context_host "$context")" = "$(socket "$name")" ]; then docker context rm "$context" >/dev/null; fi
+        find /sys/fs/cgroup -depth -type d -path "*/stampede-$name*" -exec rmdir {} +
+    done
+    rm -rf "$folder"/engine-* "$folder/switch" "$folder/machines.yaml"
+    rmdir "$folder"
+}
+
+# All processes of a machine end with its first process, and its mounts and network end with its processes.
+end_machine() {
+    if ! pid=$(holder "$1"); then return; fi
+    kill -9 "$pid"
+    while holder "$1" >/dev/null; do sleep 0.02; done
+}
+
+self=$(realpath "$0")
+verb=${1:-}
+if [ "$verb" = become-machine ]; then become_machine "$2"; fi
+case $verb in
+    up) count=${2:-} folder=${3:-$default_folder} ;;
+    down) folder=${2:-$default_folder} ;;
+    run) name=engine-${2:-} folder=${FOLDER:-$default_folder} ;;
+    kill|crash|pause|resume|cut|mend) name=engine-${2:-} folder=${3:-$default_folder} ;;
+    *) usage ;;
+esac
+if [ "$(id -u)" != 0 ]; then fail "tools/engines.sh needs root, because it makes namespaces and starts engines." "sudo tools/engines.sh $*"; fi
+folder=$(realpath -m "$folder")
+case $verb in
+    up) up ;;
+    down) down ;;
+    kill) on "$name" sh -c "$engine_pid"' && kill -9 "$pid"' ;;
+    crash) end_machine "$name" ;;
+    pause) on "$name" sh -c "$engine_pid"' && kill -STOP "$pid"' ;;
+    resume) on "$name" sh -c "$engine_pid"' && kill -CONT "$pid"' ;;
+    cut) at_switch ip link set "port-$2" down ;;
+    mend) at_switch ip link set "port-$2" up ;;
+    run) shift 2; on "$name" "$@" ;;
+esac
