@@ -21,7 +21,7 @@ from lab.experiment.variations import generated_on
 from lab.limits import Room
 from lab.paths import COMPOSE_FILE
 from lab.plan import PlannedTrial, lay_out
-from lab.trial.compose import on_machine
+from lab.trial.compose import on_machine, overlay_name
 
 THREE = """\
 machines:
@@ -169,7 +169,8 @@ def test_the_box_is_the_same_on_every_machine(tmp_path: Path) -> None:
             kept = {key: value for key, value in service.items() if key not in DIFFERS}
             assert kept == {key: value for key, value in whole["services"][name].items() if key not in DIFFERS}
             assert service["scale"] == counts[name]
-        assert here["networks"] == {"lab": {"external": True, "name": "stampede-x_lab"}}
+        assert here["networks"] == {"lab": {"external": True, "name": overlay_name("stampede-x")}}
+        assert len(overlay_name("stampede-x" * 20)) <= 63
 
 
 def test_a_machine_waits_only_for_its_own_servers_and_uses_only_its_own_cores(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from python_on_whales.utils import run
 
 from lab.cluster.engines import Engines
 from lab.cluster.machines import Place
-from lab.cluster.network import create_network
+from lab.cluster.network import BOX, create_network
 from lab.cluster.probe import IMAGE
 from lab.trial.compose import overlay_name
 from lab.trial.containers import OWNER_LABEL, PROJECT, LabelFilter, owner, tolerating_docker_errors
@@ -73,7 +73,7 @@ def _listening(engines: Engines) -> Iterator[None]:
         create_network(engines, LINKS)
         for place in engines.places:
             run([*place.docker, "run", "--detach", "--name", f"{LINKS}-{place.name}", "--network-alias",
-                 place.name, *_BOX, IMAGE, "python", "-c", _ANSWER])  # fmt: skip
+                 place.name, "--network", overlay_name(LINKS), *_LABELS, *BOX, IMAGE, "python", "-c", _ANSWER])  # fmt: skip
         time.sleep(0.5)
         yield
     finally:
@@ -84,9 +84,7 @@ def _listening(engines: Engines) -> Iterator[None]:
                 remove_networks(place.client, mine)
 
 
-_BOX = ["--network", overlay_name(LINKS), "--init", "--read-only", "--cap-drop", "ALL", "--security-opt",
-        "no-new-privileges", "--user", "65534", "--pids-limit", "16", "--memory", "64m", "--pull", "never",
-        "--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={LINKS}"]  # fmt: skip
+_LABELS = ("--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={LINKS}")
 
 
 def _link(one: Place, other: Place) -> Link:

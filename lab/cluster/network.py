@@ -1,19 +1,40 @@
 """The network that the containers of a trial on several machines share."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from python_on_whales.utils import run
 
 from lab.cluster.engines import Engines
+from lab.cluster.machines import Place
+from lab.cluster.probe import IMAGE
 from lab.cluster.swarm import is_manager
 from lab.errors import LabError
 from lab.trial.compose import overlay_name
 from lab.trial.containers import OWNER_LABEL, PROJECT, owner
 
+BOX = ("--init", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534",
+       "--pids-limit", "16", "--memory", "64m", "--pull", "never")  # fmt: skip
+"""The box of the lab's own small containers."""
+
 
 def create_network(engines: Engines, project: str) -> None:
-    """Create the overlay network of a trial, out of which nothing leads. Raise DockerException if that fails."""
+    """Create the overlay network of a trial, out of which nothing leads. Raise DockerException if that fails.
+
+    An engine that is no manager learns of the network when a container there joins the network, and Compose refuses a
+    network that the engine does not know. So a container that only sleeps joins it on each machine.
+    """
     manager = next((place for place in engines.places if is_manager(place.client)), None)
     if manager is None:
         raise LabError("None of the machines is a manager of a swarm any more.", hint="lab machines check")
+    labels = "--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={project}"
     encrypted = ["--opt", "encrypted"] if engines.encrypted else []
-    run([*manager.docker, "network", "create", "--driver", "overlay", "--attachable", "--internal", *encrypted,
-         "--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={project}", overlay_name(project)])  # fmt: skip
+    run([*manager.docker, "network", "create", "--driver", "overlay", "--attachable", "--internal", *encrypted, *labels,
+         overlay_name(project)])  # fmt: skip
+
+    def join(place: Place) -> None:
+        run([*place.docker, "run", "--detach", "--network", overlay_name(project), *labels, *BOX, IMAGE,
+             "sleep", "infinity"])  # fmt: skip
+
+    others = [place for place in engines.places if place != manager]
+    with ThreadPoolExecutor(len(others) or 1) as pool:
+        list(pool.map(join, others))

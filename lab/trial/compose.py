@@ -13,6 +13,7 @@ import yaml
 from python_on_whales import DockerClient
 
 from analysis.folder import write_whole
+from lab.cache import digest
 from lab.cluster.engines import Engines
 from lab.cluster.machines import Place
 from lab.cluster.placing import k6_service, placed
@@ -158,8 +159,11 @@ def on_machine(whole: dict[str, Any], place: Place, counts: Mapping[str, int] | 
 
 
 def overlay_name(project: str) -> str:
-    """Return the name of the network that the containers of a trial on several machines share."""
-    return f"{project}_lab"
+    """Return the name of the network that the containers of a trial on several machines share.
+
+    A swarm allows at most 63 characters, which the name of a project may exceed.
+    """
+    return f"stampede-{digest(project.encode())}"
 
 
 def _complete(services: Services, generators: int) -> Services:

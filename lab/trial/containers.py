@@ -79,7 +79,7 @@ def _inspected(project: str, place: Place) -> Iterator[tuple[str, int, Container
 
     The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
     """
-    found = place.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}")])
+    found = place.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}"), ("label", SERVICE)])
     if not found:
         return
     said = run([*place.docker, "container", "inspect", *(one.id for one in found)])
