@@ -8,7 +8,7 @@ from analysis.metrics import FAMILIES
 from analysis.metrics.metric import Doubt
 from analysis.observed import Observed, Requests
 from analysis.read.observation import Reading
-from analysis.record import OTHERS_CORES, Run
+from analysis.record import OTHERS_CORES, MachineRecord, Run, TrialRecord
 from analysis.result import TrialValidity, Validity, Verdict
 
 FAILURES_ALLOWED = 0.01
@@ -82,13 +82,17 @@ def _failures(trial: Observed) -> Iterator[Doubt]:
 def _machine(trial: Observed) -> Iterator[Doubt]:
     record = trial.record
     if record.busy_before is not None and record.busy_before > BUSY_BEFORE_ALLOWED:
-        yield "suspect", f"the machine was {record.busy_before:.0%} busy before the load began"
-    if record.busy_during is not None and record.busy_during > BUSY_DURING_ALLOWED:
-        yield "suspect", f"the machine was {record.busy_during:.0%} busy during the load"
-    if record.steal_during is not None and record.steal_during > STEAL_ALLOWED:
-        yield "suspect", f"other machines of this host took {record.steal_during:.1%} of the processor time"
-    if trial.run.sleeping and record.pressure_during is not None and record.pressure_during > PRESSURE_ALLOWED:
-        yield "suspect", f"something waited for a processor during {record.pressure_during:.0%} of the load"
+        which = "the busiest machine" if record.machines else "the machine"
+        yield "suspect", f"{which} was {record.busy_before:.0%} busy before the load began"
+    seen: Sequence[MachineRecord | TrialRecord] = record.machines or [record]
+    for one in seen:
+        name, on = (one.name, f" on {one.name}") if isinstance(one, MachineRecord) else ("the machine", "")
+        if one.busy_during is not None and one.busy_during > BUSY_DURING_ALLOWED:
+            yield "suspect", f"{name} was {one.busy_during:.0%} busy during the load"
+        if one.steal_during is not None and one.steal_during > STEAL_ALLOWED:
+            yield "suspect", f"other machines of this host took {one.steal_during:.1%} of the processor time{on}"
+        if trial.run.sleeping and one.pressure_during is not None and one.pressure_during > PRESSURE_ALLOWED:
+            yield "suspect", f"something{on} waited for a processor during {one.pressure_during:.0%} of the load"
     if record.clock_step_s is not None and abs(record.clock_step_s) > CLOCK_STEP_ALLOWED_S:
         yield "invalid", f"the clock was set by {record.clock_step_s:+.2f} s during the load"
 
@@ -209,7 +213,7 @@ def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Vali
         reasons.append(
             "one trial of each variant: no claim is decided, because another start of the servers may differ"
         )
-    reasons += [*_computing(run), *further]
+    reasons += [*_computing(run), *_unlike(run), *further]
     stand_ins = [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]
     if stand_ins:
         reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")
@@ -226,6 +230,18 @@ def _computing(run: Run) -> Iterator[str]:
         yield "computing was imitated: requests held the interpreter lock without using a core (CPU=hold)"
     if "burn" in ways and run.cores < most + OTHERS_CORES:
         yield f"{most} workers computed on {run.cores} cores (CPU=burn): they waited for cores, too"
+
+
+def _unlike(run: Run) -> Iterator[str]:
+    """Yield in what the machines for servers differ, because a variant then also differs in its machines."""
+    servers = [one for one in run.machines if one.role != "load"]
+    for what in ("cpu", "kernel", "engine"):
+        having: dict[str, list[str]] = {}
+        for one in servers:
+            having.setdefault(getattr(one.host, what), []).append(one.name)
+        if len(having) > 1:
+            said = "; ".join(f"{value} on {', '.join(names)}" for value, names in having.items())
+            yield f"the machines for servers differ in their {what}: {said}"
 
 
 def _which(run: Run, one: TrialValidity) -> str:

@@ -353,3 +353,19 @@ def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.Monke
     assert said == ["Copying b from bench-1 to laptop …"]
     assert error.value.message == "laptop has another image b than bench-1 after the image was copied."
     assert error.value.hint == "Machines of one run need the same kind of processor: lab machines check"
+
+
+def test_a_service_with_different_images_is_named_with_its_machines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ids may differ although the contents are the same, because engines store images in different ways."""
+    first, second, third = machines(tmp_path)
+    contents = {"sha256:1": "same", "sha256:2": "same", "sha256:3": "other"}
+    monkeypatch.setattr(images, "content_of", lambda identity, _: contents[identity])
+
+    assert images.unlike([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:1")]) is None
+    assert images.unlike([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:2")]) is None
+    assert images.unlike([("gunicorn", first, "sha256:1"), ("nginx", third, "sha256:3")]) is None
+    assert images.unlike([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
+        "k6 has another image on bench-1 than on laptop"
+    )

@@ -10,7 +10,7 @@ import pytest
 from analysis.folder import BadRun, read_run, trial_folder
 from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
-from analysis.record import Calibration, Git, Host, Image, LoadRecord, Seconds, VariantRecord
+from analysis.record import Calibration, Git, Host, Image, LoadRecord, MachineRecord, RunMachine, Seconds, VariantRecord
 from analysis.show.terminal import workers_table
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
@@ -103,6 +103,40 @@ def test_a_machine_that_computes_may_be_short_of_processors(tmp_path: Path) -> N
     make_trial(tmp_path, "one", 1, FINE, pressure_during=0.9)
 
     assert derive_summary(tmp_path).validity.verdict == "valid"
+
+
+def test_of_several_machines_the_busy_one_is_named(tmp_path: Path) -> None:
+    quiet = MachineRecord(name="bench-1", busy_during=0.2, steal_during=0.0, pressure_during=0.01)
+    busy = MachineRecord(name="bench-2", busy_during=0.97, steal_during=0.03, pressure_during=0.6)
+
+    verdict, reasons = judged(tmp_path, machines=[quiet, busy], busy_before=0.7)
+
+    assert verdict == "suspect"
+    assert reasons[:4] == [
+        "the busiest machine was 70% busy before the load began",
+        "bench-2 was 97% busy during the load",
+        "other machines of this host took 3.0% of the processor time on bench-2",
+        "something on bench-2 waited for a processor during 60% of the load",
+    ]
+
+
+def test_machines_for_servers_that_are_not_alike_are_named(tmp_path: Path) -> None:
+    """A machine for load may be another one."""
+    host = Host(cpu="a processor", cores=4, memory_gib=4, kernel="Linux 6.1", engine="Docker 28", compose="2")
+    newer = host.model_copy(update={"kernel": "Linux 6.18"})
+    other = host.model_copy(update={"cpu": "another", "engine": "Docker 20"})
+    machines = [
+        RunMachine(name="a", role="both", host=host),
+        RunMachine(name="b", role="servers", host=newer),
+        RunMachine(name="c", role="servers", host=host),
+        RunMachine(name="d", role="load", host=other),
+    ]
+
+    summary = derive_summary(make_run(tmp_path, {"one": FINE}, machines=machines))
+
+    assert [one for one in summary.validity.reasons if one.startswith("the machines")] == [
+        "the machines for servers differ in their kernel: Linux 6.1 on a, c; Linux 6.18 on b"
+    ]
 
 
 AFTER_10_S = int(BEGAN.timestamp()) + 10

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from lab.cache import digest
 from lab.cluster.machines import Place
@@ -21,6 +21,24 @@ def content_of(image: str, place: Place) -> str:
     """
     told = output([*place.docker, "image", "inspect", "--format", _CONTENT, image])
     return digest(told.encode()) if told else ""
+
+
+def unlike(used: Iterable[tuple[str, Place, str]]) -> str | None:
+    """Return which service has different images on which machines; None if there is no such service.
+
+    ``used`` has the service, the machine and the image's id of each container. All load generators are one service.
+    Only if ids differ are the images compared by their contents.
+    """
+    having: dict[str, dict[str, Place]] = {}
+    for service, place, identity in used:
+        having.setdefault("k6" if service.startswith("k6") else service, {}).setdefault(identity, place)
+    for service, places in having.items():
+        if len(places) == 1:
+            continue
+        contents = {content_of(identity, place): place.name for identity, place in places.items()}
+        if len(contents) > 1:
+            return f"{service} has another image on {' than on '.join(contents.values())}"
+    return None
 
 
 def bring_images(images: Sequence[str], places: Sequence[Place], say: Say) -> None:

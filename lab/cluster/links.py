@@ -72,8 +72,9 @@ def _listening(engines: Engines) -> Iterator[None]:
     try:
         create_network(engines, LINKS)
         for place in engines.places:
-            run([*place.docker, "run", "--detach", "--name", f"{LINKS}-{place.name}", "--network-alias",
-                 place.name, "--network", overlay_name(LINKS), *_LABELS, *BOX, IMAGE, "python", "-c", _ANSWER])  # fmt: skip
+            run([*place.docker, "run", "--detach", "--name", f"{LINKS}-{place.name}",
+                 "--network", overlay_name(LINKS), "--network-alias", place.name, *_LABELS, *BOX,
+                 IMAGE, "python", "-c", _ANSWER])  # fmt: skip
         time.sleep(0.5)
         yield
     finally:

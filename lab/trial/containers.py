@@ -36,7 +36,7 @@ class Seen:
     """A container as the engine described it at one moment.
 
     ``service`` is its name in docker-compose.yml, or e.g. k6-2 for a further k6 container. ``name`` is its name within
-    its trial, e.g. nginx-1. ``place`` is its machine, and ``host`` its host name.
+    its trial, e.g. nginx-1. ``place`` is its machine, ``host`` its host name, and ``image`` the id of its image.
     """
 
     id: str
@@ -45,6 +45,7 @@ class Seen:
     state: ContainerState
     place: Place
     host: str
+    image: str = ""
 
     @property
     def is_generator(self) -> bool:
@@ -70,7 +71,8 @@ def containers_of(project: str, places: Sequence[Place]) -> list[Seen]:
             several = len(places) > 1
             numbers[service] = numbers.get(service, 0) + 1 if several else number
             host = (one.config and one.config.hostname) or ""
-            seen.append(Seen(one.id, service, f"{service}-{numbers[service]}", one.state, place, host))
+            image = one.image or ""
+            seen.append(Seen(one.id, service, f"{service}-{numbers[service]}", one.state, place, host, image))
     return seen
 
 

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,13 +17,14 @@ from analysis.folder import trial_folder, write_record, write_whole
 from analysis.read import ALONE
 from analysis.record import OWN, TODAY, Calibration, MachineRecord, Seconds, TrialRecord
 from lab.cluster.engines import Engines, Load, Watches
+from lab.cluster.images import unlike
 from lab.cluster.machines import Place
 from lab.cluster.network import create_network
 from lab.cluster.placing import k6_service
 from lab.machine.engine import last_line
 from lab.machine.watch import Quiet
 from lab.plan import PlannedTrial
-from lab.servers.base import BEFORE, BESIDE
+from lab.servers.base import BEFORE
 from lab.trial import calibration, reasons
 from lab.trial.alone import alone_ms
 from lab.trial.compose import Composed, compose, env_file
@@ -40,6 +40,7 @@ from lab.trial.containers import (
 )
 from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
 from lab.trial.leftovers import remove_containers, remove_networks
+from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of
 from lab.trial.rates import NoRate, rate_after
 from lab.whereabouts import LOCAL_ENV, here, without
@@ -137,6 +138,8 @@ class Stack:
                 self._start(services)
             self._create_generators()
             self.containers = containers_of(self.project, self.engines.places)
+            if reason := unlike((one.service, one.place, one.image) for one in self.containers):
+                self.fail(reason)
             layer = self.trial.variant.layer
             replay = layer.replay if layer and layer.replay.exists() else None
             for generator in self.generators:
@@ -219,7 +222,7 @@ class Stack:
 
     def look_before(self) -> None:
         """Keep the settings and the counters of the containers before the load."""
-        self._observe("before")
+        self.settings_in_force |= observe(self.containers, self.part, "before", self._masked)
 
     def start_load(self, at: float, watches: Watches) -> None:
         """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds of the lab's clock."""
@@ -282,8 +285,9 @@ class Stack:
                 elif exit_code:
                     self.fail(f"the client ended with exit code {exit_code}: {reasons.last_words(self.part, 'client')}")
             if self.k6_exit_code is not None:
-                self._observe("after")
-                self._keep_who_served()
+                self.settings_in_force |= observe(self.containers, self.part, "after", self._masked)
+                if self.trial.variant.layer:
+                    keep_who_served(self.containers, self.trial.variant.service, self.part)
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
         except OSError as error:
@@ -360,36 +364,6 @@ class Stack:
         hosts = [one.host for one in mine if not one.is_generator]
         generators = [points_of(one.service) for one in mine if one.is_generator]
         return load.record(place.name, hosts, generators)
-
-    def _observe(self, moment: Literal["before", "after"]) -> None:
-        """Ask every container except the load generators for its settings and counters; see servers/observe.
-
-        A container that does not answer leaves no observation, which makes the trial suspect or invalid.
-        """
-
-        def observe(container: Seen) -> None:
-            if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
-                return
-            with suppress(DockerException):
-                said = container.execute(["observe"])
-                counts, last_section, settings = said.partition("==> settings <==\n")
-                if last_section:  # else an interrupt has cut the output short
-                    settings = self._masked(settings.encode()).decode()
-                    write_whole(self.part / f"{container.name}.{moment}.txt", f"{counts}{last_section}{settings}\n")
-                    self.settings_in_force[container.name] = settings
-
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(observe, self.containers))
-
-    def _keep_who_served(self) -> None:
-        """Keep what the wrapper around somebody's own application has noted; see servers/own/own.py."""
-        variant = self.trial.variant
-        if variant.layer is None:
-            return
-        for container in self.containers:
-            if container.service == variant.service and container.state.status == "running":
-                said = container.execute(["sh", "-c", "cat /tmp/served/* || true"])
-                write_whole(self.part / f"served-{container.name}.csv", f"{said}\n" if said else "")
 
     def _rate_after(self, follows: PlannedTrial) -> float:
         return rate_after(self.trial, follows, self.folder.parents[2])
