@@ -106,10 +106,8 @@ def test_machines_are_described_with_the_network_between_them(lab: Lab) -> None:
     ]  # fmt: skip
     lacking = lab.run("machines", "check")
     assert lacking.returncode == 1
-    assert (
-        "lacking: engine-1, engine-2, engine-3 are in no swarm, so containers share no network. lab machines join"
-        in (lacking.stdout)
-    )
+    no_swarm = "engine-1, engine-2, engine-3 are in no swarm, so containers share no network."
+    assert f"lacking: {no_swarm} lab machines join" in lacking.stdout
     refused = lab.run(*RUN)
     assert (refused.returncode, refused.stderr.splitlines()[0]) == (1, f"error: {no_swarm}")
 
