@@ -9,6 +9,7 @@ import numpy as np
 
 from analysis.clocks import Clock, Found, Messages, UnknownClock, find
 from analysis.record import MachineRecord
+from analysis.result import Summary
 
 PARTS = 1000
 """Into how many parts a load is divided: of each part, only the messages that bound the clocks most are kept. Leaving
@@ -160,19 +161,37 @@ ORDER BY asks, serves, sent
 
 def correct(database: duckdb.DuckDBPyConnection, clocks: Clocks) -> None:
     """Correct all times in the table ``requests`` to the lab's clock."""
-    for name, of, columns in (
-        ("generator", clocks.of_generators, ("sent", "answered")),
-        (HOST, clocks.of_hosts, ("began", "ended")),
+    for of, name, columns in (
+        (clocks.of_generators, "generator", {"sent": _of_timestamp("sent"), "answered": _of_timestamp("answered")}),
+        (clocks.of_hosts, HOST, {"began": corrected("began"), "ended": corrected("ended")}),
     ):
         put_clocks(database, of)
-        new = ", ".join(f"{column} = {_CORRECTED[column]}" for column in columns)
+        new = ", ".join(f"{column} = {value}" for column, value in columns.items())
         database.execute(f"UPDATE requests SET {new} FROM clocks WHERE clocks.name = {name}")  # noqa: S608  # constants
 
 
-_CORRECTED = {
-    column: f"{column} - to_microseconds(round(1e6 * (ahead_s + drift * (epoch({column}) - since)))::BIGINT)"
-    for column in ("sent", "answered")
-} | {column: f"{column} - ahead_s - drift * ({column} - since)" for column in ("began", "ended")}
+def corrected(column: str) -> str:
+    """Return the SQL of a time in epoch seconds by the lab's clock, for rows joined with the table ``clocks``."""
+    return f"{column} - ({_ahead_s(column)})"
+
+
+def _of_timestamp(column: str) -> str:
+    return f"{column} - to_microseconds(round(1e6 * ({_ahead_s(f'epoch({column})')}))::BIGINT)"
+
+
+def _ahead_s(time: str) -> str:
+    return f"ahead_s + drift * ({time} - since)"
+
+
+def clocks_of_hosts(summary: Summary, variant: str, load: str, trial: int) -> dict[str, Clock]:
+    """Return the clock of each host of a trial; empty if the trial's containers ran on one machine."""
+    return {
+        host: Clock(one.ahead_ms / 1000, one.drift_ppm / 1e6, one.since)
+        for clocks in summary.clocks
+        if (clocks.variant, clocks.load, clocks.trial) == (variant, load, trial)
+        for one in clocks.machines
+        for host in one.hosts
+    }
 
 
 def put_clocks(database: duckdb.DuckDBPyConnection, clocks: Mapping[str, Clock]) -> None:

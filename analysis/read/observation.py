@@ -4,11 +4,14 @@ import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from analysis.clocks import Clock
 from analysis.model import Model
+
+if TYPE_CHECKING:  # loading NumPy would double the time of short commands
+    from analysis.clocks import Clock
 
 APP_PORTS = range(8000, 8064)
 """The ports at which servers listen: all workers at the first port, or each worker at a port of its own."""
@@ -111,7 +114,7 @@ def stalls_within(containers: tuple[Container, ...], began: float, ended: float)
     return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
 
 
-def stalls_by_lab_clock(containers: tuple[Container, ...], of_hosts: Mapping[str, Clock]) -> tuple[Container, ...]:
+def stalls_by_lab_clock(containers: tuple[Container, ...], of_hosts: "Mapping[str, Clock]") -> tuple[Container, ...]:
     """Return the containers with the times of their stalls by the lab's clock, given the clock of each host."""
 
     def corrected(one: Observation | None) -> Observation | None:
@@ -132,7 +135,7 @@ def database_of(containers: tuple[Container, ...]) -> Container | None:
 
 
 def read_generators(
-    trial_folder: Path, of_generators: Mapping[str, Clock] | None = None
+    trial_folder: Path, of_generators: "Mapping[str, Clock] | None" = None
 ) -> tuple[tuple[Reading, ...], ...]:
     """Read what the k6/run of each load generator wrote every second; a k6 that ended at once has no readings.
 
@@ -145,7 +148,7 @@ def read_generators(
     )
 
 
-def _readings(path: Path, clock: Clock | None) -> tuple[Reading, ...]:
+def _readings(path: Path, clock: "Clock | None") -> tuple[Reading, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         readings = [(float(at), int(waited)) for at, waited in map(str.split, lines)]
