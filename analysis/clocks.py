@@ -118,8 +118,7 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> Found:
         ends = [_highest(bounds, direction) for direction in wanted]
     except _Conflict as conflict:
         raise UnknownClock(_why(conflict.machines)) from None
-    of_pairs = ends[4 * len(names) :]
-    middle = np.mean(of_pairs or ends, axis=0)  # satisfies all bounds, too, because the bounds are linear
+    middle = _middle(np.array(ends), len(names))
     beyond_s = [round(float(direction @ (end - middle)), 7) for direction, end in zip(wanted, ends, strict=True)]
     by_four = [max(beyond_s[place : place + 4]) for place in range(0, len(beyond_s), 4)]
     clocks = {}
@@ -190,6 +189,20 @@ def _directions(names: Sequence[str], pairs: Iterable[tuple[str | None, str]]) -
                 if one is not None:
                     direction[2 * names.index(one) + end] -= sign
                 yield direction
+
+
+def _middle(ends: Times, machines: int) -> Times:
+    """Return the unknowns in the middle of the ends of all directions, of which the first four are of each machine.
+
+    The ends of pairs say how far clocks differ from each other, the ends of machines how far all clocks together are
+    from the lab's clock.
+    """
+    alone, pairs = ends[: 4 * machines].reshape(machines, 4, machines, 2), ends[4 * machines :]
+    of_each = np.array([(one[:2, place] + one[2:, place]).diagonal() / 2 for place, one in enumerate(alone)])
+    if not len(pairs):
+        return of_each.ravel()
+    apart = pairs.mean(axis=0).reshape(-1, 2)
+    return np.asarray((apart + (of_each - apart).mean(axis=0)).ravel())
 
 
 def _highest(bounds: _Bounds, direction: Times) -> Times:
