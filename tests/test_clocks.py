@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.clocks import Clock, Messages, UnknownClock, find
+from analysis.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
 from analysis.folder import read_trial, trial_folders, write_record
 from analysis.manifest import files, is_derived, seal
 from analysis.observed import read_evidence
@@ -91,6 +91,29 @@ def test_requests_tell_more_than_questions() -> None:
 
     assert found.apart_s["a", "b"] < 0.0003 < min(found.uncertain_s.values())
     assert found.clocks["b"].drift - found.clocks["a"].drift == pytest.approx(-1.2e-4, abs=1e-5)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=30)
+def test_no_other_steady_clock_that_satisfies_all_bounds_is_farther_away(seed: int) -> None:
+    """A slow way to the same: try every clock that two bounds determine, and keep those that satisfy all bounds."""
+    asking, answering = messages({"a": Clock(0, 1e-4, START)}, [], seed, 0)
+    ends = [(at - START, bound, 1) for at, bound in zip(asking.arrived, asking.arrived - asking.sent, strict=True)]
+    ends += [
+        (at - START, bound, -1) for at, bound in zip(answering.sent, answering.arrived - answering.sent, strict=True)
+    ]
+    bounds = [(sign, sign * at, bound + PRECISION_S) for at, bound, sign in ends]
+    bounds += [(0, 1, MOST_DRIFT), (0, -1, MOST_DRIFT)]
+    rows, most = np.array([bound[:2] for bound in bounds]), np.array([bound[2] for bound in bounds])
+    of_two = [[one, other] for one in range(len(rows)) for other in range(one) if np.linalg.det(rows[[one, other]])]
+    possible = np.array([np.linalg.solve(rows[two], most[two]) for two in of_two])
+    possible = possible[((possible @ rows.T) <= most + 1e-9).all(axis=1)]
+
+    found = find([asking, answering], [])
+
+    first, last = asking.sent.min() - START, answering.arrived.max() - START
+    by_hand = max(np.ptp(possible @ [1, at]) / 2 for at in (first, last))
+    assert found.uncertain_s["a"] == pytest.approx(by_hand, abs=2e-6)
 
 
 def test_equal_delays_give_the_clocks_exactly() -> None:
