@@ -1,15 +1,23 @@
 """The capacity that a trial shows, computed during its run, because the rates of later loads may depend on it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 
 from analysis.metrics import visits
 from analysis.read.rows import write_requests
+from analysis.record import MachineRecord
 
 
 def measured_capacity_per_s(
-    trial_folder: Path, variant: str, load_name: str, trial: int, settings: dict[str, str], duration: str
+    trial_folder: Path,
+    variant: str,
+    load_name: str,
+    trial: int,
+    settings: dict[str, str],
+    duration: str,
+    machines: Sequence[MachineRecord] = (),
 ) -> float:
     """Write requests.parquet of a trial and return the capacity that the trial shows, in visits/s.
 
@@ -19,7 +27,7 @@ def measured_capacity_per_s(
     rates = visits.rates_per_s(settings, duration)
     if len(rates) < 2:
         raise ValueError("the rate of visits does not climb")
-    if dropped := write_requests(trial_folder, variant, load_name, trial):
+    if dropped := write_requests(trial_folder, variant, load_name, trial, machines).dropped:
         raise ValueError(f"the load generator dropped {dropped} visits")
     key = (variant, load_name, trial)
     with duckdb.connect() as database:

@@ -142,12 +142,15 @@ def _has_one_class(summary: Summary, variant: str, load: str) -> bool:
 
 def _difference(variant: str, one: Row, other: Row, confidence: float) -> Difference:
     a, b = [*one.values.values()], [*other.values.values()]
-    of_share = one.unit in ("share", "index") or min(*a, *b) <= 0
-    scaled = [a, b] if of_share else [[log(value) for value in side] for side in (a, b)]
-    error, degrees = welch(*scaled)
-    reach = student(confidence, degrees) * error
-    change = fmean(scaled[1]) - fmean(scaled[0])
+    least = min(*a, *b, *_by_clocks(one, 0), *_by_clocks(other, 0))
+    of_share = one.unit in ("share", "index") or least <= 0
+    change, reach = _change(a, b, confidence, of_share=of_share)
     low, high = change - reach, change + reach
+    if one.by_clocks or other.by_clocks:  # the clocks may be wrong in opposite ways on the two sides
+        for end in (0, 1):
+            farthest, by = _change(_by_clocks(one, 1 - end), _by_clocks(other, end), confidence, of_share=of_share)
+            low, high = min(low, farthest - by), max(high, farthest + by)
+        reach = max(change - low, high - change)
     if not of_share:
         low, high, reach = (exp(max(-_FARTHEST, min(end, _FARTHEST))) for end in (low, high, reach))
     nothing = 0 if of_share else 1
@@ -167,6 +170,18 @@ def _difference(variant: str, one: Row, other: Row, confidence: float) -> Differ
         smallest=reach,
         verdict="~" if same else "higher" if low > nothing else "lower" if high < nothing else "~",
     )
+
+
+def _change(a: list[float], b: list[float], confidence: float, *, of_share: bool) -> tuple[float, float]:
+    """Return the change from a to b, on logarithms unless the values are shares, and how far its interval reaches."""
+    scaled = [a, b] if of_share else [[log(value) for value in side] for side in (a, b)]
+    error, degrees = welch(*scaled)
+    return fmean(scaled[1]) - fmean(scaled[0]), student(confidence, degrees) * error
+
+
+def _by_clocks(row: Row, end: int) -> list[float]:
+    """Return the values of all trials by the clocks that give the least (0) or the most (1)."""
+    return [(row.by_clocks or {}).get(trial, (value, value))[end] for trial, value in row.values.items()]
 
 
 def welch(one: list[float], other: list[float]) -> tuple[float, float]:

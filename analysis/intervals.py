@@ -6,11 +6,12 @@ sources of chance: how this start of the servers went, and which requests fell i
 docs/method.md shows how often they hold the true value.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import product
 from math import exp, hypot, log, sqrt
 from statistics import NormalDist, fmean, geometric_mean, median, pstdev, variance
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -34,11 +35,18 @@ class Draw(NamedTuple):
     """The value of a statistic in one trial.
 
     ``likely`` has values that the trial could have had about as likely, had other requests fallen into it; empty: not
-    known. They say nothing about another start of the servers.
+    known. They say nothing about another start of the servers. ``clocks`` has the least and the most that the value
+    would be by other clocks that fit as well (``analysis.clocks``); None: the value does not depend on clocks.
     """
 
     value: float
     likely: tuple[float, ...] = ()
+    clocks: Interval | None = None
+
+    def by_clocks(self, end: Literal[0, 1]) -> "Draw":
+        """Return the same trial by the clocks that give the least value (0) or the most (1)."""
+        value = self.clocks[end] if self.clocks else self.value
+        return Draw(value, tuple(max(one + value - self.value, min(one, 0.0)) for one in self.likely))
 
 
 def blocks(sent_s: Times) -> Places:
@@ -90,6 +98,10 @@ def of_median(draws: Sequence[Draw]) -> Interval | None:
 
     The interval of a single trial says nothing about another start of the servers.
     """
+    return _hull(_of_median(some) for some in _by_clocks(draws))
+
+
+def _of_median(draws: Sequence[Draw]) -> Interval | None:
     if len(draws) < LEAST:
         likely = draws[0].likely if draws else ()
         return (min(likely), max(likely)) if likely else None
@@ -103,6 +115,13 @@ def of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
 
     None: a side has fewer than two trials, or ``others`` may as well be 0.
     """
+    both = [*product(_by_clocks(draws), _by_clocks(others))]
+    if any(one.value <= 0 for _, divisors in both for one in divisors):
+        return None
+    return _hull(_of_ratio(some, divisors) for some, divisors in both)
+
+
+def _of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
     few = min(len(draws), len(others))
     if few < LEAST:
         return None
@@ -118,12 +137,35 @@ def of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
 
 def of_difference(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval:
     """Return the interval of the difference of two medians, each over two or more trials."""
+    found = _hull(_of_difference(some, of) for some, of in product(_by_clocks(draws), _by_clocks(others)))
+    assert found
+    return found
+
+
+def _of_difference(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval:
     few = min(len(draws), len(others))
     if few >= RESAMPLED_FROM:
         return _ends(_medians(draws) - _medians(others, seed=1))
     reach = STUDENT[few - 1] * hypot(_error_of_mean(draws), _error_of_mean(others))
     difference = median(one.value for one in draws) - median(one.value for one in others)
     return difference - reach, difference + reach
+
+
+def _by_clocks(draws: Sequence[Draw]) -> list[Sequence[Draw]]:
+    """Return the draws as they are, and by the clocks that give the least and the most values if clocks matter.
+
+    The same clocks may be wrong in the same way in all trials, so their uncertainty does not shrink with more trials.
+    """
+    if all(one.clocks is None for one in draws):
+        return [draws]
+    return [draws, [one.by_clocks(0) for one in draws], [one.by_clocks(1) for one in draws]]
+
+
+def _hull(found: Iterable[Interval | None]) -> Interval | None:
+    """Return the smallest interval that contains all intervals; None: an interval is missing."""
+    every = [*found]
+    known = [one for one in every if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(every) else None
 
 
 def _student(draws: Sequence[Draw]) -> Interval:

@@ -1,6 +1,6 @@
 """The statistics of a run's trusted trials, and how to look up a quantity in them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 from statistics import median
@@ -24,10 +24,11 @@ from analysis.metrics import (
     unit,
 )
 from analysis.metrics.failures import FAILURES
-from analysis.metrics.metric import Likely, Stats
+from analysis.metrics.metric import Finding, Likely, Stats
 from analysis.metrics.visits import VISITS_FAILED
 from analysis.observed import Observed
 from analysis.quantities import Published, Quantity
+from analysis.read.rows import by_other_clocks
 from analysis.record import Run
 from analysis.result import Row, StairsRow
 
@@ -37,7 +38,8 @@ class Measured(NamedTuple):
 
     ``stats`` leaves out statistics that need more requests, or of which too many requests failed. If a metric was
     computed from something other than answered requests, such as visits, ``carried_by`` says from how many. ``likely``
-    has the likely values of statistics, as far as they are known.
+    has the likely values of statistics, as far as they are known. If the trial's containers ran on several machines,
+    ``clocks`` has the least and the most of each statistic by other clocks that fit as well.
     """
 
     trial: int
@@ -45,10 +47,11 @@ class Measured(NamedTuple):
     stats: Stats
     carried_by: dict[str, int]
     likely: Likely
+    clocks: Mapping[tuple[str, str], Interval] = {}
 
     def draw(self, key: tuple[str, str]) -> Draw:
         """Return the value of a statistic as one draw of chance."""
-        return Draw(self.stats[key], self.likely.get(key, ()))
+        return Draw(self.stats[key], self.likely.get(key, ()), self.clocks.get(key))
 
     def carrying(self, metric: str) -> int:
         """Return how many answered requests, or visits, the statistics of a metric were computed from."""
@@ -71,6 +74,7 @@ def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> 
     cells: dict[Cell, list[Measured]] = {}
     for trial in trials:
         found = [finding for family in FAMILIES for finding in family.measure(database, trial)]
+        by_clocks = _by_clocks(database, trial, found)
         variant, load, number = trial.key
         for request in trial.requests.names:
             mine = [finding for finding in found if finding.request == request]
@@ -80,9 +84,36 @@ def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> 
                 stats={key: value for finding in mine for key, value in finding.stats.items()},
                 carried_by={metric: n for finding in mine for metric, n in finding.carried_by.items()},
                 likely={key: values for finding in mine for key, values in finding.likely.items()},
+                clocks=by_clocks.get(request, {}),
             )
             cells.setdefault((variant, load, request), []).append(measured)
     return cells
+
+
+def _by_clocks(
+    database: duckdb.DuckDBPyConnection, trial: Observed, found: Iterable[Finding]
+) -> dict[str | None, dict[tuple[str, str], Interval]]:
+    """Return the least and the most of each statistic by all clocks that fit, for each class of request.
+
+    Only statistics are there that depend on how the clocks of machines differ.
+    """
+    if trial.evidence.clocks is None:
+        return {}
+    every = [*found]
+    for clocks in trial.evidence.clocks.others:
+        with by_other_clocks(database, trial.key, clocks) as rows:
+            again = [family for family in FAMILIES if any(metric.between_clocks for metric in family.metrics)]
+            every += [finding for family in again for finding in family.measure(rows, trial.by(clocks))]
+    ends: dict[str | None, dict[tuple[str, str], Interval]] = {}
+    for finding in every:
+        mine = ends.setdefault(finding.request, {})
+        for key, value in finding.stats.items():
+            if METRICS[key[0]].between_clocks:
+                low, high = mine.get(key, (value, value))
+                mine[key] = min(low, value), max(high, value)
+    return {
+        request: {key: (low, high) for key, (low, high) in mine.items() if low < high} for request, mine in ends.items()
+    }
 
 
 def round_s(trials: Sequence[Observed]) -> float:
@@ -272,7 +303,13 @@ class Results:
                     n=n,
                     trials=trials,
                     values=self.by_trial(quantity),
+                    by_clocks=self._by_clocks(quantity),
                 )
+
+    def _by_clocks(self, quantity: Quantity) -> dict[int, Interval] | None:
+        """Return the least and the most of each trial by all clocks that fit; None: clocks make no difference."""
+        key = quantity.metric, quantity.stat
+        return {one.trial: one.clocks[key] for one in self._carrying(quantity) if key in one.clocks} or None
 
     def load_name(self, name: str | None) -> str:
         """Return the name of a load; None: the name of the only load."""

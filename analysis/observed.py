@@ -1,24 +1,29 @@
 """What is known of one trial: its record, totals over its rows, and the observations of its containers."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 
+from analysis.clocks import UnknownClock
 from analysis.folder import BadRun, read_trial
 from analysis.manifest import Hashes, evidence_problem
 from analysis.metrics import bursts, visits
 from analysis.metrics.metric import OF_TRIAL, Key, of_trial
 from analysis.read import CLIENT
+from analysis.read.lab_time import Clocks
 from analysis.read.observation import (
     Container,
     Reading,
     UnreadableObservation,
     read_containers,
     read_generators,
+    stalls_by_lab_clock,
 )
 from analysis.read.rows import UnreadablePoints, write_requests
 from analysis.record import LoadRecord, Run, TrialRecord, VariantRecord
+from analysis.result import ClockRow, TrialClocks
 
 
 class ClassCount(NamedTuple):
@@ -90,14 +95,16 @@ class Requests(NamedTuple):
 class Evidence(NamedTuple):
     """What a trial's raw files say besides requests: its containers, its load generators, and dropped iterations.
 
-    ``generators`` has the readings of each load generator. ``problem`` is why the raw files could not be read; None:
-    they could be read.
+    ``generators`` has the readings of each load generator. ``problem`` is why the raw files could not be read, or why
+    the clocks of several machines cannot be compared; None: there was no problem. ``clocks`` are the clocks of several
+    machines, to which all times were corrected; None: the containers ran on one machine.
     """
 
     containers: tuple[Container, ...] = ()
     generators: tuple[tuple[Reading, ...], ...] = ()
     dropped: int = 0
     problem: str | None = None
+    clocks: Clocks | None = None
 
 
 class Observed(NamedTuple):
@@ -107,6 +114,11 @@ class Observed(NamedTuple):
     record: TrialRecord
     requests: Requests
     evidence: Evidence
+
+    def by(self, clocks: Clocks) -> "Observed":
+        """Return the same trial with the times of its stalls corrected by further clocks."""
+        containers = stalls_by_lab_clock(self.containers, clocks.of_hosts)
+        return self._replace(evidence=self.evidence._replace(containers=containers))
 
     @property
     def key(self) -> Key:
@@ -132,15 +144,23 @@ class Observed(NamedTuple):
 def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
     """Write a trial's requests.parquet, and return what the trial's raw files say besides requests.
 
-    If the raw files cannot be read, or differ from the manifest, remove requests.parquet instead.
+    If the raw files cannot be read or differ from the manifest, or if the clocks of the trial's machines cannot be
+    compared, remove requests.parquet instead.
     """
     trial = read_trial(folder)
     problem = evidence_problem(run_folder, folder, hashes)
     if not problem:
         try:
-            dropped = write_requests(folder, trial.variant, trial.load, trial.trial)
-            return Evidence(containers=read_containers(folder), generators=read_generators(folder), dropped=dropped)
-        except (UnreadablePoints, UnreadableObservation) as unreadable:
+            containers = read_containers(folder)
+            stalled = [one.after.host for one in containers if one.after and one.after.stalls]
+            dropped, clocks = write_requests(folder, trial.variant, trial.load, trial.trial, trial.machines, stalled)
+            return Evidence(
+                containers=stalls_by_lab_clock(containers, clocks.of_hosts) if clocks else containers,
+                generators=read_generators(folder, clocks.of_generators if clocks else None),
+                dropped=dropped,
+                clocks=clocks,
+            )
+        except (UnreadablePoints, UnreadableObservation, UnknownClock) as unreadable:
             problem = str(unreadable).replace(f"{run_folder}/", "")
     (folder / "requests.parquet").unlink(missing_ok=True)
     return Evidence(problem=problem)
@@ -153,6 +173,38 @@ def observe(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, evidenc
         raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
     key = (record.variant, record.load, record.trial)
     return Observed(run, record, _requests(database, key, run.load(record.load).burst), evidence)
+
+
+def clock_rows(trials: Iterable[Observed]) -> Iterator[TrialClocks]:
+    """Yield the clocks of each trial whose containers ran on several machines."""
+    for trial in trials:
+        if (clocks := trial.evidence.clocks) is not None:
+            variant, load, number = trial.key
+            asking, serving, apart_s = clocks.worst or ("", "", 0.0)
+            yield TrialClocks(
+                variant=variant,
+                load=load,
+                trial=number,
+                pair=(asking, serving) if clocks.worst else None,
+                apart_ms=_rounded(1000 * apart_s),
+                machines=[
+                    ClockRow(
+                        machine=machine.name,
+                        hosts=machine.hosts,
+                        generators=machine.generators,
+                        since=clock.since,
+                        ahead_ms=_rounded(1000 * clock.ahead_s),
+                        drift_ppm=_rounded(1e6 * clock.drift),
+                        uncertain_ms=_rounded(1000 * clocks.found.uncertain_s[machine.name]),
+                    )
+                    for machine in clocks.machines
+                    for clock in [clocks.found.clocks[machine.name]]
+                ],
+            )
+
+
+def _rounded(value: float) -> float:
+    return round(value, 6)
 
 
 def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> Requests:

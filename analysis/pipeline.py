@@ -13,14 +13,14 @@ from analysis.folder import read_run, trial_folders, write_whole
 from analysis.manifest import sealed
 from analysis.measured import Results, measure, round_s, staircases
 from analysis.metrics import bursts, failures, servers, spread, visits
-from analysis.observed import Evidence, observe, read_evidence
+from analysis.observed import Evidence, clock_rows, observe, read_evidence
 from analysis.prediction import not_predicted, predict
 from analysis.read.held import read_alone, read_held
 from analysis.read.rows import opened
 from analysis.record import SCHEMA, TODAY
 from analysis.result import Summary
 from analysis.show.report import write_report
-from analysis.validity import judge_missing, judge_run, judge_trial, unapplied
+from analysis.validity import doubt_effects, judge_missing, judge_run, judge_trial, unapplied
 from analysis.verdicts import claim_row, differences, published_rows
 
 READ_AT_ONCE = 2
@@ -60,7 +60,9 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         keys = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
         predictions = predict(run)
-        results = Results(run, measure(rows, trusted), staircases(rows, trusted), round_s(observed), predictions)
+        cells = measure(rows, trusted)
+        judged = doubt_effects(judged, cells)
+        results = Results(run, cells, staircases(rows, trusted), round_s(observed), predictions)
         summary = Summary(
             experiment=run.experiment,
             round_s=results.round_s,
@@ -77,6 +79,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             visit_steps=list(visits.level_rows(rows, trusted)),
             errors=list(failures.error_rows(rows, keys)),
             not_predicted=not_predicted(predictions),
+            clocks=[*clock_rows(observed)],
         )
         if is_own(run):
             loops = read_held(rows, run_folder, summary, TODAY)

@@ -33,6 +33,8 @@ class Row(Model):
     ``request`` is None for all classes together. ``values`` has the value of each trial by the number of the trial, and
     ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (``analysis.intervals``); None:
     there is no interval. In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
+    If containers ran on several machines and the number depends on how their clocks differ, ``by_clocks`` has the least
+    and the most of each trial by all clocks that fit.
     """
 
     variant: str
@@ -51,6 +53,7 @@ class Row(Model):
     n: int
     trials: int
     values: dict[int, float]
+    by_clocks: dict[int, tuple[float, float]] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class WorkerRow(Model):
@@ -237,13 +240,45 @@ class Diagnosis(Model):
     sentences: list[str]
 
 
+class ClockRow(Model):
+    """The clock of one machine in one trial, and the containers there by their hosts and files of points.
+
+    When the clock showed ``since`` (epoch seconds), it was ``ahead_ms`` ahead of the lab's clock, and it gained
+    ``drift_ppm`` microseconds in every second. During the load, it was never more than ``uncertain_ms`` from this.
+    """
+
+    machine: str
+    hosts: list[str]
+    generators: list[str]
+    since: float
+    ahead_ms: float
+    drift_ppm: float
+    uncertain_ms: float
+
+
+class TrialClocks(Model):
+    """The clocks in a trial whose containers ran on several machines.
+
+    ``apart_ms`` is how far the difference between the clocks of ``pair``, the machines of a load generator and of a
+    server, may be from what was found. No other pair is less certain. None: no request went to another machine.
+    """
+
+    variant: str
+    load: str
+    trial: int
+    pair: tuple[str, str] | None
+    apart_ms: float
+    machines: list[ClockRow]
+
+
 class Summary(Model):
     """All results of one run.
 
     ``differences`` has rows only if a variant was measured
     against itself, ``steps`` and ``waves`` only if requests came in bursts, ``visit_steps`` only if visits came.
     ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is about how many
-    seconds it took to measure every variant once under every load.
+    seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials whose containers
+    ran on several machines.
     """
 
     experiment: str
@@ -262,6 +297,7 @@ class Summary(Model):
     errors: list[ErrorRow]
     not_predicted: list[NotPredicted] = Field([])
     diagnosis: Diagnosis | None = Field(None, description="Only of somebody's own service.")
+    clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
 
     @classmethod
     def of_nothing(cls, experiment: str) -> Self:

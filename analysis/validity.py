@@ -1,10 +1,12 @@
 """Whether a trial or a run can be trusted. The lab decides this before it shows any numbers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from analysis.metrics import FAMILIES
+from analysis.foreseen import Cell
+from analysis.measured import Measured
+from analysis.metrics import FAMILIES, METRICS
 from analysis.metrics.metric import Doubt
 from analysis.observed import Observed, Requests
 from analysis.read.observation import Reading
@@ -45,6 +47,33 @@ def judge_trial(trial: Observed) -> TrialValidity:
         verdict="invalid" if "invalid" in kinds else "suspect" if "suspect" in kinds else "valid",
         reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in doubts if kind == wanted],
     )
+
+
+def doubt_effects(judged: list[TrialValidity], cells: Mapping[Cell, Sequence[Measured]]) -> list[TrialValidity]:
+    """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show."""
+    doubtful = {
+        (variant, load, one.trial): reasons
+        for (variant, load, request), trials in cells.items()
+        for one in trials
+        if request is None and (reasons := [*_effects(one)])
+    }
+    return [
+        one.model_copy(update={"verdict": "suspect", "reasons": [*reasons, *one.reasons]}) if reasons else one
+        for one in judged
+        for reasons in [doubtful.get((one.variant, one.load, one.trial), [])]
+    ]
+
+
+def _effects(trial: Measured) -> Iterator[str]:
+    """Yield each effect of a trial that is smaller than what other clocks may add to it or take away."""
+    for metric in METRICS.values():
+        key = metric.name, metric.between_clocks or ""
+        if key in trial.clocks:
+            value, (low, high) = trial.stats[key], trial.clocks[key]
+            if 0 < value < max(value - low, high - value):
+                what = " ".join(key).replace("_", " ")
+                of_unit = "" if metric.units[key[1]] == "share" else f" {metric.units[key[1]]}"
+                yield f"{what} is {value:.3g}{of_unit}, but {low:.3g} to {high:.3g} by other clocks that fit as well"
 
 
 def _record(trial: Observed) -> Iterator[Doubt]:

@@ -12,6 +12,7 @@ from analysis.pipeline import derive_summary
 from analysis.quantities import Claim, Quantity
 from analysis.record import LoadRecord, VariantRecord
 from analysis.show import lane_rows, lanes
+from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 
 WAITING = [
@@ -211,3 +212,15 @@ def test_each_load_has_lanes_and_the_load_of_the_first_claim_is_first(tmp_path: 
     run = make_run(tmp_path, {"one": PATIENT}, variants=variants("one"), loads=loads, claims=claims)
 
     assert [load.title for load in shown(run)] == ["Which worker served each request, and which requests waited (mix)"]
+
+
+def test_stalls_on_another_machine_are_told_by_the_labs_clock(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"one": WAITING}, variants=variants("one"))
+    folder, began = run / "one" / "mix" / "1", BEGAN.timestamp()
+    (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))
+    (folder / "api-1.after.txt").write_text(observation("api", stalls=[(began + 1.5, began + 2.5)]))
+    hosts = sorted({one.worker.rpartition(":")[0] for one in WAITING})
+    set_apart(folder, {"k6-1": Machine(generators=["points"]), "web-1": Machine(hosts, ahead_s=99),
+                       "api-1": Machine(hosts=["api"], ahead_s=-500)})  # fmt: skip
+
+    assert of_one(run)["stalls"] == pytest.approx([15_000, 10_000], abs=20)

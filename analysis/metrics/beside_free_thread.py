@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Counted, Family, Finding, Metric
+from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric
 from analysis.read.observation import stalls_within
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ BESIDE_FREE_THREAD = Metric(
         Counted({"max": "ms"}, "the longest time that one request waited beside a free thread"),
     ),
     called="waits of {requests} requests beside a free thread",
+    between_clocks="share",
 )
 RECOVERY = Metric(
     "recovery",
@@ -40,6 +41,7 @@ RECOVERY = Metric(
         ),
     ),
     of_all=True,
+    between_clocks="max",
 )
 
 
@@ -97,4 +99,19 @@ def foresee(trial: Foreseen) -> Iterator[Finding]:
             yield Finding(request, {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()})
 
 
-FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure, foresee=foresee)
+def doubts(trial: Observed) -> Iterator[Doubt]:
+    """Check that the clocks of several machines are known well enough to tell which requests waited."""
+    from analysis import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+
+    clocks = trial.evidence.clocks
+    if clocks is None or clocks.worst is None:
+        return
+    asking, serving, within_s = clocks.worst
+    stalls = any(one.after and one.after.stalls for one in trial.containers)
+    for from_s, what in ((waiting.FROM_S, "a wait counts"), (waiting.NOTICED_S, "a wait after a stall counts")):
+        if within_s > from_s and (stalls or from_s == waiting.FROM_S):
+            known = f"the clocks of {asking} and {serving} are known to within {1000 * within_s:.1f} ms of each other"
+            yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
+
+
+FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure, doubts, foresee)

@@ -35,6 +35,7 @@ BURST = Metric(
         ),
     ),
     of_all=True,
+    between_clocks="total",
 )
 
 WAVES = 60

@@ -26,6 +26,7 @@ THROUGHPUT = Metric(
             "without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
         ),
     ),
+    between_clocks="per_second",
 )
 
 _SPANS = f"""

@@ -64,6 +64,7 @@ CAPACITY = Metric(
     ),
     of_all=True,
     sample=None,
+    between_clocks="per_second",
 )
 ROWS_WRITTEN = Metric(
     "rows_written",

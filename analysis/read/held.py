@@ -12,15 +12,16 @@ import duckdb
 
 from analysis.folder import trial_folder
 from analysis.read import ALONE, SERVED
+from analysis.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
 from analysis.result import Summary
 
 # servers/own/own.py writes the lines; the column of the connection has the seconds.
 _HELD = """
 SELECT held.what, last.request, sum(held.seconds), max(held.seconds)
-FROM (SELECT what, worker, connection::DOUBLE AS seconds, time
-    FROM read_csv($files, header = false, delim = ',', columns = {
+FROM (SELECT what, worker, connection::DOUBLE AS seconds, {time} AS time
+    FROM read_csv($files, header = false, delim = ',', columns = {{
         'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
-        'time': 'DOUBLE'})
+        'time': 'DOUBLE'}}) {clocks}
     WHERE what IN ('held', 'locked')) AS held
 ASOF JOIN (FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND began IS NOT NULL) AS last
     ON held.worker = last.worker AND held.time >= last.began
@@ -72,6 +73,10 @@ def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summar
         [(span_s,)] = rows.execute(_SPAN, key).fetchall()
         spans_s.append(span_s or 0.0)
         if files := sorted(trial_folder(run_folder, one.variant, one.load, one.trial).glob(SERVED)):
-            found = rows.execute(_HELD, key | {"files": [*map(str, files)]}).fetchall()
+            query = _HELD.format(time="time", clocks="")
+            if clocks := clocks_of_hosts(summary, one.variant, one.load, one.trial):
+                put_clocks(rows, clocks)
+                query = _HELD.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
+            found = rows.execute(query, key | {"files": [*map(str, files)]}).fetchall()
             held += [Held(*row) for row in found]
     return Loops(held, sum(spans_s))

@@ -2,11 +2,16 @@
 
 import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from analysis.model import Model
+
+if TYPE_CHECKING:  # loading NumPy would double the time of short commands
+    from analysis.clocks import Clock
 
 APP_PORTS = range(8000, 8064)
 """The ports at which servers listen: all workers at the first port, or each worker at a port of its own."""
@@ -109,26 +114,49 @@ def stalls_within(containers: tuple[Container, ...], began: float, ended: float)
     return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
 
 
+def stalls_by_lab_clock(containers: tuple[Container, ...], of_hosts: "Mapping[str, Clock]") -> tuple[Container, ...]:
+    """Return the containers with the times of their stalls by the lab's clock, given the clock of each host."""
+
+    def corrected(one: Observation | None) -> Observation | None:
+        if one is None or not one.stalls or one.host not in of_hosts:
+            return one
+        clock = of_hosts[one.host]
+        stalls = tuple((clock.corrected(began), clock.corrected(ended)) for began, ended in one.stalls)
+        return one.model_copy(update={"stalls": stalls})
+
+    return tuple(
+        one.model_copy(update={"before": corrected(one.before), "after": corrected(one.after)}) for one in containers
+    )
+
+
 def database_of(containers: tuple[Container, ...]) -> Container | None:
     """Return the container of a trial's database; None: no database was observed after the load."""
     return next((one for one in containers if one.after and one.after.rows is not None), None)
 
 
-def read_generators(trial_folder: Path) -> tuple[tuple[Reading, ...], ...]:
+def read_generators(
+    trial_folder: Path, of_generators: "Mapping[str, Clock] | None" = None
+) -> tuple[tuple[Reading, ...], ...]:
     """Read what the k6/run of each load generator wrote every second; a k6 that ended at once has no readings.
 
-    Raise UnreadableObservation if a file makes no sense.
+    ``of_generators`` has the clock of each load generator, by the name of its file of points, if there are several
+    machines: the times are then corrected to the lab's clock. Raise UnreadableObservation if a file makes no sense.
     """
-    return tuple(_readings(path) for path in sorted(trial_folder.glob(GENERATOR)))
+    return tuple(
+        _readings(path, (of_generators or {}).get(path.stem.replace("k6-processor", "points")))
+        for path in sorted(trial_folder.glob(GENERATOR))
+    )
 
 
-def _readings(path: Path) -> tuple[Reading, ...]:
+def _readings(path: Path, clock: "Clock | None") -> tuple[Reading, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         readings = [(float(at), int(waited)) for at, waited in map(str.split, lines)]
     except (OSError, ValueError) as error:
         raise UnreadableObservation(f"{path} cannot be read: {error}") from None
-    return tuple(Reading(at=at, waited_s=waited / _NS_PER_S) for at, waited in readings)
+    return tuple(
+        Reading(at=clock.corrected(at) if clock else at, waited_s=waited / _NS_PER_S) for at, waited in readings
+    )
 
 
 def parse(text: str) -> Observation:

@@ -2,14 +2,17 @@
 
 import errno
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
 from analysis.folder import NoTemporaryRoom
 from analysis.read import POINTS, SERVED
+from analysis.read.lab_time import Clocks, correct, find_clocks
+from analysis.record import MachineRecord
 
 MEMORY = "768MB"
 """The memory that DuckDB may use to read points; it writes what does not fit into TMPDIR."""
@@ -31,10 +34,11 @@ COLUMNS = """
 
 ``id`` is unique among the requests of one generator. ``visit`` names the visit that the request is part of, and is
 unique in a trial; None: the load has no visits. ``sent`` and ``answered`` are UTC, taken just before and after the
-request. ``began`` and ``ended`` are when the worker began and ended its work, in epoch seconds; the server reads the
-same clock as k6. ``duration_ms`` is k6's http_req_duration, and ``overhead_ms`` is ``duration_ms`` minus ``asked_ms``.
-``connection`` is the connection that brought the request to its worker; None: the server cannot tell. A request that
-failed has ``error`` and no ``overhead_ms``; a request that the end of the run cut off has no ``duration_ms`` either.
+request. ``began`` and ``ended`` are when the worker began and ended its work, in epoch seconds. All four times are by
+one clock: if the containers ran on several machines, the times were corrected to the lab's clock (``analysis.clocks``).
+``duration_ms`` is k6's http_req_duration, and ``overhead_ms`` is ``duration_ms`` minus ``asked_ms``. ``connection`` is
+the connection that brought the request to its worker; None: the server cannot tell. A request that failed has ``error``
+and no ``overhead_ms``; a request that the end of the run cut off has no ``duration_ms`` either.
 """
 
 # The load scripts write two points for each request, see k6/lib/request.js. k6's own points are not read, except for
@@ -130,13 +134,31 @@ LEFT JOIN (FROM points WHERE metric = 'request_answered') AS answered ON sent.me
 """
 
 
-def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> int:
+class Rebuilt(NamedTuple):
+    """What was found while a trial's requests were rebuilt.
+
+    ``dropped`` is how many iterations the load generators dropped: requests that were due and never sent. ``clocks``
+    are the clocks to which times were corrected; None: all times of the requests are by the clock of one machine.
+    """
+
+    dropped: int
+    clocks: Clocks | None
+
+
+def write_requests(
+    trial_folder: Path,
+    variant: str,
+    load: str,
+    trial: int,
+    machines: Sequence[MachineRecord] = (),
+    others: Iterable[str] = (),
+) -> Rebuilt:
     """Rebuild a trial's requests from its points and write requests.parquet, whole or not at all.
 
-    Return how many iterations the load generators dropped: requests that were due and never sent.
-
     Every ``points*.json.gz`` in the folder has the points of one generator. If there are files ``served-*.csv``, they
-    say who served which request, and how long the work took. Raise UnreadablePoints if there are no points, or if a
+    say who served which request, and how long the work took. If there are several ``machines``, all times are corrected
+    to the lab's clock; ``others`` are hosts whose times matter, too. Raise UnknownClock if the clocks of the machines
+    cannot be compared. Raise UnreadablePoints if there are no points, or if a
     file is cut short, is not gzip, or has points that do not make sound rows. Raise NoTemporaryRoom if TMPDIR is full,
     and another OSError if the table cannot be written.
     """
@@ -176,6 +198,8 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
                 raise
             except duckdb.Error as error:
                 raise UnreadablePoints(f"{trial_folder}/{SERVED} cannot be read: {_first_line(error)}") from None
+        if clocks := find_clocks(database, machines, others, own=bool(served)) if machines else None:
+            correct(database, clocks)
         try:
             database.execute(f"COPY (FROM requests ORDER BY sent, id, generator) TO '{_quoted(part)}' (FORMAT parquet)")
             part.replace(target)
@@ -184,7 +208,7 @@ def write_requests(trial_folder: Path, variant: str, load: str, trial: int) -> i
             raise OSError(number, _first_line(error)) from None
         finally:
             part.unlink(missing_ok=True)
-    return round(dropped)
+    return Rebuilt(round(dropped), clocks)
 
 
 IN_MEMORY = 16 * 2**20
@@ -209,12 +233,27 @@ def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]
                 rows.create_view("requests")
         else:
             database.execute(f"CREATE TABLE requests ({COLUMNS})")
-        database.execute(_CLASSES)
+        database.execute(_CLASSES.format(kind="VIEW"))
         yield database
 
 
+@contextmanager
+def by_other_clocks(
+    database: duckdb.DuckDBPyConnection, key: tuple[str, str, int], clocks: Clocks
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the same views with the rows of one trial only, whose times are corrected by further clocks."""
+    with database.cursor() as other:  # its temporary tables hide the views
+        asked = dict(zip(("variant", "load", "trial"), key, strict=True))
+        other.execute(f"CREATE TEMP TABLE requests AS {_OF_TRIAL}", asked)
+        other.execute(_CLASSES.format(kind="TEMP VIEW"))
+        correct(other, clocks)
+        yield other
+
+
+_OF_TRIAL = "FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)"
+
 _CLASSES = """
-CREATE VIEW classes AS
+CREATE {kind} classes AS
 SELECT * FROM requests
 UNION ALL BY NAME
 SELECT * REPLACE (NULL AS request) FROM requests

@@ -15,7 +15,8 @@ import numpy as np
 from analysis import replay, waiting
 from analysis.folder import trial_folder
 from analysis.metrics.metric import OF_TRIAL, of_trial
-from analysis.read.observation import read_containers, stalls_within
+from analysis.read.lab_time import clocks_of_hosts
+from analysis.read.observation import read_containers, stalls_by_lab_clock, stalls_within
 from analysis.read.rows import COLUMNS
 from analysis.record import LoadRecord, Run, VariantRecord
 from analysis.result import Summary
@@ -123,12 +124,14 @@ def of_run(
         rows = [_rows(database, variant, load.name, firsts[variant.name]) for variant in variants]
         at_s = _longest_wait(rows[pair[0]])
         trials = [
-            _of_trial(database, run_folder, variant, load.name, firsts[variant.name], mine, _window(mine, most, at_s))
+            _of_trial(
+                database, run_folder, summary, variant, load.name, firsts[variant.name], mine, _window(mine, most, at_s)
+            )
             for variant, mine in zip(variants, rows, strict=True)
         ]
         if again:
             trial = firsts[first_variant.name]
-            trials += _served_again(database, run_folder, first_variant, load.name, trial, of, most, at_s)
+            trials += _served_again(database, run_folder, summary, first_variant, load.name, trial, of, most, at_s)
             pair = (0, 1) if of else pair
         title = _title([trials[place] for place in pair]) + (f" ({load.name})" if len(run.loads) > 1 else "")
         classes = list(dict.fromkeys(name for trial in trials for name in trial["classes"]))
@@ -154,6 +157,7 @@ _COUNT = f"SELECT count(*), count(worker) FROM requests WHERE {OF_TRIAL}"  # noq
 def _served_again(
     database: duckdb.DuckDBPyConnection,
     run_folder: Path,
+    summary: Summary,
     variant: VariantRecord,
     load: str,
     trial: int,
@@ -173,7 +177,9 @@ def _served_again(
             replay.insert(again, variant, one)
             served = one.variant(variant)
             rows = _rows(again, served, load, trial)
-            yield _of_trial(again, run_folder, served, load, trial, rows, _window(rows, most, at_s), computed=True)
+            yield _of_trial(
+                again, run_folder, summary, served, load, trial, rows, _window(rows, most, at_s), computed=True
+            )
         again.execute("DROP SCHEMA again CASCADE")
 
 
@@ -209,6 +215,7 @@ def _title(pair: list[Lanes]) -> str:
 def _of_trial(
     database: duckdb.DuckDBPyConnection,
     run_folder: Path,
+    summary: Summary,
     variant: VariantRecord,
     load: str,
     trial: int,
@@ -236,7 +243,10 @@ def _of_trial(
     classes = list(dict.fromkeys(row.request for row in rows))
     shown = range(len(rows)) if window is None else window
     sent_s = [rows[i].sent_s for i in shown]
-    containers = read_containers(trial_folder(run_folder, variant.name, load, trial))
+    containers = stalls_by_lab_clock(
+        read_containers(trial_folder(run_folder, variant.name, load, trial)),
+        clocks_of_hosts(summary, variant.name, load, trial),
+    )
     stalls = [
         (began - answered.first, ended - answered.first)
         for began, ended in stalls_within(containers, answered.first, answered.last)

@@ -17,6 +17,7 @@ from analysis.record import Run
 from analysis.result import Summary
 from analysis.show import figures, lanes
 from analysis.show.answer import answers
+from analysis.show.clocks import certain, clocks_grid, worst_clocks
 from analysis.show.diagnosed import tried_grids
 from analysis.show.figures.table import Table, tables
 from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
@@ -55,7 +56,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
     with _rows(run_folder, summary) as database:
         pictures = sorted(_pictures(database, run, summary), key=lambda picture: not picture.telling)
         shown = list(_lanes(database, run_folder, run, summary))
-    drawing = script(*_SCRIPTS)
+    drawing, clocks = script(*_SCRIPTS), worst_clocks(summary)
     page = template("report.html").render(
         run=run,
         summary=summary,
@@ -70,6 +71,8 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         grids=list(quantity_grids(run, summary)),
         stairs=list(stairs_grids(run, summary)),
         tried=list(tried_grids(run, summary)),
+        clocks=[clocks_grid(run, clocks)] if clocks else [],
+        certain=certain(clocks) if clocks else "",
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
         number=number,
         seconds=seconds,

@@ -21,11 +21,12 @@ def rate_after(trial: PlannedTrial, follows: PlannedTrial, run_folder: Path) -> 
     which = f"{follows.variant_name} under {follows.load_name}"
     folder = trial_folder(run_folder, follows.variant_name, follows.load_name, follows.number)
     try:
-        if reason := read_trial(folder).reason:
-            raise NoRate(f"the rate is relative to {which}, which was not measured: {reason}")
+        record = read_trial(folder)
+        if record.reason:
+            raise NoRate(f"the rate is relative to {which}, which was not measured: {record.reason}")
         capacity_per_s = measured_capacity_per_s(
             folder, follows.variant_name, follows.load_name, follows.number,
-            follows.load.environment(), follows.duration,
+            follows.load.environment(), follows.duration, record.machines,
         )  # fmt: skip
     except BadRun:
         raise NoRate(f"the rate is relative to {which}, which has no record") from None

@@ -1,0 +1,231 @@
+"""How far the clocks of several machines are apart, bounded by messages: no message arrives before it is sent.
+
+A message is sent by the clock of one machine and arrives by the clock of another machine. The difference of the two
+times bounds how far the second clock can be behind the first clock (Duda, Harrus, Haddad and Bernard 1987, Estimating
+global time in distributed systems). A clock is taken to run at a steady rate during a trial. Then all bounds are
+linear, and a linear program finds the extremes among all clocks that satisfy the bounds (Moon, Skelly and Towsley 1999,
+Estimation and removal of clock skew from network delay measurements). Questions for the time before and after the load
+tie each clock to the lab's clock (Cristian 1989, Probabilistic clock synchronization).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Times = npt.NDArray[np.float64]
+Pair = tuple[str, str]
+"""The names of two machines."""
+
+MOST_DRIFT = 500e-6
+"""The most that a clock gains or loses against the lab's clock, in seconds per second: the frequency tolerance of NTP
+(RFC 5905), to which Linux, too, limits how it steers its clock."""
+PRECISION_S = 2e-6
+"""By how much a message may seem to arrive too early, because times are written in microseconds."""
+_FARTHEST_S = 3600.0
+"""How far a clock can be from where the questions for the time place it."""
+_PIVOTS = 10_000
+_TINY = 1e-9
+
+
+class UnknownClock(ValueError):
+    """The clocks of a trial's machines cannot be compared; the message names the machines and the reason."""
+
+
+class Messages(NamedTuple):
+    """Messages from machine ``origin`` to machine ``target``; None: the lab itself.
+
+    ``sent`` has the times of sending by the clock of the origin, ``arrived`` the times of arrival by the clock of the
+    target, in epoch seconds.
+    """
+
+    origin: str | None
+    target: str | None
+    sent: Times
+    arrived: Times
+
+
+class Clock(NamedTuple):
+    """How far a clock is ahead of the lab's clock.
+
+    When the clock shows ``since`` (epoch seconds), it is ``ahead_s`` ahead; in every second it gains ``drift`` seconds.
+    """
+
+    ahead_s: float
+    drift: float
+    since: float
+
+    def corrected(self, shown: float) -> float:
+        """Return the time by the lab's clock at which this clock shows a time; both in epoch seconds."""
+        return shown - self.ahead_s - self.drift * (shown - self.since)
+
+
+class Found(NamedTuple):
+    """The clocks of machines, by name, and how well they are known.
+
+    ``uncertain_s`` is how far each clock may be from its estimate during the load, ``apart_s`` how far the difference
+    between the two clocks of each pair may be from the difference between their estimates.
+    """
+
+    clocks: dict[str, Clock]
+    uncertain_s: dict[str, float]
+    apart_s: dict[Pair, float]
+
+
+class _Bounds(NamedTuple):
+    """Linear bounds on the unknowns: ``rows @ unknowns <= most``. ``owners`` has the machines that each row is about.
+
+    The unknowns are how far each clock is from its rough estimate, at the beginning and at the end of the load. The
+    first rows are a box: the most and the least of each unknown.
+    """
+
+    rows: Times
+    most: Times
+    owners: list[frozenset[str]]
+
+    def of(self, machine: str) -> "_Bounds":
+        """Return the bounds that are about one machine alone, and the box, which must be complete."""
+        box = 2 * self.rows.shape[1]
+        mine = [place for place, owners in enumerate(self.owners) if place < box or owners == {machine}]
+        return _Bounds(self.rows[mine], self.most[mine], [self.owners[place] for place in mine])
+
+
+class _Conflict(Exception):
+    """No clocks satisfy all bounds; ``machines`` are the machines of bounds that contradict each other."""
+
+    def __init__(self, machines: frozenset[str]) -> None:
+        self.machines = sorted(machines)
+
+
+def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> Found:
+    """Return the clocks of all machines that messages come from or go to, and how well they are known.
+
+    ``pairs`` are the machines whose times are compared. Raise UnknownClock if the lab did not ask a machine for its
+    time, or if no steady clocks satisfy all bounds.
+    """
+    names = sorted({name for one in messages for name in (one.origin, one.target) if name is not None})
+    rough_s = {name: _rough(name, messages) for name in names}
+    load = [one for one in messages if one.origin is not None and one.target is not None] or messages
+    first = min(float(one.sent.min()) - rough_s.get(one.origin or "", 0.0) for one in load)
+    last = max(float(one.arrived.max()) - rough_s.get(one.target or "", 0.0) for one in load)
+    span_s = max(last - first, 1.0)
+    bounds = _bounds(names, messages, rough_s, first, span_s)
+    wanted = [*_directions(names, [(None, name) for name in names]), *_directions(names, pairs)]
+    try:
+        for name in names:
+            _highest(bounds.of(name), wanted[0])
+        ends = [_highest(bounds, direction) for direction in wanted]
+    except _Conflict as conflict:
+        raise UnknownClock(_why(conflict.machines)) from None
+    middle = _middle(np.array(ends), len(names))
+    beyond_s = [round(float(direction @ (end - middle)), 7) for direction, end in zip(wanted, ends, strict=True)]
+    by_four = [max(beyond_s[place : place + 4]) for place in range(0, len(beyond_s), 4)]
+    clocks = {}
+    for name, (start_s, end_s) in zip(names, middle.reshape(-1, 2).tolist(), strict=True):
+        ahead_s, since = round(rough_s[name] + start_s, 7), round(first + rough_s[name], 6)
+        clocks[name] = Clock(ahead_s, round((end_s - start_s) / span_s, 12), since)
+    return Found(
+        clocks=clocks,
+        uncertain_s=dict(zip(names, by_four, strict=False)),
+        apart_s=dict(zip(pairs, by_four[len(names) :], strict=True)),
+    )
+
+
+def _rough(name: str, messages: Iterable[Messages]) -> float:
+    """Return about how far a clock is ahead of the lab's, by the questions for its time. Raise UnknownClock if none."""
+    at_most = [float((one.arrived - one.sent).min()) for one in messages if (one.origin, one.target) == (None, name)]
+    at_least = [float((one.sent - one.arrived).max()) for one in messages if (one.origin, one.target) == (name, None)]
+    if not at_most or not at_least:
+        raise UnknownClock(f"the clock of {name} is unknown: the lab did not ask {name} for its time")
+    return (min(at_most) + max(at_least)) / 2
+
+
+def _why(machines: Sequence[str]) -> str:
+    """Return why no steady clocks satisfy all bounds of some machines."""
+    rate = f"gained or lost more than {1e6 * MOST_DRIFT:.0f} ppm"
+    if len(machines) == 1:
+        return f"the clock of {machines[0]} was set during the load, or {rate}"
+    names = f"{', '.join(machines[:-1])} and {machines[-1]}"
+    return f"the clocks of {names} contradict each other: one of them was set during the load, or {rate}"
+
+
+def _bounds(
+    names: Sequence[str], messages: Iterable[Messages], rough_s: Mapping[str, float], first: float, span_s: float
+) -> _Bounds:
+    """Return the bounds from messages, and on how far and how fast each clock is away from its rough estimate."""
+    size = 2 * len(names)
+    drifts = np.zeros((size, size))
+    for place in range(len(names)):
+        drifts[2 * place : 2 * place + 2, 2 * place : 2 * place + 2] = [[-1, 1], [1, -1]]
+    rows, most = [np.eye(size), -np.eye(size), drifts], [_FARTHEST_S] * 2 * size + [MOST_DRIFT * span_s] * size
+    owners = [frozenset({names[place // 2]}) for place in [*range(size)] * 3]
+    later = [np.array(most)]
+    for one in messages:
+        sent, arrived = (
+            times - rough_s.get(of or "", 0.0) for times, of in ((one.sent, one.origin), (one.arrived, one.target))
+        )
+        some = np.zeros((len(sent), size))
+        for times, of, sign in ((sent, one.origin, -1), (arrived, one.target, 1)):
+            if of is not None:
+                share, place = (times - first) / span_s, 2 * names.index(of)
+                some[:, place], some[:, place + 1] = sign * (1 - share), sign * share
+        rows.append(some)
+        later.append(arrived - sent + PRECISION_S)
+        owners += [frozenset(of for of in (one.origin, one.target) if of is not None)] * len(sent)
+    return _Bounds(np.concatenate(rows), np.concatenate(later), owners)
+
+
+def _directions(names: Sequence[str], pairs: Iterable[tuple[str | None, str]]) -> Iterator[Times]:
+    """Yield four directions for each pair: its second clock far ahead or behind, at the beginning or end of the load.
+
+    None stands for the lab's clock.
+    """
+    for one, other in pairs:
+        for sign in (1, -1):
+            for end in (0, 1):
+                direction = np.zeros(2 * len(names))
+                direction[2 * names.index(other) + end] += sign
+                if one is not None:
+                    direction[2 * names.index(one) + end] -= sign
+                yield direction
+
+
+def _middle(ends: Times, machines: int) -> Times:
+    """Return the unknowns in the middle of the ends of all directions, of which the first four are of each machine.
+
+    The ends of pairs say how far clocks differ from each other, the ends of machines how far all clocks together are
+    from the lab's clock.
+    """
+    alone, pairs = ends[: 4 * machines].reshape(machines, 4, machines, 2), ends[4 * machines :]
+    of_each = np.array([(one[:2, place] + one[2:, place]).diagonal() / 2 for place, one in enumerate(alone)])
+    if not len(pairs):
+        return of_each.ravel()
+    apart = pairs.mean(axis=0).reshape(-1, 2)
+    return np.asarray((apart + (of_each - apart).mean(axis=0)).ravel())
+
+
+def _highest(bounds: _Bounds, direction: Times) -> Times:
+    """Return the unknowns that are farthest in a direction and satisfy all bounds. Raise _Conflict if there are none.
+
+    This is the dual simplex method (Lemke 1954): it starts in a corner of the box of ``_FARTHEST_S``, and exchanges a
+    bound of the corner for the bound that the corner violates most, until the corner violates no bound.
+    """
+    size = len(direction)
+    tilt = 1e-7 * np.sqrt(np.arange(2.0, size + 2))  # makes no two corners equally far
+    direction = direction + np.sign(direction @ tilt) * tilt
+    corner = [place if direction[place] > 0 else place + size for place in range(size)]
+    for _ in range(_PIVOTS):
+        at = np.linalg.solve(bounds.rows[corner], bounds.most[corner])
+        room = bounds.most - bounds.rows @ at
+        worst = int(np.argmin(room))
+        if room[worst] >= -_TINY:
+            return np.asarray(at)
+        weights = np.linalg.solve(bounds.rows[corner].T, direction)
+        entering = np.linalg.solve(bounds.rows[corner].T, bounds.rows[worst])
+        ratios = np.where(entering > _TINY, weights / np.where(entering > _TINY, entering, 1), np.inf)
+        if np.isinf(ratios).all():
+            against = [worst, *(corner[place] for place in np.flatnonzero(entering < -_TINY))]
+            raise _Conflict(frozenset().union(*(bounds.owners[one] for one in against)))
+        corner[int(np.argmin(ratios))] = worst
+    raise AssertionError(f"no end after {_PIVOTS} pivots")
