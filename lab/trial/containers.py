@@ -20,6 +20,8 @@ from lab.cluster.machines import Place
 OWNER_LABEL = "stampede.owner"
 SERVICE = "com.docker.compose.service"
 PROJECT = "com.docker.compose.project"
+NUMBER = "com.docker.compose.container-number"
+"""The label of containers that Compose has started; images that Compose has built have the other labels, too."""
 GENERATORS = ("k6", "client")
 """The services that send requests, and that end by themselves."""
 
@@ -81,13 +83,13 @@ def _inspected(project: str, place: Place) -> Iterator[tuple[str, int, Container
 
     The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
     """
-    found = place.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}"), ("label", SERVICE)])
+    found = place.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}"), ("label", NUMBER)])
     if not found:
         return
     said = run([*place.docker, "container", "inspect", *(one.id for one in found)])
     for one in _INSPECTED.validate_json(str(said)):
         labels = (one.config and one.config.labels) or {}
-        yield labels[SERVICE], int(labels["com.docker.compose.container-number"]), one
+        yield labels[SERVICE], int(labels[NUMBER]), one
 
 
 _INSPECTED = TypeAdapter(list[ContainerInspectResult])

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
 
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
@@ -42,14 +41,24 @@ def remove_containers(client: DockerClient, mine: LabelFilter) -> set[str]:
 def remove_networks(client: DockerClient, mine: LabelFilter) -> set[str]:
     """Remove the networks with a label, and return the names of their projects.
 
-    Only a manager of a swarm can remove a network that spans machines; on other machines it goes with its containers.
+    Raise DockerException if an engine refuses to remove one of them, after all others were removed. Only a manager of a
+    swarm can remove a network that spans machines; on other machines it goes with its containers.
     """
     projects = set()
+    refused: DockerException | None = None
     for network in client.network.list(filters=mine):
-        project = (network.labels or {})[PROJECT]
-        with suppress(DockerException) if network.scope == "swarm" and not is_manager(client) else nullcontext():
+        try:
+            project, spans_machines = (network.labels or {})[PROJECT], network.scope == "swarm"
+            if spans_machines and not is_manager(client):
+                continue
             network.remove()
-        projects.add(project)
+        except DockerException as error:
+            if "not found" not in str(error.stderr):  # a swarm may still list what has gone
+                refused = error
+        else:
+            projects.add(project)
+    if refused:
+        raise refused
     return projects
 
 
