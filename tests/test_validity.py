@@ -106,7 +106,9 @@ def test_a_machine_that_computes_may_be_short_of_processors(tmp_path: Path) -> N
 
 
 def test_of_several_machines_the_busy_one_is_named(tmp_path: Path) -> None:
-    quiet = MachineRecord(name="bench-1", busy_during=0.2, steal_during=0.0, pressure_during=0.01)
+    quiet = MachineRecord(
+        name="bench-1", hosts=["box"], generators=["points"], busy_during=0.2, steal_during=0.0, pressure_during=0.01
+    )
     busy = MachineRecord(name="bench-2", busy_during=0.97, steal_during=0.03, pressure_during=0.6)
 
     verdict, reasons = judged(tmp_path, machines=[quiet, busy], busy_before=0.7)
