@@ -1,6 +1,7 @@
 """Several machines: three engines on this machine, each in namespaces of its own, and what goes wrong with them."""
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -22,6 +23,7 @@ pytestmark = [pytest.mark.soak, needs_root]
 COUNT = 3
 IMAGES = ("debian:trixie-slim", K6, "stampede/gunicorn:27.0.1", "stampede/nginx:trixie", "stampede/client:trixie")
 FOLDER = Path("/var/lib/stampede-tests")
+CONTEXTS = "stampede-tests"
 RUN = ("run", "heavy-mix", "--variants", "least-conn", "--duration", "8s")
 
 
@@ -33,13 +35,15 @@ class Cluster:
 
     def tool(self, *words: str) -> str:
         """Run tools/engines.sh, and return what it said."""
-        done = subprocess.run([TOOLS / "engines.sh", *words, str(FOLDER)], capture_output=True, text=True, check=False)
+        command = [str(TOOLS / "engines.sh"), *words, str(FOLDER)]
+        environment = os.environ | {"CONTEXTS": CONTEXTS}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     def docker(self, number: int, *words: str) -> str:
         """Ask one of the engines."""
-        command = ["docker", "--context", f"stampede-{number}", *words]
+        command = ["docker", "--context", f"{CONTEXTS}-{number}", *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def left(self) -> list[str]:
@@ -66,7 +70,7 @@ def engines() -> Iterator[Cluster]:
     cluster.tool("up", str(COUNT))
     try:
         with subprocess.Popen(["docker", "image", "save", *IMAGES], stdout=subprocess.PIPE) as packing:
-            subprocess.run(["docker", "--context", "stampede-1", "image", "load"], stdin=packing.stdout, check=True)
+            subprocess.run(["docker", "--context", f"{CONTEXTS}-1", "image", "load"], stdin=packing.stdout, check=True)
         yield cluster
     finally:
         cluster.tool("down")
@@ -115,14 +119,16 @@ def test_machines_are_described_with_the_network_between_them(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("context: stampede-2", "context: stampede-22", "The engine of engine-2 does not answer: "),
-        ("context: stampede-2", "context: twin", "engine-1 and engine-2 are the same engine."),
+        (f"context: {CONTEXTS}-2", "context: nowhere", "The engine of engine-2 does not answer: "),
+        (f"context: {CONTEXTS}-2", "context: twin", "engine-1 and engine-2 are the same engine."),
     ],
 )
 def test_a_wrong_name_and_an_engine_that_is_named_twice_stop_a_run_before_it_starts(
     cluster: Cluster, lab: Lab, tmp_path: Path, old: str, new: str, message: str
 ) -> None:
-    host = json.loads(subprocess.check_output(["docker", "context", "inspect", "stampede-1"]))[0]["Endpoints"]["docker"]
+    host = json.loads(subprocess.check_output(["docker", "context", "inspect", f"{CONTEXTS}-1"]))[0]["Endpoints"][
+        "docker"
+    ]
     subprocess.run(["docker", "context", "create", "twin", "--docker", f"host={host['Host']}"], check=True)
     try:
         file = tmp_path / "machines.yaml"

@@ -12,12 +12,14 @@
 #        tools/engines.sh cut|mend N [FOLDER]    take down the link of engine N, and bring it up again
 #        tools/engines.sh run N COMMAND…         run a command on engine N's machine, in FOLDER=/var/lib/stampede-engines
 #        tools/engines.sh down [FOLDER]          remove all of it, images and containers included
-# `up` creates the Docker contexts stampede-1 to stampede-COUNT, and describes the machines in FOLDER/machines.yaml.
+# `up` creates the Docker contexts stampede-1 to stampede-COUNT (CONTEXTS=mine: mine-1 to mine-COUNT), and describes the
+# machines in FOLDER/machines.yaml.
 # With DELAY=5ms or LOSS=1%, each packet from one machine to another is late or is lost, if the kernel has netem.
 # This needs Linux, root, and the programs of docker, iproute2 and util-linux.
 set -eu
 
 default_folder=/var/lib/stampede-engines
+contexts=${CONTEXTS:-stampede}
 network=198.18.0 # from 198.18.0.0/15, which RFC 2544 keeps for measurements; Docker never gives these addresses away
 start_s=60
 
@@ -106,7 +108,7 @@ start_engine() {
     say "Starting $1 …"
     (cd / && machine=$(holder "$1") && exec setsid nsenter --target "$machine" --mount --uts --net --pid -- dockerd \
         --data-root "$folder/$1/data" --exec-root /run/docker --pidfile /run/docker.pid \
-        --host "$(socket "$1")" --cgroup-parent "/stampede-$1") </dev/null >>"$folder/$1/log" 2>&1 &
+        --host "$(socket "$1")" --cgroup-parent "/$contexts-$1") </dev/null >>"$folder/$1/log" 2>&1 &
 }
 
 wait_for_engine() {
@@ -118,10 +120,10 @@ wait_for_engine() {
 }
 
 add_context() {
-    case $(context_host "stampede-$1") in
+    case $(context_host "$contexts-$1") in
         "$(socket "engine-$1")") ;;
-        "") docker context create "stampede-$1" --docker "host=$(socket "engine-$1")" >/dev/null 2>&1 ;;
-        *) fail "The Docker context stampede-$1 belongs to $(context_host "stampede-$1")." "docker context rm stampede-$1" ;;
+        "") docker context create "$contexts-$1" --docker "host=$(socket "engine-$1")" >/dev/null 2>&1 ;;
+        *) fail "The Docker context $contexts-$1 belongs to $(context_host "$contexts-$1")." "docker context rm $contexts-$1" ;;
     esac
 }
 
@@ -145,8 +147,8 @@ up() {
         start_engine "engine-$n"
     done
     for n in $engines; do wait_for_engine "engine-$n"; done
-    { echo "machines:"; for n in $engines; do echo "  engine-$n: {context: stampede-$n, address: $network.$n, role: both}"; done; } >"$folder/machines.yaml"
-    say "engine-1 to engine-$count answer: docker --context stampede-1 info"
+    { echo "machines:"; for n in $engines; do echo "  engine-$n: {context: $contexts-$n, address: $network.$n, role: both}"; done; } >"$folder/machines.yaml"
+    say "engine-1 to engine-$count answer: docker --context $contexts-1 info"
     say "The machines are described in $folder/machines.yaml."
 }
 
@@ -156,9 +158,9 @@ down() {
         name=$(basename "$home")
         say "Removing $name …"
         end_machine "$name"
-        context=stampede-${name#engine-}
+        context=$contexts-${name#engine-}
         if [ "$(context_host "$context")" = "$(socket "$name")" ]; then docker context rm "$context" >/dev/null; fi
-        find /sys/fs/cgroup -depth -type d -path "*/stampede-$name*" -exec rmdir {} +
+        find /sys/fs/cgroup -depth -type d -path "*/$contexts-$name*" -exec rmdir {} +
     done
     rm -rf "$folder"/engine-* "$folder/switch" "$folder/machines.yaml"
     rmdir "$folder"
