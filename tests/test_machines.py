@@ -58,9 +58,9 @@ class Cluster:
 
     def heal(self) -> None:
         """Start the engines that do not run, and mend all links."""
+        self.tool("up", str(COUNT))
         for number in range(1, COUNT + 1):
             self.tool("mend", str(number))
-        self.tool("up", str(COUNT))
 
 
 @pytest.fixture(scope="module")
