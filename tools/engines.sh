@@ -5,34 +5,38 @@
 # network. A bridge in a network namespace of its own connects the engines. Nothing of this is part of this machine's
 # own network or of its own engine, so the cluster needs no free addresses and no firewall rules here.
 #
-# Usage: tools/engines.sh up COUNT [FOLDER]      start engine-1 to engine-COUNT, or those of them that do not run
-#        tools/engines.sh kill N [FOLDER]        kill engine N with -9; its containers go on
-#        tools/engines.sh crash N [FOLDER]       end engine N's whole machine, as a power cut does; `up` starts it again
-#        tools/engines.sh pause|resume N [FOLDER]  stop and continue the process of engine N
-#        tools/engines.sh cut|mend N [FOLDER]    take down the link of engine N, and bring it up again
-#        tools/engines.sh run N COMMAND…         run a command on engine N's machine, in FOLDER=/var/lib/stampede-engines
-#        tools/engines.sh down [FOLDER]          remove all of it, images and containers included
-# `up` creates the Docker contexts stampede-1 to stampede-COUNT, and describes the machines in FOLDER/machines.yaml.
-# With DELAY=5ms or LOSS=1%, each packet from one machine to another is late or is lost, if the kernel has netem.
+# Usage: tools/engines.sh up COUNT [FOLDER]      make and start engine-1 to engine-COUNT, and repair all faults below
+#        tools/engines.sh kill N [FOLDER]        kill engine N with -9; its containers go on without an engine
+#        tools/engines.sh crash N [FOLDER]       end all processes of engine N's machine, as a power cut does
+#        tools/engines.sh pause N [FOLDER]       stop the process of engine N, but not its containers
+#        tools/engines.sh resume N [FOLDER]      continue the process of engine N
+#        tools/engines.sh cut N [FOLDER]         take down the link of engine N's machine
+#        tools/engines.sh mend N [FOLDER]        bring the link up again
+#        tools/engines.sh run N COMMAND…         run a command on engine N's machine
+#        tools/engines.sh down [FOLDER]          remove everything, also images and containers
+# FOLDER is /var/lib/stampede-engines by default, or what the variable FOLDER says. Its name gives the names of the
+# Docker contexts: stampede-1 to stampede-COUNT, or mine-1 to mine-COUNT for /some/where/mine-engines.
+# `up` describes the machines in FOLDER/machines.yaml. The engines have no images, and no network to pull images from:
+#     docker save IMAGE | docker --context stampede-1 load
+# With DELAY=5ms or LOSS=1%, each packet from one machine to another is late or may be lost, if the kernel has netem.
 # This needs Linux, root, and the programs of docker, iproute2 and util-linux.
 set -eu
 
-default_folder=/var/lib/stampede-engines
 network=198.18.0 # from 198.18.0.0/15, which RFC 2544 keeps for measurements; Docker never gives these addresses away
 start_s=60
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "error: $1"; say ""; say "hint: $2"; exit 2; }
-usage() { sed -n 's/^# \(Usage:\|      \) \(.*\)/\2/p' "$0" >&2; exit 2; }
+usage() { sed -n 's/^# \(Usage:\|      \) \(tools.*\)/\2/p' "$0" >&2; exit 2; }
 
 # The process that holds the namespaces of a machine: its first process, whose last argument is the machine's folder.
 holder() { { pid=$(cat "$folder/$1/pid") && tr '\0' '\n' <"/proc/$pid/cmdline" | grep -qxF "$folder/$1"; } 2>/dev/null && echo "$pid"; }
 on() { machine=$(holder "$1") || fail "$1 does not run in $folder." "tools/engines.sh up COUNT $folder"; shift; nsenter --target "$machine" --mount --uts --net --pid -- "$@"; }
 at_switch() { nsenter --target "$(holder switch)" --net "$@"; }
 socket() { echo "unix://$folder/$1/docker.sock"; }
-answers() { docker --host "$(socket "$1")" version >/dev/null 2>&1; }
+answers() { timeout 5 docker --host "$(socket "$1")" version >/dev/null 2>&1; }
 context_host() { docker context inspect --format '{{.Endpoints.docker.Host}}' "$1" 2>/dev/null; }
-engine_pid='pid=$(cat /run/docker.pid)' # on the engine's machine
+running='pid=$(cat /run/engine.pid 2>/dev/null) && [ -d "/proc/$pid" ]' # on the engine's machine
 
 # Become the first process of a new machine. It sees this machine's programs and devices, its own folder, and a copy of
 # /etc; nothing else of this machine's files, so that a test notices when the lab expects its files on another machine.
@@ -78,7 +82,7 @@ start_machine() {
 }
 
 connect() {
-    if on "engine-$1" ip link show eth0 >/dev/null 2>&1; then return; fi
+    if on "engine-$1" ip link show eth0 >/dev/null 2>&1; then at_switch ip link set "port-$1" up; return; fi
     at_switch ip link delete "port-$1" 2>/dev/null || true # of a machine that crashed a moment ago
     at_switch ip link add "port-$1" type veth peer name eth0 netns "$(holder "engine-$1")"
     at_switch ip link set "port-$1" master bridge up
@@ -101,27 +105,33 @@ impair() {
 }
 
 start_engine() {
-    if on "$1" sh -c "$engine_pid"' && [ -d "/proc/$pid" ]' 2>/dev/null; then return; fi
-    on "$1" rm -f /run/docker.pid
+    if on "$1" sh -c "$running"' && kill -CONT "$pid"'; then return; fi
     say "Starting $1 …"
-    (cd / && machine=$(holder "$1") && exec setsid nsenter --target "$machine" --mount --uts --net --pid -- dockerd \
-        --data-root "$folder/$1/data" --exec-root /run/docker --pidfile /run/docker.pid \
-        --host "$(socket "$1")" --cgroup-parent "/stampede-$1") </dev/null >>"$folder/$1/log" 2>&1 &
+    # The shell ends at once, so the engine becomes a child of the machine's first process, which reaps it.
+    on "$1" sh -c 'rm -f /run/docker.pid; log=$1; shift; setsid "$@" </dev/null >>"$log" 2>&1 & echo $! >/run/engine.pid' start \
+        "$folder/$1/log" dockerd --data-root "$folder/$1/data" --exec-root /run/docker --pidfile /run/docker.pid \
+        --host "$(socket "$1")" --cgroup-parent "/$cluster-$1"
 }
 
 wait_for_engine() {
     deadline=$(($(date +%s) + start_s))
     until answers "$1"; do
+        if ! on "$1" sh -c "$running"; then fail "$1 ended instead of starting: $(tail -n 1 "$folder/$1/log")" "The log of the engine is $folder/$1/log."; fi
         if [ "$(date +%s)" -gt "$deadline" ]; then fail "$1 does not answer after $start_s s: $(tail -n 1 "$folder/$1/log")" "The log of the engine is $folder/$1/log."; fi
         sleep 0.1
     done
 }
 
+# The engine's containers go on. Return after the engine's end, so that a new engine does not meet the old one.
+kill_engine() {
+    on "$1" sh -c "$running"' && kill -9 "$pid" $(cat /run/docker/containerd/containerd.pid) && while [ -d "/proc/$pid" ]; do sleep 0.02; done'
+}
+
 add_context() {
-    case $(context_host "stampede-$1") in
+    case $(context_host "$cluster-$1") in
         "$(socket "engine-$1")") ;;
-        "") docker context create "stampede-$1" --docker "host=$(socket "engine-$1")" >/dev/null 2>&1 ;;
-        *) fail "The Docker context stampede-$1 belongs to $(context_host "stampede-$1")." "docker context rm stampede-$1" ;;
+        "") docker context create "$cluster-$1" --docker "host=$(socket "engine-$1")" >/dev/null 2>&1 ;;
+        *) fail "The Docker context $cluster-$1 belongs to $(context_host "$cluster-$1")." "docker context rm $cluster-$1" ;;
     esac
 }
 
@@ -145,8 +155,8 @@ up() {
         start_engine "engine-$n"
     done
     for n in $engines; do wait_for_engine "engine-$n"; done
-    { echo "machines:"; for n in $engines; do echo "  engine-$n: {context: stampede-$n, address: $network.$n, role: both}"; done; } >"$folder/machines.yaml"
-    say "engine-1 to engine-$count answer: docker --context stampede-1 info"
+    { echo "machines:"; for n in $engines; do echo "  engine-$n: {context: $cluster-$n, address: $network.$n, role: both}"; done; } >"$folder/machines.yaml"
+    say "engine-1 to engine-$count answer: docker --context $cluster-1 info"
     say "The machines are described in $folder/machines.yaml."
 }
 
@@ -156,9 +166,9 @@ down() {
         name=$(basename "$home")
         say "Removing $name …"
         end_machine "$name"
-        context=stampede-${name#engine-}
+        context=$cluster-${name#engine-}
         if [ "$(context_host "$context")" = "$(socket "$name")" ]; then docker context rm "$context" >/dev/null; fi
-        find /sys/fs/cgroup -depth -type d -path "*/stampede-$name*" -exec rmdir {} +
+        find /sys/fs/cgroup -depth -type d -path "*/$cluster-$name*" -exec rmdir {} +
     done
     rm -rf "$folder"/engine-* "$folder/switch" "$folder/machines.yaml"
     rmdir "$folder"
@@ -174,22 +184,24 @@ end_machine() {
 self=$(realpath "$0")
 verb=${1:-}
 if [ "$verb" = become-machine ]; then become_machine "$2"; fi
+folder=${FOLDER:-/var/lib/stampede-engines}
 case $verb in
-    up) count=${2:-} folder=${3:-$default_folder} ;;
-    down) folder=${2:-$default_folder} ;;
-    run) name=engine-${2:-} folder=${FOLDER:-$default_folder} ;;
-    kill|crash|pause|resume|cut|mend) name=engine-${2:-} folder=${3:-$default_folder} ;;
+    up) count=${2:-} folder=${3:-$folder} ;;
+    down) folder=${2:-$folder} ;;
+    run) name=engine-${2:-} ;;
+    kill|crash|pause|resume|cut|mend) name=engine-${2:-} folder=${3:-$folder} ;;
     *) usage ;;
 esac
 if [ "$(id -u)" != 0 ]; then fail "tools/engines.sh needs root, because it makes namespaces and starts engines." "sudo tools/engines.sh $*"; fi
 folder=$(realpath -m "$folder")
+cluster=$(basename "$folder" -engines)
 case $verb in
     up) up ;;
     down) down ;;
-    kill) on "$name" sh -c "$engine_pid"' && kill -9 "$pid"' ;;
+    kill) kill_engine "$name" ;;
     crash) end_machine "$name" ;;
-    pause) on "$name" sh -c "$engine_pid"' && kill -STOP "$pid"' ;;
-    resume) on "$name" sh -c "$engine_pid"' && kill -CONT "$pid"' ;;
+    pause) on "$name" sh -c "$running"' && kill -STOP "$pid"' ;;
+    resume) on "$name" sh -c "$running"' && kill -CONT "$pid"' ;;
     cut) at_switch ip link set "port-$2" down ;;
     mend) at_switch ip link set "port-$2" up ;;
     run) shift 2; on "$name" "$@" ;;
