@@ -189,7 +189,11 @@ def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
                 for stack in stacks:
                     if of.get(PROJECT) == stack.project and stack.outcome == "measured":
                         pool.submit(stack.heed, event["Action"], place, event["Actor"]["ID"], of)
+            if not over.is_set() and len(places) > 1:  # else the only engine has ended, and the load with it
+                for stack in stacks:
+                    pool.submit(stack.lose, place)
 
+    over = threading.Event()
     asked = ["events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--filter", "event=oom",
              "--filter", f"label={OWNER_LABEL}={owner()}", "--format", "{{json .}}"]  # fmt: skip
     with ExitStack() as stack:
@@ -208,6 +212,7 @@ def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
         try:
             yield
         finally:
+            over.set()
             for events in watched:
                 events.terminate()
             for thread in heeding:

@@ -121,6 +121,12 @@ class Stack:
             with tolerating_docker_errors():
                 place.client.container.kill(container)
 
+    def lose(self, place: Place) -> None:
+        """Fail because a machine does not answer any more, and end the load: requests to it wait for a minute each."""
+        self.fail(f"{place.said} stopped answering")
+        if self.loading:
+            self.end_load()
+
     def up(self) -> None:
         """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
         began = time.monotonic()
