@@ -20,7 +20,6 @@ from lab.cluster.engines import Engines, Load, Watches
 from lab.cluster.images import unlike
 from lab.cluster.machines import Place
 from lab.cluster.network import create_network
-from lab.cluster.placing import k6_service
 from lab.machine.engine import last_line
 from lab.machine.watch import Quiet
 from lab.plan import PlannedTrial
@@ -43,9 +42,9 @@ from lab.trial.leftovers import remove_containers, remove_networks
 from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of
 from lab.trial.rates import NoRate, rate_after
+from lab.trial.starting import create_generators, in_order, start
 from lab.whereabouts import LOCAL_ENV, here, without
 
-UP_WITHIN_S = 60
 K6_STOPS_WITHIN_S = 10
 DOWN_ATTEMPTS = 5
 
@@ -140,9 +139,9 @@ class Stack:
             self.limits_mib = {name: mib for one in self.composed for name, mib in one.limits_mib.items()}
             if self.engines.overlay:
                 create_network(self.engines, self.project)
-            for services in self._in_order():
-                self._start(services)
-            self._create_generators()
+            for services in in_order(self.trial, overlay=self.engines.overlay):
+                start(services, self.composed)
+            create_generators(self.trial.load, self.composed)
             self.containers = containers_of(self.project, self.engines.places)
             if reason := unlike((one.service, one.place, one.image) for one in self.containers):
                 self.fail(reason)
@@ -162,32 +161,6 @@ class Stack:
         finally:
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
         self.took_s["up"] = time.monotonic() - began
-
-    def _in_order(self) -> list[list[str]]:
-        """Return the services to start, in the order of starting. On one machine, Compose finds the order itself."""
-        trial = self.trial
-        if not self.engines.overlay:
-            return [[trial.variant.front, *(["api"] if trial.load.api else [])]]
-        beside = [name for name in trial.services_beside if name not in (trial.variant.front, "client")]
-        return [beside, [trial.variant.service], [trial.variant.front]]
-
-    def _start(self, services: Sequence[str]) -> None:
-        """Start services on all machines at the same time, and wait until they are healthy."""
-
-        def start(one: Composed) -> None:
-            if mine := [name for name in services if name in one.services]:
-                one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
-                                      quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
-
-        with ThreadPoolExecutor(len(self.composed)) as pool:
-            list(pool.map(start, self.composed))
-
-    def _create_generators(self) -> None:
-        load = self.trial.load
-        generators = [k6_service(number) for number in range(1, load.generators + 1)] + ["client"] * bool(load.client)
-        for one in self.composed:
-            if mine := [name for name in generators if name in one.services]:
-                one.client.compose.create(mine, no_build=True, pull="never")
 
     def calibrate(self) -> None:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""

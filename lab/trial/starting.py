@@ -1,0 +1,39 @@
+"""Start the containers of a trial by Compose, on one machine or on several machines."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from lab.cluster.placing import k6_service
+from lab.experiment.model import Load
+from lab.plan import PlannedTrial
+from lab.trial.compose import Composed
+
+UP_WITHIN_S = 60
+
+
+def in_order(trial: PlannedTrial, *, overlay: bool) -> list[list[str]]:
+    """Return the services to start, in the order of starting. On one machine, Compose finds the order itself."""
+    if not overlay:
+        return [[trial.variant.front, *(["api"] if trial.load.api else [])]]
+    beside = [name for name in trial.services_beside if name not in (trial.variant.front, "client")]
+    return [beside, [trial.variant.service], [trial.variant.front]]
+
+
+def start(services: Sequence[str], composed: Sequence[Composed]) -> None:
+    """Start services on all machines at the same time, and wait until they are healthy. Raise DockerException."""
+
+    def up(one: Composed) -> None:
+        if mine := [name for name in services if name in one.services]:
+            one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
+                                  quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
+
+    with ThreadPoolExecutor(len(composed)) as pool:
+        list(pool.map(up, composed))
+
+
+def create_generators(load: Load, composed: Sequence[Composed]) -> None:
+    """Create the load generators, which the lab starts later. Raise DockerException if Compose fails."""
+    generators = [k6_service(number) for number in range(1, load.generators + 1)] + ["client"] * bool(load.client)
+    for one in composed:
+        if mine := [name for name in generators if name in one.services]:
+            one.client.compose.create(mine, no_build=True, pull="never")
