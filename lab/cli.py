@@ -14,6 +14,7 @@ from analysis.deciding import MOST
 from lab.advice.commands import advise, predict, requests, validate, what_if
 from lab.errors import LabError, WrongUse
 from lab.interruption import heed_signals
+from lab.manifests.commands import manifests
 from lab.measuring import make_command, measure, names_of, planner
 from lab.options import Cpu, Duration, Full, Jobs, Name, Results, Seed, Trials, Variants
 from lab.own.commands import init, try_
@@ -237,7 +238,7 @@ def plan(
 
 app.command(name="try")(try_)
 app.command()(init)
-for one in (predict, advise, requests, what_if, validate):
+for one in (predict, advise, requests, what_if, validate, manifests):
     app.command(name=one.__name__.replace("_", "-"))(one)
 
 
