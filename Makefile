@@ -3,7 +3,7 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment watch reproduce aa list plan predict advise try init requests what-if validate report power compare verify export machines notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment watch reproduce aa list plan manifests predict advise try init requests what-if validate report power compare verify export machines notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -24,6 +24,9 @@ list: .venv/core  ## list the experiments and their questions
 
 plan: .venv/core  ## print what NAME would measure, in which order, and for how long
 	@$(LAB) plan $(NAME) $(CPU_OPTION)
+
+manifests: .venv/core  ## print one variant of NAME under one load for Kubernetes (VARIANT=a LOAD=b GENERATORS=4 UNSAFE_SYSCTLS=1)
+	@$(LAB) manifests $(NAME)
 
 predict: .venv/core  ## print what theory predicts of NAME, without any container
 	@$(LAB) predict $(NAME) $(CPU_OPTION)

@@ -44,12 +44,10 @@ def tell_which(lab: Lab, **factors: str) -> None:
     ``factors`` are further variables for the Compose file, as expressions of the variant's ``name``.
     """
     settings = "env_file(_variables(load.at(visits_per_s), trial.duration)"
-    lab.edit("lab/trial/compose.py", settings, f'{settings} | {{"WHICH": name}}')
-    lab.edit("lab/trial/compose.py", "    if load.api:\n", "".join(
+    lab.edit("lab/trial/compose.py", settings, f'{settings} | {{"WHICH": trial.variant_name}}')
+    lab.edit("lab/trial/compose.py", "    if load.api:\n", "    name = trial.variant_name\n" + "".join(
         f"    factors |= {{{factor!r}: {value}}}\n" for factor, value in factors.items()
     ) + "    if load.api:\n")  # fmt: skip
-    lab.edit("lab/trial/compose.py", "    variant, load = trial.variant, trial.load\n",
-             "    variant, load = trial.variant, trial.load\n    name = trial.variant_name\n")  # fmt: skip
 
 
 def trials(lab: Lab, name: str = "spoilt") -> dict[str, dict[str, Any]]:

@@ -99,7 +99,7 @@ def test_every_option_of_lab_is_among_the_commands(command: str, option: str) ->
 
 
 def test_the_commands_name_no_option_that_lab_does_not_have() -> None:
-    assert set(re.findall(r"--[a-z]+", COMMANDS)) <= {option for _, option in OPTIONS} | {"--help"}
+    assert set(re.findall(r"--[a-z]+(?:-[a-z]+)*", COMMANDS)) <= {option for _, option in OPTIONS} | {"--help"}
 
 
 @pytest.mark.parametrize("name", names())

@@ -377,11 +377,10 @@ class Experiment(Model):
         return [*published, *claims]
 
 
-def unknown_variant(name: str, experiment: Experiment) -> WrongUse:
-    """Return the error for an unknown variant, with a hint that lists the known variants."""
-    return WrongUse(
-        f"There is no variant {name!r}.", hint=f"VARIANTS=…, any of {nearest_first(name, list(experiment.variants))}"
-    )
+def unknown_variant(name: str, experiment: Experiment, option: str = "VARIANTS=…, any of") -> WrongUse:
+    """Return the error for an unknown variant. Its hint names the option, and lists the known variants."""
+    known = nearest_first(name, list(experiment.variants))
+    return WrongUse(f"There is no variant {name!r}.", hint=f"{option} {known}")
 
 
 def check_duration(duration: str, option: str = "DURATION") -> None:

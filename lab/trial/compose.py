@@ -63,15 +63,8 @@ def compose(
     load is relative. Raise DockerException if Compose fails.
     """
     variant, load = trial.variant, trial.load
-    profiles = list(dict.fromkeys([variant.service, variant.front, "load", *trial.services_beside]))
-    factors = variant.factors() | {
-        "LAB_SCRIPT": load.script,
-        "LAB_K6_MEMORY": f"{load.k6_mib(trial.duration)}m",
-        "LAB_K6_RELEASE": K6_RELEASE,
-    }
     local = {
         "LAB_OWNER": owner(),
-        "LAB_LOAD_SETTINGS": str(part / "load.env"),
         "LAB_RESULTS": str(part),
         "LAB_USER": f"{os.getuid()}:{os.getgid()}",
         "LAB_CA_BUNDLE": ca_bundle(),
@@ -79,26 +72,8 @@ def compose(
     layer = variant.layer
     if layer and layer.secrets:
         local |= {"LAB_SECRETS": quote(json.dumps(dict(layer.secrets)))}
-    if trial.live:
-        factors |= {"LAB_POINTS": "json"}
-    if load.api:
-        factors |= load.api.factors()
-    if load.database:
-        factors |= load.database.factors()
-    if load.client:
-        factors |= {"LAB_CLIENT": load.client.script}
-        local |= {"LAB_CLIENT_SETTINGS": str(part / "client.env")}
-        start = {"START_AFTER": f"{START_UP_S * side_by_side:g}s"}
-        write_whole(part / "client.env", env_file(_variables(load.client, trial.duration) | start))
-    write_whole(part / "load.env", env_file(_variables(load.at(visits_per_s), trial.duration)))
-    write_whole(part / "factors.env", env_file(factors))
-    write_whole(part / LOCAL_ENV, env_file(local))
-    resolved = DockerClient(
-        compose_files=[COMPOSE_FILE],
-        compose_env_files=[part / "factors.env", part / LOCAL_ENV],
-        compose_project_name=project,
-        compose_profiles=profiles,
-    ).compose.config(return_json=True)
+    local |= write_settings(trial, part, start_after_s=START_UP_S * side_by_side, visits_per_s=visits_per_s)
+    resolved = resolve(trial, part, local, project)
     services = _complete(resolved["services"], load.generators)
     if layer:
         ways_out, addresses = to_outside(layer, services[variant.service])
@@ -125,7 +100,7 @@ def compose(
             compose_env_files=[part / LOCAL_ENV],
             compose_project_directory=ROOT,
             compose_project_name=project,
-            compose_profiles=profiles,
+            compose_profiles=profiles_of(trial),
         )
         limited = {name: one["mem_limit"] for name, one in here["services"].items() if "mem_limit" in one}
         limits_mib = {name: int(limit) // 2**20 for name, limit in limited.items()}
@@ -164,6 +139,62 @@ def overlay_name(project: str) -> str:
     A swarm allows at most 63 characters, which the name of a project may exceed.
     """
     return f"stampede-{digest(project.encode())}"
+
+
+def factors_of(trial: PlannedTrial) -> dict[str, str]:
+    """Return the factors of a trial, which follow from its variant and its load alone."""
+    load = trial.load
+    factors = trial.variant.factors() | {
+        "LAB_SCRIPT": load.script,
+        "LAB_K6_MEMORY": f"{load.k6_mib(trial.duration)}m",
+        "LAB_K6_RELEASE": K6_RELEASE,
+    }
+    if trial.live:
+        factors |= {"LAB_POINTS": "json"}
+    if load.api:
+        factors |= load.api.factors()
+    if load.database:
+        factors |= load.database.factors()
+    if load.client:
+        factors |= {"LAB_CLIENT": load.client.script}
+    return factors
+
+
+def profiles_of(trial: PlannedTrial) -> list[str]:
+    """Return the profiles of docker-compose.yml that have the services of a trial."""
+    return list(dict.fromkeys([trial.variant.service, trial.variant.front, "load", *trial.services_beside]))
+
+
+def write_settings(
+    trial: PlannedTrial, part: Path, *, start_after_s: float = 0, visits_per_s: float | None = None
+) -> dict[str, str]:
+    """Write the settings of a trial's scripts to the folder ``part``; return the local factors that name the files."""
+    load = trial.load
+    local = {"LAB_LOAD_SETTINGS": str(part / "load.env")}
+    write_whole(part / "load.env", env_file(_variables(load.at(visits_per_s), trial.duration)))
+    if load.client:
+        local |= {"LAB_CLIENT_SETTINGS": str(part / "client.env")}
+        start = {"START_AFTER": f"{start_after_s:g}s"}
+        write_whole(part / "client.env", env_file(_variables(load.client, trial.duration) | start))
+    return local
+
+
+def resolve(trial: PlannedTrial, part: Path, local: Mapping[str, str], project: str) -> dict[str, Any]:
+    """Write a trial's factors to the folder ``part``, and return what Compose makes of docker-compose.yml with them.
+
+    This needs no engine. Raise DockerException if Compose fails.
+    """
+    write_whole(part / "factors.env", env_file(factors_of(trial)))
+    write_whole(part / LOCAL_ENV, env_file(local))
+    client = DockerClient(
+        compose_files=[COMPOSE_FILE],
+        compose_env_files=[part / "factors.env", part / LOCAL_ENV],
+        compose_project_name=project,
+        compose_profiles=profiles_of(trial),
+    )
+    resolved = client.compose.config(return_json=True)
+    assert isinstance(resolved, dict)
+    return resolved
 
 
 def _complete(services: Services, generators: int) -> Services:
