@@ -1,5 +1,6 @@
 """lab.cluster without machines: the file of machines, what runs where, and what swarms and images are told to be."""
 
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -214,7 +215,7 @@ class Fake:
         client = SimpleNamespace(
             system=SimpleNamespace(info=lambda: self.info(context)),
             node=SimpleNamespace(list=self.nodes, update=self.update, remove=self.remove),
-            client_config=SimpleNamespace(docker_cmd=["docker", "--context", context]),
+            client_config=SimpleNamespace(docker_cmd=["true", "--context", context]),
         )
         return Place(name, cast("DockerClient", client), shares_files=False)
 
@@ -369,3 +370,16 @@ def test_a_service_with_different_images_is_named_with_its_machines(
     assert images.unlike([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
         "k6 has another image on bench-1 than on laptop"
     )
+
+
+def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It accepts connections and never answers."""
+    monkeypatch.setattr(swarm, "ANSWERS_WITHIN_S", 1)
+    with socket.socket(socket.AF_UNIX) as stopped:
+        stopped.bind(str(tmp_path / "engine.sock"))
+        stopped.listen()
+        place = Place("bench", DockerClient(host=f"unix://{tmp_path}/engine.sock"), shares_files=False)
+        with pytest.raises(LabError) as error:
+            swarm.nodes_of([place])
+
+    assert error.value.message == "The engine of bench does not answer: no answer within 1 s"

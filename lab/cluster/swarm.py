@@ -4,6 +4,7 @@ Swarm does membership, discovery and the network. The lab starts no swarm servic
 lab's containers (docs/machines.md).
 """
 
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ JOINED = "stampede.joined"
 MADE = "stampede.made"
 """The label of the node on which the lab has made the swarm."""
 PORT = 2377
+ANSWERS_WITHIN_S = 20
 
 Say = Callable[[str], None]
 
@@ -40,10 +42,8 @@ def nodes_of(places: Sequence[Place]) -> list[Node]:
     """Ask every engine for its swarm. Raise LabError if an engine does not answer, or if two machines have the same."""
     nodes: list[Node] = []
     for place in places:
-        try:
-            info = place.client.system.info()
-        except DockerException as error:
-            raise LabError(f"The engine of {place.name} does not answer: {last_line(error)}", hint=_CONTEXTS) from None
+        check_that_it_answers(place)
+        info = place.client.system.info()
         swarm = info.swarm
         active = bool(swarm and swarm.local_node_state == "active")
         of_cluster = swarm.cluster if swarm and active else None
@@ -66,6 +66,20 @@ def nodes_of(places: Sequence[Place]) -> list[Node]:
             )
         seen[node.engine] = node.place.name
     return nodes
+
+
+def check_that_it_answers(place: Place) -> None:
+    """Raise LabError if the engine of a machine does not answer in time. An engine that is stopped never answers."""
+    command = [*place.docker, "version", "--format", "{{.Server.Version}}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        reason = f"no answer within {ANSWERS_WITHIN_S} s"
+    else:
+        if done.returncode == 0:
+            return
+        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it gave no reason"
+    raise LabError(f"The engine of {place.name} does not answer: {reason}", hint=_CONTEXTS)
 
 
 _CONTEXTS = "docker context ls lists the contexts; docker --context NAME version asks an engine."
