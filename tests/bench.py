@@ -66,6 +66,7 @@ def main() -> None:
         "setup": nothing_to_do,
         "points": points_to_requests,
         "floor": floor,
+        "generator": the_generator,
         "memory": memory_of_k6,
         "added": added_by_the_lab,
         "together": side_by_side,
@@ -452,6 +453,98 @@ def trial_beyond_load(results: Path) -> float:
     return whole.total_seconds() - (trial.seconds.load or 0.0)
 
 
+PLAIN = ("k6", "run", "--out", "json=/results/points.json.gz")
+"""How k6 starts with its own defaults."""
+AS_THE_LAB = ("sh", "/k6/run", "")
+FEW_TAGS = ("k6", "run", "--system-tags", "scenario")
+AS_IT_WAS = {
+    "  vu = vu || exec.vu;\n": "  vu = exec.vu;\n",
+    "  const { tags, metadata } = vu.metrics;\n": "  const { tags, metadata } = exec.vu.metrics;\n",
+    "{ ...params, headers }": "{ ...params, headers, tags: { name } }",
+}
+"""What k6/lib/request.js was before 25 November 2026, by what it is now."""
+PRINTS_LINES = {
+    "  tags.request = name;\n  Object.assign(metadata, { id, ...known });\n": "",
+    "requestSent.add(1)": "print('request_sent', 1, { id, request: name, ...known })",
+    "  Object.assign(metadata, {\n": "  print('request_answered', duration, {\n    id, request: name, ...known,\n",
+    "  requestAnswered.add(duration);\n": "",
+    "  for (const field of Object.keys(metadata)) {\n    delete metadata[field];\n  }\n": "",
+    "// Whether a request succeeded.": "const print = (metric, value, metadata) => console.log(JSON.stringify("
+    "{ metric, type: 'Point', data: { time: new Date().toISOString(), value, metadata } }));\n// Whether",
+}
+"""Changes of k6/lib/request.js that let the script print lines instead of adding points."""
+WAYS: dict[str, tuple[tuple[str, ...], dict[str, str], dict[str, str]]] = {
+    "k6 with its defaults, the script as it was": (PLAIN, {}, AS_IT_WAS),
+    "fewer system tags": ((*FEW_TAGS, *PLAIN[2:]), {}, AS_IT_WAS),
+    "also a script that reads exec.vu once": ((*FEW_TAGS, *PLAIN[2:]), {}, {}),
+    "also less garbage collection: as the lab runs k6": (AS_THE_LAB, {}, {}),
+    "as the lab, points not compressed, for make watch": (AS_THE_LAB, {"LAB_POINTS": "json"}, {}),
+    "as the lab, but CSV": (
+        (*FEW_TAGS, "--out", "csv=/results/points.csv.gz"),
+        {"GOGC": "400", "K6_CSV_TIME_FORMAT": "unix_nano"},
+        {},
+    ),
+    "as the lab, but lines of the script and no points": (
+        (*FEW_TAGS, "--console-output", "/results/points.json"),
+        {"GOGC": "400"},
+        PRINTS_LINES,
+    ),
+    "as the lab, but no output at all": (FEW_TAGS, {"GOGC": "400"}, {}),
+}
+"""Ways to run k6, by name: the command, variables, and changes of k6/lib/request.js. The first is the one before."""
+SENDING = MIX | {"DURATION": "6s", "LIGHT_VUS": "8", "HEAVY_VUS": "8"}
+
+
+def the_generator(folder: Path) -> None:
+    """Measure how many requests k6 sends for each second of a core, in several ways in turns. nginx has another core.
+
+    The seconds are those that k6 used, so that the figure hardly depends on what else runs on the machine.
+    """
+    scripts = {name: changed(folder / f"k6-{place}", way[2]) for place, (name, way) in enumerate(WAYS.items())}
+    rates: dict[str, list[float]] = {name: [] for name in WAYS}
+    sizes: dict[str, list[float]] = {name: [] for name in WAYS}
+    with static_nginx(folder, core=1) as network:
+        for _ in range(REPEATS):
+            for name, (way, variables, _) in WAYS.items():
+                results = folder / "generator"
+                shutil.rmtree(results, ignore_errors=True)
+                settings = SENDING | {"LAB_URL": "http://static:8080"} | variables
+                command = k6_command(
+                    results, network, "heavy-mix.js", settings, ("sh", "-c", '"$@"; times', "sh", *way),
+                    scripts[name], cpuset="0",
+                )  # fmt: skip
+                told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                found = re.search(r"http_reqs\.*: (\d+)", told)
+                assert found
+                written = sum(path.stat().st_size for path in results.glob("points*"))
+                rates[name].append(int(found[1]) / seconds_of_children(told))
+                sizes[name].append(written / int(found[1]))
+    before = rates[next(iter(WAYS))]
+    rows = []
+    for name, each in rates.items():
+        ratio = spread([now / then for now, then in zip(each, before, strict=True)], "times")
+        figures = f"{median(each):.0f} requests/s ({min(each):.0f} to {max(each):.0f}), {ratio}"
+        rows.append((name, f"{figures}, {median(sizes[name]):.0f} bytes for each"))
+    show("The load generator: requests per second of one core, ratio to the first row, bytes for each request", rows)
+
+
+def changed(folder: Path, changes: dict[str, str]) -> Path:
+    """Copy the scripts of k6/ to a folder with some changes in lib/request.js, and return the folder."""
+    shutil.copytree(SCRIPTS, folder)
+    text = (folder / "lib" / "request.js").read_text()
+    for now, other in changes.items():
+        assert text.count(now) == 1, now
+        text = text.replace(now, other)
+    (folder / "lib" / "request.js").write_text(text)
+    return folder
+
+
+def seconds_of_children(told: str) -> float:
+    """Return the processor time of a shell's commands from what ``times`` printed at the end, in seconds."""
+    last = told.strip().splitlines()[-1]
+    return sum(60 * float(minutes) + float(seconds) for minutes, seconds in re.findall(r"(\d+)m([\d.]+)s", last))
+
+
 def write_points_with_k6(folder: Path) -> int:
     """Let k6 write at least POINTS_BYTES of points, and return their size in bytes."""
     size = 0
@@ -493,7 +586,7 @@ def memory_of_k6(folder: Path) -> None:
 
 def peak_of_k6(folder: Path, network: str, settings: dict[str, str]) -> tuple[float, int]:
     """Run users.js in a network. Return k6's peak memory in MiB, and how many requests k6 sent."""
-    command = k6_command(folder, network, "users.js", settings | {"LAB_URL": "http://static:8080"})
+    command = k6_command(folder, network, "users.js", settings | {"LAB_URL": "http://static:8080"}, PLAIN)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         peak_kib = 0
         while running.poll() is None:
@@ -533,21 +626,36 @@ def k6(folder: Path, network: str, url: str, settings: dict[str, str]) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def k6_command(folder: Path, network: str, script: str, settings: dict[str, str]) -> list[str]:
-    """Return the command that runs a script in a network and writes its points to a folder."""
+def k6_command(
+    folder: Path,
+    network: str,
+    script: str,
+    settings: dict[str, str],
+    way: tuple[str, ...] = AS_THE_LAB,
+    scripts: Path = SCRIPTS,
+    cpuset: str = "",
+) -> list[str]:
+    """Return the command that runs a script in a network and writes its points to a folder.
+
+    ``way`` is the command that starts k6, and ``scripts`` is the folder k6/ or a copy of it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    flags = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
+    given = {"K6_NO_USAGE_REPORT": "true", "LAB_POINTS": "json.gz", "LAB_K6_MEMORY": "1024m"} | settings
+    flags = [word for name, value in given.items() for word in ("--env", f"{name}={value}")]
+    program, *arguments = way
     return [
         "docker", "run", "--rm", "--network", network, "--user", f"{os.getuid()}:{os.getgid()}",
-        "--volume", f"{SCRIPTS}:/k6:ro", "--volume", f"{folder}:/results", "--env", "K6_NO_USAGE_REPORT=true",
-        *flags, K6, "run", "--quiet", "--summary-trend-stats", "p(50),p(99)",
-        "--out", "json=/results/points.json.gz", f"/k6/{script}",
+        "--volume", f"{scripts}:/k6:ro", "--volume", f"{folder}:/results", "--cpuset-cpus", cpuset, *flags,
+        "--entrypoint", program, K6, *arguments, "--quiet", "--summary-trend-stats", "p(50),p(99)", f"/k6/{script}",
     ]  # fmt: skip
 
 
 @contextmanager
-def static_nginx(folder: Path) -> Iterator[str]:
-    """Start an nginx that answers without a server, in a closed network, and yield the network's name."""
+def static_nginx(folder: Path, core: int | None = None) -> Iterator[str]:
+    """Start an nginx that answers without a server, in a closed network, and yield the network's name.
+
+    ``core`` is the only core that nginx may use; None: nginx may use all cores.
+    """
     client = DockerClient()
     configuration = folder / "static"
     configuration.mkdir(parents=True, exist_ok=True)
@@ -556,6 +664,7 @@ def static_nginx(folder: Path) -> Iterator[str]:
     container = client.container.run(
         "stampede/nginx:trixie", ["-c", "/conf/static.conf"], detach=True, entrypoint="nginx",
         networks=["stampede-bench"], network_aliases=["static"], volumes=[(configuration, "/conf", "ro")],
+        cpuset_cpus=None if core is None else [core],
     )  # fmt: skip
     assert isinstance(container, Container)
     try:

@@ -1,5 +1,6 @@
 """The scripts of k6/ and clients/ in the images that run them: what they make of settings, and what they refuse."""
 
+import gzip
 import json
 import re
 import threading
@@ -9,13 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from analysis.metrics.visits import rates_per_s
+from analysis.read.rows import write_requests
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Database, Durations, Load
 from lab.paths import CLIENTS, K6
-from tests.boxes import BoxOf, Done, boxes
+from tests.boxes import PATIENCE_S, BoxOf, Done, boxes
 
 pytestmark = pytest.mark.engine
 FORM = '<input name="csrfmiddlewaretoken" value="abc">'
@@ -272,6 +275,62 @@ def test_a_visit_that_the_page_does_not_understand_is_an_error_of_the_script(
     assert bool(errors) == bool(thrown)
     for line in errors:
         assert f"Error: {thrown}" in line
+
+
+SERVED = {"worker": 7, "host": "box", "thread": 9, "began": 1795169100.5, "ended": 1795169100.6, "server": "made up"}
+WRITTEN_BY_RUN = """
+sh /k6/run -2 --quiet --address '' /k6/arrivals.js > /dev/null &
+sleep 1
+for process in /proc/[0-9]*; do
+  if [ "$(cat $process/comm)" = k6 ]; then tr '\\0' '\\n' < $process/environ | grep ^GO | sort; fi
+done
+wait
+cat /results/k6-processor-2.txt /results/points-2.json
+"""
+
+
+def test_run_keeps_all_requests_and_what_was_dropped_and_writes_few_tags(box_of: BoxOf, tmp_path: Path) -> None:
+    """Of four requests, one is answered, one fails, and two last until the end. They keep both users busy."""
+    asked: list[str] = []
+    over = threading.Event()
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if len(asked) > 2:
+                over.wait(PATIENCE_S)
+                return
+            self.send_response({1: 200, 2: 503}[len(asked)])
+            self.send_header("Lab-Served", json.dumps(SERVED))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    given = {"RATE_RPS": "10", "USERS_MAX": "2", "DELAY_S": "0", "GRACE_S": "0", "START_AT_MS": "0", "DURATION": "3s",
+             "LAB_POINTS": "json", "LAB_K6_MEMORY": "130m"}  # fmt: skip
+    box = box_of("grafana/k6:2.1.0", "host")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = box.run(WRITTEN_BY_RUN, given | {"LAB_URL": f"http://127.0.0.1:{server.server_port}"})
+        over.set()
+        server.shutdown()
+    gogc, limit, *processor = [line for line in done.stdout.splitlines() if not line.startswith("{")]
+    points = [line for line in done.stdout.splitlines(keepends=True) if line.startswith("{")]
+    (tmp_path / "points-2.json.gz").write_bytes(gzip.compress("".join(points).encode()))
+
+    dropped = write_requests(tmp_path, "one", "mix", 1).dropped
+
+    found = duckdb.read_parquet(str(tmp_path / "requests.parquet"))
+    rows = found.order("sent").project("error, worker, asked_ms").fetchall()
+    cut_off = ("no answer before the end of the run", None, 0)
+    assert rows == [(None, "box:7", 0), ("status 503", None, 0), cut_off, cut_off]
+    assert dropped > 20
+    assert (gogc, limit) == ("GOGC=400", "GOMEMLIMIT=104MiB")
+    assert processor
+    tags = {name for line in points for name in json.loads(line)["data"].get("tags") or ()}
+    assert tags == {"request", "scenario"}
 
 
 @pytest.mark.parametrize("script", sorted(path.name for path in CLIENTS.glob("*.py")))

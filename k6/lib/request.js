@@ -15,6 +15,9 @@ const requestAnswered = new Trend('request_answered', true);
 // How many requests this virtual user has sent.
 let sequence = 0;
 
+// The virtual user itself. k6 builds a new object each time that a script reads exec.vu.
+let vu;
+
 // Sends GET `path`, which takes `askedMs` of service time, as a request of class `name`. Use only a few fixed names.
 export function get(name, path, askedMs) {
   return exchange(name, 'GET', path, null, { asked_ms: String(askedMs) });
@@ -36,25 +39,26 @@ export function ask(name, method, path, headers, body) {
 
 function exchange(name, method, path, body, known, params = {}, told = served) {
   sequence += 1;
-  const metrics = exec.vu.metrics;
-  const id = `${exec.vu.idInTest}-${sequence}`;
+  vu = vu || exec.vu;
+  const { tags, metadata } = vu.metrics;
+  const id = `${vu.idInTest}-${sequence}`;
   const headers = told === failed ? { ...params.headers, 'Lab-Id': id } : {};
-  metrics.tags.request = name;
-  Object.assign(metrics.metadata, { id, ...known });
+  tags.request = name;
+  Object.assign(metadata, { id, ...known });
   requestSent.add(1);
 
-  const response = http.request(method, LAB_URL + path, body, { ...params, headers, tags: { name } });
+  const response = http.request(method, LAB_URL + path, body, { ...params, headers });
 
   const { duration, blocked, connecting } = response.timings;
-  Object.assign(metrics.metadata, {
+  Object.assign(metadata, {
     status: String(response.status),
     blocked_ms: String(blocked),
     connecting_ms: String(connecting),
     ...told(response),
   });
   requestAnswered.add(duration);
-  for (const field of Object.keys(metrics.metadata)) {
-    delete metrics.metadata[field];
+  for (const field of Object.keys(metadata)) {
+    delete metadata[field];
   }
   return response;
 }
