@@ -155,7 +155,7 @@ def resolved() -> dict[str, Any]:
     }
 
 
-DIFFERS = {"cpuset", "depends_on", "scale", "volumes"}
+DIFFERS = {"cpuset", "depends_on", "environment", "scale", "volumes"}
 
 
 def test_the_box_is_the_same_on_every_machine(tmp_path: Path) -> None:

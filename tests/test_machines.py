@@ -113,6 +113,23 @@ def test_machines_are_described_with_the_network_between_them(lab: Lab) -> None:
     assert (refused.returncode, refused.stderr.splitlines()[0]) == (1, f"error: {no_swarm}")
 
 
+def test_an_engine_elsewhere_needs_no_shared_folders_and_no_file_of_machines(lab: Lab) -> None:
+    """To a lab with another host name, this machine's engine is elsewhere. Watching needs the files: it is refused."""
+    lab.before = on_host("elsewhere")
+    done = lab.run("run", "silent-clients", "--variants", "newest", "--duration", "3s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = {path.name for path in lab.latest("silent-clients").glob("*/*/1/points*")}
+    assert kept == {"points.json.gz", "points-client.json.gz"}
+
+    refused = lab.run("watch", "heavy-mix")
+    assert refused.returncode == 2
+    assert re.fullmatch(
+        r"error: The engine of \S+ shares no folders with this machine, so its requests cannot be watched\.\n\n"
+        r"hint: make experiment NAME=heavy-mix\n",
+        refused.stderr,
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -1,6 +1,7 @@
 """The load of a client: CONNECTIONS connections at once, each opened again and again until DURATION has passed."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,7 @@ from lib import settings
 from lib.connection import Connection
 from lib.points import Points
 
-POINTS = Path("/results/points-client.json.gz")
+POINTS = Path(os.environ.get("LAB_FOLDER", "/results"), "points-client.json.gz")
 FAILED, INTERRUPTED = 1, 130
 RETRY_AFTER_S = 1.0
 

@@ -12,7 +12,6 @@ from analysis.model import Model
 from analysis.nearest import nearest_first
 from analysis.read.observation import APP_PORTS
 from analysis.record import VariantRecord
-from analysis.ways import MOST_REPLICAS
 from lab import limits
 from lab.paths import SERVERS
 
@@ -27,6 +26,9 @@ _BALANCE: dict[str, dict[Balance, str]] = {
 }
 LEAST_CPUS = 0.01
 BALANCER_PORT = 8080
+REPLICAS_MAX = 240
+"""Most containers behind a balancer: a network that spans machines has 256 addresses, some of them for other services.
+Before anything starts, the lab also checks that the machines have the memory."""
 SOMAXCONN = 4096
 """The default of Linux since 5.4."""
 _OF_A_BALANCER = {"replicas", "balance", "upstream_keepalive", "max_conns", "queue_timeout_s", "map_socket", "protocol"}
@@ -118,7 +120,7 @@ class Variant(Model, ABC):
 
     workers: int = Field(ge=1, description="Worker processes in each container.")
     threads: int | None = Field(None, ge=1, description="Threads in each process that serve requests.")
-    replicas: int = Field(1, ge=1, le=MOST_REPLICAS, description="Containers behind the balancer.")
+    replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="Containers behind the balancer.")
     balancer: Literal["nginx", "haproxy", "none"] = Field(
         "nginx", description="The balancer before the containers; none: k6 connects directly to the only container."
     )

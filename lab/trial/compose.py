@@ -24,6 +24,7 @@ from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
 from lab.servers.base import BEFORE, TO_OUTSIDE, TO_OUTSIDE_MIB, Layer
 from lab.trial.containers import owner
+from lab.trial.files import RESULTS_THERE
 from lab.whereabouts import LOCAL_ENV, placeless
 
 START_UP_S = 0.5
@@ -127,6 +128,7 @@ def on_machine(whole: dict[str, Any], place: Place, counts: Mapping[str, int] | 
             mine["cpuset"] = place.cpuset
         if not place.shares_files and "volumes" in service:
             mine["volumes"] = [{"type": "volume", "target": one["target"]} for one in service["volumes"]]
+            mine["environment"] = service.get("environment", {}) | {"LAB_FOLDER": RESULTS_THERE}
         services[name] = mine
     if counts is None:
         return {**whole, "services": services}

@@ -7,7 +7,7 @@ import io
 import os
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from python_on_whales.utils import run
@@ -15,7 +15,9 @@ from python_on_whales.utils import run
 from lab.paths import CLIENTS, K6
 from lab.trial.containers import Seen
 
-RESULTS_THERE = "/results"
+VOLUME, OWN = "/results", "own"
+RESULTS_THERE = f"{VOLUME}/{OWN}"
+"""The folder of results in the container, which LAB_FOLDER names: the volume itself would belong to root."""
 _SCRIPTS = {"client": (CLIENTS, "/clients")}
 
 
@@ -32,7 +34,7 @@ def bring_scripts(container: Seen, replay: Path | None) -> None:
     _bring_folder(container, *_SCRIPTS.get(container.service, (K6, "/k6")))
     if replay and container.service != "client":
         _bring_folder(container, replay, "/replay")
-    _unpack(container, RESULTS_THERE, {})
+    _unpack(container, VOLUME, {}, [OWN])
 
 
 def _bring_folder(container: Seen, source: Path, target: str) -> None:
@@ -49,11 +51,11 @@ def fetch_results(container: Seen, folder: Path) -> None:
                 path.rename(folder / path.name)
 
 
-def _unpack(container: Seen, folder: str, files: Mapping[str, bytes]) -> None:
-    """Write files into a folder of a container. The folder belongs to the user of the container afterwards."""
+def _unpack(container: Seen, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
+    """Write files and empty folders into a folder of a container. They belong to the lab's user, who runs it, too."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name in (".", *_folders(files)):
+        for name in (*folders, *_folders(files)):
             one = _owned(name)
             one.type, one.mode = tarfile.DIRTYPE, 0o755
             archive.addfile(one)
