@@ -1,6 +1,7 @@
 """lab.trial: what is started for a trial, without starting it."""
 
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from lab.trial.compose import Composed, compose, shared_out
 from lab.trial.containers import Seen, owner
 from lab.trial.rates import NoRate
 from lab.trial.stack import Stack
+from lab.trial.starting import start
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
 
@@ -73,6 +75,31 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
 
     assert stack.reason is None
     assert asked == {"up": started, "create": created}
+
+
+@pytest.mark.parametrize(
+    ("said", "failures", "attempts"),
+    [("attaching to network failed, make sure …: context deadline exceeded", 2, 3),
+     ("attaching to network failed, make sure …: context deadline exceeded", 9, 3),
+     ("no such image", 9, 1)],
+)  # fmt: skip
+def test_a_swarm_that_was_too_busy_to_attach_a_container_is_asked_again(
+    said: str, failures: int, attempts: int
+) -> None:
+    """Three times in all, and only for this reason."""
+    asked: list[list[str]] = []
+
+    def up(services: list[str], **_: object) -> None:
+        asked.append(services)
+        if len(asked) <= failures:
+            raise DockerException(["docker"], 1, None, said.encode())
+
+    client = cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up)))
+    one = Composed(only_place(), client, ("nginx",), {})
+    with pytest.raises(DockerException) if failures > 2 else nullcontext():
+        start(["gunicorn", "nginx"], [one])
+
+    assert asked == [["nginx"]] * attempts
 
 
 DURATIONS = Durations(short="7s", full="1m")

@@ -3,12 +3,18 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from python_on_whales.exceptions import DockerException
+
 from lab.cluster.placing import k6_service
 from lab.experiment.model import Load
 from lab.plan import PlannedTrial
 from lab.trial.compose import Composed
 
 UP_WITHIN_S = 60
+ATTEMPTS = 3
+_NOT_ATTACHED = "attaching to network failed"
+"""What an engine says if its swarm did not answer within 20 s where a container joins a network. Many containers that
+start at the same time may be too many for a swarm."""
 
 
 def in_order(trial: PlannedTrial, *, overlay: bool) -> list[list[str]]:
@@ -23,9 +29,16 @@ def start(services: Sequence[str], composed: Sequence[Composed]) -> None:
     """Start services on all machines at the same time, and wait until they are healthy. Raise DockerException."""
 
     def up(one: Composed) -> None:
-        if mine := [name for name in services if name in one.services]:
-            one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
-                                  quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
+        mine = [name for name in services if name in one.services]
+        for attempt in range(1, ATTEMPTS * bool(mine) + 1):
+            try:
+                one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
+                                      quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
+            except DockerException as error:
+                if attempt == ATTEMPTS or _NOT_ATTACHED not in str(error.stderr):
+                    raise
+            else:
+                return
 
     with ThreadPoolExecutor(len(composed)) as pool:
         list(pool.map(up, composed))
