@@ -1,7 +1,10 @@
 """The network that the containers of a trial on several machines share."""
 
+import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
 
 from lab.cluster.engines import Engines
@@ -32,9 +35,29 @@ def create_network(engines: Engines, project: str) -> None:
          overlay_name(project)])  # fmt: skip
 
     def join(place: Place) -> None:
-        run([*place.docker, "run", "--detach", "--network", overlay_name(project), *labels, *BOX, IMAGE,
-             "sleep", "infinity"])  # fmt: skip
+        joining = [*place.docker, "run", "--detach", "--network", overlay_name(project), *labels, *BOX, IMAGE]
+        insisting(lambda: run([*joining, "sleep", "infinity"]))
 
     others = [place for place in engines.places if place != manager]
     with ThreadPoolExecutor(len(others) or 1) as pool:
         list(pool.map(join, others))
+
+
+def insisting(do: Callable[[], object]) -> None:
+    """Do something again, up to ATTEMPTS times in all, if a swarm was too busy to let a container join a network.
+
+    Raise DockerException for any other reason, and after the last attempt.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            do()
+        except DockerException as error:
+            if attempt == ATTEMPTS or not _TOO_BUSY.search(str(error.stderr)):
+                raise
+        else:
+            return
+
+
+ATTEMPTS = 4
+_TOO_BUSY = re.compile(r"attaching to network failed|Could not attach to network|network \S+ not found")
+"""What an engine says if its swarm did not answer within 20 s, or has not told the engine of a network yet."""

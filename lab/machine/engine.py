@@ -240,5 +240,6 @@ def last_line(error: DockerException) -> str:
 
     Cut a long line after at most 300 characters, at the end of a word: ``without`` would not recognise half a path.
     """
-    line = ((error.stderr or str(error)).strip().splitlines() or ["Docker gave no reason"])[-1]
+    said = (error.stderr or str(error)).strip().splitlines()
+    line = ([one for one in said if one and "--help" not in one] or ["Docker gave no reason"])[-1]
     return line if len(line) <= 300 else f"{line[:299].rpartition(' ')[0]} …"

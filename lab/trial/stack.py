@@ -1,6 +1,7 @@
 """The containers of one trial, from their start to their removal, and the files that the trial keeps."""
 
 import json
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,8 @@ from lab.trial.starting import create_generators, in_order, start
 from lab.whereabouts import LOCAL_ENV, here, without
 
 K6_STOPS_WITHIN_S = 10
+_ONE_NETWORK = threading.Lock()
+"""Networks that span machines are made one after the other, because a swarm makes several of them no faster."""
 DOWN_ATTEMPTS = 5
 
 
@@ -138,7 +141,8 @@ class Stack:
             )
             self.limits_mib = {name: mib for one in self.composed for name, mib in one.limits_mib.items()}
             if self.engines.overlay:
-                create_network(self.engines, self.project)
+                with _ONE_NETWORK:
+                    create_network(self.engines, self.project)
             for services in in_order(self.trial, overlay=self.engines.overlay):
                 start(services, self.composed)
             create_generators(self.trial.load, self.composed)

@@ -1,20 +1,21 @@
 """Start the containers of a trial by Compose, on one machine or on several machines."""
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
-from python_on_whales.exceptions import DockerException
-
+from lab.cluster.network import insisting
 from lab.cluster.placing import k6_service
 from lab.experiment.model import Load
 from lab.plan import PlannedTrial
 from lab.trial.compose import Composed
 
 UP_WITHIN_S = 60
-ATTEMPTS = 3
-_NOT_ATTACHED = "attaching to network failed"
-"""What an engine says if its swarm did not answer within 20 s where a container joins a network. Many containers that
-start at the same time may be too many for a swarm."""
+AT_ONCE = 2
+"""How many trials on several machines start their servers at the same time: a swarm lets containers join its networks
+slowly, and gives up after 20 s."""
+_TURNS = threading.Semaphore(AT_ONCE)
 
 
 def in_order(trial: PlannedTrial, *, overlay: bool) -> list[list[str]]:
@@ -29,18 +30,11 @@ def start(services: Sequence[str], composed: Sequence[Composed]) -> None:
     """Start services on all machines at the same time, and wait until they are healthy. Raise DockerException."""
 
     def up(one: Composed) -> None:
-        mine = [name for name in services if name in one.services]
-        for attempt in range(1, ATTEMPTS * bool(mine) + 1):
-            try:
-                one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
-                                      quiet=True, wait_timeout=UP_WITHIN_S)  # fmt: skip
-            except DockerException as error:
-                if attempt == ATTEMPTS or _NOT_ATTACHED not in str(error.stderr):
-                    raise
-            else:
-                return
+        if mine := [name for name in services if name in one.services]:
+            insisting(lambda: one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
+                                                    quiet=True, wait_timeout=UP_WITHIN_S))  # fmt: skip
 
-    with ThreadPoolExecutor(len(composed)) as pool:
+    with _TURNS if len(composed) > 1 else nullcontext(), ThreadPoolExecutor(len(composed)) as pool:
         list(pool.map(up, composed))
 
 
