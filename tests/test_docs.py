@@ -13,7 +13,7 @@ from typer.main import get_command
 from analysis.metrics import STATISTICS
 from lab.cli import app
 from lab.experiment.file import load_experiment, names
-from lab.paths import K6, ROOT
+from lab.paths import EXPERIMENTS, K6, ROOT
 from lab.servers import Server
 from tests.conftest import ENGINE
 
@@ -33,6 +33,7 @@ LAB = {
     for part, command in (whole.commands if isinstance(whole, TyperGroup) else {"": whole}).items()
 }
 FACTORS = {str(one.envvar) for parameters in LAB.values() for one in parameters if one.envvar} | {"NAME", "RUN", "CPU"}
+LESSON = ["Question", "Think first", "Run", "See", "Conclude", "What would change our mind", "Exercise"]
 OPTIONS = [
     (name, option) for name, parameters in LAB.items() for one in parameters for option in one.opts if "--" in option
 ]
@@ -107,10 +108,42 @@ def test_every_experiment_has_its_page_with_its_variants_and_claims(name: str) -
     page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
     experiment = load_experiment(name)
 
-    for heading in ("Question", "What to expect", "Result", "What would change our mind"):
-        assert f"## {heading}" in page
     assert all(f"`{variant}`" in page for variant in experiment.variants)
     assert all(claim.says in page for claim in experiment.claims)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_experiment_s_page_is_a_lesson_in_the_same_form(name: str) -> None:
+    """The answers to its question and to its exercise are folded away, and a prediction comes before the result."""
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    parts = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", page, flags=re.MULTILINE))
+    folded = re.compile(r"^<details>\n<summary>.+</summary>\n\n(?:.*\n)+?\n</details>$", flags=re.MULTILINE)
+
+    assert list(parts) == LESSON
+    assert [heading for heading, part in parts.items() if folded.search(part)] == ["Think first", "Exercise"]
+    assert page.count("<details>") == page.count("</details>") == 2
+    assert f"\n    make experiment NAME={name}\n" in parts["Run"]
+    assert f"\n    git restore experiments/{name}.yaml\n" in parts["Exercise"]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_exercise_changes_a_setting_that_is_in_the_experiment_s_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new value is allowed there, and the variants that the exercise measures exist."""
+    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    exercise = page[page.index("## Exercise") : page.rindex("<details>")]
+    [(setting, old, new)] = re.findall(r"`(\w+): ([\d.]+)`.*?\sto\s`\1: ([\d.]+)`", exercise, flags=re.DOTALL)
+    measured = {variant for some in re.findall(r"VARIANTS=(\S+)", exercise) for variant in some.split(",")}
+
+    before = (EXPERIMENTS / f"{name}.yaml").read_text(encoding="utf-8")
+    after = re.sub(rf"\b{setting}: {re.escape(old)}\b", f"{setting}: {new}", before)
+    (tmp_path / f"{name}.yaml").write_text(after, encoding="utf-8")
+    monkeypatch.setattr("lab.experiment.file.EXPERIMENTS", tmp_path)
+
+    assert after != before
+    assert measured
+    assert measured <= {*load_experiment(name).variants}
 
 
 @pytest.mark.parametrize("name", names())
