@@ -17,6 +17,7 @@ from analysis.quantities import Claim, Quantity
 from analysis.record import Run, TrialRecord
 from analysis.verification import verify
 from lab import run as running
+from lab.cluster.engines import Engines
 from lab.experiment.file import load_experiment
 from lab.machine.watch import Progress
 from lab.plan import Plan, lay_out
@@ -423,14 +424,14 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     """A killed run keeps the hashes of its finished trials: what is changed before it is closed does not pass."""
     seen: list[set[str]] = []
 
-    def measure(_plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
+    def measure(_plan: Plan, folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
         for number in (1, 2):
             yield [read_trial(make_trial(folder, "one", number, HUNDRED))]
             seen.append(set(read_manifest(folder)))
             flip(folder / "one" / "mix" / str(number) / "points.json.gz")
 
     monkeypatch.setattr(batch, "measure", measure)
-    monkeypatch.setattr(leftovers, "remove_leftovers", list)
+    monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "record_of", lambda *_, **__: record_of(run))

@@ -10,6 +10,7 @@ from analysis.quantities import Claim, Quantity
 from analysis.record import Run, TrialRecord
 from analysis.result import Summary
 from lab import run as running
+from lab.cluster.engines import Engines
 from lab.experiment.file import load_experiment
 from lab.machine.watch import Progress
 from lab.plan import Plan, lay_out
@@ -36,13 +37,13 @@ def measure(
 ) -> tuple[Path, Summary, list[str]]:
     """Measure rounds in which the requests of the only variant have these overheads; the last repeats itself."""
 
-    def round_of(plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
+    def round_of(plan: Plan, folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
         number = plan.trials[0].number
         overhead_ms = overheads_ms[min(number, len(overheads_ms)) - 1]
         yield [read_trial(make_trial(folder, "one", number, [Request(overhead_ms=overhead_ms)] * 20))]
 
     monkeypatch.setattr(batch, "measure", round_of)
-    monkeypatch.setattr(leftovers, "remove_leftovers", list)
+    monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
@@ -100,14 +101,14 @@ def test_without_a_budget_all_rounds_are_measured(tmp_path: Path, monkeypatch: p
 def test_an_interrupted_run_lacks_only_the_trials_of_its_last_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run
 ) -> None:
-    def interrupted(plan: Plan, folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
+    def interrupted(plan: Plan, folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
         number = plan.trials[0].number
         if number == 3:
             raise KeyboardInterrupt
         yield [read_trial(make_trial(folder, "one", number, [Request()]))]
 
     monkeypatch.setattr(batch, "measure", interrupted)
-    monkeypatch.setattr(leftovers, "remove_leftovers", list)
+    monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "record_of", lambda *_, **__: record)

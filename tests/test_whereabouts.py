@@ -15,6 +15,7 @@ from analysis.pipeline import derive
 from analysis.record import TrialRecord
 from lab import run as running
 from lab import whereabouts
+from lab.cluster.engines import Engines
 from lab.errors import LabError
 from lab.experiment.file import load_experiment
 from lab.machine.watch import Progress
@@ -300,7 +301,7 @@ def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.M
     results = tmp_path / "data-of-dolores" / "results"
     problem = f"There is no room left for results in {results}."
 
-    def measure(_plan: Plan, _folder: Path, _progress: Progress) -> Iterator[list[TrialRecord]]:
+    def measure(_plan: Plan, _folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
         yield []
         raise LabError(problem)
 
