@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from analysis.folder import read_run, read_trial, trial_folder
 from analysis.record import TrialRecord
@@ -315,3 +316,35 @@ def test_two_people_measure_one_after_the_other(lab: Lab, copied_lab: Lab) -> No
 
     assert finish(first)[0] == 0
     assert finish(second)[0] == 0
+
+
+@pytest.mark.usefixtures("cluster")
+def test_eight_machines_carry_64_replicas_behind_least_conn(engines: Cluster, lab: Lab, copied_lab: Lab) -> None:
+    """Every replica serves, and no request waits for a busy one: 64 users, who all sleep, keep 64 workers busy."""
+    engines.tool("up", "8")
+    experiment = {
+        "title": "Many replicas",
+        "question": "Do all of 64 replicas serve?",
+        "load": {
+            "script": "users.js",
+            "duration": {"short": "10s", "full": "10s"},
+            "settings": {"users": 64, "delay_min_s": 1, "delay_max_s": 1, "pause_s": 0},
+        },
+        "variants": {
+            "replicas": {"server": "gunicorn-gthread", "workers": 1, "threads": 1, "replicas": 64,
+                         "balance": "least_conn", "memory_mib": 64},
+        },
+    }  # fmt: skip
+    (copied_lab.root / "experiments" / "many-replicas.yaml").write_text(yaml.safe_dump(experiment))
+    copied_lab.environment |= lab.environment
+    assert copied_lab.run_for(300, "machines", "join").returncode == 0
+
+    done = copied_lab.run_for(300, "run", "many-replicas")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = Result(copied_lab.latest("many-replicas"))
+    served = "SELECT count(DISTINCT worker), count(error), count(DISTINCT generator) FROM requests"
+    assert result.requests("replicas", "users", served) == [(64, 0, 8)]
+    record = read_trial(trial_folder(copied_lab.latest("many-replicas"), "replicas", "users", 1))
+    assert [sum(name.startswith("gunicorn") for name in record.settings)] == [64]
+    assert {len(one.hosts) for one in record.machines[1:]} == {8}
