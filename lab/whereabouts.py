@@ -111,7 +111,7 @@ def _placeless(value: object, key: str, variables: Mapping[str, str], checkout: 
 def _checkout(composed: Composed) -> Path | None:
     """Return the checkout from which a resolved Compose file mounts k6's scripts; None if the path is not absolute."""
     mounts = composed.get("services", {}).get("k6", {}).get("volumes", [])
-    sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6"]
+    sources = [Path(mount["source"]) for mount in mounts if mount["target"] == "/k6" and "source" in mount]
     return sources[0].parent if sources and sources[0].is_absolute() else None
 
 

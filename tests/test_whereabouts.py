@@ -22,7 +22,7 @@ from lab.machine.watch import Progress
 from lab.paths import COMPOSE_FILE
 from lab.plan import Plan, lay_out
 from lab.trial import batch, leftovers
-from lab.whereabouts import LOCAL, here, without
+from lab.whereabouts import LOCAL, here, placeless, without
 from tests.archives import telling, unpack
 from tests.conftest import Lab, on_host
 from tests.synthetic import Request, make_run, make_trial
@@ -323,6 +323,15 @@ def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.M
     [folder] = {path.resolve() for path in (results / "made-up").iterdir()}
     assert read_run(folder).reason == "There is no room left for results in $RESULTS."
     assert [name for name, text in content(folder).items() if b"dolores" in text] == []
+
+
+def test_a_run_on_an_engine_elsewhere_mounts_no_folder_that_could_tell_a_place() -> None:
+    """k6 has its scripts in a volume there."""
+    k6 = {"volumes": [{"type": "volume", "target": "/k6"}], "user": "1500:1500"}
+
+    kept = placeless({"services": {"k6": k6}}, {"LAB_USER": "1500:1500"})
+
+    assert kept == {"services": {"k6": k6 | {"user": LOCAL["LAB_USER"]}}}
 
 
 def test_the_variables_of_a_record_are_those_of_the_compose_file() -> None:
