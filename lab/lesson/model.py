@@ -85,7 +85,8 @@ def read_lesson(path: Path = LESSONS / "lesson.yaml") -> Lesson:
         for place, step in enumerate(lesson.steps):
             _check(lesson, step, path.parent, ("steps", place))
     except ValidationError as error:
-        first = error.errors()[0]
+        problems = error.errors()  # pydantic reports a misspelt key as unknown and as missing: prefer unknown
+        first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
         inner = first.get("ctx", {}).get("error")
         place_of = (*(key for key in first["loc"] if key not in _TYPES), *getattr(inner, "place", ()))
         raise _wrong(path, document, place_of, _problem(first)) from None
@@ -191,4 +192,7 @@ def _problem(error: Any) -> str:  # noqa: ANN401  # pydantic's ErrorDetails
 
 _TYPES = {"int", "float", "bool", "str"}
 """How pydantic names the kinds of a setting in a place, where the file has nothing."""
-_KEYS = {"extra_forbidden": "unknown key", "missing": "missing key"}
+_KEYS = {
+    "extra_forbidden": "unknown key; a lesson has jobs, cpu, steps; a step has name, predict, explain, exercise",
+    "missing": "missing key",
+}

@@ -1,5 +1,7 @@
 """Predictions beside results in the same picture: as bars on a terminal, and as a figure."""
 
+from textwrap import fill
+
 import altair as alt
 
 from analysis.show.figures.drawing import MEASURED, PUBLISHED, inline_data, styled, svg
@@ -23,7 +25,7 @@ def as_text(bars: list[Bar]) -> str:
     lines = []
     for bar in bars:
         longest = max(value for _, value in _values(bar)) or 1
-        lines += ["", f"{_sentence(bar.says)} … {bar.unit}:"]
+        lines += ["", fill(f"{_sentence(bar.says)} … {bar.unit}:", 80)]
         for whose, value in _values(bar):
             drawn = "█" * round(_ROOM * value / longest) or "▏"
             spread = f" ({number(bar.low)} to {number(bar.high)})" if whose == _WHOSE[2] and bar.low is not None else ""
@@ -55,10 +57,8 @@ def _panel(bar: Bar) -> alt.LayerChart | alt.FacetChart:
 
 
 def _subtitle(bars: list[Bar]) -> str:
-    interval = any(bar.low is not None for bar in bars)
-    return "each bar is a number; measured: the median of the trials" + (
-        ", with its interval in black" if interval else ""
-    )
+    interval = ", with its interval in black" if any(bar.low is not None for bar in bars) else ""
+    return f"measured: the median of the trials{interval}"
 
 
 def _sentence(says: str) -> str:
