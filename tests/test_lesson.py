@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -482,3 +483,21 @@ def test_a_student_can_leave_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyP
     assert "threads=7: it did what it should.\n" in back.stdout
     assert back.stdout.endswith("This step is done. Next: step 1. make lesson\n")
     assert ended.returncode == 130
+
+
+@pytest.mark.soak
+@pytest.mark.containers
+def test_a_step_and_its_exercise_take_at_most_three_minutes_each(lab: Lab) -> None:
+    """On real containers. The check tells a change that works from one that does not."""
+    began = time.monotonic()
+    predicted = lab.run_for(LONGEST_S, "lesson", "1", "--predict", "3000,1000")
+    step_s = time.monotonic() - began
+    wrong = lab.run_for(LONGEST_S, "lesson", "1", "--set", "threads=4")
+    right = lab.run_for(LONGEST_S, "lesson", "1", "--set", "threads=5")
+
+    assert (predicted.returncode, wrong.returncode, right.returncode) == (0, 0, 0), predicted.stderr
+    assert step_s < LONGEST_S
+    assert predicted.stdout.count("reproduced: ") == 2
+    assert "not reproduced" not in predicted.stdout
+    assert wrong.stdout.startswith("threads=4: it did not do what it should.\n")
+    assert right.stdout.startswith("threads=5: it did what it should.\n")
