@@ -52,13 +52,11 @@ def _answer(student: "Student", step: "Step", predict: str, explain: str, change
 
     if predict:
         teaching.predict(student, step, notes.numbers(predict, step))
+    elif not (explain or change or solution):
+        _print(show.overview(student), "", show.introduction(student, step), "")
     if not (explain or change or solution):
-        if not predict:
-            _print(show.overview(student), "")
-            _print(show.introduction(student, step), "")
         if student.notes.of(step).stage == "measure":
             teaching.measure(student, step)
-            predict = "measured"
         if student.notes.of(step).result:
             _print(show.outcome(student, student.notes.of(step)))
     if explain:
