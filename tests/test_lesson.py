@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from analysis.prediction import _trials, _values, model_of
-from analysis.quantities import Quantity
+from analysis.quantities import Claim, Quantity
 from lab.errors import LabError, WrongUse
+from lab.experiment.model import Experiment
 from lab.lesson import diagram, notes, picture, show, teaching
 from lab.lesson.model import LONGEST_S, changed, experiment_of, read_lesson
 from lab.lesson.notes import Attempt, Bar, Verdict
@@ -116,6 +117,26 @@ def test_a_step_measures_the_same_on_every_machine(step: Any) -> None:
     assert experiment.because
 
 
+def simulated(experiment: Experiment, cores: int, claim: Claim) -> tuple[float, float]:
+    """Return the least and the most that a claim compares with its bound in sixty trials on so many cores."""
+    planned = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
+    host = NOWHERE.model_copy(update={"cores": cores})
+    run = record_of("simulated", experiment, planned, full=False, command="", host=host, git=None, images=[])
+
+    def ends(value: Quantity) -> tuple[float, float]:
+        load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
+        trials = [*_trials(model_of(variant, load, LESSON.jobs, cores), variant, load)]
+        found = _values(trials)[value.request, value.metric, value.stat]
+        assert len(found) == 60
+        return min(found), max(found)
+
+    least, most = ends(claim.value)
+    if claim.relative_to:
+        below, above = ends(claim.relative_to)
+        return least / above, most / below
+    return least, most
+
+
 @pytest.mark.parametrize("cores", [1, 2, 4, 8])
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
 def test_each_claim_holds_in_each_of_sixty_simulated_trials(step: Any, cores: int) -> None:
@@ -124,28 +145,23 @@ def test_each_claim_holds_in_each_of_sixty_simulated_trials(step: Any, cores: in
     Theory does not know memory, so it says nothing of the one claim about memory.
     """
     experiment = experiment_of(LESSON, step)
-    planned = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
-    host = NOWHERE.model_copy(update={"cores": cores})
-    run = record_of(step.name, experiment, planned, full=False, command="", host=host, git=None, images=[])
-    simulated = {
-        (variant.name, load.name): _values([*_trials(model_of(variant, load, LESSON.jobs, cores), variant, load)])
-        for load in run.loads
-        for variant in run.variants_under(load.name)
-    }
-
-    def ends(value: Quantity) -> tuple[float, float]:
-        found = simulated[value.variant, value.load or run.loads[0].name][value.request, value.metric, value.stat]
-        assert len(found) == 60
-        return min(found), max(found)
-
     reckoned = [claim for claim in experiment.claims if claim.value.metric != "memory"]
+
     assert len(experiment.claims) - len(reckoned) == (step.name == "cures")
     for claim in reckoned:
-        least, most = ends(claim.value)
-        if claim.relative_to:
-            least, most = least / ends(claim.relative_to)[1], most / ends(claim.relative_to)[0]
-        assert claim.holds(least), claim.says
-        assert claim.holds(most), claim.says
+        assert {claim.holds(end) for end in simulated(experiment, cores, claim)} == {True}, claim.says
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_the_check_fails_before_the_change_and_passes_after_it_in_each_of_sixty_simulated_trials(
+    step: Any, cores: int
+) -> None:
+    experiment, check = experiment_of(LESSON, step), step.exercise.check
+    after = changed(experiment, step.exercise, *next(iter(step.exercise.answer.items())))
+
+    assert {check.holds(end) for end in simulated(experiment, cores, check)} == {False}
+    assert {check.holds(end) for end in simulated(after, cores, check)} == {True}
 
 
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
