@@ -3,9 +3,12 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment watch reproduce aa list plan manifests predict advise try init requests what-if validate report power compare verify export machines notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help lesson experiment watch reproduce aa list plan manifests predict advise try init requests what-if validate report power compare verify export machines notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+lesson: .venv/core  ## take the lesson in six steps, or go on with it (STEP=3 PREDICT=300 SET=threads=5 PAGE=1 SOLUTION=1 RESTART=1)
+	@$(LAB) lesson
 
 experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml)
 	@$(LAB) run $(NAME) $(CPU_OPTION)

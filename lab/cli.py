@@ -15,6 +15,7 @@ from lab.advice.commands import advise, predict, requests, validate, what_if
 from lab.cluster.commands import machines as machines_app
 from lab.errors import LabError, WrongUse
 from lab.interruption import heed_signals
+from lab.lesson.commands import lesson
 from lab.manifests.commands import manifests
 from lab.measuring import make_command, measure, names_of, planner
 from lab.options import Cpu, Duration, Full, Jobs, Machines, Name, Results, Seed, Trials, Variants
@@ -254,6 +255,7 @@ def plan(
 app.add_typer(machines_app, name="machines")
 app.command(name="try")(try_)
 app.command()(init)
+app.command()(lesson)
 for one in (predict, advise, requests, what_if, validate, manifests):
     app.command(name=one.__name__.replace("_", "-"))(one)
 

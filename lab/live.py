@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs
 
 from analysis.folder import BadRun, read_run
 from analysis.record import Run, VariantRecord
 from analysis.show import live
 from analysis.workers import labels
-from lab.errors import LabError
+from lab.loopback import LocalHandler, serving
 from lab.machine.watch import Progress
 
-HOST = "127.0.0.1"
-PORT = 8377
 MOST_AT_ONCE = 8 * 2**20
 """The bytes of each file of points that are read at once."""
 MOST_KEPT = 200_000
@@ -221,11 +218,6 @@ def _described(trial: _Trial) -> dict[str, Any]:
     }
 
 
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of a page that was closed while it was answered."""
-
-
 def _number(query: str, name: str) -> int:
     """Return a number of a query string; 0: it is not there, or is no number."""
     given = parse_qs(query).get(name, [""])[-1]
@@ -240,46 +232,18 @@ def screen(runs: Path, port: int, clock: Callable[[], float] = time.time) -> Ite
     """
     news = News(runs, clock)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            if urlsplit(f"//{self.headers.get('Host')}").hostname not in (
-                HOST,
-                "localhost",
-            ):  # another site's page asks
-                self.send_error(HTTPStatus.FORBIDDEN)
-            elif asked.path == "/":
-                self._answer("text/html", live.page(runs.name, runs / "latest" / "report.html"))
+    class Handler(LocalHandler):
+        def get(self, asked: SplitResult) -> None:
+            if asked.path == "/":
+                self.answer("text/html", live.page(runs.name, runs / "latest" / "report.html"))
             elif asked.path == "/requests":
                 told = news.since(_number(asked.query, "batch"), _number(asked.query, "after"))
-                self._answer("application/json", json.dumps(told, separators=(",", ":")))
+                self.answer("application/json", json.dumps(told, separators=(",", ":")))
             else:
                 self.send_error(HTTPStatus.NOT_FOUND)
 
-        def _answer(self, kind: str, text: str) -> None:
-            content = text.encode()
-            self.send_response(HTTPStatus.OK)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
     try:
-        server = _Server((HOST, port), Handler)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LabError(
-            f"The page cannot be shown on port {port} of {HOST}: {reason}.", hint=f"PORT={port % 65535 + 1}"
-        ) from None
-    serving = threading.Thread(target=server.serve_forever, daemon=True)
-    serving.start()
-    try:
-        yield news
+        with serving(Handler, port):
+            yield news
     finally:
-        server.shutdown()
-        server.server_close()
         news.close()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lab.experiment.model import Experiment
     from lab.limits import Room
     from lab.live import News
+    from lab.machine.watch import Progress
 
     PlanFor = Callable[[Room | Rooms | None], Plan]
     """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
@@ -37,25 +38,63 @@ def measure(
 
     ``cluster``: the machines to measure on; None: the engine that Docker's own settings choose.
     ``news`` is what a page tells of the run while it is measured; None: there is no page.
-
-    While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
     from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
     from analysis.show.terminal import print_tables  # noqa: PLC0415
+
+    folder, summary = measure_quietly(
+        name,
+        experiment,
+        plan_for,
+        full=full,
+        command=command,
+        results=results,
+        budget_s=budget_s,
+        heeding=news.heeding if news else None,
+        live=news is not None,
+        cluster=cluster,
+    )
+    print_tables(out, read_run(folder), summary)
+    say(f"\nReport: {folder / 'report.html'}")
+    if summary.validity.verdict == "invalid":
+        raise typer.Exit(1)
+    return summary
+
+
+def measure_quietly(
+    name: str,
+    experiment: "Experiment",
+    plan_for: "PlanFor",
+    *,
+    full: bool,
+    command: str,
+    results: Path,
+    budget_s: float | None = None,
+    heeding: "Callable[[Progress], Progress] | None" = None,
+    live: bool = False,
+    cluster: "Cluster | None" = None,
+) -> "tuple[Path, Summary]":
+    """Make the machine ready and measure a plan. Return the run's folder and its summary, without printing results.
+
+    ``heeding`` returns a Progress that also tells a page what the lab is doing; None: there is no page.
+    ``live``: the page reads the points while they are written.
+
+    While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
+    """
     from lab.cluster.ready import rooms  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
     from lab.machine.images import images_of  # noqa: PLC0415
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
     plan_for(None)  # report wrong use before waiting for another run
-    check_room(results, live=news is not None)
+    check_room(results, live=live)
     with interruptible():
         wait_for_turn(say)
         planned = plan_for(rooms(cluster))
         print_plan(talk, name, planned, budget_s)
         make_ready(say, images_of(planned))
     with interruptible(), showing_progress() as progress:
-        folder, summary = run_plan(
+        return run_plan(
             name,
             experiment,
             planned,
@@ -63,15 +102,10 @@ def measure(
             full=full,
             command=command,
             say=say,
-            progress=news.heeding(progress) if news else progress,
+            progress=heeding(progress) if heeding else progress,
             budget_s=budget_s,
             cluster=cluster,
         )
-    print_tables(out, read_run(folder), summary)
-    say(f"\nReport: {folder / 'report.html'}")
-    if summary.validity.verdict == "invalid":
-        raise typer.Exit(1)
-    return summary
 
 
 def planner(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "experiments"
+LESSONS = ROOT / "lessons"
 CLIENTS = ROOT / "clients"
 K6 = ROOT / "k6"
 SERVERS = ROOT / "servers"

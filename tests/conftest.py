@@ -30,6 +30,7 @@ PARTS = (
     "analysis",
     "theory",
     "experiments",
+    "lessons",
     "k6",
     "clients",
     "servers",

@@ -1,0 +1,1 @@
+"""The lesson: six steps, each with a prediction, a run, and an exercise."""

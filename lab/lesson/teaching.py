@@ -1,0 +1,160 @@
+"""What a student can do in a step. Each function reads the notes, does its work, and writes the notes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from lab.errors import LabError, WrongUse
+from lab.lesson import notes
+from lab.lesson.model import Asked, Lesson, Setting, Step, changed, experiment_of
+from lab.lesson.notes import Attempt, Bar, Notes, Result, Verdict, read_notes, require, write_notes
+from lab.measuring import make_command, measure_quietly, planner
+from lab.plan import lay_out
+from lab.trial.stack import now
+
+if TYPE_CHECKING:
+    from analysis.result import Summary
+    from lab.experiment.model import Experiment
+    from lab.machine.watch import Progress
+
+    Heeding = Callable[[Progress], Progress]
+
+
+@dataclass(frozen=True)
+class Student:
+    """Who takes which lesson: the folder of results holds what the student has done."""
+
+    lesson: Lesson
+    results: Path
+
+    @property
+    def notes(self) -> Notes:
+        """What was done so far."""
+        return read_notes(self.results)
+
+    def step(self, number: int) -> Step:
+        """Return a step by its number from 1; 0: the next step. Raise WrongUse if there is no such step."""
+        if not number:
+            return notes.next_step(self.lesson, self.notes)
+        if not 1 <= number <= len(self.lesson.steps):
+            raise WrongUse(f"There is no step {number}.", hint=f"STEP=…, from 1 to {len(self.lesson.steps)}")
+        return self.lesson.steps[number - 1]
+
+    def number(self, step: Step) -> int:
+        """Return the number of a step."""
+        return self.lesson.steps.index(step) + 1
+
+
+def predict(student: Student, step: Step, values: list[float]) -> None:
+    """Record a prediction before anything is measured."""
+    write_notes(student.results, notes.predicted(student.notes, step, values, now()))
+
+
+def measure(student: Student, step: Step, heeding: "Heeding | None" = None) -> Result:
+    """Measure a step whose prediction is recorded, and record the result. Raise LabError if the run is invalid."""
+    prediction = student.notes.of(step).prediction
+    if not prediction:
+        raise WrongUse(f"Predict first: nothing of {step.name} is measured before.", hint="make lesson PREDICT=…")
+    experiment = experiment_of(student.lesson, step)
+    folder, summary = _measured(student, step, experiment, f"lesson-{step.name}", heeding, "")
+    bars = [_bar(asked, yours, summary) for asked, yours in zip(step.predict, prediction.values, strict=True)]
+    found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
+    write_notes(student.results, student.notes.with_step(step, result=found))
+    return found
+
+
+def explain(student: Student, step: Step, sentence: str) -> None:
+    """Record the student's explanation of a result."""
+    require(student.notes, step, "The explanation")
+    write_notes(student.results, student.notes.with_step(step, explanation=sentence.strip()))
+
+
+def try_change(student: Student, step: Step, change: str, heeding: "Heeding | None" = None) -> Attempt:
+    """Measure the exercise with one changed setting, e.g. ``threads=5``, and record whether it passed the check."""
+    experiment = check_change(student, step, change)
+    name = f"lesson-{step.name}-exercise"
+    folder, summary = _measured(student, step, experiment, name, heeding, change)
+    attempt = Attempt(change=change, run=folder, at=now(), check=_verdicts(summary)[0])
+    before = student.notes
+    write_notes(student.results, before.with_step(step, attempts=[*before.of(step).attempts, attempt]))
+    return attempt
+
+
+def check_change(student: Student, step: Step, change: str) -> "Experiment":
+    """Return what the exercise measures after a change. Raise WrongUse if the change is not possible."""
+    require(student.notes, step, "The exercise")
+    return changed(experiment_of(student.lesson, step), step.exercise, *read_change(change, step))
+
+
+def show_solution(student: Student, step: Step) -> None:
+    """Record that the student asked for the solution."""
+    done = require(student.notes, step, "The solution")
+    write_notes(student.results, student.notes.with_step(step, solution_at=done.solution_at or now()))
+
+
+def read_change(change: str, step: Step) -> tuple[str, Setting]:
+    """Return the setting and the value of a change. Raise WrongUse if it is not written like ``threads=5``."""
+    setting, equals, text = change.partition("=")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = None
+    if not equals or not isinstance(value, int | float | bool | str):
+        example = f"{step.exercise.settings[0]}=…"
+        raise WrongUse(f"The change {change!r} must be a setting and its value.", hint=f"SET={example}")
+    return setting.strip(), value
+
+
+def _measured(
+    student: Student, step: Step, experiment: "Experiment", name: str, heeding: "Heeding | None", change: str
+) -> "tuple[str, Summary]":
+    """Measure an experiment of the lesson with the lesson's own budget. Return the run's place in results."""
+    plan_for = planner(
+        experiment, "", full=False, duration="", trials=experiment.trials, jobs=student.lesson.jobs, seed=0
+    )
+    command = make_command("make lesson", STEP=student.number(step), SET=change)
+    folder, summary = measure_quietly(
+        name, experiment, plan_for, full=False, command=command, results=student.results, heeding=heeding
+    )
+    if summary.validity.verdict == "invalid":
+        raise LabError(
+            f"The run is invalid, so it does not count: {summary.validity.reasons[0]}", hint=f"Measure again: {command}"
+        )
+    return str(folder.relative_to(student.results)), summary
+
+
+def _bar(asked: Asked, yours: float, summary: "Summary") -> Bar:
+    """Return what was predicted and measured of one number. Raise LabError if a trusted trial has no such number."""
+    value = asked.value
+    of = (value.variant, value.request, value.metric, value.stat)
+    rows = [
+        row
+        for row in summary.rows
+        if (row.variant, row.request, row.metric, row.stat) == of and value.load in (None, row.load)
+    ]
+    if not rows or rows[0].measured is None:
+        raise LabError(f"The run has too few requests: {asked.says} … is unknown.", hint="Measure again: make lesson")
+    [row] = rows
+    return Bar(
+        says=asked.says, unit=asked.unit, yours=yours, theory=row.predicted, measured=row.measured,
+        low=row.low, high=row.high,
+    )  # fmt: skip
+
+
+def _verdicts(summary: "Summary") -> list[Verdict]:
+    return [
+        Verdict(
+            says=row.says, verdict=row.verdict, measured=row.measured, low=row.low, high=row.high,
+            bound=row.bound, unit=row.unit,
+        )
+        for row in summary.claims
+    ]  # fmt: skip
+
+
+def expected_s(lesson: Lesson, step: Step) -> int:
+    """Return about how long the measuring of a step takes."""
+    experiment = experiment_of(lesson, step)
+    return lay_out(experiment, trials=experiment.trials, jobs=lesson.jobs).expected_s

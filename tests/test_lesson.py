@@ -1,0 +1,555 @@
+"""lab lesson without containers: the file, what comes next, what is locked, and what a terminal says."""
+
+import io
+import json
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analysis.prediction import _trials, _values, model_of
+from analysis.quantities import Claim, Quantity
+from lab.errors import LabError, WrongUse
+from lab.experiment.model import Experiment
+from lab.lesson import diagram, notes, picture, show, teaching
+from lab.lesson.model import LONGEST_S, changed, experiment_of, read_lesson
+from lab.lesson.notes import Attempt, Bar, Verdict
+from lab.lesson.teaching import Student
+from lab.paths import LESSONS
+from lab.plan import lay_out
+from lab.run import record_of
+from tests.conftest import Lab
+from tests.lessons import HEAVY_MIX, Measuring, measuring, student
+from tests.synthetic import NOWHERE
+
+__all__ = ["measuring", "student"]
+LESSON = read_lesson()
+STEPS = [step.name for step in LESSON.steps]
+
+
+def edited(folder: Path, old: str, new: str) -> Path:
+    """Return a copy of the lesson in which a text is replaced once."""
+    shutil.copytree(LESSONS, folder / "lessons")
+    file = folder / "lessons" / "lesson.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("jobs: 3", "jobs: 0", "lesson.yaml:4: jobs: 0 is wrong: input should be greater than or equal to 1"),
+        ("cpu: hold", "cpu: rest", "lesson.yaml:5: cpu: 'rest' is wrong: input should be 'hold' or 'burn'"),
+        ("jobs: 3", "job: 3", "lesson.yaml:4: job: unknown key; a lesson has jobs, cpu, steps; a step has name, "
+                              "predict, explain, exercise"),
+        ("    explain: Why does", "    # explain: Why does", "lesson.yaml:8: steps.0.explain: missing key"),
+        ("name: heavy-mix", "name: heavy-mixx",
+         "lesson.yaml:28: steps.1.name: there is no experiments/heavy-mixx.yaml; there are heavy-mix, blocked-loop, "
+         "cures, even-shares, interpreter-lock, ten-at-once"),
+        ("name: heavy-mix", "name: ten-at-once",
+         "lesson.yaml:28: steps.1.name: there are two steps ten-at-once"),
+        ("variant: one-thread, metric", "variant: one-tread, metric",
+         "lesson.yaml:11: steps.0.predict.0.value.variant: there is no variant one-tread; there are one-thread, "
+         "ten-threads"),
+        ("stat: total", "stat: p90",
+         "lesson.yaml:11: steps.0.predict.0.value: metric burst has no stat p90; it has total, largest_share"),
+        ("      variant: one-thread\n", "      variant: none\n",
+         "lesson.yaml:19: steps.0.exercise.variant: there is no variant none; there are one-thread, ten-threads"),
+        ("settings: [threads]", "settings: [thread]",
+         "lesson.yaml:20: steps.0.exercise.settings.0: one-thread has no setting thread; it has threads, "),
+        ("load: waiting, ", "", "lesson.yaml:91: steps.4.predict.0.value: give load; there are waiting, computing"),
+        ("load: waiting, ", "load: wait, ",
+         "lesson.yaml:91: steps.4.predict.0.value.load: there is no load wait; there are waiting, computing"),
+        ("        value: {variant: one-thread, metric: burst, stat: total}\n        at_most: 2500",
+         "        value: {variant: ten-threads, metric: burst, stat: total}\n        at_most: 2500",
+         "lesson.yaml:21: steps.0.exercise.check: the check must be about one-thread alone"),
+        ("answer: {threads: 5}", "answer: {worker: 5}",
+         "lesson.yaml:25: steps.0.exercise.answer: This exercise does not change 'worker'"),
+        ("answer: {threads: 5}", "answer: {threads: 0}",
+         "lesson.yaml:25: steps.0.exercise.answer: threads=0 is not possible: Input should be greater than or equal "
+         "to 1"),
+        ("answer: {threads: 5}", "answer: {threads: 1}",
+         "lesson.yaml:25: steps.0.exercise.answer: one-thread already has threads=1"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_lesson_is_named_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(WrongUse) as caught:
+        read_lesson(edited(tmp_path, old, new))
+
+    assert caught.value.message == message or (message.endswith(", ") and caught.value.message.startswith(message))
+
+
+def test_a_step_that_takes_too_long_is_refused(tmp_path: Path) -> None:
+    file = edited(tmp_path, "jobs: 3", "jobs: 3")
+    experiment = file.parent / "experiments" / "ten-at-once.yaml"
+    experiment.write_text(experiment.read_text().replace("short: 12s", "short: 120s"))
+
+    with pytest.raises(WrongUse) as caught:
+        read_lesson(file)
+    assert caught.value.message == ("lesson.yaml:8: steps.0.name: measuring takes 294 s; a step takes at most 180 s")
+
+
+def test_the_lesson_has_six_steps_in_the_order_in_which_understanding_grows() -> None:
+    assert STEPS == ["ten-at-once", "heavy-mix", "even-shares", "interpreter-lock", "blocked-loop", "cures"]
+    assert {path.stem for path in (LESSONS / "experiments").glob("*.yaml")} == set(STEPS)
+
+
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_a_step_measures_the_same_on_every_machine(step: Any) -> None:
+    """Its duration, trials, variants side by side and kind of computing are fixed, and its servers have one core."""
+    experiment = experiment_of(LESSON, step)
+    file = yaml.safe_load((LESSONS / "experiments" / f"{step.name}.yaml").read_text())
+    plan = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
+
+    assert file["trials"] >= 2
+    assert {load.duration.short == load.duration.full for load in experiment.all_loads.values()} == {True}
+    assert {load.settings["cpu"] for load in experiment.all_loads.values() if load.computes} <= {"hold"}
+    assert {variant.cpuset for variant in experiment.variants.values()} == {"0"}
+    assert experiment.parallel
+    assert plan.expected_s <= LONGEST_S
+    assert experiment.because
+
+
+def simulated(experiment: Experiment, cores: int, claim: Claim) -> tuple[float, float]:
+    """Return the least and the most that a claim compares with its bound in sixty trials on so many cores."""
+    planned = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
+    host = NOWHERE.model_copy(update={"cores": cores})
+    run = record_of("simulated", experiment, planned, full=False, command="", host=host, git=None, images=[])
+
+    def ends(value: Quantity) -> tuple[float, float]:
+        load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
+        trials = [*_trials(model_of(variant, load, LESSON.jobs, cores), variant, load)]
+        found = _values(trials)[value.request, value.metric, value.stat]
+        assert len(found) == 60
+        return min(found), max(found)
+
+    least, most = ends(claim.value)
+    if claim.relative_to:
+        below, above = ends(claim.relative_to)
+        return least / above, most / below
+    return least, most
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_each_claim_holds_in_each_of_sixty_simulated_trials(step: Any, cores: int) -> None:
+    """On a machine with so many cores. A verdict needs the bound to hold in each of two or three trials.
+
+    Theory does not know memory, so it says nothing of the one claim about memory.
+    """
+    experiment = experiment_of(LESSON, step)
+    reckoned = [claim for claim in experiment.claims if claim.value.metric != "memory"]
+
+    assert len(experiment.claims) - len(reckoned) == (step.name == "cures")
+    for claim in reckoned:
+        assert {claim.holds(end) for end in simulated(experiment, cores, claim)} == {True}, claim.says
+
+
+@pytest.mark.parametrize("cores", [1, 2, 4, 8])
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_the_check_fails_before_the_change_and_passes_after_it_in_each_of_sixty_simulated_trials(
+    step: Any, cores: int
+) -> None:
+    experiment, check = experiment_of(LESSON, step), step.exercise.check
+    after = changed(experiment, step.exercise, *next(iter(step.exercise.answer.items())))
+
+    assert {check.holds(end) for end in simulated(experiment, cores, check)} == {False}
+    assert {check.holds(end) for end in simulated(after, cores, check)} == {True}
+
+
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_what_a_student_reads_fits_a_terminal(step: Any, tmp_path: Path) -> None:
+    student = Student(LESSON, tmp_path)
+    texts = [show.overview(student), show.introduction(student, step), show.what_next(student, step),
+             show.questions(step), show.exercise(student, step), show.solution(step)]  # fmt: skip
+
+    assert max(len(line) for text in texts for line in text.splitlines()) <= 80
+
+
+def test_the_diagram_shows_each_queue_and_each_thread() -> None:
+    step = LESSON.steps[HEAVY_MIX - 1]
+    experiment = experiment_of(LESSON, step)
+    load = experiment.load
+    assert load
+
+    assert diagram.as_text(experiment.variants["four-processes"], load) == (
+        "7 users ──> nginx ──> ≡ socket ┬─> ≡ worker 1 □□\n"
+        "                               ├─> ≡ worker 2 □□\n"
+        "                               ├─> ≡ worker 3 □□\n"
+        "                               └─> ≡ worker 4 □□"
+    )
+    drawn = diagram.as_svg(experiment.variants["four-processes"], load, "four-processes")
+    assert drawn.count("<rect") == 1 + 1 + 1 + 4
+    assert drawn.count("<path") == 1 + 1 + 4
+    assert 'aria-label="four-processes: 7 users, then nginx, then 1 socket, then 4 workers of 2 threads. Requests can '\
+        'wait at a socket and in a worker."' in drawn  # fmt: skip
+
+
+def test_containers_have_a_socket_each_and_sync_workers_no_queue() -> None:
+    experiment = experiment_of(LESSON, LESSON.steps[2])
+    load = experiment.load
+    assert load
+
+    assert diagram.as_text(experiment.variants["turns"], load).splitlines()[:2] == [
+        "7 users ──> nginx ┬─> ≡ socket ──> ≡ worker 1 □□",
+        "                  ├─> ≡ socket ──> ≡ worker 2 □□",
+    ]
+    assert diagram.as_text(experiment.variants["race"], load).splitlines()[0] == (
+        "7 users ──> nginx ──> ≡ socket ┬─> worker 1 □"
+    )
+
+
+BARS = [
+    Bar(says="the last one is answered after", unit="ms", yours=3000, theory=10009, measured=10020, low=10010,
+        high=10030),
+    Bar(says="with ten threads after", unit="ms", yours=0, theory=None, measured=1020, low=None, high=None),
+]  # fmt: skip
+
+
+def test_predictions_stand_beside_results_on_a_terminal() -> None:
+    assert picture.as_text(BARS) == (
+        "The last one is answered after … ms:\n"
+        "  you predicted   █████████ 3000\n"
+        "  theory predicts ██████████████████████████████ 10009\n"
+        "  measured        ██████████████████████████████ 10020 (10010 to 10030)\n"
+        "\n"
+        "With ten threads after … ms:\n"
+        "  you predicted   ▏ 0.00\n"
+        "  measured        ██████████████████████████████ 1020"
+    )
+
+
+def test_predictions_stand_beside_results_in_a_figure() -> None:
+    drawn = picture.as_svg(BARS)
+    texts = re.findall(r">([^<>]+)</text>", drawn)
+
+    assert 'aria-label="What you predicted, and what was measured"' in drawn
+    assert [texts.count(whose) for whose in ("you predicted", "theory predicts", "measured")] == [2, 1, 2]
+    assert {"3000", "10009", "10020", "1020"} <= set(texts)
+    assert "measured: the median of the trials, with its interval in black" in texts
+
+
+def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Measuring) -> None:
+    """A lesson that is taken up again, by another process, goes on where it was left."""
+    step = student.step(HEAVY_MIX)
+    stages = [student.notes.of(step).stage]
+    teaching.predict(student, step, [100, 1])
+    stages.append(student.notes.of(step).stage)
+    result = teaching.measure(student, step)
+    stages.append(student.notes.of(step).stage)
+    teaching.explain(student, step, " Busy workers accept. ")
+    stages.append(Student(LESSON, student.results).notes.of(step).stage)
+    teaching.try_change(student, step, "threads=7")
+    stages.append(student.notes.of(step).stage)
+
+    assert stages == ["predict", "measure", "explain", "exercise", "done"]
+    assert [(bar.yours, bar.measured) for bar in result.bars] == [(100, 600), (1, 2)]
+    assert [one.verdict for one in result.claims] == ["reproduced", "reproduced"]
+    assert student.notes.of(step).explanation == "Busy workers accept."
+    assert measuring.started == [
+        ("lesson-heavy-mix", "make lesson STEP=2"),
+        ("lesson-heavy-mix-exercise", "make lesson STEP=2 SET=threads=7"),
+    ]
+
+
+def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Student, measuring: Measuring) -> None:
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as early:
+        teaching.measure(student, step)
+    assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
+    seen: list[Any] = []
+    measuring.before = lambda: seen.append(json.loads(notes.notes_file(student.results).read_text()))
+
+    teaching.predict(student, step, [7, 1])
+    teaching.predict(student, step, [100, 1])
+    teaching.measure(student, step)
+
+    [written] = seen
+    assert written["schema"] == 1
+    assert written["steps"]["heavy-mix"]["prediction"]["values"] == [100, 1]
+    assert written["steps"]["heavy-mix"]["result"] is None
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_prediction_is_locked_once_the_result_is_known(student: Student) -> None:
+    step = student.step(HEAVY_MIX)
+    teaching.predict(student, step, [100, 1])
+    teaching.measure(student, step)
+    before = student.notes
+
+    with pytest.raises(WrongUse) as caught:
+        teaching.predict(student, step, [600, 2])
+
+    assert caught.value.message == "The prediction cannot be changed any more, because the result is known."
+    assert caught.value.hint == "To begin the whole lesson again: make lesson RESTART=1"
+    assert student.notes == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("100", "This step asks for 2 predictions, not 1."),
+        ("100,soon", "The prediction 'soon' is no number."),
+        ("100,-1", "The prediction -1 must be from 0 to 60000: with one process of eight threads, one light request in "
+                   "ten waits longer than … ms."),
+        ("nan,1", "The prediction nan must be from 0 to 60000: with four processes of two threads, one light request "
+                  "in ten waits longer than … ms."),
+    ],
+)  # fmt: skip
+def test_a_prediction_that_is_not_possible_is_named(student: Student, text: str, message: str) -> None:
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as caught:
+        teaching.predict(student, step, notes.numbers(text, step))
+
+    assert caught.value.message == message
+    assert caught.value.hint == "PREDICT=300,300"
+    assert not notes.notes_file(student.results).exists()
+
+
+@pytest.mark.usefixtures("measuring")
+def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Student) -> None:
+    step = student.step(HEAVY_MIX)
+    teaching.predict(student, step, [100, 1])
+    teaching.measure(student, step)
+
+    wrong = teaching.try_change(student, step, "threads=3")
+    assert (wrong.passed, wrong.found) == (False, "it did not do what it should")
+    assert not student.notes.of(step).shows_solution
+    right = teaching.try_change(student, step, "threads=7")
+
+    assert (right.passed, right.found) == (True, "it did what it should")
+    assert student.notes.of(step).shows_solution
+    assert show.attempt(right) == (
+        "threads=7: it did what it should.\n"
+        "reproduced: nine light requests in ten do not wait (2.0 ms, 2.0 to 2.0; bound <=\n"
+        "  50)"
+    )
+    undecided = Verdict(says="x", verdict="undecided", measured=None, low=None, high=None, bound="<= 1", unit="ms")
+    attempt = Attempt(change="threads=4", run="", at="", check=undecided)
+    assert attempt.found == "this decides nothing; measure it again"
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        ("threads", "The change 'threads' must be a setting and its value.", "SET=threads=…"),
+        ("threads=[", "The change 'threads=[' must be a setting and its value.", "SET=threads=…"),
+        ("workers=1", "This exercise does not change 'workers'.", "SET=…, one of threads"),
+        ("threads=2", "four-processes already has threads=2.", "Choose another value."),
+        ("threads=many", "threads=many is not possible: Input should be a valid integer, unable to parse string as an "
+                         "integer.", "Choose another value."),
+        ("threads=100000", "threads=100000 is not possible: ", "Choose another value."),
+    ],
+)  # fmt: skip
+def test_a_change_that_is_not_possible_measures_nothing(
+    student: Student, measuring: Measuring, change: str, message: str, hint: str
+) -> None:
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as early:
+        teaching.try_change(student, step, change)
+    assert early.value.message == "The exercise comes after the result of heavy-mix, which was not measured yet."
+    teaching.predict(student, step, [100, 1])
+    teaching.measure(student, step)
+
+    with pytest.raises(WrongUse) as caught:
+        teaching.try_change(student, step, change)
+
+    assert caught.value.message == message or (message.endswith(": ") and caught.value.message.startswith(message))
+    assert caught.value.hint == hint
+    assert len(measuring.started) == 1
+
+
+@pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
+def test_an_exercise_changes_one_setting_and_nothing_else(step: Any) -> None:
+    experiment = experiment_of(LESSON, step)
+    [(setting, value)] = step.exercise.answer.items()
+    one = changed(experiment, step.exercise, setting, value)
+
+    before, after = (of.variants[step.exercise.variant].model_dump() for of in (experiment, one))
+    assert {name for name in before if before[name] != after[name]} == {setting}
+    assert list(one.variants) == [step.exercise.variant]
+    assert one.claims == [step.exercise.check]
+
+
+def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -> None:
+    """The prediction stays, and may still be changed."""
+    step = student.step(HEAVY_MIX)
+    teaching.predict(student, step, [100, 1])
+    measuring.invalid = True
+
+    with pytest.raises(LabError) as caught:
+        teaching.measure(student, step)
+
+    assert caught.value.message.startswith("The run is invalid, so it does not count: ")
+    assert caught.value.hint == "Measure again: make lesson STEP=2"
+    assert student.notes.of(step).stage == "measure"
+    teaching.predict(student, step, [200, 1])
+
+
+def test_a_file_of_notes_that_is_damaged_is_named(student: Student) -> None:
+    path = notes.notes_file(student.results)
+    path.parent.mkdir(parents=True)
+    for text in ("{", "[]", '{"schema": 2, "steps": {}}'):
+        path.write_text(text)
+        with pytest.raises(WrongUse) as caught:
+            _ = student.notes
+        assert caught.value.message == f"{path} cannot be understood."
+        assert caught.value.hint == "To begin again: make lesson RESTART=1"
+
+
+def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
+    first, second = LESSON.steps[:2]
+    assert student.step(0) == first
+    done = notes.OfStep(
+        prediction=notes.Prediction(values=[1, 1], at=""),
+        result=notes.Result(run="", at="", bars=[], claims=[]),
+        explanation="",
+        solution_at="now",
+    )
+    notes.write_notes(student.results, notes.Notes(steps={first.name: done}))
+    assert student.step(0) == second
+    notes.write_notes(student.results, notes.Notes(steps=dict.fromkeys(STEPS, done)))
+    assert student.step(0) == LESSON.steps[-1]
+    assert show.what_next(student, second) == "This step is done. The lesson is complete."
+
+
+def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> None:
+    """Every line fits a terminal, and each answer says what comes next."""
+    begun = lab.call("lesson", "2")
+    predicted = lab.call("lesson", "2", "--predict", "100,1")
+    explained = lab.call("lesson", "2", "--explain", "Busy workers accept.")
+    tried = lab.call("lesson", "2", "--set", "threads=3")
+    solved = lab.call("lesson", "2", "--solution")
+    looked = lab.call("lesson", "2")
+    again = lab.call("lesson", "2", "--predict", "600,2")
+
+    every = [begun, predicted, explained, tried, solved, looked]
+    assert [one.returncode for one in every] == [0] * len(every)
+    assert begun.stdout.endswith("Measuring takes about 2 min 21 s. make lesson STEP=2 PREDICT=…,…\n")
+    assert "  you predicted   █████ 100\n" in predicted.stdout
+    assert "  measured        ██████████████████████████████ 600 (600 to 600)\n" in predicted.stdout
+    assert predicted.stdout.endswith('make lesson STEP=2 EXPLAIN="…"\n')
+    assert "You wrote: Busy workers accept.\nThe lab says: A gunicorn worker accepts" in explained.stdout
+    assert explained.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
+    assert tried.stdout.startswith("threads=3: it did not do what it should.\nnot reproduced: nine light")
+    assert solved.stdout.startswith("Solution: threads=7. If one process gets all seven users")
+    assert solved.stdout.endswith("This step is done. Next: step 1. make lesson\n")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr == (
+        "error: The prediction cannot be changed any more, because the result is known.\n"
+        "\nhint: To begin the whole lesson again: make lesson RESTART=1\n"
+    )
+    lines = [line for one in every for line in one.stdout.splitlines() if not line.startswith("Report: ")]
+    assert max(map(len, lines)) <= 80
+    assert len(measuring.started) == 2
+
+
+def test_an_interrupted_step_is_measured_by_the_next_command(lab: Lab, measuring: Measuring) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    measuring.before = interrupt
+    assert lab.call("lesson", "2", "--predict", "100,1").returncode == 130
+    measuring.before = lambda: None
+
+    resumed = lab.call("lesson", "2")
+
+    assert "  you predicted   █████ 100\n" in resumed.stdout
+    assert measuring.started == [("lesson-heavy-mix", "make lesson STEP=2")]
+
+
+def test_restart_forgets_the_answers_and_keeps_the_runs(lab: Lab, measuring: Measuring) -> None:
+    lab.call("lesson", "2", "--predict", "100,1")
+
+    done = lab.call("lesson", "2", "--restart")
+
+    assert done.stderr == "The predictions and answers are deleted; the runs are kept.\n"
+    assert "Before anything is measured, predict:" in done.stdout
+    assert len([*lab.results.glob("lesson-heavy-mix/*/run.json")]) == 1
+    assert lab.call("lesson", "--restart").stderr == ""
+    assert len(measuring.started) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["lesson", "7"], "There is no step 7.", "STEP=…, from 1 to 6"),
+        (["lesson", "--explain", "x"],
+         "The explanation comes after the result of ten-at-once, which was not measured yet.", "make lesson"),
+        (["lesson", "--solution"],
+         "The solution comes after the result of ten-at-once, which was not measured yet.", "make lesson"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_named_and_records_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
+    done = lab.call(*arguments)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {message}\n\nhint: {hint}\n"
+    assert not lab.results.exists()
+
+
+class Terminal(io.StringIO):
+    """A terminal at which somebody types these lines."""
+
+    def isatty(self) -> bool:
+        """Say that somebody is there."""
+        return True
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a wrong answer it asks again, and a solution ends the step."""
+    typed = ["soon", "1", "100", "1", "Busy workers accept.", "threads", "threads=3", "?"]
+    monkeypatch.setattr(sys, "stdin", Terminal("\n".join(typed) + "\n"))
+
+    done = lab.call("lesson", "2")
+
+    assert done.returncode == 0
+    assert "1 (ms): 2 (ms): 1 (ms): 2 (ms): Your prediction is recorded.\n" in done.stdout
+    assert "You wrote: Busy workers accept.\n" in done.stdout
+    assert "threads=3: it did not do what it should.\n" in done.stdout
+    assert "Solution: threads=7." in done.stdout
+    assert done.stderr == (
+        "error: The prediction 'soon' is no number.\n\nhint: PREDICT=300,300\n"
+        "error: The change 'threads' must be a setting and its value.\n\nhint: SET=threads=…\n"
+    )
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_student_can_leave_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("100\n1\nBusy.\n\n"))
+    left = lab.call("lesson", "2")
+    monkeypatch.setattr(sys, "stdin", Terminal("threads=7\n"))
+    back = lab.call("lesson", "2")
+    monkeypatch.setattr(sys, "stdin", Terminal(""))
+    ended = lab.call("lesson", "1")
+
+    assert left.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
+    assert "threads=7: it did what it should.\n" in back.stdout
+    assert back.stdout.endswith("This step is done. Next: step 1. make lesson\n")
+    assert ended.returncode == 130
+
+
+@pytest.mark.soak
+@pytest.mark.containers
+def test_a_step_and_its_exercise_take_at_most_three_minutes_each(lab: Lab) -> None:
+    """On real containers. The check tells a change that works from one that does not."""
+    began = time.monotonic()
+    predicted = lab.run_for(LONGEST_S, "lesson", "1", "--predict", "3000,1000")
+    step_s = time.monotonic() - began
+    wrong = lab.run_for(LONGEST_S, "lesson", "1", "--set", "threads=4")
+    right = lab.run_for(LONGEST_S, "lesson", "1", "--set", "threads=5")
+
+    assert (predicted.returncode, wrong.returncode, right.returncode) == (0, 0, 0), predicted.stderr
+    assert step_s < LONGEST_S
+    assert predicted.stdout.count("reproduced: ") == 2
+    assert "not reproduced" not in predicted.stdout
+    assert wrong.stdout.startswith("threads=4: it did not do what it should.\n")
+    assert right.stdout.startswith("threads=5: it did what it should.\n")
