@@ -20,7 +20,7 @@ from lab.options import Cpu, Duration, Full, Jobs, Machines, Name, Results, Seed
 from lab.own.commands import init, try_
 from lab.paths import RESULTS
 from lab.plan import lay_out
-from lab.reporting import compare, export, power, report, verify
+from lab.reporting import class_, compare, export, power, report, verify
 from lab.terminal import count, out, print_plan, say, tell, time_in_words
 
 app = typer.Typer(
@@ -291,6 +291,7 @@ def list_experiments(
 
 for finished in (report, power, compare, verify, export):
     app.command()(finished)
+app.command(name="class")(class_)
 
 
 @app.command()
