@@ -3,7 +3,7 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help experiment watch reproduce aa list plan predict advise try init requests what-if validate report power compare verify export class machines notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help experiment watch reproduce aa list plan predict advise try init requests what-if validate report power compare verify export class machines notebook setup bundle doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -72,6 +72,9 @@ notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
 
 setup: .venv/core  ## make this machine ready without measuring anything
 	@$(LAB) setup
+
+bundle: .venv/core  ## pack the lab, its packages and images into one file for a room without a network (NAME="ten-at-once heavy-mix" PYTHONS=3.11,3.13 TO=name.tar)
+	@$(LAB) bundle $(NAME)
 
 doctor: .venv/core  ## say what this machine has and lacks, and change nothing
 	@$(LAB) doctor

@@ -78,7 +78,8 @@ def _read(path: Path, known: set[str], *, check: bool) -> HandedIn:
     except OSError as error:
         return HandedIn(problems=[f"{path} cannot be read: {error.strerror or error}."])
     if not found.runs and not found.problems:
-        return HandedIn(problems=[f"{path} has no run."])
+        archives = path.is_dir() and any(path.glob("*.tar.gz"))
+        return HandedIn(problems=[f"{path} has no run{f'; name its archives: {path}/*.tar.gz' if archives else ''}."])
     foreign = sorted({handed.run.experiment for _, handed in found.runs} - known)
     more = [f"{path}: {name} is not an experiment of this lab, so it is not on the page." for name in foreign]
     return HandedIn([one for one in found.runs if one[1].run.experiment in known], found.guesses, found.problems + more)

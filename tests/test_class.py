@@ -143,8 +143,11 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
     shutil.copy(good, same)
     (tmp_path / "notes.tar.gz").write_text("no archive")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    shutil.copy(good, tmp_path / "full")
 
-    code, said, page = shown(lab, good, cut, same, tmp_path / "notes.tar.gz", tmp_path / "gone", tmp_path / "empty")
+    more = (tmp_path / name for name in ("notes.tar.gz", "gone", "empty", "full"))
+    code, said, page = shown(lab, good, cut, same, *more)
 
     assert code == 1
     assert said.splitlines() == [
@@ -153,9 +156,10 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
         f"{tmp_path / 'notes.tar.gz'} is damaged, or not an archive of make export.",
         f"{tmp_path / 'gone'} cannot be read: No such file or directory.",
         f"{tmp_path / 'empty'} has no run.",
+        f"{tmp_path / 'full'} has no run; name its archives: {tmp_path / 'full'}/*.tar.gz.",
         "keep-alive: 1 laptop; 7 of 7 claims have the same verdict on all. No laptop differs from the others.",
     ]
-    assert "5 runs or files could not be used, and are not on this page." in page
+    assert "6 runs or files could not be used, and are not on this page." in page
 
 
 @pytest.mark.parametrize(
