@@ -3,7 +3,7 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help lesson experiment watch reproduce aa list plan manifests predict advise try init requests what-if validate report power compare verify export machines notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help lesson experiment watch reproduce aa list plan manifests predict advise try init requests what-if validate report power compare verify export class machines notebook setup bundle doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -67,6 +67,9 @@ verify: .venv/core  ## check that RUN (default: the latest run) was not changed,
 export: .venv/core  ## verify RUN (default: the latest run) and pack it into one file (TO=name.tar.gz)
 	@$(LAB) export $(RUN)
 
+class: .venv/core  ## show everybody's exports FILES="a.tar.gz b.tar.gz" on one page, results/class.html: who differs, and why (TO=class.html CHECK=1)
+	@$(LAB) class $(FILES)
+
 machines: .venv/core  ## say what the machines of MACHINES=machines.yaml have and lack (DO=join: make them a swarm, DO=leave: undo it)
 	@$(LAB) machines $(or $(DO),check)
 
@@ -75,6 +78,9 @@ notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
 
 setup: .venv/core  ## make this machine ready without measuring anything
 	@$(LAB) setup
+
+bundle: .venv/core  ## pack the lab, its packages and images into one file for a room without a network (NAME="ten-at-once heavy-mix" PYTHONS=3.11,3.13 TO=name.tar)
+	@$(LAB) bundle $(NAME)
 
 doctor: .venv/core  ## say what this machine has and lacks, and change nothing
 	@$(LAB) doctor

@@ -52,7 +52,7 @@ def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
     """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
     with tempfile.TemporaryDirectory(prefix="stampede-verify-") as folder:
         again = Path(folder)
-        _link_recorded(run_folder.resolve(), again)
+        link_recorded(run_folder.resolve(), again)
         try:
             derive(again)
         except BadRun as error:
@@ -67,7 +67,8 @@ def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
     return sorted(new), differences
 
 
-def _link_recorded(run_folder: Path, again: Path) -> None:
+def link_recorded(run_folder: Path, again: Path) -> None:
+    """Make a folder of links to the measured and recorded files of a run, and to its manifest."""
     for name in files(run_folder):
         if (name == MANIFEST or not is_derived(name)) and (run_folder / name).is_file():
             (again / name).parent.mkdir(parents=True, exist_ok=True)

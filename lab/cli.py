@@ -22,7 +22,7 @@ from lab.options import Cpu, Duration, Full, Jobs, Machines, Name, Results, Seed
 from lab.own.commands import init, try_
 from lab.paths import RESULTS
 from lab.plan import lay_out
-from lab.reporting import compare, export, power, report, verify
+from lab.reporting import class_, compare, export, power, report, verify
 from lab.terminal import count, out, print_plan, say, tell, time_in_words
 
 app = typer.Typer(
@@ -294,6 +294,7 @@ def list_experiments(
 
 for finished in (report, power, compare, verify, export):
     app.command()(finished)
+app.command(name="class")(class_)
 
 
 @app.command()
@@ -323,15 +324,32 @@ def doctor() -> None:
 @app.command()
 def setup() -> None:
     """Install the engine, and pull or build the images, without measuring anything, e.g. lab setup."""
+    from lab.bundle import bundled, images_for  # noqa: PLC0415
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
     from lab.machine.images import build_images, images_of  # noqa: PLC0415
     from lab.run import alone  # noqa: PLC0415
 
-    images = {image.name: image for name in names() for image in images_of(lay_out(load_experiment(name)))}
+    if of_bundle := bundled():
+        say(f"This lab came as a bundle, with the images for {', '.join(of_bundle)}.")
+        images = {image.name: image for image in images_for(of_bundle)}
+    else:
+        images = {image.name: image for name in names() for image in images_of(lay_out(load_experiment(name)))}
     with alone(say):  # a build would disturb a run that is measuring
         make_ready(say, images.values())
         build_images(images.values(), say)
+
+
+@app.command()
+def bundle(
+    experiments: Annotated[list[str] | None, typer.Argument(show_default=False, help="Whose images it has.")] = None,
+    pythons: Annotated[str, typer.Option(envvar="PYTHONS", help="Releases of Python, e.g. 3.11,3.13.")] = "",
+    to: Annotated[Path | None, typer.Option(envvar="TO", show_default=False, help="The file.")] = None,
+) -> None:
+    """Pack the lab, its packages and its images into one file for a room without a network, e.g. lab bundle."""
+    from lab.bundle import make_bundle  # noqa: PLC0415
+
+    out.print(str(make_bundle(experiments or [], pythons, to, say)), markup=False, soft_wrap=True)
 
 
 @app.command()

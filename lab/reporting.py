@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lab.errors import WrongUse
+from lab.errors import LabError, WrongUse
 from lab.finished import derived, latest, run_for, verified
 from lab.options import Results, RunFolder
 from lab.paths import RESULTS
@@ -118,3 +118,47 @@ def export(
         say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")
         say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above belongs to the run)")
     out.print(str(target), markup=False, soft_wrap=True)
+
+
+def class_(
+    files: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Archives of lab export, or folders of runs.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option(envvar="CHECK", help="Compute all results again from the raw points: minutes for each run.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option(envvar="TO", show_default=False, help="The page; default: class.html in RESULTS.")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Show what every laptop of a class measured on one page, and who differs, e.g. lab class *.tar.gz."""
+    from analysis.classroom import numbered  # noqa: PLC0415
+    from analysis.show.classroom import write_page  # noqa: PLC0415
+    from lab.classroom import own_experiments, read_all  # noqa: PLC0415
+    from lab.run import writing  # noqa: PLC0415
+
+    if not files:
+        raise WrongUse("Give the archives that the class has handed in.", hint='make class FILES="a.tar.gz b.tar.gz"')
+    target = to or results / "class.html"
+    if target.is_dir():
+        raise WrongUse(f"{target} is a folder, but the page is a file.", hint="TO=class.html")
+    own = own_experiments()
+    handed = read_all(files, set(own), check=check)
+    problems = [problem for one in handed for problem in one.problems]
+    for problem in problems:
+        say(problem)
+    used = [one for one in handed if one.runs]
+    if not used:
+        raise LabError("No run can be shown.", hint="make export RUN=results/<experiment>/latest writes an archive.")
+    laptops = numbered([[run for _, run in one.runs] for one in used])
+    places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
+    guesses = {places[run.manifest]: one.guesses for one in used for _, run in one.runs if run.manifest in places}
+    with writing(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        chapters = write_page(target, laptops, own, guesses, left_out=len(problems), checked=check)
+    for chapter in chapters:
+        say(f"{chapter.name}: {chapter.says}")
+    out.print(str(target), markup=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)

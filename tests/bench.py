@@ -34,6 +34,7 @@ from lab.limits import REQUEST_MIB, USER_MIB
 from lab.machine.images import K6
 from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT, SERVERS
+from tests.classes import make_class
 from tests.live import free_port
 from tests.pages import chromium
 from theory.model import Class, Exponential, Model, Open, Servers, Step
@@ -65,6 +66,7 @@ def main() -> None:
     parts: dict[str, Callable[[Path], None]] = {
         "setup": nothing_to_do,
         "points": points_to_requests,
+        "class": page_of_a_class,
         "floor": floor,
         "generator": the_generator,
         "memory": memory_of_k6,
@@ -84,6 +86,14 @@ def nothing_to_do(_folder: Path) -> None:
     """Measure ``make setup`` on a machine that is ready."""
     times = [timed(["make", "setup"])[0] for _ in range(REPEATS + 1)][1:]
     show("Set-up when there is nothing to do", [("make setup", f"{median(times):.2f} s (max {max(times):.2f})")])
+
+
+def page_of_a_class(folder: Path) -> None:
+    """Measure how long it takes to make one page from the exports of twelve laptops."""
+    archives = [str(one) for one in make_class(folder / "class")]
+    command = [sys.executable, "-m", "lab", "class", *archives, "--to", str(folder / "class.html")]
+    times = [timed(command)[0] for _ in range(REPEATS)]
+    show("The page of a class of twelve", [("make class", f"{spread(times)} (at most 30)")])
 
 
 def points_to_requests(folder: Path) -> None:

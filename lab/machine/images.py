@@ -76,7 +76,7 @@ def images_of(plan: Plan) -> list[OwnImage]:
 
 def build_images(images: Iterable[OwnImage], say: Say) -> None:
     """Build those of the lab's own images that are missing, or whose files or base image have changed."""
-    base = DockerClient().image.inspect(DEBIAN).id
+    base = contents(DEBIAN)
     for image in images:
         if image.layer:
             _build_layer(image, image.layer, say)
@@ -246,6 +246,13 @@ def origin(image: str) -> str:
 def digests(image: str) -> list[str]:
     """Return the digests of an image in its registry; an empty list for a stand-in."""
     return [] if label(image, STAND_IN) else DockerClient().image.inspect(image).repo_digests or []
+
+
+def contents(image: str) -> str:
+    """Return what names the contents of an image: its layers. Its id depends on how an engine stores images."""
+    found = DockerClient().image.inspect(image)
+    layers = found.root_fs.layers if found.root_fs else None
+    return " ".join(layers or [str(found.id)])
 
 
 def label(image: str, name: str) -> str:

@@ -15,7 +15,7 @@ _FROM_STAGE = re.compile(r"\bfrom=([\w-]+)")
 
 
 def inputs_digest(service: str, factors: Mapping[str, str], base: str) -> str:
-    """Return a digest of a service's image: of its stages, its files, its build arguments and the base image's id."""
+    """Return a digest of a service's image: of its stages, files and build arguments, and the base image's layers."""
     build = services()[service]["build"]
     arguments = {name: filled(str(value), factors) for name, value in build.get("args", {}).items()}
     stages = stages_of(build["dockerfile"], build.get("target"))

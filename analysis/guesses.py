@@ -1,0 +1,88 @@
+"""What the students of a class predicted before they measured, as their lessons recorded it."""
+
+import json
+from collections.abc import Mapping
+from math import isfinite
+from statistics import median
+from typing import Any, NamedTuple
+
+WITHIN = 2.0
+"""A prediction is near if it differs from the measured number by at most this factor."""
+LEAST = 0.01
+"""Numbers below this count as this, so that a predicted 0 is near a measured 0."""
+
+
+class Guess(NamedTuple):
+    """One number that a student predicted, beside the number of theory (None: it has none) and the measured number."""
+
+    step: str
+    says: str
+    unit: str
+    guessed: float
+    theory: float | None
+    measured: float
+
+    @property
+    def is_near(self) -> bool:
+        """Whether the prediction was within a factor of two."""
+        one, other = (max(value, LEAST) for value in (self.guessed, self.measured))
+        return max(one, other) / min(one, other) <= WITHIN
+
+
+class Guessed(NamedTuple):
+    """What a class predicted of one number."""
+
+    step: str
+    says: str
+    unit: str
+    guesses: list[float]
+    theory: float | None
+    measured: list[float]
+    near: int
+
+
+def read_guesses(lesson: bytes | None) -> list[Guess]:
+    """Return the predictions in a lesson.json, and nothing else of it; none if it cannot be understood.
+
+    The lab's lesson writes them as ``steps.<name>.result.bars``, each with ``says``, ``unit``, ``yours``, ``theory``
+    and ``measured``. What a student explained in words is never read.
+    """
+    try:
+        steps = json.loads(lesson or b"{}")["steps"].items()
+        return [
+            Guess(str(name), str(bar["says"]), str(bar["unit"]), _finite(bar["yours"]),
+                  None if bar.get("theory") is None else _finite(bar["theory"]), _finite(bar["measured"]))
+            for name, step in steps
+            for bar in (step.get("result") or {}).get("bars", [])
+        ]  # fmt: skip
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def _finite(value: Any) -> float:  # noqa: ANN401  # any JSON value
+    number = float(value)
+    if not isfinite(number):
+        raise ValueError(value)
+    return number
+
+
+def together(guesses: Mapping[int, list[Guess]]) -> list[Guessed]:
+    """Return what a class predicted, question by question, of the questions that at least two laptops were asked.
+
+    A question that only one laptop has may have been changed by its owner.
+    """
+    asked: dict[tuple[str, str, str], list[Guess]] = {}
+    for of_one in guesses.values():
+        for guess in of_one:
+            asked.setdefault((guess.step, guess.says, guess.unit), []).append(guess)
+    return [
+        Guessed(
+            *key,
+            guesses=sorted(one.guessed for one in all_of),
+            theory=median(theory) if (theory := [one.theory for one in all_of if one.theory is not None]) else None,
+            measured=sorted(one.measured for one in all_of),
+            near=sum(one.is_near for one in all_of),
+        )
+        for key, all_of in asked.items()
+        if len(all_of) > 1
+    ]

@@ -1,0 +1,372 @@
+"""lab bundle and its install.sh: one file from which a room without a network gets to its first verdict."""
+
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lab import bundle
+from lab.errors import LabError, WrongUse
+from lab.paths import ROOT, TOOLS
+from tests.conftest import Lab
+
+HERE = f"{platform.system()} {platform.machine()}"
+VENV = """\
+#!/bin/sh
+echo "$PIP_NO_INDEX $PIP_FIND_LINKS $1" >> "$(dirname "$0")/../calls"
+mkdir -p "$(dirname "$0")/../.venv"
+"""
+"""Stands for tools/venv.sh, which the lab's own tests run."""
+
+
+def put(folder: Path, name: str, script: str) -> None:
+    """Write a program."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.fixture
+def unpacked(tmp_path: Path) -> Path:
+    """An unpacked bundle whose lab and images are tiny."""
+    folder = tmp_path / "stampede-bundle"
+    (folder / "wheels").mkdir(parents=True)
+    shutil.copy(TOOLS / "install-bundle.sh", folder / "install.sh")
+    bundle._write_about(folder / "about", ["ten-at-once", "heavy-mix"], [bundle.this_python()])
+    files = {"Makefile": "doctor:\n\t@echo all is well\n", "tools/venv.sh": VENV}
+    with tarfile.open(folder / "lab.tar.gz", "w:gz") as packed:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(text), 0o755
+            packed.addfile(entry, io.BytesIO(text.encode()))
+    subprocess.run(
+        [sys.executable, "-c", bundle._XZ], input=b"images", stdout=(folder / "images.tar.xz").open("wb"), check=True
+    )
+    (folder / "wheels" / "one.whl").write_text("a wheel")
+    bundle._write_hashes(folder)
+    return folder
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An engine that only writes down what it is given to load."""
+    put(tmp_path / "bin", "docker", f'[ "$1" = version ] || cat > {tmp_path}/loaded')
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    return tmp_path / "bin" / "docker"
+
+
+def install(unpacked: Path, **environment: str) -> tuple[int, str, str]:
+    """Run install.sh, and return its exit code and what it printed."""
+    told = {"PYTHON": sys.executable} | environment
+    done = subprocess.run(
+        [unpacked / "install.sh", unpacked.parent / "lab"],
+        env=os.environ | told, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.usefixtures("docker")
+def test_a_bundle_is_checked_unpacked_and_installed(unpacked: Path) -> None:
+    """Packages come from the bundle alone, images from the bundle, and lab setup knows what the bundle is for."""
+    target = unpacked.parent / "lab"
+
+    assert install(unpacked) == (
+        0,
+        "all is well\n",
+        "Checking the files of the bundle …\n"
+        f"Unpacking the lab into {target} …\n"
+        "Loading the images …\n\n"
+        f"The lab is in {target}. It can measure ten-at-once, heavy-mix:\n"
+        f"cd {target} && make experiment NAME=ten-at-once\n",
+    )
+    assert (target / "calls").read_text() == f"1 {unpacked}/wheels core\n"
+    assert (unpacked.parent / "loaded").read_text() == "images"
+    assert (target / ".venv" / "bundle").read_text() == (unpacked / "about").read_text()
+
+
+def spoil_hash(unpacked: Path) -> None:
+    """Change a byte of a package."""
+    (unpacked / "wheels" / "one.whl").write_text("another")
+
+
+def spoil_about(old: str, new: str) -> Callable[[Path], None]:
+    """Return a function that changes for what the bundle was made."""
+
+    def change(unpacked: Path) -> None:
+        about = (unpacked / "about").read_text()
+        assert old in about
+        (unpacked / "about").write_text(about.replace(old, new))
+        (unpacked / "sha256sums").unlink()
+        bundle._write_hashes(unpacked)
+
+    return change
+
+
+def occupy(unpacked: Path) -> None:
+    """Let the target exist."""
+    (unpacked.parent / "lab").mkdir()
+
+
+def stop_engine(unpacked: Path) -> None:
+    """Let no engine answer."""
+    put(unpacked.parent / "bin", "docker", "exit 1")
+
+
+@pytest.mark.usefixtures("docker")
+@pytest.mark.parametrize(
+    ("spoil", "message", "hint"),
+    [
+        (spoil_hash, "The bundle is damaged, or was changed.", "Copy the file again."),
+        (spoil_about(HERE, "Plan9 vax"), f"This bundle is for Plan9 vax; this machine is {HERE}.",
+         "Make a bundle on a machine like this: make bundle"),
+        (spoil_about(f"pythons={bundle.this_python()}", "pythons=3.99"),
+         f"This bundle is for Python 3.99; {sys.executable} is {bundle.this_python()}.",
+         f"PYTHON=/path/to/python ./install.sh, or a bundle made with PYTHONS={bundle.this_python()}"),
+        (stop_engine, "No container engine answers.",
+         "The bundle has no engine: install Docker's engine with Compose and buildx, start it, and run ./install.sh "
+         "again."),
+        (occupy, "{target} exists already.", "./install.sh /another/folder"),
+    ],
+    ids=["damaged", "machine", "python", "engine", "target"],
+)  # fmt: skip
+def test_what_a_machine_lacks_is_said_before_anything_is_unpacked(
+    unpacked: Path, spoil: Callable[[Path], None], message: str, hint: str
+) -> None:
+    spoil(unpacked)
+
+    code, out, said = install(unpacked)
+
+    target = unpacked.parent / "lab"
+    assert (code, out) == (1, "")
+    assert said.endswith(f"error: {message.format(target=target)}\n\nhint: {hint}\n")
+    assert not (target / "Makefile").exists()
+
+
+def test_a_machine_without_make_is_told_so(unpacked: Path, docker: Path) -> None:
+    for program in ("sed", "uname", "sha256sum", "dirname", "sh"):
+        (docker.parent / program).symlink_to(str(shutil.which(program)))
+
+    code, _, said = install(unpacked, PATH=str(docker.parent))
+
+    assert code == 1
+    assert said.endswith(
+        "error: make is not installed.\n\nhint: The bundle has no make: install it from the distribution.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["nothing"], "There is no experiment 'nothing'.", None),
+        (["ten-at-once", "--pythons", "2.7"], "'2.7' is not a release of Python.", "PYTHONS=3.11,3.13"),
+    ],
+)
+def test_wrong_use_is_named_before_anything_is_packed(
+    lab: Lab, arguments: list[str], message: str, hint: str | None
+) -> None:
+    done = lab.call("bundle", *arguments)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {message}\n")
+    assert hint is None or done.stderr.endswith(f"hint: {hint}\n")
+
+
+@pytest.mark.parametrize(
+    ("commit", "status", "to", "message", "hint"),
+    [
+        ("", "", None, "A bundle has the committed files of the lab, and this lab is no git checkout.",
+         "git clone the lab, and make the bundle there."),
+        ("0123abcd", " M lab/run.py\n?? x", None,
+         "A bundle has the committed files of the lab, and some have changed: lab/run.py, x.",
+         "git stash, or commit the changes."),
+        ("0123abcd", "", Path("/"), "/ exists already.", "Remove the file, or choose another name: TO=/path/name.tar"),
+    ],
+)  # fmt: skip
+def test_only_committed_files_are_packed_and_nothing_is_overwritten(
+    monkeypatch: pytest.MonkeyPatch, commit: str, status: str, to: Path | None, message: str, hint: str
+) -> None:
+    monkeypatch.setattr(bundle, "output", lambda command: commit if "rev-parse" in command else status)
+
+    with pytest.raises(WrongUse) as caught:
+        bundle.target_of(to)
+
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+def test_a_bundle_is_named_after_its_commit_and_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle, "output", lambda command: "0123abcd" if "rev-parse" in command else "")
+
+    assert bundle.target_of(None) == Path(f"stampede-0123abcd-{platform.system().lower()}-{platform.machine()}.tar")
+
+
+def test_a_bundle_has_the_images_of_its_experiments_and_the_client() -> None:
+    names = [image.name for image in bundle.images_for(["ten-at-once"])]
+
+    assert "stampede/client:trixie" in names
+    assert "stampede/mariadb:trixie" not in names
+    assert any(name.startswith("stampede/gunicorn:") for name in names)
+
+
+LOCKED = """\
+# made by a program
+always==1.0 \\
+    --hash=sha256:1
+old==1.0 ; python_full_version < '3.12' \\
+    --hash=sha256:2
+    # via always
+new==2.0 ; python_full_version >= '3.12' \\
+    --hash=sha256:3
+windows==1.0 ; sys_platform == 'win32' \\
+    --hash=sha256:4
+"""
+
+
+@pytest.mark.parametrize(("python", "there", "missing"), [("3.11", "old", "new"), ("3.13", "new", "old")])
+def test_another_python_gets_the_packages_that_it_needs(python: str, there: str, missing: str) -> None:
+    """Markers are read for that Python, and not for the Python that makes the bundle."""
+    text = bundle.requirements_for(python, LOCKED)
+
+    assert [line for line in text.splitlines() if "==" in line] == [
+        "always==1.0 \\", f"{there}=={'1.0' if there == 'old' else '2.0'} \\",
+    ]  # fmt: skip
+    assert missing not in text
+    assert text.count("--hash") == 2
+
+
+@pytest.fixture
+def packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Let packing cost nothing: no image is built, no package is downloaded, and the engine saves a word."""
+    for name in ("make_ready", "build_images"):
+        monkeypatch.setattr(bundle, name, lambda *_: None)
+    monkeypatch.setattr(bundle, "_download", lambda _python, folder: put(folder, "one.whl", ""))
+    put(tmp_path / "bin", "docker", "echo images of $*")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    return tmp_path / "bundle.tar"
+
+
+def test_a_bundle_has_the_committed_lab_and_names_nobody(packed: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    size = bundle.pack(["ten-at-once"], ["3.11", "3.13"], packed, said.append)
+
+    assert size == packed.stat().st_size
+    assert said[:3] == ["Downloading the packages for Python 3.11 …", "Downloading the packages for Python 3.13 …",
+                        f"Packing {2 + len(bundle.images_for(['ten-at-once']))} images …"]  # fmt: skip
+    with tarfile.open(packed) as outer:
+        assert {(one.uid, one.gid, one.uname, one.gname) for one in outer} == {(0, 0, "", "")}
+        outer.extractall(tmp_path / "out", filter="data")
+    folder = tmp_path / "out" / "stampede-bundle"
+    assert sorted(one.name for one in folder.iterdir()) == [
+        "about", "images.tar.xz", "install.sh", "lab.tar.gz", "sha256sums", "wheels",
+    ]  # fmt: skip
+    assert os.access(folder / "install.sh", os.X_OK)
+    subprocess.run(["sha256sum", "--check", "--quiet", "sha256sums"], cwd=folder, check=True)
+    with tarfile.open(folder / "lab.tar.gz") as inner:
+        assert {(one.uid, one.uname) for one in inner} == {(0, "")}
+        inner.extractall(tmp_path / "lab", filter="data")
+    git = ["git", "-C", str(tmp_path / "lab")]
+    for command in ("rev-parse HEAD", "remote", "status --porcelain"):
+        here = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        found = subprocess.run([*git, *command.split()], capture_output=True, text=True, check=True).stdout
+        assert found == (here.stdout if command.startswith("rev") else "")
+    told = b"".join(one.read_bytes() for one in (tmp_path / "lab" / ".git").rglob("*") if one.is_file())
+    assert str(ROOT).encode() not in told
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+
+
+def test_an_engine_that_cannot_save_leaves_no_bundle(packed: Path, tmp_path: Path) -> None:
+    put(tmp_path / "bin", "docker", "exit 1")
+
+    with pytest.raises(LabError) as caught:
+        bundle.pack(["ten-at-once"], ["3.11"], packed, lambda _: None)
+
+    assert (caught.value.message, caught.value.hint) == ("The images could not be packed.", "make doctor")
+    assert not packed.exists()
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [(2_000_000, "The bundle has 2 MB."),
+     (1_600_000_000, "The bundle has 1.6 GB, more than 1.5 GB. Name fewer experiments.")],
+)  # fmt: skip
+def test_the_size_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path, size: int, said: str) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(bundle, "pack", lambda *_: size)
+    monkeypatch.setattr(bundle, "target_of", lambda _: packed)
+    monkeypatch.setattr(bundle, "alone", lambda _: open(os.devnull))  # noqa: PTH123, SIM115  # any context
+
+    assert bundle.make_bundle(["ten-at-once heavy-mix"], "", None, heard.append) == packed
+    assert heard == [said]
+
+
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path) -> None:
+    def full(_path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(bundle, "_pack_lab", full)
+
+    with pytest.raises(LabError) as caught:
+        bundle.pack(["ten-at-once"], ["3.11"], packed, lambda _: None)
+
+    assert caught.value.message == f"{packed} cannot be written: No space left on device."
+    assert caught.value.hint == "Free some space, or choose another place: TO=/path/name.tar"
+
+
+def test_a_lab_from_a_bundle_knows_what_it_can_measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(bundle, "ABOUT", tmp_path / "about")
+    assert bundle.bundled() == []
+
+    bundle._write_about(tmp_path / "about", ["ten-at-once", "heavy-mix"], ["3.11"])
+
+    assert bundle.bundled() == ["ten-at-once", "heavy-mix"]
+
+
+ROOM = """
+    hostname room
+    ip link set lo up
+    mount -t tmpfs none /run
+    export HOME="$2/home"
+    mkdir "$HOME"
+    dockerd --data-root "$2/engine" > "$2/engine.log" 2>&1 &
+    engine=$!
+    trap 'kill $engine; wait $engine' EXIT
+    until docker version > /dev/null 2>&1; do kill -0 $engine; sleep 0.2; done
+    ! docker pull debian:trixie-slim > /dev/null 2>&1
+    ! python3 -m pip download --quiet --dest "$2" typer > /dev/null 2>&1
+    docker images --quiet
+    tar -xf "$1" -C "$2"
+    "$2/stampede-bundle/install.sh" "$2/lab"
+    cd "$2/lab"
+    make setup
+    make experiment NAME=ten-at-once TRIALS=2
+"""
+"""From a bundle to a verdict, with an engine of its own that has no image, where no packet finds a way out."""
+
+
+@pytest.mark.containers
+@pytest.mark.soak
+def test_a_room_without_a_network_gets_to_its_first_verdict(tmp_path: Path) -> None:
+    """Nothing is pulled or built: the engine and the lab are in a network namespace that has only a loopback."""
+    unshare = ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--mount-proc"]
+    if os.geteuid() or not shutil.which("dockerd"):
+        pytest.skip("needs root and dockerd")
+    subprocess.run([sys.executable, "-m", "lab", "bundle", "ten-at-once", "--pythons", bundle.this_python(), "--to",
+                    str(tmp_path / "bundle.tar")], cwd=ROOT, check=True)  # fmt: skip
+
+    done = subprocess.run(
+        [*unshare, "sh", "-ec", ROOM, "sh", str(tmp_path / "bundle.tar"), str(tmp_path)],
+        env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert "reproduced" in done.stdout
+    assert "Building" not in done.stderr
+    assert "Pulling" not in done.stderr
+    assert list((tmp_path / "lab" / "results" / "ten-at-once").glob("*/report.html"))
