@@ -8,20 +8,31 @@ import pytest
 
 from analysis.folder import read_run
 from analysis.pipeline import derive_summary
+from analysis.record import LoadRecord
 from analysis.result import Summary
 from lab.experiment.model import Experiment
 from lab.lesson import teaching
 from lab.lesson.model import read_lesson
 from lab.lesson.teaching import Student
+from lab.servers.base import Variant
 from tests.synthetic import Request, make_run, write_points
 
 HEAVY_MIX = 2
 """The step whose results are made up: its variants are ``four-processes`` and ``one-process``."""
 
 
-def overhead_ms(experiment: Experiment, variant: str) -> float:
-    """Return what a light request loses: nothing if one process has a thread for each of the seven users."""
-    return 2 if (experiment.variants[variant].threads or 0) >= 7 else 600
+def requests_of(variant: Variant) -> list[Request]:
+    """Return what a variant serves: if a process has fewer than seven threads, every other light request waits.
+
+    It waits for a worker both of whose threads serve heavy requests for 8 s, while another worker has a free thread.
+    """
+    if (variant.threads or 0) >= 7:
+        return [Request(sent_s=n / 10, worker="box:7", user=n) for n in range(40)]
+    busy = [Request(asked_ms=8000, request="heavy", sent_s=n / 1000, user=100 + n) for n in range(variant.threads or 1)]
+    waiting = [
+        Request(overhead_ms=8050 - 200 * n, waits_ms=8049 - 200 * n, sent_s=n / 5, user=n) for n in range(0, 40, 2)
+    ]
+    return [*busy, *waiting, *(Request(sent_s=n / 5, worker="box:8", user=n) for n in range(1, 40, 2))]
 
 
 class Measuring:
@@ -35,17 +46,22 @@ class Measuring:
     def __call__(
         self, name: str, experiment: Experiment, plan_for: Any, *, results: Path, command: str, **_: Any
     ) -> tuple[Path, Summary]:
-        """Make up a run of two trials, and return its folder and summary as measuring would."""
+        """Make up a run, and return its folder and summary as measuring would."""
         self.before()
         self.started.append((name, command))
         plan = plan_for(None)
         assert plan.jobs == 3
-        requests = {
-            variant: [Request(overhead_ms=overhead_ms(experiment, variant), sent_s=n / 10) for n in range(40)]
-            for variant in experiment.variants
-        }
+        requests = {name: requests_of(variant) for name, variant in experiment.variants.items()}
         folder = results / name / f"20260102T0304{len(self.started):02}Z"
-        make_run(folder, requests, claims=experiment.claims, times=2, experiment=name)
+        make_run(
+            folder,
+            requests,
+            claims=experiment.claims,
+            times=experiment.trials,
+            experiment=name,
+            variants=[variant.record(name) for name, variant in experiment.variants.items()],
+            loads=[LoadRecord(name="mix", script="heavy-mix.js", duration="60s", settings={"LIGHT_VUS": "5"})],
+        )
         if self.invalid:
             write_points(folder / "one-process" / "mix" / "1" / "points.json.gz", [Request()] * 7)
         return folder, derive_summary(folder)

@@ -6,12 +6,14 @@ import re
 import shutil
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from analysis.intervals import Draw, of_median, of_ratio
 from analysis.prediction import _trials, _values, model_of
 from analysis.quantities import Claim, Quantity
 from lab.errors import LabError, WrongUse
@@ -93,7 +95,7 @@ def test_a_step_that_takes_too_long_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(WrongUse) as caught:
         read_lesson(file)
-    assert caught.value.message == ("lesson.yaml:8: steps.0.name: measuring takes 294 s; a step takes at most 180 s")
+    assert caught.value.message == ("lesson.yaml:8: steps.0.name: measuring takes 441 s; a step takes at most 180 s")
 
 
 def test_the_lesson_has_six_steps_in_the_order_in_which_understanding_grows() -> None:
@@ -117,30 +119,39 @@ def test_a_step_measures_the_same_on_every_machine(step: Any) -> None:
     assert experiment.because
 
 
-def simulated(experiment: Experiment, cores: int, claim: Claim) -> tuple[float, float]:
-    """Return the least and the most that a claim compares with its bound in sixty trials on so many cores."""
+RUNS = 60
+
+
+def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool | None]:
+    """Return how many of sixty simulated runs on so many cores say that a claim holds, fails or is undecided (None)."""
     planned = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
     host = NOWHERE.model_copy(update={"cores": cores})
     run = record_of("simulated", experiment, planned, full=False, command="", host=host, git=None, images=[])
 
-    def ends(value: Quantity) -> tuple[float, float]:
+    def draws(value: Quantity) -> list[list[Draw]]:
+        """Return the trials of each run."""
         load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
-        trials = [*_trials(model_of(variant, load, LESSON.jobs, cores), variant, load)]
-        found = _values(trials)[value.request, value.metric, value.stat]
-        assert len(found) == 60
-        return min(found), max(found)
+        model = model_of(variant, load, LESSON.jobs, cores)
+        trials = [*_trials(model, variant, load, RUNS * experiment.trials)]
+        found = [Draw(one) for one in _values(trials)[value.request, value.metric, value.stat]]
+        return [found[start : start + experiment.trials] for start in range(0, len(found), experiment.trials)]
 
-    least, most = ends(claim.value)
-    if claim.relative_to:
-        below, above = ends(claim.relative_to)
-        return least / above, most / below
-    return least, most
+    values = draws(claim.value)
+    intervals = (
+        [of_ratio(*both) for both in zip(values, draws(claim.relative_to), strict=True)]
+        if claim.relative_to
+        else [of_median(one) for one in values]
+    )
+    kept = [{claim.holds(end) for end in interval} for interval in intervals if interval]
+    assert len(kept) == RUNS
+    return Counter(one.pop() if len(one) == 1 else None for one in kept)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cores", [1, 2, 4, 8])
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
-def test_each_claim_holds_in_each_of_sixty_simulated_trials(step: Any, cores: int) -> None:
-    """On a machine with so many cores. A verdict needs the bound to hold in each of two or three trials.
+def test_the_verdicts_of_at_least_95_of_100_simulated_runs_are_equal(step: Any, cores: int) -> None:
+    """On a machine with so many cores, each claim is reproduced in so many of sixty runs.
 
     Theory does not know memory, so it says nothing of the one claim about memory.
     """
@@ -149,19 +160,18 @@ def test_each_claim_holds_in_each_of_sixty_simulated_trials(step: Any, cores: in
 
     assert len(experiment.claims) - len(reckoned) == (step.name == "cures")
     for claim in reckoned:
-        assert {claim.holds(end) for end in simulated(experiment, cores, claim)} == {True}, claim.says
+        assert simulated(experiment, cores, claim)[True] >= 0.95 * RUNS, claim.says
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cores", [1, 2, 4, 8])
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
-def test_the_check_fails_before_the_change_and_passes_after_it_in_each_of_sixty_simulated_trials(
-    step: Any, cores: int
-) -> None:
+def test_the_check_fails_before_the_change_and_passes_after_it_in_simulated_runs(step: Any, cores: int) -> None:
     experiment, check = experiment_of(LESSON, step), step.exercise.check
     after = changed(experiment, step.exercise, *next(iter(step.exercise.answer.items())))
 
-    assert {check.holds(end) for end in simulated(experiment, cores, check)} == {False}
-    assert {check.holds(end) for end in simulated(after, cores, check)} == {True}
+    assert simulated(experiment, cores, check)[False] >= 0.95 * RUNS
+    assert simulated(after, cores, check)[True] >= 0.95 * RUNS
 
 
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
@@ -240,7 +250,7 @@ def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Me
     """A lesson that is taken up again, by another process, goes on where it was left."""
     step = student.step(HEAVY_MIX)
     stages = [student.notes.of(step).stage]
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     stages.append(student.notes.of(step).stage)
     result = teaching.measure(student, step)
     stages.append(student.notes.of(step).stage)
@@ -250,7 +260,7 @@ def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Me
     stages.append(student.notes.of(step).stage)
 
     assert stages == ["predict", "measure", "explain", "exercise", "done"]
-    assert [(bar.yours, bar.measured) for bar in result.bars] == [(100, 600), (1, 2)]
+    assert [(bar.yours, round(bar.measured)) for bar in result.bars] == [(15, 5), (20, 10)]
     assert [one.verdict for one in result.claims] == ["reproduced", "reproduced"]
     assert student.notes.of(step).explanation == "Busy workers accept."
     assert measuring.started == [
@@ -268,19 +278,19 @@ def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Stud
     measuring.before = lambda: seen.append(json.loads(notes.notes_file(student.results).read_text()))
 
     teaching.predict(student, step, [7, 1])
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     teaching.measure(student, step)
 
     [written] = seen
     assert written["schema"] == 1
-    assert written["steps"]["heavy-mix"]["prediction"]["values"] == [100, 1]
+    assert written["steps"]["heavy-mix"]["prediction"]["values"] == [15, 20]
     assert written["steps"]["heavy-mix"]["result"] is None
 
 
 @pytest.mark.usefixtures("measuring")
 def test_a_prediction_is_locked_once_the_result_is_known(student: Student) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     teaching.measure(student, step)
     before = student.notes
 
@@ -297,10 +307,10 @@ def test_a_prediction_is_locked_once_the_result_is_known(student: Student) -> No
     [
         ("100", "This step asks for 2 predictions, not 1."),
         ("100,soon", "The prediction 'soon' is no number."),
-        ("100,-1", "The prediction -1 must be from 0 to 60000: with one process of eight threads, one light request in "
-                   "ten waits longer than … ms."),
-        ("nan,1", "The prediction nan must be from 0 to 60000: with four processes of two threads, one light request "
-                  "in ten waits longer than … ms."),
+        ("100,-1", "The prediction -1 must be from 0 to 1000: light requests that are answered in a second with one "
+                   "process of eight threads … requests/s."),
+        ("nan,1", "The prediction nan must be from 0 to 1000: light requests that are answered in a second with four "
+                  "processes of two threads … requests/s."),
     ],
 )  # fmt: skip
 def test_a_prediction_that_is_not_possible_is_named(student: Student, text: str, message: str) -> None:
@@ -316,7 +326,7 @@ def test_a_prediction_that_is_not_possible_is_named(student: Student, text: str,
 @pytest.mark.usefixtures("measuring")
 def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Student) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     teaching.measure(student, step)
 
     wrong = teaching.try_change(student, step, "threads=3")
@@ -328,8 +338,8 @@ def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Stu
     assert student.notes.of(step).shows_solution
     assert show.attempt(right) == (
         "threads=7: it did what it should.\n"
-        "reproduced: nine light requests in ten do not wait (2.0 ms, 2.0 to 2.0; bound <=\n"
-        "  50)"
+        "reproduced: hardly any light request waits although another worker has a free\n"
+        "  thread (0.00 share, 0.00 to 0.00; bound <= 0.05)"
     )
     undecided = Verdict(says="x", verdict="undecided", measured=None, low=None, high=None, bound="<= 1", unit="ms")
     attempt = Attempt(change="threads=4", run="", at="", check=undecided)
@@ -355,7 +365,7 @@ def test_a_change_that_is_not_possible_measures_nothing(
     with pytest.raises(WrongUse) as early:
         teaching.try_change(student, step, change)
     assert early.value.message == "The exercise comes after the result of heavy-mix, which was not measured yet."
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     teaching.measure(student, step)
 
     with pytest.raises(WrongUse) as caught:
@@ -381,7 +391,7 @@ def test_an_exercise_changes_one_setting_and_nothing_else(step: Any) -> None:
 def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -> None:
     """The prediction stays, and may still be changed."""
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     measuring.invalid = True
 
     with pytest.raises(LabError) as caught:
@@ -423,7 +433,7 @@ def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
 def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> None:
     """Every line fits a terminal, and each answer says what comes next."""
     begun = lab.call("lesson", "2")
-    predicted = lab.call("lesson", "2", "--predict", "100,1")
+    predicted = lab.call("lesson", "2", "--predict", "15,20")
     explained = lab.call("lesson", "2", "--explain", "Busy workers accept.")
     tried = lab.call("lesson", "2", "--set", "threads=3")
     solved = lab.call("lesson", "2", "--solution")
@@ -433,12 +443,12 @@ def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> No
     every = [begun, predicted, explained, tried, solved, looked]
     assert [one.returncode for one in every] == [0] * len(every)
     assert begun.stdout.endswith("Measuring takes about 2 min 21 s. make lesson STEP=2 PREDICT=…,…\n")
-    assert "  you predicted   █████ 100\n" in predicted.stdout
-    assert "  measured        ██████████████████████████████ 600 (600 to 600)\n" in predicted.stdout
+    assert "  you predicted   ██████████████████████████████ 15.0\n" in predicted.stdout
+    assert "  measured        ██████████ 4.9 (4.9 to 4.9)\n" in predicted.stdout
     assert predicted.stdout.endswith('make lesson STEP=2 EXPLAIN="…"\n')
     assert "You wrote: Busy workers accept.\nThe lab says: A gunicorn worker accepts" in explained.stdout
     assert explained.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
-    assert tried.stdout.startswith("threads=3: it did not do what it should.\nnot reproduced: nine light")
+    assert tried.stdout.startswith("threads=3: it did not do what it should.\nnot reproduced: hardly any")
     assert solved.stdout.startswith("Solution: threads=7. If one process gets all seven users")
     assert solved.stdout.endswith("This step is done. Next: step 1. make lesson\n")
     assert (again.returncode, again.stdout) == (2, "")
@@ -456,17 +466,17 @@ def test_an_interrupted_step_is_measured_by_the_next_command(lab: Lab, measuring
         raise KeyboardInterrupt
 
     measuring.before = interrupt
-    assert lab.call("lesson", "2", "--predict", "100,1").returncode == 130
+    assert lab.call("lesson", "2", "--predict", "15,20").returncode == 130
     measuring.before = lambda: None
 
     resumed = lab.call("lesson", "2")
 
-    assert "  you predicted   █████ 100\n" in resumed.stdout
+    assert "  you predicted   ██████████████████████████████ 15.0\n" in resumed.stdout
     assert measuring.started == [("lesson-heavy-mix", "make lesson STEP=2")]
 
 
 def test_restart_forgets_the_answers_and_keeps_the_runs(lab: Lab, measuring: Measuring) -> None:
-    lab.call("lesson", "2", "--predict", "100,1")
+    lab.call("lesson", "2", "--predict", "15,20")
 
     done = lab.call("lesson", "2", "--restart")
 
@@ -506,13 +516,13 @@ class Terminal(io.StringIO):
 @pytest.mark.usefixtures("measuring")
 def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a wrong answer it asks again, and a solution ends the step."""
-    typed = ["soon", "1", "100", "1", "Busy workers accept.", "threads", "threads=3", "?"]
+    typed = ["soon", "20", "15", "20", "Busy workers accept.", "threads", "threads=3", "?"]
     monkeypatch.setattr(sys, "stdin", Terminal("\n".join(typed) + "\n"))
 
     done = lab.call("lesson", "2")
 
     assert done.returncode == 0
-    assert "1 (ms): 2 (ms): 1 (ms): 2 (ms): Your prediction is recorded.\n" in done.stdout
+    assert 2 * "1 (requests/s): 2 (requests/s): " + "Your prediction is recorded.\n" in done.stdout
     assert "You wrote: Busy workers accept.\n" in done.stdout
     assert "threads=3: it did not do what it should.\n" in done.stdout
     assert "Solution: threads=7." in done.stdout
@@ -524,7 +534,7 @@ def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("measuring")
 def test_a_student_can_leave_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", Terminal("100\n1\nBusy.\n\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal("15\n20\nBusy.\n\n"))
     left = lab.call("lesson", "2")
     monkeypatch.setattr(sys, "stdin", Terminal("threads=7\n"))
     back = lab.call("lesson", "2")

@@ -78,7 +78,7 @@ def test_a_student_goes_from_the_prediction_to_the_solution(page: Page, desk: De
     assert page.locator("figure svg").count() == 2
     assert page.get_by_text("The result").count() == 0
 
-    predict(page, "100", "1")
+    predict(page, "15", "20")
     expect(page.get_by_text("The prediction is recorded.")).to_be_visible()
     measure(page, desk)
 
@@ -110,7 +110,7 @@ def test_the_page_goes_on_where_the_terminal_stopped(
     page: Page, desk: Desk, student: Student, measuring: Measuring
 ) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     teaching.measure(student, step)
 
     page.reload()
@@ -126,7 +126,7 @@ def test_the_page_goes_on_where_the_terminal_stopped(
 def test_the_page_says_what_is_wrong(page: Page, desk: Desk, measuring: Measuring) -> None:
     predict(page, "soon", "1")
     expect(page.get_by_role("alert")).to_have_text("The prediction 'soon' is no number. ")
-    predict(page, "100", "1")
+    predict(page, "15", "20")
 
     def fail() -> None:
         raise LabError("The disk is full.", "Free some space.")
@@ -141,7 +141,7 @@ def test_the_page_says_what_is_wrong(page: Page, desk: Desk, measuring: Measurin
 def test_the_page_says_what_the_lab_is_doing_and_measures_one_thing_at_a_time(
     page: Page, desk: Desk, student: Student, measuring: Measuring
 ) -> None:
-    teaching.predict(student, student.step(HEAVY_MIX), [100, 1])
+    teaching.predict(student, student.step(HEAVY_MIX), [15, 20])
     page.reload()
     going_on = threading.Event()
 
@@ -166,7 +166,7 @@ def test_the_page_says_what_the_lab_is_doing_and_measures_one_thing_at_a_time(
 @pytest.mark.usefixtures("measuring")
 def test_everybody_can_use_the_page(page: Page, student: Student) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [100, 1])
+    teaching.predict(student, step, [15, 20])
     teaching.measure(student, step)
     page.reload()
 
@@ -213,7 +213,7 @@ def test_the_page_says_when_the_lab_has_ended(browser: Browser, desk: Desk) -> N
     page = browser.new_page()
     with serving(handler(desk), number := free_port()):
         page.goto(f"http://127.0.0.1:{number}/?step={HEAVY_MIX}")
-    predict(page, "100", "1")
+    predict(page, "15", "20")
 
     expect(page.get_by_role("alert")).to_have_text("The lab has ended. To go on, start it again: make lesson PAGE=1")
     page.close()

@@ -49,6 +49,7 @@ class Exercise(Model):
     variant: Name
     settings: list[str] = Field(min_length=1, description="The settings of which the student may change one.")
     check: Claim
+    trials: int = Field(3, ge=2, le=10, description="How often the changed variant is measured.")
     answer: dict[str, Setting] = Field(min_length=1, max_length=1, description="A change that passes the check.")
     solution: str = Field(min_length=1)
 
@@ -123,7 +124,13 @@ def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Set
     load = exercise.check.value.load
     loads = {load: experiment.loads[load]} if load else experiment.loads
     return experiment.model_copy(
-        update={"variants": {exercise.variant: variant}, "claims": [exercise.check], "loads": loads, "because": None}
+        update={
+            "variants": {exercise.variant: variant},
+            "claims": [exercise.check],
+            "loads": loads,
+            "because": None,
+            "trials": exercise.trials,
+        }
     )
 
 
