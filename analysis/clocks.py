@@ -120,15 +120,15 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> Found:
         raise UnknownClock(_why(conflict.machines)) from None
     middle = _middle(np.array(ends), len(names))
     beyond_s = [round(float(direction @ (end - middle)), 7) for direction, end in zip(wanted, ends, strict=True)]
-    by_four = [max(beyond_s[place : place + 4]) for place in range(0, len(beyond_s), 4)]
+    farthest_s = [max(beyond_s[place : place + 4]) for place in range(0, len(beyond_s), 4)]
     clocks = {}
     for name, (start_s, end_s) in zip(names, middle.reshape(-1, 2).tolist(), strict=True):
         ahead_s, since = round(rough_s[name] + start_s, 7), round(first + rough_s[name], 6)
         clocks[name] = Clock(ahead_s, round((end_s - start_s) / span_s, 12), since)
     return Found(
         clocks=clocks,
-        uncertain_s=dict(zip(names, by_four, strict=False)),
-        apart_s=dict(zip(pairs, by_four[len(names) :], strict=True)),
+        uncertain_s=dict(zip(names, farthest_s, strict=False)),
+        apart_s=dict(zip(pairs, farthest_s[len(names) :], strict=True)),
     )
 
 
@@ -155,25 +155,23 @@ def _bounds(
 ) -> _Bounds:
     """Return the bounds from messages, and on how far and how fast each clock is away from its rough estimate."""
     size = 2 * len(names)
-    drifts = np.zeros((size, size))
-    for place in range(len(names)):
-        drifts[2 * place : 2 * place + 2, 2 * place : 2 * place + 2] = [[-1, 1], [1, -1]]
-    rows, most = [np.eye(size), -np.eye(size), drifts], [_FARTHEST_S] * 2 * size + [MOST_DRIFT * span_s] * size
+    drifts = np.kron(np.eye(len(names)), [[-1.0, 1.0], [1.0, -1.0]])
+    rows = [np.eye(size), -np.eye(size), drifts]
+    most = [np.full(2 * size, _FARTHEST_S), np.full(size, MOST_DRIFT * span_s)]
     owners = [frozenset({names[place // 2]}) for place in [*range(size)] * 3]
-    later = [np.array(most)]
     for one in messages:
-        sent, arrived = (
-            times - rough_s.get(of or "", 0.0) for times, of in ((one.sent, one.origin), (one.arrived, one.target))
-        )
-        some = np.zeros((len(sent), size))
-        for times, of, sign in ((sent, one.origin, -1), (arrived, one.target, 1)):
+        bounding = np.zeros((len(one.sent), size))
+        taken_s = np.zeros(len(one.sent))
+        for times, of, sign in ((one.sent, one.origin, -1), (one.arrived, one.target, 1)):
+            roughly = times - rough_s.get(of or "", 0.0)
+            taken_s += sign * roughly
             if of is not None:
-                share, place = (times - first) / span_s, 2 * names.index(of)
-                some[:, place], some[:, place + 1] = sign * (1 - share), sign * share
-        rows.append(some)
-        later.append(arrived - sent + PRECISION_S)
-        owners += [frozenset(of for of in (one.origin, one.target) if of is not None)] * len(sent)
-    return _Bounds(np.concatenate(rows), np.concatenate(later), owners)
+                share, place = (roughly - first) / span_s, 2 * names.index(of)
+                bounding[:, place], bounding[:, place + 1] = sign * (1 - share), sign * share
+        rows.append(bounding)
+        most.append(taken_s + PRECISION_S)
+        owners += [frozenset(of for of in (one.origin, one.target) if of is not None)] * len(one.sent)
+    return _Bounds(np.concatenate(rows), np.concatenate(most), owners)
 
 
 def _directions(names: Sequence[str], pairs: Iterable[tuple[str | None, str]]) -> Iterator[Times]:

@@ -20,7 +20,7 @@ from analysis.read.rows import opened
 from analysis.record import SCHEMA, TODAY
 from analysis.result import Summary
 from analysis.show.report import write_report
-from analysis.validity import doubt_effects, judge_missing, judge_run, judge_trial, unapplied
+from analysis.validity import doubt_effects, judge_missing, judge_run, judge_trial, several_clocks, unapplied
 from analysis.verdicts import claim_row, differences, published_rows
 
 READ_AT_ONCE = 2
@@ -66,7 +66,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         summary = Summary(
             experiment=run.experiment,
             round_s=results.round_s,
-            validity=judge_run(run, judged, [*unapplied(observed), *results.too_few()]),
+            validity=judge_run(run, judged, [*unapplied(observed), *several_clocks(observed), *results.too_few()]),
             trials=judged,
             rows=list(results.rows()),
             workers=spread.worker_rows(rows, keys),

@@ -220,6 +220,15 @@ def unapplied(trials: Sequence[Observed]) -> Iterator[str]:
             yield f"not checked{where}: {what}"
 
 
+def several_clocks(trials: Sequence[Observed]) -> Iterator[str]:
+    """Yield how well the least certain clocks are known, if containers ran on several machines."""
+    known = [one.evidence.clocks.worst for one in trials if one.evidence.clocks]
+    if least := max(filter(None, known), key=lambda one: one[2], default=None):
+        asking, serving, seconds = least
+        clocks = f"the clocks of {asking} and {serving} are known to within {1000 * seconds:.2f} ms of each other"
+        yield f"times of several machines were compared: {clocks}"
+
+
 def _generators(trial: Observed) -> Sequence[tuple[Reading, ...]]:
     return trial.evidence.generators or [()]
 

@@ -176,6 +176,10 @@ def test_all_times_of_a_trial_are_by_the_labs_clock(tmp_path: Path) -> None:
     assert clocks.found.clocks["web-1"].drift == pytest.approx(-8e-5, abs=2e-5)
     assert np.array(times_of(apart)) == pytest.approx(np.array(times_of(here)), abs=0.0015)
     assert summary.validity.verdict == "valid"
+    assert summary.validity.reasons[-1] == (
+        f"times of several machines were compared: the clocks of k6-1 and web-1 are known to within "
+        f"{1000 * apart_s:.2f} ms of each other"
+    )
     assert [(one.machine, one.hosts, one.generators) for one in summary.clocks[0].machines] == [
         ("k6-1", [], ["points"]),
         ("web-1", ["box"], []),
@@ -370,6 +374,30 @@ def test_stalls_and_several_roles_of_a_machine_are_corrected_too(tmp_path: Path)
     [stall] = [one for container in found.containers if container.after for one in container.after.stalls][:1]
     assert stall == pytest.approx((BEGAN.timestamp() + 2, BEGAN.timestamp() + 4), abs=0.002)
     assert found.generators[0][0].at == pytest.approx(BEGAN.timestamp() - 1.5 + 2.5, abs=0.001)
+
+
+def test_load_generators_on_several_machines_make_the_throughput_uncertain(tmp_path: Path) -> None:
+    """Half of the requests come from another machine, and two machines serve."""
+    requests = [
+        Request(sent_s=n / 10, waits_ms=0.5, lag_ms=0.2, generator=1 + n % 2, worker=f"box-{n % 3 % 2}:7")
+        for n in range(100)
+    ]
+    machines = {
+        "k6-1": K6,
+        "k6-2": Machine(generators=["points-2"], ahead_s=70),
+        "web-1": WEB._replace(hosts=["box-0"]),
+        "web-2": Machine(hosts=["box-1"], ahead_s=-300, drift=1e-4),
+    }
+    on_one = derive_summary(make_run(tmp_path / "here", {"one": requests}))
+    on_four = derive_summary(a_run(tmp_path / "apart", machines, requests))
+
+    old, new = (row_of(one, "throughput", "per_second") for one in (on_one, on_four))
+    assert old.measured
+    assert new.by_clocks
+    low, high = new.by_clocks[1]
+    assert low <= old.measured <= high
+    assert high - low < 0.01
+    assert row_of(on_four, "requests_by_worker", "largest_share").by_clocks is None
 
 
 def test_an_application_that_ends_its_work_after_the_answer_contradicts_nothing(tmp_path: Path) -> None:
