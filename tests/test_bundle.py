@@ -3,6 +3,7 @@
 import io
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from lab import bundle
+from lab import run as running
 from lab.errors import LabError, WrongUse
+from lab.machine import doctor
+from lab.machine import images as of_lab
 from lab.paths import ROOT, TOOLS
 from tests.conftest import Lab
 
@@ -258,6 +262,7 @@ def test_a_bundle_has_the_committed_lab_and_names_nobody(packed: Path, tmp_path:
     assert size == packed.stat().st_size
     assert said[:3] == ["Downloading the packages for Python 3.11 …", "Downloading the packages for Python 3.13 …",
                         f"Packing {2 + len(bundle.images_for(['ten-at-once']))} images …"]  # fmt: skip
+    assert re.fullmatch(r"Packed the images in \d+ s\.", said[3])
     with tarfile.open(packed) as outer:
         assert {(one.uid, one.gid, one.uname, one.gname) for one in outer} == {(0, 0, "", "")}
         outer.extractall(tmp_path / "out", filter="data")
@@ -370,3 +375,42 @@ def test_a_room_without_a_network_gets_to_its_first_verdict(tmp_path: Path) -> N
     assert "Building" not in done.stderr
     assert "Pulling" not in done.stderr
     assert list((tmp_path / "lab" / "results" / "ten-at-once").glob("*/report.html"))
+
+
+def test_setup_of_an_installed_bundle_makes_only_its_images_ready(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundle._write_about(tmp_path / "about", ["ten-at-once"], ["3.11"])
+    monkeypatch.setattr(bundle, "ABOUT", tmp_path / "about")
+    built: list[str] = []
+    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(doctor, "make_ready", lambda *_: None)
+    monkeypatch.setattr(of_lab, "build_images", lambda images, _say: built.extend(one.name for one in images))
+
+    done = lab.call("setup")
+
+    assert (done.returncode, done.stderr) == (0, "This lab came as a bundle, with the images for ten-at-once.\n")
+    assert sorted(built) == sorted(image.name for image in bundle.images_for(["ten-at-once"]))
+
+
+@pytest.mark.parametrize(
+    ("program", "call", "message"),
+    [
+        ("pip", lambda folder: bundle._download("3.11", folder),
+         "The packages for Python 3.11 could not be downloaded."),
+        ("git", lambda folder: bundle._pack_lab(folder / "lab.tar.gz"), "The lab's files could not be copied."),
+    ],
+)  # fmt: skip
+def test_a_program_that_fails_is_named_with_its_last_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, call: Callable[[Path], None], message: str
+) -> None:
+    put(tmp_path / "bin", "python", f"echo no {program} today; exit 3")
+    put(tmp_path / "bin", "git", f"echo no {program} today; exit 3")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+
+    with pytest.raises(LabError) as caught:
+        call(tmp_path)
+
+    assert caught.value.message == message
+    assert caught.value.hint.endswith(f"ended with 3:\nno {program} today")

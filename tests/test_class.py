@@ -14,6 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from analysis import packed as reading
 from analysis.classroom import Dot, Strip
 from analysis.folder import read_run
 from analysis.guesses import Guess, read_guesses, together
@@ -181,6 +182,23 @@ def test_an_archive_with_entries_that_no_export_has_is_refused(
     assert code == 1
     assert said.splitlines()[0] == f"{tmp_path / 'evil.tar'} has an entry that no export has: {name!r}."
     assert "1 laptop" in page
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "said"),
+    [("MOST_KEPT_BYTES", 2**20, "has a summary.json of more than 1 MiB"),
+     ("MOST_BYTES", 0, "has more than 0 GiB of files")],
+)  # fmt: skip
+def test_an_archive_that_is_too_large_is_refused(
+    lab: Lab, some: list[Path], monkeypatch: pytest.MonkeyPatch, limit: str, value: int, said: str
+) -> None:
+    rewritten(some[0], "summary.json", lambda content: content + b" " * 2**20)
+    monkeypatch.setattr(reading, limit, value)
+
+    code, heard, page = shown(lab, some[0])
+
+    assert (code, page) == (1, "")
+    assert heard.splitlines()[0] == f"{some[0]} {said}."
 
 
 def rewritten(archive: Path, name: str, change: Any) -> None:
