@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from unittest.mock import patch
 
+import hypothesis
 import pytest
 from python_on_whales import DockerClient
 from rich.console import Console
@@ -41,6 +42,8 @@ PARTS = (
     "docker-compose.yml",
     ".dockerignore",
 )
+hypothesis.settings.register_profile("patient", deadline=None)  # no test asserts how fast this machine is
+hypothesis.settings.load_profile("patient")
 PATIENCE_S = 120
 BEGAN = "STAMPEDE_TESTS_BEGAN"
 """The variable of the time when the tests began; pytest's worker processes inherit the variable."""

@@ -44,7 +44,7 @@ say "Loading the images …"
     docker load --quiet >&2
 
 cd "$target"
-make doctor
+make --no-print-directory doctor
 say ""
 say "The lab is in $target. It can measure $(told experiments | sed 's/ /, /g'):"
 say "cd $target && make experiment NAME=$(told experiments | cut -d' ' -f1)"
