@@ -338,6 +338,7 @@ def test_an_exported_run_can_be_read_anywhere(lab: Lab, measured: Path, tmp_path
     assert lab.call("verify", str(copy)).stdout == as_measured(copy)
 
 
+@pytest.mark.long
 def test_an_archive_has_the_same_bytes_whoever_packs_it(lab: Lab, measured: Path, tmp_path: Path) -> None:
     first, second, third = (tmp_path / f"{name}.tar.gz" for name in ("first", "second", "third"))
     assert lab.call("export", str(measured), "--to", str(first)).returncode == 0
@@ -455,6 +456,7 @@ def test_a_run_that_may_only_be_read_is_verified_and_exported_without_a_network(
     assert done.stdout == f"{said}{tmp_path / 'mine.tar.gz'}\n{said}"
 
 
+@pytest.mark.long
 def test_a_disk_too_full_to_derive_again_is_no_difference(measured: Path, tmp_path: Path) -> None:
     script = """
         mount -t tmpfs -o size=32k none "$2"

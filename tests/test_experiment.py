@@ -663,6 +663,7 @@ def check(path: Path) -> None:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=mutated())
+@pytest.mark.long
 def test_a_changed_file_is_an_experiment_or_wrong_use(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8", errors="surrogatepass")

@@ -173,6 +173,7 @@ def long_answers(run: Path) -> Path:
 
 @needs_root
 @pytest.mark.parametrize("memory", ["150MB", pytest.param("400MB", marks=pytest.mark.soak)])
+@pytest.mark.long
 def test_points_that_find_no_room_are_not_called_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: str
 ) -> None:

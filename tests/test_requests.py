@@ -263,6 +263,7 @@ def sound(row: dict[str, Any]) -> bool:
 @given(
     texts=damaged_lines(), end=st.sampled_from(["\n", "\r\n", "\n\n"]), members=st.booleans(), cut=st.integers(0, 60)
 )
+@pytest.mark.long
 def test_damaged_points_are_sound_rows_or_an_error(
     tmp_path: Path, texts: list[str], end: str, members: bool, cut: int
 ) -> None:
@@ -285,6 +286,7 @@ def test_damaged_points_are_sound_rows_or_an_error(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=400), compressed=st.booleans())
+@pytest.mark.long
 def test_no_bytes_make_the_reader_fail_otherwise(tmp_path: Path, content: bytes, compressed: bool) -> None:
     (tmp_path / "points.json.gz").write_bytes(gzip.compress(content) if compressed else content)
 
