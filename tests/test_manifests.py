@@ -66,7 +66,6 @@ def problem(document: Document, release: str) -> str:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", names())
 @pytest.mark.long
-@pytest.mark.long
 def test_the_first_variant_of_every_experiment_is_valid_in_kubernetes(name: str, release: str) -> None:
     """By the schemas of the API itself, which refuse keys that they do not know."""
     assert [(one["kind"], problem(one, release)) for one in made(name) if problem(one, release)] == []
