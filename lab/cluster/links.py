@@ -1,7 +1,6 @@
 """Measure the network between machines: how long a small message takes there and back, and how many bytes pass."""
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +31,16 @@ with socket.create_server(("", {PORT})) as listening:
 """
 _ASK = f"""\
 import json, socket, statistics, struct, sys, time
-with socket.create_connection((sys.argv[1], {PORT}), timeout=20) as one:
+deadline = time.monotonic() + {LISTENS_WITHIN_S}
+while True:
+    try:
+        one = socket.create_connection((sys.argv[1], {PORT}), timeout=20)
+        break
+    except ConnectionRefusedError:  # the other machine does not listen yet
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.05)
+with one:
     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     def ask(count):
         began = time.perf_counter()
@@ -75,14 +83,12 @@ def _listening(engines: Engines) -> Iterator[None]:
             run([*place.docker, "run", "--detach", "--name", f"{LINKS}-{place.name}",
                  "--network", overlay_name(LINKS), "--network-alias", place.name, *_LABELS, *BOX,
                  IMAGE, "python", "-c", _ANSWER])  # fmt: skip
-        time.sleep(0.5)
         yield
     finally:
-        with tolerating_docker_errors():
+        for remove in (remove_containers, remove_networks):
             for place in engines.places:
-                remove_containers(place.client, mine)
-            for place in engines.places:
-                remove_networks(place.client, mine)
+                with tolerating_docker_errors():
+                    remove(place.client, mine)
 
 
 _LABELS = ("--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={LINKS}")

@@ -28,12 +28,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Node:
-    """A machine as a member of a swarm: the id of its engine, its node and its swarm; empty: it is in no swarm."""
+    """A machine as a member of a swarm: the id of its engine, and its node; empty: it is in no swarm."""
 
     place: Place
     engine: str
     node: str
-    swarm: str
     is_manager: bool
     address: str
 
@@ -46,13 +45,11 @@ def nodes_of(places: Sequence[Place]) -> list[Node]:
         info = place.client.system.info()
         swarm = info.swarm
         active = bool(swarm and swarm.local_node_state == "active")
-        of_cluster = swarm.cluster if swarm and active else None
         nodes.append(
             Node(
                 place,
                 info.id or "",
                 (swarm.node_id or "") if swarm and active else "",
-                (of_cluster.id or "") if of_cluster else "",
                 bool(swarm and active and swarm.control_available),
                 (swarm.node_addr or "") if swarm and active else "",
             )
