@@ -248,6 +248,8 @@ _WORKERS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "granian": _asgi,
     "hypercorn": _asgi,
     "uwsgi": _uwsgi,
+    "python314-gunicorn": _gthread,
+    "python314-granian": lambda settings: {"threads": int(settings["threads"])},
 }
 """What theory knows of one worker of each server, as fields of Servers, from the settings of the variant."""
 
@@ -296,6 +298,8 @@ def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
                 does: Literal["wait", "call"] = "wait" if words["does"] == "wait" else "call"
                 work = [Step(Constant(asked["delay_s"]), does, stalls=stalls)]
             return [Class("burst", Bursts(int(asked["burst"]), asked["every_s"], BURST_APART_S), work)]
+        case "fibonacci.js":
+            raise NotModelled("how long this machine computes")
         case "crash.js":
             raise NotModelled("workers that are killed")
         case "own.js" | "replay.js":

@@ -11,6 +11,8 @@ METHOD = 2
 """How runs are measured. It grows with each change after which old and new runs cannot be compared (CHANGELOG.md)."""
 OTHERS_CORES = 2
 """How many cores the balancer and the load generator need in addition to the cores of workers that compute."""
+ALONE_ALLOWED = 0.05
+"""By which part of its time a request that computes may miss the time that it asks for, when it is sent alone."""
 STAIRS = 50
 """If a burst has at most this many requests, its figures and pictures show every request."""
 SHOWN_STAIRS = 12

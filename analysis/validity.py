@@ -10,7 +10,7 @@ from analysis.metrics import FAMILIES, METRICS
 from analysis.metrics.metric import Doubt
 from analysis.observed import Observed, Requests
 from analysis.read.observation import Reading
-from analysis.record import OTHERS_CORES, MachineRecord, Run, TrialRecord
+from analysis.record import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
 from analysis.result import TrialValidity, Validity, Verdict
 
 FAILURES_ALLOWED = 0.01
@@ -22,7 +22,6 @@ PRESSURE_ALLOWED = 0.25
 GENERATOR_WAIT_ALLOWED_S = 0.1
 LITTLE_ALLOWED = 0.05
 CLOCK_STEP_ALLOWED_S = 0.05
-ALONE_ALLOWED = 0.05
 
 _READINGS = 2
 """How many readings of a load generator it takes to know how long the load generator waited."""

@@ -10,7 +10,7 @@ from analysis.deciding import LEAST, Interval, decided_by_looking, trials_needed
 from analysis.measured import Results, Stairs
 from analysis.metrics import bursts, statistics_of, unit
 from analysis.quantities import Claim, Published, Quantity
-from analysis.record import STAIRS, LoadRecord
+from analysis.record import STAIRS, LoadRecord, Run
 from analysis.result import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigure, PublishedRow, TrialValidity
 
 
@@ -30,9 +30,12 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
     else:
         measured, interval = _claimed(claim, results)
         trials = min(len(results.values(one)) for one in claim.quantities)
-        needed = trials_needed(trials, measured, interval, [claim.limit])
-        verdict, undecided = _decided(claim, results, interval, trials)
-        reasons = [undecided, results.advice(trials, needed)] if undecided else []
+        if few := lacking(claim, results.run):
+            verdict, reasons = "undecided", [few]
+        else:
+            needed = trials_needed(trials, measured, interval, [claim.limit])
+            verdict, undecided = _decided(claim, results, interval, trials)
+            reasons = [undecided, results.advice(trials, needed)] if undecided else []
         doubts = _doubts({(one.variant, results.load_name(one.load)) for one in claim.quantities}, judged)
         reason = "; ".join([*reasons, *doubts]) or None
     low, high = interval or (None, None)
@@ -49,6 +52,13 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
         suspect=bool(doubts),
         trials_needed=needed,
     )
+
+
+def lacking(claim: Claim, run: Run) -> str | None:
+    """Return why no number of trials on the machines of this run decides a claim; None: trials can decide the claim."""
+    if claim.cores and run.cores < claim.cores:
+        return f"the claim needs {claim.cores} cores, and the servers had {run.cores}"
+    return None
 
 
 def _decided(claim: Claim, results: Results, interval: Interval | None, trials: int) -> tuple[ClaimVerdict, str | None]:

@@ -31,7 +31,7 @@ from lab.run import alone
 DEFAULT = ("ten-at-once", "heavy-mix")
 """The experiments of a bundle if none is named; the shortest first."""
 LESSONS = ROOT / "lessons" / "experiments"
-"""The experiments of the lesson, if this lab has a lesson. Every bundle has their images."""
+"""The experiments of the lesson. Every bundle has their images."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """For which releases of Python a bundle for Linux has packages: those of Debian 12 and 13, Ubuntu 24.04 and 26.04."""
 MOST_BYTES = 1_500_000_000
@@ -206,8 +206,13 @@ def _pack_images(images: Sequence[str], path: Path) -> None:
     ):
         assert saving.stdout
         saving.stdout.close()  # so that an engine that saves does not wait for ever for a packer that has failed
-        packing.wait()
-        saving.wait()
+        try:
+            packing.wait()
+            saving.wait()
+        except BaseException:
+            saving.kill()
+            packing.kill()
+            raise
     if saving.returncode or packing.returncode:
         raise LabError("The images could not be packed.", hint="make doctor")
 

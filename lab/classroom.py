@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +19,10 @@ from analysis.reproduction import read_summary
 from analysis.result import Summary
 from analysis.verification import link_recorded
 from lab.experiment.file import names, read_experiment
-from lab.paths import EXPERIMENTS, ROOT
+from lab.experiment.model import Experiment
+from lab.lesson.model import experiment_of, read_lesson
+from lab.paths import EXPERIMENTS
 
-LESSONS = ROOT / "lessons" / "experiments"
-"""The experiments of the lesson, if this lab has a lesson."""
 _NAMED = 3
 """How many changed files a message names."""
 
@@ -80,9 +80,14 @@ def _read(path: Path, known: set[str], *, check: bool) -> HandedIn:
     if not found.runs and not found.problems:
         archives = path.is_dir() and any(path.glob("*.tar.gz"))
         return HandedIn(problems=[f"{path} has no run{f'; name its archives: {path}/*.tar.gz' if archives else ''}."])
-    foreign = sorted({handed.run.experiment for _, handed in found.runs} - known)
+    foreign = sorted({handed.run.experiment for _, handed in found.runs} - known - _exercises())
     more = [f"{path}: {name} is not an experiment of this lab, so it is not on the page." for name in foreign]
     return HandedIn([one for one in found.runs if one[1].run.experiment in known], found.guesses, found.problems + more)
+
+
+def _exercises() -> set[str]:
+    """Return the names of the exercises' runs. They may lie beside the others, and are nobody else's business."""
+    return {step.exercise_run for step in read_lesson().steps}
 
 
 def _read_file(path: Path, *, check: bool) -> HandedIn:
@@ -186,20 +191,14 @@ def _key(hashes: Hashes, manifest: str) -> str:
 
 
 def own_experiments() -> dict[str, Known]:
-    """Return what the lab's own files say, by experiment. The lesson's experiments may have the names of others."""
-    own: dict[str, Known] = {}
-    for path in _files():
-        one = read_experiment(path)
-        load = next(iter(one.all_loads))
-        claims = {claim_key(with_load(claim, load)): claim.says for claim in one.claims}
-        before = own.get(path.stem, Known(one.title, one.question, {}, frozenset()))
-        own[path.stem] = Known(
-            before.title, before.question, {**before.claims, **claims}, before.variants | frozenset(one.variants)
-        )
-    return own
+    """Return what the lab's own files say, by the name that runs have. Runs of the lesson are named after its steps."""
+    lesson = read_lesson()
+    experiments = {name: read_experiment(EXPERIMENTS / f"{name}.yaml") for name in names()}
+    experiments |= {step.run: experiment_of(lesson, step) for step in lesson.steps}
+    return {name: _known(one) for name, one in experiments.items()}
 
 
-def _files() -> Iterator[Path]:
-    for name in names():
-        yield EXPERIMENTS / f"{name}.yaml"
-    yield from sorted(LESSONS.glob("*.yaml"))
+def _known(one: Experiment) -> Known:
+    load = next(iter(one.all_loads))
+    claims = {claim_key(with_load(claim, load)): claim.says for claim in one.claims}
+    return Known(one.title, one.question, claims, frozenset(one.variants))

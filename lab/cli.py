@@ -107,6 +107,7 @@ def watch(
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.live import screen  # noqa: PLC0415
+    from lab.machine.engine import engine_cores  # noqa: PLC0415
 
     command = make_command(
         f"make watch NAME={name}",
@@ -118,7 +119,7 @@ def watch(
         SEED=seed,
         CPU=cpu,
     )
-    experiment = computing(load_experiment(name), cpu, names_of(variants))
+    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
     plan_for = planner(
         experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
     )
@@ -245,9 +246,9 @@ def plan(
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
-    from lab.machine.engine import room  # noqa: PLC0415
+    from lab.machine.engine import engine_cores, room  # noqa: PLC0415
 
-    experiment = computing(load_experiment(name), cpu, names_of(variants))
+    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
     plan_for = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     print_plan(out, name, plan_for(room()))
 
@@ -334,7 +335,8 @@ def setup() -> None:
         say(f"This lab came as a bundle, with the images for {', '.join(of_bundle)}.")
         images = {image.name: image for image in images_for(of_bundle)}
     else:
-        images = {image.name: image for name in names() for image in images_of(lay_out(load_experiment(name)))}
+        needed = [image for name in names() for image in images_of(lay_out(load_experiment(name)))]
+        images = {image.name: image for image in needed if not image.build_minutes}
     with alone(say):  # a build would disturb a run that is measuring
         make_ready(say, images.values())
         build_images(images.values(), say)

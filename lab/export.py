@@ -1,4 +1,4 @@
-"""Pack a run into one file to hand on. The bytes of the file do not depend on the user or the time of packing.
+"""Pack runs into one file to hand on. The bytes of the file do not depend on the user or the time of packing.
 
 The records of older runs contain paths, the host's name and the user's number. The archive has these records without
 such places, and its manifest has the new hashes of these records. The manifest's lines for all other files are kept.
@@ -10,10 +10,11 @@ import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -44,40 +45,54 @@ def archive_path(run_folder: Path, to: Path | None) -> Path:
 
     Raise WrongUse when the path exists already or lies in the run's folder, and BadRun when the folder is no run.
     """
-    target = to or Path(f"{_top(run_folder, read_run(run_folder))}.tar.gz")
+    return checked(to or Path(f"{_top(run_folder, read_run(run_folder))}.tar.gz"), run_folder)
+
+
+def checked(target: Path, folder: Path) -> Path:
+    """Return the path of an archive. Raise WrongUse if it exists already or lies in the folder that is packed."""
     if target.is_dir():
         raise WrongUse(f"{target} is a folder, but an archive is a file.", hint=_OTHER_NAME)
     if os.path.lexists(target):
         raise WrongUse(f"{target} exists already.", hint=f"Remove the file, or choose another name: {_OTHER_NAME}")
-    if run_folder.resolve() in target.resolve().parents:
+    if folder.resolve() in target.resolve().parents:
         problem = f"{target} would lie in the run's own folder, among the measured files."
         raise WrongUse(problem, hint=f"Choose another place: {_OTHER_NAME}")
     return target
 
 
-def pack(run_folder: Path, target: Path) -> Archive:
-    """Write a run's folder to an archive, completely or not at all, and never over an existing file.
+def pack(run_folders: Sequence[Path], target: Path, further: Mapping[str, bytes] | None = None) -> list[Archive]:
+    """Write the folders of runs to an archive, completely or not at all, and never over an existing file.
 
-    Remove paths, the host's name and the user's number from the records in the archive; leave the folder unchanged.
-    Verify the run first. Raise BadRun when the folder is no run, and LabError when the archive cannot be written.
+    Remove paths, the host's name and the user's number from the records in the archive; leave the folders unchanged.
+    ``further`` are further files by their names in the archive. Verify the runs first. Raise BadRun when a folder is no
+    run, and LabError when the archive cannot be written.
     """
-    run = read_run(run_folder)
+    runs = [read_run(one) for one in run_folders]
     try:
-        with (
-            _clean(run_folder, _cleaned(run_folder)) as (folder, cleaned),
-            tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part,
-        ):
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
             try:
-                _archive(folder, _top(run_folder, run), _began(run), part)
+                with _archive(part) as archive:
+                    packed = [_pack(archive, *one) for one in zip(run_folders, runs, strict=True)]
+                    for name, content in (further or {}).items():
+                        _add(archive, BytesIO(content), len(content), name, 0)
                 part.flush()
                 os.fchmod(part.fileno(), 0o644)
                 _name(Path(part.name), target)
             finally:
                 Path(part.name).unlink(missing_ok=True)
-            return Archive(cleaned, sha256(folder / MANIFEST))
+            return packed
     except OSError as error:
         problem = f"{target} cannot be written: {error.strerror or error}."
         raise LabError(problem, hint=f"Free some space, or choose another place: {_OTHER_NAME}") from None
+
+
+def _pack(archive: tarfile.TarFile, run_folder: Path, run: Run) -> Archive:
+    with _clean(run_folder, _cleaned(run_folder)) as (folder, cleaned):
+        for name in files(folder):
+            path = folder / name
+            with path.open("rb") as file:
+                _add(archive, file, path.stat().st_size, f"{_top(run_folder, run)}/{name}", _began(run))
+        return Archive(cleaned, sha256(folder / MANIFEST))
 
 
 def _cleaned(run_folder: Path) -> dict[str, str]:
@@ -136,22 +151,21 @@ def _clean(run_folder: Path, cleaned: dict[str, str]) -> Iterator[tuple[Path, li
         yield folder, sorted(cleaned)
 
 
-def _archive(folder: Path, top: str, mtime: int, file: IO[bytes]) -> None:
+@contextmanager
+def _archive(file: IO[bytes]) -> Iterator[tarfile.TarFile]:
     with (
         gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for name in files(folder):
-            _add(archive, folder / name, f"{top}/{name}", mtime)
+        yield archive
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str, mtime: int) -> None:
+def _add(archive: tarfile.TarFile, file: IO[bytes], size: int, name: str, mtime: int) -> None:
     """Add the content of a file, without its owner and its mode on this machine."""
-    with path.open("rb") as file:
-        entry = tarfile.TarInfo(name)
-        entry.size = os.fstat(file.fileno()).st_size
-        entry.mtime = mtime
-        archive.addfile(entry, file)
+    entry = tarfile.TarInfo(name)
+    entry.size = size
+    entry.mtime = mtime
+    archive.addfile(entry, file)
 
 
 def _name(part: Path, target: Path) -> None:

@@ -296,6 +296,11 @@ K6_SCRIPTS = {
         rate_rps=lambda _: 0.0,  # it sends every request once
         kind="crash",
     ),
+    "fibonacci.js": LoadScript(
+        {"users": _MANY, "n": Number(1, 35, "35 takes seconds", whole=True)},
+        users=("users",),
+        rate_rps=lambda asked: _each(asked["users"], 0),  # how long the computing takes is not known beforehand
+    ),
     "heavy-mix.js": LoadScript(
         {"light_vus": _MANY, "light_delay_max_s": _DELAY_S, "heavy_vus": _MANY, "heavy_delay_s": _DELAY_S},
         users=("light_vus", "heavy_vus"),

@@ -103,16 +103,20 @@ def export(
     ] = None,
     results: Results = RESULTS,
 ) -> None:
-    """Verify a run and pack it into one file, e.g. lab export results/heavy-mix/latest --to mine.tar.gz."""
+    """Verify a run, or the runs of the lesson, and pack it into one file, e.g. lab export results/lesson."""
     from analysis.manifest import MANIFEST  # noqa: PLC0415
     from lab.export import archive_path, pack  # noqa: PLC0415
+    from lab.lesson import handing_in  # noqa: PLC0415
 
     folder = run or latest(results)
     with run_for("export"):
+        if handing_in.is_lesson(folder):
+            out.print(str(handing_in.hand_in(folder, to)), markup=False, soft_wrap=True)
+            return
         target = archive_path(folder, to)
         for line in verified(folder, talk):
             say(line)
-        archive = pack(folder, target)
+        [archive] = pack([folder], target)
     if archive.cleaned:
         records = count(archive.cleaned, "record")
         say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")

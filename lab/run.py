@@ -102,7 +102,7 @@ def run_plan(
                     seal(folder)
                     for trial in done:
                         say(describe(trial))
-                if budget_s is not None and _is_enough(folder, number, time.monotonic() - began, budget_s, say):
+                if budget_s is not None and _is_enough(folder, record, number, time.monotonic() - began, budget_s, say):
                     break
         except BaseException as error:
             with uninterrupted():
@@ -118,16 +118,18 @@ def run_plan(
         return folder, summary
 
 
-def _is_enough(folder: Path, rounds: int, spent_s: float, budget_s: float, say: Say) -> bool:
+def _is_enough(folder: Path, record: Run, rounds: int, spent_s: float, budget_s: float, say: Say) -> bool:
     """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
     from analysis.pipeline import derive_summary  # noqa: PLC0415
+    from analysis.verdicts import lacking  # noqa: PLC0415
 
     if rounds >= RESAMPLED_FROM:
         with uninterrupted():
             claims = derive_summary(folder).claims
+        hopeless = sum(lacking(claim, record) is not None for claim in record.claims)
         decided = sum(claim.decided for claim in claims)
         say(f"{decided} of {len(claims)} claims are decided after {rounds} rounds.")
-        if decided == len(claims):
+        if decided + hopeless == len(claims):
             return True
     if spent_s + spent_s / rounds > budget_s:
         larger = f"BUDGET={max(1, round(2 * budget_s / 60))}m"

@@ -33,7 +33,7 @@ def make_class(
     for place, person in enumerate(PEOPLE[:size]):
         run = hand_in(measured, folder / "runs" / person / experiment / measured.name, place, change)
         archives.append(folder / f"{person}s-{experiment}.tar.gz")
-        pack(run, archives[-1])
+        pack([run], archives[-1])
     shutil.rmtree(folder / "runs")
     shutil.rmtree(folder / "measured")
     return archives

@@ -36,10 +36,11 @@ def requests_of(variant: Variant) -> list[Request]:
 
 
 class Measuring:
-    """Takes the place of measuring. ``started`` holds the names and commands of the runs."""
+    """Takes the place of measuring. ``started`` holds the names and commands of the runs in ``folders``."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, str]] = []
+        self.folders: list[Path] = []
         self.before: Callable[[], object] = lambda: None
         self.invalid = False
 
@@ -53,6 +54,7 @@ class Measuring:
         assert plan.jobs == 3
         requests = {name: requests_of(variant) for name, variant in experiment.variants.items()}
         folder = results / name / f"20260102T0304{len(self.started):02}Z"
+        self.folders.append(folder)
         make_run(
             folder,
             requests,

@@ -271,7 +271,7 @@ def test_results_of_another_version_are_computed_again(lab: Lab, tmp_path: Path)
     """The stored run has the results of an older version, and one claim more is no reason to refuse it."""
     folder = unpack("django-fastcgi", tmp_path)
     before = sorted(one.name for one in folder.iterdir())
-    pack(folder, tmp_path / "one.tar.gz")
+    pack([folder], tmp_path / "one.tar.gz")
 
     for handed in (tmp_path / "one.tar.gz", folder):
         code, _, page = shown(lab, handed)

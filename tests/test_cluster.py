@@ -302,7 +302,7 @@ def test_a_swarm_with_other_members_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
 
     swarm.leave([fake.place("a", "one")], said.append)
 
-    assert said == ["The swarm of a has 1 other members, so it goes on."]
+    assert said == ["The swarm of a has 1 other member, so it goes on."]
     assert fake.done == []
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+import tarfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 import yaml
 
 from analysis.intervals import Draw, of_median, of_ratio
+from analysis.manifest import seal
+from analysis.pipeline import derive
 from analysis.prediction import _trials, _values, model_of
 from analysis.quantities import Claim, Quantity
 from lab.errors import LabError, WrongUse
@@ -427,7 +430,47 @@ def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
     assert student.step(0) == second
     notes.write_notes(student.results, notes.Notes(steps=dict.fromkeys(STEPS, done)))
     assert student.step(0) == LESSON.steps[-1]
-    assert show.what_next(student, second) == "This step is done. The lesson is complete."
+    assert show.what_next(student, second).splitlines() == [
+        "This step is done. The lesson is complete. To hand it in:",
+        f"make export RUN={student.results}/lesson",
+    ]
+
+
+def test_a_lesson_is_handed_in_as_one_file_which_the_class_can_read(lab: Lab, measuring: Measuring) -> None:
+    assert not measuring.started
+    lab.call("lesson", "2", "--predict", "15,20")
+    lab.call("lesson", "2", "--explain", "I, dolores, think so.")
+    lab.call("lesson", "2", "--set", "threads=7")
+    runs = sorted(lab.results.glob("lesson-*/2*"))
+    for run in runs:
+        seal(run)
+        derive(run)
+    archive = lab.results / "mine.tar.gz"
+
+    packed = lab.call("export", str(lab.results / "lesson"), "--to", str(archive))
+    page = lab.call("class", str(archive))
+
+    assert (packed.returncode, packed.stdout) == (0, f"{archive}\n"), packed.stderr
+    assert packed.stderr == (
+        "The file has the runs of 1 step and your predictions, but nothing that you wrote in words.\n"
+    )
+    with tarfile.open(archive) as file:
+        names = file.getnames()
+        kept = json.load(file.extractfile("lesson/lesson.json") or io.BytesIO())
+    assert {name.split("/")[0] for name in names} == {"lesson", f"lesson-heavy-mix-{runs[0].name}"}
+    assert kept["steps"]["heavy-mix"]["prediction"]["values"] == [15, 20]
+    assert "dolores" not in json.dumps(kept)
+    assert page.returncode == 0, page.stderr
+    assert page.stderr.startswith("lesson-heavy-mix: 1 laptop; ")
+
+
+def test_a_lesson_of_which_nothing_was_measured_cannot_be_handed_in(lab: Lab) -> None:
+    notes.write_notes(lab.results, notes.Notes())
+
+    done = lab.call("export", str(lab.results / "lesson"))
+
+    assert done.returncode == 2
+    assert done.stderr == "error: No step of the lesson was measured yet.\n\nhint: make lesson\n"
 
 
 def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> None:

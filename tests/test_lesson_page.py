@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from lab.errors import LabError
-from lab.lesson import teaching
+from lab.lesson import notes, teaching
 from lab.lesson.page import Desk, handler
 from lab.lesson.teaching import Student
 from lab.loopback import MOST_POSTED, serving
@@ -97,6 +97,10 @@ def test_a_student_goes_from_the_prediction_to_the_solution(page: Page, desk: De
         expect(page.locator(".stage-now")).not_to_be_empty()
         desk.work()
         expect(page.locator(".attempts")).to_contain_text(found)
+    expect(page.locator(".attempts a").nth(1)).to_have_attribute("href", "/report/heavy-mix/2")
+    (measuring.folders[-1] / "report.html").write_text("the report of threads=7")
+    assert page.request.get(f"{page.url.split('?')[0]}report/heavy-mix/2").text() == "the report of threads=7"
+    assert page.request.get(f"{page.url.split('?')[0]}report/heavy-mix/3").status == 404
     page.get_by_text("Solution", exact=True).click()
     expect(page.get_by_text("threads=7. If one process gets all seven users")).to_be_visible()
     expect(page.locator("nav [aria-current]")).to_have_text("Two slow requests among many quick ones")
@@ -121,6 +125,22 @@ def test_the_page_goes_on_where_the_terminal_stopped(
     expect(page).to_have_url(f"{page.url.split('/report')[0]}/report/heavy-mix")
     assert len(measuring.started) == 1
     assert not desk.state()["busy"]
+
+
+def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, student: Student) -> None:
+    done = notes.OfStep(
+        prediction=notes.Prediction(values=[1, 1], at=""),
+        result=notes.Result(run="", at="", bars=[], claims=[]),
+        explanation="",
+        solution_at="now",
+    )
+    notes.write_notes(student.results, notes.Notes(steps={one.name: done for one in student.lesson.steps[1:]}))
+    page.reload()
+    expect(page.get_by_text("make export")).to_have_count(0)
+    notes.write_notes(student.results, notes.Notes(steps={one.name: done for one in student.lesson.steps}))
+    page.reload()
+
+    expect(page.get_by_text(f"make export RUN={student.results}/lesson")).to_be_visible()
 
 
 def test_the_page_says_what_is_wrong(page: Page, desk: Desk, measuring: Measuring) -> None:

@@ -435,6 +435,15 @@ def test_an_engine_that_cannot_limit_memory_is_refused(path: Path, said: list[st
     )
 
 
+@pytest.mark.parametrize(("told", "cores"), [("3", 3), ("", os.cpu_count()), ("0", os.cpu_count())])
+def test_containers_have_the_cores_of_the_engine(path: Path, told: str, cores: int) -> None:
+    """A virtual machine may have fewer cores than the machine on which it runs."""
+    put(path, "docker", f'case "$*" in *NCPU*) echo {told} ;; esac')
+
+    assert engine.engine_cores() == cores
+    assert engine.default_jobs() == 4 * cores
+
+
 def test_of_an_engine_with_a_machine_of_its_own_all_memory_is_taken_for_available(path: Path) -> None:
     engine_says(path, "true", str(3 * 2**30))
 

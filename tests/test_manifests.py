@@ -140,7 +140,7 @@ OTHERWISE = {"command", "depends_on", "entrypoint", "environment", "healthcheck"
 BOXES = [
     ("heavy-mix", "least-conn", ""), ("stalled-api", "haproxy-queue", ""), ("gil-sharing", "4x4-one-core", ""),
     ("django-fastcgi", "fastcgi-prefork", "capacity"), ("thousand-at-once", "granian-async", ""),
-    ("connection-deadlock", "", ""), ("one-gpu", "", ""),
+    ("connection-deadlock", "", ""), ("one-gpu", "", ""), ("free-threading", "granian-free", "computing"),
 ]  # fmt: skip
 """Variants of every server and with every service beside them."""
 

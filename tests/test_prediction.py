@@ -106,6 +106,7 @@ REASONS = {
     "",
     "an event loop that accepts all connections of a burst that wait when it wakes",
     "clients that keep their connections open",
+    "how long this machine computes",
     "visitors who give up, and the application's own work and database",
     "workers that are killed",
 }
@@ -120,7 +121,7 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
             unknown.add(str(reason))
     assert unknown == {"how flup-prefork serves", "how flup-threaded serves"}
     for script in K6_SCRIPTS:
-        with pytest.raises(NotModelled, match=r"without the setting|killed|give up|own application"):
+        with pytest.raises(NotModelled, match=r"without the setting|machine computes|killed|give up|own application"):
             model_of(variant(), load(script, settings={}))
     with pytest.raises(NotModelled, match=r"the load mine\.js"):
         model_of(variant(), load("mine.js"))

@@ -23,7 +23,7 @@ from analysis.show.markdown import markdown
 from analysis.show.report import write_report
 from analysis.show.terminal import claims_table, counts_by_worker, print_tables, quantity_table, workers_table
 from analysis.show.words import published_figures, published_what
-from tests.synthetic import Request, make_run, make_trial, observation
+from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
 
@@ -455,6 +455,18 @@ def test_what_is_undecided_says_how_many_trials_would_decide(tmp_path: Path, p99
     [found] = repeated(tmp_path, {"one": p99s}, claim).claims
 
     assert (found.verdict, found.reason) == ("undecided", f"the interval straddles the bound; {reason}")
+
+
+@pytest.mark.parametrize(("cores", "verdict"), [(2, "undecided"), (4, "reproduced")])
+def test_a_claim_that_needs_more_cores_stays_undecided(tmp_path: Path, cores: int, verdict: str) -> None:
+    """More trials would not help, so none are advised."""
+    claim = Claim(says="It waits", value=p99(), at_least=50, cores=4)
+
+    [found] = repeated(tmp_path, {"one": [60.0] * 5}, claim, host=NOWHERE.model_copy(update={"cores": cores})).claims
+
+    why = None if cores == 4 else "the claim needs 4 cores, and the servers had 2"
+    assert (found.verdict, found.measured, found.reason) == (verdict, 60, why)
+    assert (found.trials_needed is None) == (cores == 2)
 
 
 def test_few_trials_decide_if_they_agree_closely(tmp_path: Path) -> None:

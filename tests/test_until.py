@@ -81,6 +81,16 @@ def test_rounds_go_on_while_a_claim_is_undecided(tmp_path: Path, monkeypatch: py
     assert read_run(folder).trials == len(trial_folders(folder)) == len(said) + 4
 
 
+def test_rounds_end_if_only_more_cores_could_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run
+) -> None:
+    claims = [one.model_copy(update={"cores": 4096}) for one in record.claims]
+    _, summary, said = measure(tmp_path, monkeypatch, record.model_copy(update={"claims": claims}), [60], 3600)
+
+    assert said == ["0 of 1 claims are decided after 5 rounds."]
+    assert [claim.verdict for claim in summary.claims] == ["undecided"]
+
+
 def test_the_budget_ends_the_rounds_and_nothing_is_decided_too_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: Run
 ) -> None:

@@ -73,6 +73,9 @@ def test_an_unknown_path_is_not_found() -> None:
         ("/", "delay=nan", "delay=nan is not between 0 and 3600"),
         ("/", "delay=1&dealy=2", "unknown parameter dealy"),
         ("/work", "rounds=1.5", "rounds=1.5 is not a whole number"),
+        ("/fibonacci", "n=36", "n=36 is not between 0 and 35"),
+        ("/fibonacci", "n=2.5", "n=2.5 is not a whole number"),
+        ("/fibonacci", "m=1", "unknown parameter m"),
         ("/work", "cpu=melt", "cpu='melt' is not one of burn, hold"),
         ("/work", "cpu=hold&call_us=3000", "call_us=3000 is not between 0 and 2000"),
         ("/call", "delay=31", "delay=31 is not between 0 and 30"),
@@ -83,6 +86,16 @@ def test_an_unknown_path_is_not_found() -> None:
 )
 def test_a_bad_parameter_is_refused_before_any_work(path: str, query: str, message: str) -> None:
     assert get(path, query) == ("400 Bad Request", {"error": message})
+
+
+def test_a_fibonacci_number_is_computed_call_by_call() -> None:
+    assert [workload.fibonacci(n) for n in range(8)] == [0, 1, 1, 2, 3, 5, 8, 13]
+    began = time.thread_time()
+    get("/fibonacci", "n=15")
+    less = time.thread_time() - began
+    get("/fibonacci", "n=20")
+
+    assert time.thread_time() - began - less > 3 * less  # eleven times as many calls
 
 
 def test_burning_uses_processor_time_and_sleeping_does_not() -> None:
@@ -362,6 +375,7 @@ REQUESTS = pytest.mark.parametrize(
         ("/", "delay=0.01"),
         ("/work", "rounds=2&wait_ms=1&cpu_ms=1&cpu=hold&call_us=900"),
         ("/work", "cpu_ms=1"),
+        ("/fibonacci", "n=5"),
         ("/nope", ""),
         ("/work/", ""),
         ("/", "delay="),

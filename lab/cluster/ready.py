@@ -19,7 +19,7 @@ from lab.experiment.model import Experiment
 from lab.experiment.variations import generated_on
 from lab.limits import Room
 from lab.machine import provenance
-from lab.machine.engine import output, plugin_version, room
+from lab.machine.engine import engine_cores, output, plugin_version, room
 
 Say = Callable[[str], None]
 
@@ -78,9 +78,9 @@ def the_engine() -> Place:
 
 
 def cores_for_servers(cluster: Cluster | None) -> int:
-    """Return how many cores the servers of a run may use. Without a cluster: the cores of the lab's machine."""
+    """Return how many cores the servers of a run may use. Without a cluster: the cores of the engine."""
     if cluster is None:
-        return os.cpu_count() or 1
+        return engine_cores()
     return sum(
         cluster.machines[place.name].cores or int(output([*place.docker, "info", "--format", "{{.NCPU}}"]) or 1)
         for place in for_servers(places_of(cluster))

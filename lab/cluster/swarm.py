@@ -165,7 +165,8 @@ def leave(places: Sequence[Place], say: Say) -> None:
         return
     others = len(_members(made.place.client)) - 1
     if others:
-        say(f"The swarm of {made.place.name} has {others} other members, so it goes on.")
+        members = "1 other member" if others == 1 else f"{others} other members"
+        say(f"The swarm of {made.place.name} has {members}, so it goes on.")
         return
     _swarm(made.place, "leave", "--force")
     say(f"The swarm of {made.place.name} has ended.")

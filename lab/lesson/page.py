@@ -159,14 +159,20 @@ def page(desk: Desk, asked: int) -> str:
         measured=number,
         before=[(name, show.as_text(getattr(variant, name))) for name in step.exercise.settings],
         solution=show.solution_of(step),
+        hand_in=show.hand_in(student) if all(notes.of(one).stage == "done" for one in student.lesson.steps) else "",
     )
 
 
 def _report(student: Student, name: str) -> str | None:
-    """Return the report of a step; None: there is none."""
+    """Return the report of a step (``heavy-mix``) or of a change in its exercise (``heavy-mix/1``); None: none."""
+    name, _, change = name.partition("/")
     step: Step | None = next((one for one in student.lesson.steps if one.name == name), None)
-    result = student.notes.of(step).result if step else None
-    path = student.results / result.run / "report.html" if result else None
+    if not step:
+        return None
+    done = student.notes.of(step)
+    runs = {str(place): one.run for place, one in enumerate(done.attempts, start=1)}
+    runs |= {"": done.result.run} if done.result else {}
+    path = student.results / runs[change] / "report.html" if change in runs else None
     return path.read_text(encoding="utf-8") if path and path.exists() else None
 
 

@@ -107,8 +107,14 @@ def what_next(student: Student, step: Step) -> str:
     if stage == "exercise":
         return f"{exercise(student, step)}\n{command} SET={step.exercise.settings[0]}=… (or SOLUTION=1)"
     left = [one for one in student.lesson.steps if student.notes.of(one).stage != "done"]
-    following = f"Next: step {student.number(left[0])}. make lesson" if left else "The lesson is complete."
-    return f"This step is done. {following}"
+    if left:
+        return f"This step is done. Next: step {student.number(left[0])}. make lesson"
+    return f"This step is done. The lesson is complete. To hand it in:\n{hand_in(student)}"
+
+
+def hand_in(student: Student) -> str:
+    """Return the command that packs the lesson into one file."""
+    return f"make export RUN={student.results / 'lesson'}"
 
 
 def duration(student: Student, step: Step) -> str:

@@ -59,7 +59,7 @@ def measure(student: Student, step: Step, heeding: "Heeding | None" = None) -> R
     if not prediction:
         raise WrongUse(f"Predict first: nothing of {step.name} is measured before.", hint="make lesson PREDICT=…")
     experiment = experiment_of(student.lesson, step)
-    folder, summary = _measured(student, step, experiment, f"lesson-{step.name}", heeding, "")
+    folder, summary = _measured(student, step, experiment, step.run, heeding, "")
     bars = [_bar(asked, yours, summary) for asked, yours in zip(step.predict, prediction.values, strict=True)]
     found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
     write_notes(student.results, student.notes.with_step(step, result=found))
@@ -75,8 +75,7 @@ def explain(student: Student, step: Step, sentence: str) -> None:
 def try_change(student: Student, step: Step, change: str, heeding: "Heeding | None" = None) -> Attempt:
     """Measure the exercise with one changed setting, e.g. ``threads=5``, and record whether it passed the check."""
     experiment = check_change(student, step, change)
-    name = f"lesson-{step.name}-exercise"
-    folder, summary = _measured(student, step, experiment, name, heeding, change)
+    folder, summary = _measured(student, step, experiment, step.exercise_run, heeding, change)
     attempt = Attempt(change=change, run=folder, at=now(), check=_verdicts(summary)[0])
     before = student.notes
     write_notes(student.results, before.with_step(step, attempts=[*before.of(step).attempts, attempt]))

@@ -47,8 +47,17 @@ Say = Callable[[str], None]
 
 
 def default_jobs(cores: int | None = None) -> int:
-    """Return how many variants whose requests sleep may run side by side: four for each core (default: of this one)."""
-    return 4 * (cores or os.cpu_count() or 1)
+    """Return how many variants whose requests sleep may run side by side: four for each core of the engine."""
+    return 4 * (cores or engine_cores())
+
+
+def engine_cores() -> int:
+    """Return how many cores containers may use: those of the engine, which may be a virtual machine with few cores.
+
+    If no engine answers, return the cores of this machine.
+    """
+    told = output(["docker", "info", "--format", "{{.NCPU}}"])
+    return int(told) if told.isdecimal() and int(told) else os.cpu_count() or 1
 
 
 def room() -> Room:

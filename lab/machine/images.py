@@ -37,12 +37,14 @@ class OwnImage:
     """An image that the lab builds: its service, the factors (LAB_…) that Compose builds it with, and its packages.
 
     ``packages`` names the main packages of the image, as provenance finds them: Python's packages are ``python/…``.
+    ``build_minutes``: see ``Variant.build_minutes``.
     """
 
     service: str
     packages: tuple[str, ...]
     factors: Mapping[str, str] = field(default_factory=dict)
     layer: Layer | None = None
+    build_minutes: int = 0
 
     @property
     def name(self) -> str:
@@ -65,7 +67,8 @@ def images_of(plan: Plan) -> list[OwnImage]:
     images: dict[str, OwnImage] = {}
     for trial in plan.trials:
         server = trial.variant
-        of_server = OwnImage(server.service, ("python3", *server.packages), server.factors(), server.layer)
+        of_server = OwnImage(server.service, ("python3", *server.packages), server.factors(), server.layer,
+                             server.build_minutes)  # fmt: skip
         known = images.get(of_server.name, of_server)
         packages = tuple(dict.fromkeys((*known.packages, *of_server.packages)))
         images[of_server.name] = replace(known, packages=packages)
@@ -84,12 +87,17 @@ def build_images(images: Iterable[OwnImage], say: Say) -> None:
         digest = inputs_digest(image.service, image.factors, base)
         if label(image.name, INPUTS) == digest:
             continue
-        say(f"Building {image.name} …")
+        say(f"Building {image.name} …{_takes(image)}")
         began = time.monotonic()
         environment = os.environ | image.factors | {"LAB_INPUTS": digest, "LAB_CA_BUNDLE": ca_bundle()}
         command = ["docker", "compose", "--file", str(COMPOSE_FILE), "--profile", "*", "build", image.service]
         run_command(command, f"The image {image.name} could not be built.", environment)
         say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
+
+
+def _takes(image: OwnImage) -> str:
+    minutes = f"about {image.build_minutes} minutes on two cores"
+    return f" This takes {minutes}, once: it compiles Python." if image.build_minutes else ""
 
 
 def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:

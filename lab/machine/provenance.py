@@ -1,6 +1,5 @@
 """Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
 
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from python_on_whales import DockerClient
 from analysis.record import Git, Host, Image
 from lab.cache import digest, kept
 from lab.interruption import uninterrupted
-from lab.machine.engine import engine_version, output, plugin_version
+from lab.machine.engine import engine_cores, engine_version, output, plugin_version
 from lab.machine.images import BASE_IMAGES, STAND_IN, digests, label
 from lab.paths import ROOT
 
@@ -25,7 +24,9 @@ else apk info -v 2> /dev/null | sed 's/-\\([0-9]\\)/ \\1/'
 fi
 if [ -x /opt/venv/bin/python ]; then /opt/venv/bin/python -c '
 from importlib.metadata import distributions
-for one in distributions(): print("python/" + one.metadata["Name"].lower(), one.version)'
+import platform, sys
+for one in distributions(): print("python/" + one.metadata["Name"].lower(), one.version)
+if sys.base_prefix == "/opt/python": print("python3", platform.python_version() + sys.abiflags)'
 fi
 if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 \\1/p'; fi
 """
@@ -35,7 +36,7 @@ def host() -> Host:
     """Describe this machine and its engine."""
     return Host(
         cpu=_cpu_model(),
-        cores=os.cpu_count() or 1,
+        cores=engine_cores(),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         kernel=f"{platform.system()} {platform.release()}",
         engine=engine_version(),

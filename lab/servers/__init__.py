@@ -11,10 +11,11 @@ from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.flup import Flup
 from lab.servers.gunicorn import GunicornAsgi, GunicornGreen, GunicornGthread, GunicornSync
+from lab.servers.python314 import Python314
 from lab.servers.uwsgi import Uwsgi
 
 SERVERS: tuple[type[Variant], ...] = (
-    GunicornGthread, GunicornSync, GunicornGreen, GunicornAsgi, Asgi, Uwsgi, Flup,
+    GunicornGthread, GunicornSync, GunicornGreen, GunicornAsgi, Asgi, Uwsgi, Flup, Python314,
 )  # fmt: skip
 """The servers that an experiment file can name, in the order of the documentation."""
 

@@ -153,6 +153,9 @@ class Variant(Model, ABC):
     """The service of docker-compose.yml that serves this variant. The service names its image."""
     packages: ClassVar[tuple[str, ...]]
     """The main packages of the image, by their names in Image.packages. A run records their versions."""
+    build_minutes: ClassVar[int] = 0
+    """How many minutes the image takes to build, if it takes minutes. Then only the experiments that need the image
+    build it."""
     example: ClassVar[dict[str, Any]]
     """Example settings of a variant whose ``server`` is the first word that the class allows."""
 

@@ -2,6 +2,7 @@
 
 A request names its work by its path and query string: ``/?delay=S`` sleeps S seconds;
 ``/work?rounds=N&wait_ms=W&cpu_ms=C&cpu=burn|hold`` does N times {sleep W ms, compute C ms};
+``/fibonacci?n=N`` computes the Nth Fibonacci number by recursion, a fixed amount of work in pure Python;
 ``/call?delay=S`` calls the service ``api``, which answers after S seconds unless it stalls;
 ``/crash`` kills the process.
 The answer says which process and thread did the work, and when.
@@ -30,6 +31,7 @@ MAX_CALL_US = 2000.0
 API = "api", 8000
 API_WITHIN_S = 55.0
 MAX_CALL_S = 30.0
+MAX_FIBONACCI = 35
 
 _HOST = socket.gethostname()
 _libc_holding_the_lock = ctypes.PyDLL(None)
@@ -120,6 +122,11 @@ def hold(cpu_ms: float, call_us: float = HOLD_CALL_US) -> None:
         _libc_holding_the_lock.usleep(round(call_us))
 
 
+def fibonacci(n: int) -> int:
+    """Return the nth Fibonacci number; about 1.6 to the power of n calls."""
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
 def call(delay_s: float) -> None:
     """Call the service ``api`` and wait for its answer. Raise NoAnswer if it does not answer with status 200."""
     connection = HTTPConnection(*API, timeout=API_WITHIN_S)
@@ -137,7 +144,7 @@ def call(delay_s: float) -> None:
 
 def _planned_work(path: str, query: str) -> Work:
     plans: dict[str, Callable[[dict[str, str]], Work]] = {
-        "/": _waiting, "/work": _rounds, "/call": _calling, "/crash": _crashing,
+        "/": _waiting, "/work": _rounds, "/fibonacci": _fibonacci, "/call": _calling, "/crash": _crashing,
     }  # fmt: skip
     if path not in plans:
         raise NoSuchPath(f"no such path: {path}")
@@ -172,9 +179,7 @@ def _crashing(_: dict[str, str]) -> Work:
 
 
 def _rounds(given: dict[str, str]) -> Work:
-    rounds = _number(given, "rounds", default=1.0, at_most=10_000)
-    if rounds != int(rounds):
-        raise BadRequest(f"rounds={rounds:g} is not a whole number")
+    rounds = _whole(given, "rounds", default=1, at_most=10_000)
     wait_ms = _number(given, "wait_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
     cpu_ms = _number(given, "cpu_ms", default=0.0, at_most=MAX_SERVICE_S * 1000)
     call_us = _number(given, "call_us", default=HOLD_CALL_US, at_most=MAX_CALL_US)
@@ -184,12 +189,29 @@ def _rounds(given: dict[str, str]) -> Work:
         raise BadRequest(f"cpu={kind!r} is not one of burn, hold")
 
     def work() -> Iterator[float]:
-        for _ in range(int(rounds)):
+        for _ in range(rounds):
             if wait_ms:  # even a wait of 0 s would let other requests go first
                 yield wait_ms / 1000
             computes[kind](cpu_ms)
 
     return work
+
+
+def _fibonacci(given: dict[str, str]) -> Work:
+    n = _whole(given, "n", default=0, at_most=MAX_FIBONACCI)
+
+    def work() -> Iterator[float]:
+        fibonacci(n)
+        return iter(())
+
+    return work
+
+
+def _whole(given: dict[str, str], name: str, *, default: int, at_most: int) -> int:
+    value = _number(given, name, default=default, at_most=at_most)
+    if value != int(value):
+        raise BadRequest(f"{name}={value:g} is not a whole number")
+    return int(value)
 
 
 def _number(given: dict[str, str], name: str, *, default: float, at_most: float) -> float:
