@@ -23,9 +23,7 @@ class Python314(Variant):
     @model_validator(mode="after")
     def _workers_are_processes(self) -> Self:
         if self.server == "python314-granian" and not self.gil and self.workers > 1:
-            raise ValueError(
-                "workers: without the interpreter lock, granian's workers are threads; use 1"
-            )
+            raise ValueError("workers: without the interpreter lock, granian's workers are threads; use 1")
         return self
 
     @property
