@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from analysis.record import Image
+from lab import run as running
 from lab.experiment.file import load_experiment, names
+from lab.machine import doctor, inputs, provenance
 from lab.machine import images as of_lab
-from lab.machine import inputs, provenance
 from lab.machine.images import BESIDE_SERVERS, images_of
 from lab.machine.inputs import files_of, inputs_digest, stages_of
 from lab.paths import ROOT
@@ -106,6 +107,39 @@ def test_every_file_that_a_dockerfile_copies_is_part_of_a_digest() -> None:
 def test_a_file_that_is_copied_and_does_not_exist_is_an_error() -> None:
     with pytest.raises(FileNotFoundError, match=r"servers/nowhere\.py is copied into an image, but does not exist"):
         files_of(["FROM base AS one\nCOPY servers/nowhere.py ./\n"], {})
+
+
+SLOW = {"stampede/python314:gil", "stampede/python314:free"}
+
+
+def test_images_that_take_minutes_are_built_only_for_the_experiment_that_needs_them(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built: list[str] = []
+    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(doctor, "make_ready", lambda *_: None)
+    monkeypatch.setattr(of_lab, "build_images", lambda images, _say: built.extend(one.name for one in images))
+
+    assert lab.call("setup").returncode == 0
+
+    needed = {name: {image.name for image in images_of(lay_out(load_experiment(name)))} for name in names()}
+    assert {name for name, images in needed.items() if images & SLOW} == {"free-threading"}
+    assert set(built) == {image for images in needed.values() for image in images} - SLOW
+
+
+def test_an_image_that_takes_minutes_says_so_before_it_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(of_lab, "contents", lambda _: "layers")
+    monkeypatch.setattr(of_lab, "label", lambda *_: "")
+    monkeypatch.setattr(of_lab, "run_command", lambda *_: said.append("built"))
+
+    of_lab.build_images(images_of(lay_out(load_experiment("free-threading"), variants=["granian-free"])), said.append)
+
+    of_python = next(place for place, one in enumerate(said) if "python314" in one)
+    assert said[of_python : of_python + 2] == [
+        "Building stampede/python314:free … This takes about 4 minutes on two cores, once: it compiles Python.",
+        "built",
+    ]
 
 
 def test_every_image_names_what_it_is_for() -> None:

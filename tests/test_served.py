@@ -1,6 +1,7 @@
 """How the lab serves, on real containers: each server, a database, a called service, a client, a rate that follows."""
 
 import json
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -158,6 +159,45 @@ def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab, 
     ours = ("not observed", "listen queue", "last burst", "failed")  # anything else is the machine's
     doubts = [reason for one in result.summary["trials"] for reason in one["reasons"]]
     assert [reason for reason in doubts if any(words in reason for words in ours)] == []
+
+
+@pytest.mark.soak  # the images take minutes to build
+def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -> None:
+    """The interpreter of each image is what its name says, also when everything that serves has been imported."""
+    variants = {
+        f"{server}-{lock}": {"server": f"python314-{server}", "gil": lock == "gil", "workers": 1, "threads": 4}
+        for server in ("gunicorn", "granian")
+        for lock in ("gil", "free")
+    }
+    experiment = {
+        "title": "Two interpreters",
+        "question": "Do they serve the same?",
+        "load": {
+            "script": "fibonacci.js",
+            "duration": {"short": "3s", "full": "3s"},
+            "settings": {"users": 2, "n": 20},
+        },
+        "variants": variants,
+    }
+    (copied_lab.root / "experiments" / "interpreters.yaml").write_text(yaml.safe_dump(experiment))
+
+    result = measure(copied_lab, "interpreters", ",".join(variants), "3s")
+
+    images = {one["name"]: one["programs"] for one in json.loads((result.folder / "run.json").read_text())["images"]}
+    for lock, suffix in (("gil", ""), ("free", "t")):
+        image = f"stampede/python314:{lock}"
+        assert images[image]["python3"].startswith("3.14.")
+        assert images[image]["python3"].endswith(suffix or tuple("0123456789"))
+        asks = "import sys, granian.server, gunicorn.workers.gthread, wsgi; print(sys._is_gil_enabled())"
+        command = ["docker", "run", "--rm", "--network", "none", image, "python", "-c", asks]
+        told = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert told.stdout.strip() == str(lock == "gil")
+    for name in variants:
+        [(sent, failed, workers)] = result.requests(
+            name, "fibonacci", "SELECT count(*), count(error), count(DISTINCT worker) FROM requests"
+        )
+        counted = sum(one["counts"]["served"] for one in result.summary["counters"] if one["variant"] == name)
+        assert (failed, workers, counted) == (0, 1, sent), name
 
 
 def test_a_load_that_computes_is_calibrated_before_it_begins(copied_lab: Lab) -> None:
