@@ -163,6 +163,8 @@ def class_(
         chapters = write_page(target, laptops, own, guesses, left_out=len(problems), checked=check)
     for chapter in chapters:
         say(f"{chapter.name}: {chapter.says}")
+    if sum(bool(one.guesses) for one in used) == 1:
+        say("The page has no predictions yet: it shows them when two laptops have handed in a lesson.")
     out.print(str(target), markup=False, soft_wrap=True)
     if problems:
         raise typer.Exit(1)

@@ -90,8 +90,9 @@ def test_a_bundle_is_checked_unpacked_and_installed(unpacked: Path) -> None:
         "Checking the files of the bundle …\n"
         f"Unpacking the lab into {target} …\n"
         "Loading the images …\n\n"
-        f"The lab is in {target}. It can measure ten-at-once, heavy-mix:\n"
-        f"cd {target} && make experiment NAME=ten-at-once\n",
+        f"The lab is in {target}. The unpacked bundle is no longer needed.\n"
+        f"To take the lesson: cd {target} && make lesson\n"
+        f"To measure ten-at-once or heavy-mix: cd {target} && make experiment NAME=ten-at-once\n",
     )
     assert (target / "calls").read_text() == f"1 {unpacked}/wheels core\n"
     assert (unpacked.parent / "loaded").read_text() == "images"

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from analysis.intervals import Draw, of_median, of_ratio
-from analysis.manifest import seal
+from analysis.manifest import MANIFEST, seal, sha256
 from analysis.pipeline import derive
 from analysis.prediction import _trials, _values, model_of
 from analysis.quantities import Claim, Quantity
@@ -35,6 +35,8 @@ from tests.synthetic import NOWHERE
 __all__ = ["measuring", "student"]
 LESSON = read_lesson()
 STEPS = [step.name for step in LESSON.steps]
+HOW = "threads=… (as an option: SET=threads=…)"
+NUMBERS = "Numbers such as 300,300 (as an option: PREDICT=300,300)"
 
 
 def edited(folder: Path, old: str, new: str) -> Path:
@@ -322,7 +324,7 @@ def test_a_prediction_that_is_not_possible_is_named(student: Student, text: str,
         teaching.predict(student, step, notes.numbers(text, step))
 
     assert caught.value.message == message
-    assert caught.value.hint == "PREDICT=300,300"
+    assert caught.value.hint == NUMBERS
     assert not notes.notes_file(student.results).exists()
 
 
@@ -352,9 +354,9 @@ def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Stu
 @pytest.mark.parametrize(
     ("change", "message", "hint"),
     [
-        ("threads", "The change 'threads' must be a setting and its value.", "SET=threads=…"),
-        ("threads=[", "The change 'threads=[' must be a setting and its value.", "SET=threads=…"),
-        ("workers=1", "This exercise does not change 'workers'.", "SET=…, one of threads"),
+        ("threads", "The change 'threads' must be a setting and its value.", HOW),
+        ("threads=[", "The change 'threads=[' must be a setting and its value.", HOW),
+        ("workers=1", "This exercise does not change 'workers'.", "Change one of threads"),
         ("threads=2", "four-processes already has threads=2.", "Choose another value."),
         ("threads=many", "threads=many is not possible: Input should be a valid integer, unable to parse string as an "
                          "integer.", "Choose another value."),
@@ -432,7 +434,7 @@ def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
     assert student.step(0) == LESSON.steps[-1]
     assert show.what_next(student, second).splitlines() == [
         "This step is done. The lesson is complete. To hand it in:",
-        f"make export RUN={student.results}/lesson",
+        f"make export RUN={student.results}/lesson TO=your-name.tar.gz",
     ]
 
 
@@ -451,7 +453,9 @@ def test_a_lesson_is_handed_in_as_one_file_which_the_class_can_read(lab: Lab, me
     page = lab.call("class", str(archive))
 
     assert (packed.returncode, packed.stdout) == (0, f"{archive}\n"), packed.stderr
+    manifest = sha256(runs[0] / MANIFEST)
     assert packed.stderr == (
+        f"On the page of the class, your manifests begin with {manifest[:8]}.\n"
         "The file has the runs of 1 step and your predictions, but nothing that you wrote in words.\n"
     )
     with tarfile.open(archive) as file:
@@ -462,6 +466,7 @@ def test_a_lesson_is_handed_in_as_one_file_which_the_class_can_read(lab: Lab, me
     assert "dolores" not in json.dumps(kept)
     assert page.returncode == 0, page.stderr
     assert page.stderr.startswith("lesson-heavy-mix: 1 laptop; ")
+    assert page.stderr.endswith("it shows them when two laptops have handed in a lesson.\n")
 
 
 def test_a_lesson_of_which_nothing_was_measured_cannot_be_handed_in(lab: Lab) -> None:
@@ -570,8 +575,8 @@ def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.Monke
     assert "threads=3: it did not do what it should.\n" in done.stdout
     assert "Solution: threads=7." in done.stdout
     assert done.stderr == (
-        "error: The prediction 'soon' is no number.\n\nhint: PREDICT=300,300\n"
-        "error: The change 'threads' must be a setting and its value.\n\nhint: SET=threads=…\n"
+        f"error: The prediction 'soon' is no number.\n\nhint: {NUMBERS}\n"
+        f"error: The change 'threads' must be a setting and its value.\n\nhint: {HOW}\n"
     )
 
 

@@ -140,7 +140,7 @@ def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, studen
     notes.write_notes(student.results, notes.Notes(steps={one.name: done for one in student.lesson.steps}))
     page.reload()
 
-    expect(page.get_by_text(f"make export RUN={student.results}/lesson")).to_be_visible()
+    expect(page.get_by_text(f"make export RUN={student.results}/lesson TO=your-name.tar.gz")).to_be_visible()
 
 
 def test_the_page_says_what_is_wrong(page: Page, desk: Desk, measuring: Measuring) -> None:

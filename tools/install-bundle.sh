@@ -46,5 +46,6 @@ say "Loading the images …"
 cd "$target"
 make --no-print-directory doctor
 say ""
-say "The lab is in $target. It can measure $(told experiments | sed 's/ /, /g'):"
-say "cd $target && make experiment NAME=$(told experiments | cut -d' ' -f1)"
+say "The lab is in $target. The unpacked bundle is no longer needed."
+say "To take the lesson: cd $target && make lesson"
+say "To measure $(told experiments | sed 's/ / or /g'): cd $target && make experiment NAME=$(told experiments | cut -d' ' -f1)"

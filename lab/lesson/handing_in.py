@@ -28,7 +28,8 @@ def hand_in(folder: Path, to: Path | None) -> Path:
     runs = [folder.parent / one.run for one in results]
     for run in runs:
         verified(run, talk)
-    pack(runs, target, {"lesson/lesson.json": _numbers(notes)})
+    packed = pack(runs, target, {"lesson/lesson.json": _numbers(notes)})
+    say(f"On the page of the class, your manifests begin with {', '.join(one.manifest[:8] for one in packed)}.")
     say(f"The file has the runs of {count(runs, 'step')} and your predictions, but nothing that you wrote in words.")
     return target
 

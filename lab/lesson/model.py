@@ -120,7 +120,7 @@ def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Set
     """
     if setting not in exercise.settings:
         problem = f"This exercise does not change {setting!r}."
-        raise WrongUse(problem, hint=f"SET=…, one of {nearest_first(setting, exercise.settings)}")
+        raise WrongUse(problem, hint=f"Change one of {nearest_first(setting, exercise.settings)}")
     before = experiment.variants[exercise.variant]
     if getattr(before, setting) == value:
         raise WrongUse(f"{exercise.variant} already has {setting}={_shown(value)}.", hint="Choose another value.")

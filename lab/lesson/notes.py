@@ -156,7 +156,8 @@ def numbers(text: str, step: Step) -> list[float]:
 
 
 def _example(step: Step) -> str:
-    return f"PREDICT={','.join('300' for _ in step.predict)}"
+    numbers = ",".join("300" for _ in step.predict)
+    return f"Numbers such as {numbers} (as an option: PREDICT={numbers})"
 
 
 def require(notes: Notes, step: Step, what: str) -> OfStep:

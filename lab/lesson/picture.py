@@ -40,14 +40,18 @@ def as_svg(bars: list[Bar]) -> str:
 
 
 def _panel(bar: Bar) -> alt.LayerChart | alt.FacetChart:
-    marks = [{"whose": whose, "value": value, "text": number(value)} for whose, value in _values(bar)]
+    marks = [
+        {"whose": whose, "value": value, "text": number(value),
+         "beside": max(value, bar.high or 0) if whose == _WHOSE[2] else value}
+        for whose, value in _values(bar)
+    ]  # fmt: skip
     y = alt.Y("whose:N", title=None, sort=[*_WHOSE])
     x = alt.X("value:Q", title=f"{_sentence(bar.says)} … {bar.unit}").scale(domainMin=0, nice=True)
     colour = alt.Color("whose:N", legend=None).scale(domain=[*_WHOSE], range=[*_COLOURS])
     drawn = alt.Chart(inline_data(marks))
     layers = [
         drawn.mark_bar(opacity=0.85).encode(x=x, y=y, color=colour),
-        drawn.mark_text(align="left", dx=8).encode(x=x, y=y, text="text:N"),
+        drawn.mark_text(align="left", dx=8).encode(x="beside:Q", y=y, text="text:N"),
     ]
     if bar.low is not None and bar.high is not None:
         ends = [{"whose": _WHOSE[2], "low": bar.low, "high": bar.high}]

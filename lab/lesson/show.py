@@ -47,7 +47,10 @@ def outcome(student: Student, done: OfStep) -> str:
     """Return the predictions beside the results, and the verdicts."""
     assert done.result
     lines = [picture.as_text(done.result.bars), "", *(verdict(one) for one in done.result.claims)]
-    return "\n".join([*lines, "", f"Report: {student.results / done.result.run / 'report.html'}"])
+    report = student.results / done.result.run / "report.html"
+    return "\n".join(
+        [*lines, "", "The report shows each request; red requests wait beside a free thread.", f"Report: {report}"]
+    )
 
 
 def verdict(one: Verdict) -> str:
@@ -114,7 +117,7 @@ def what_next(student: Student, step: Step) -> str:
 
 def hand_in(student: Student) -> str:
     """Return the command that packs the lesson into one file."""
-    return f"make export RUN={student.results / 'lesson'}"
+    return f"make export RUN={student.results / 'lesson'} TO=your-name.tar.gz"
 
 
 def duration(student: Student, step: Step) -> str:

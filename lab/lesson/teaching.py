@@ -96,14 +96,16 @@ def show_solution(student: Student, step: Step) -> None:
 
 def read_change(change: str, step: Step) -> tuple[str, Setting]:
     """Return the setting and the value of a change. Raise WrongUse if it is not written like ``threads=5``."""
-    setting, equals, text = change.partition("=")
+    setting, equals, text = change.strip().removeprefix("SET=").partition("=")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         value = None
     if not equals or not isinstance(value, int | float | bool | str):
         example = f"{step.exercise.settings[0]}=…"
-        raise WrongUse(f"The change {change!r} must be a setting and its value.", hint=f"SET={example}")
+        raise WrongUse(
+            f"The change {change!r} must be a setting and its value.", hint=f"{example} (as an option: SET={example})"
+        )
     return setting.strip(), value
 
 
