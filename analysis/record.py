@@ -1,5 +1,6 @@
 """What a run records of itself: the models of run.json and of each trial's trial.json."""
 
+from statistics import median
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -301,6 +302,16 @@ class Calibration(Record):
     call_us: float | None
     asked_ms: float
     alone_ms: list[float]
+
+    @property
+    def missed_ms(self) -> float:
+        """By how much the median request alone missed the time that it asked for."""
+        return abs(median(self.alone_ms) - self.asked_ms)
+
+    @property
+    def holds(self) -> bool:
+        """Whether requests alone take nearly as long as they ask for."""
+        return self.missed_ms <= ALONE_ALLOWED * self.asked_ms
 
 
 class Exchange(Record):

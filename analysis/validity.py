@@ -131,7 +131,7 @@ def _work(trial: Observed) -> Iterator[Doubt]:
     if not calibration:
         return
     asked_ms, alone_ms = calibration.asked_ms, median(calibration.alone_ms)
-    if abs(alone_ms - asked_ms) > ALONE_ALLOWED * asked_ms:
+    if not calibration.holds:
         yield "suspect", f"a request alone was at work for {alone_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
     if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * asked_ms:
         quickest = f"{quickest_ms:.0f} ms where it asked for {asked_ms:.0f} ms"

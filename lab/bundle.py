@@ -19,8 +19,9 @@ from pathlib import Path
 from packaging.markers import Marker
 
 from lab.errors import LabError, WrongUse
-from lab.experiment.file import load_experiment, read_experiment
+from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
+from lab.lesson.model import experiment_of, read_lesson
 from lab.machine.doctor import make_ready
 from lab.machine.engine import Say, ca_bundle, output, run_command
 from lab.machine.images import BASE_IMAGES, BESIDE_SERVERS, OwnImage, build_images, images_of
@@ -30,8 +31,6 @@ from lab.run import alone
 
 DEFAULT = ("ten-at-once", "heavy-mix")
 """The experiments of a bundle if none is named; the shortest first."""
-LESSONS = ROOT / "lessons" / "experiments"
-"""The experiments of the lesson. Every bundle has their images."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """For which releases of Python a bundle for Linux has packages: those of Debian 12 and 13, Ubuntu 24.04 and 26.04."""
 MOST_BYTES = 1_500_000_000
@@ -84,7 +83,8 @@ def target_of(to: Path | None) -> Path:
 def images_for(names: Sequence[str]) -> list[OwnImage]:
     """Return the lab's own images that experiments and the lesson need, and the client. Raise WrongUse if unknown."""
     experiments: list[Experiment] = [load_experiment(name) for name in names]
-    experiments += [read_experiment(path) for path in sorted(LESSONS.glob("*.yaml"))]
+    lesson = read_lesson()
+    experiments += [experiment_of(lesson, step) for step in lesson.steps]
     images = {image.name: image for one in experiments for image in images_of(lay_out(one))}
     client = BESIDE_SERVERS["client"]
     return list((images | {client.name: client}).values())

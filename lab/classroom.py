@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from analysis.classroom import Handed, Known, claim_key, with_load
@@ -85,8 +86,9 @@ def _read(path: Path, known: set[str], *, check: bool) -> HandedIn:
     return HandedIn([one for one in found.runs if one[1].run.experiment in known], found.guesses, found.problems + more)
 
 
+@cache
 def _exercises() -> set[str]:
-    """Return the names of the exercises' runs. They may lie beside the others, and are nobody else's business."""
+    """Return the names of the runs of exercises. They may lie beside the runs of the steps, and the page omits them."""
     return {step.exercise_run for step in read_lesson().steps}
 
 

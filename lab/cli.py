@@ -163,6 +163,7 @@ def aa(
     """Measure a variant against itself to see which differences are chance, e.g. lab aa heavy-mix."""
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import against_itself, computing  # noqa: PLC0415
+    from lab.machine.engine import engine_cores  # noqa: PLC0415
 
     command = make_command(
         f"make aa NAME={name}",
@@ -178,7 +179,8 @@ def aa(
     if trials < 2:
         raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
     experiment = load_experiment(name)
-    experiment = computing(against_itself(experiment, variants or next(iter(experiment.variants))), cpu)
+    experiment = against_itself(experiment, variants or next(iter(experiment.variants)))
+    experiment = computing(experiment, cpu, cores=engine_cores())
     plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
     measure(f"{name}-aa", experiment, plan_for, full=full, command=command, results=results)
 

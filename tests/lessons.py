@@ -11,7 +11,7 @@ from analysis.pipeline import derive_summary
 from analysis.record import LoadRecord
 from analysis.result import Summary
 from lab.experiment.model import Experiment
-from lab.lesson import teaching
+from lab.lesson import notes, teaching
 from lab.lesson.model import read_lesson
 from lab.lesson.teaching import Student
 from lab.servers.base import Variant
@@ -19,6 +19,13 @@ from tests.synthetic import Request, make_run, write_points
 
 HEAVY_MIX = 2
 """The step whose results are made up: its variants are ``four-processes`` and ``one-process``."""
+DONE = notes.OfStep(
+    prediction=notes.Prediction(values=[1, 1], at=""),
+    result=notes.Result(run="", at="", bars=[], claims=[]),
+    explanation="",
+    solution_at="now",
+)
+"""A step of which nothing is left to do."""
 
 
 def requests_of(variant: Variant) -> list[Request]:

@@ -56,6 +56,12 @@ def measure(lab: Lab, name: str, variants: str, duration: str, *further: str, co
     return result
 
 
+def add_experiment(lab: Lab, name: str, load: dict[str, Any], variants: dict[str, Any], **further: object) -> None:
+    """Write an experiment without claims into a copy of the lab."""
+    experiment = {"title": "A title", "question": "Does it serve?", "load": load, "variants": variants, **further}
+    (lab.root / "experiments" / f"{name}.yaml").write_text(yaml.safe_dump(experiment))
+
+
 def only_load(lab: Lab, name: str, load: str) -> Lab:
     """Keep only one load of an experiment in a copy of the lab, with the claims and published rows of this load."""
     path = lab.root / "experiments" / f"{name}.yaml"

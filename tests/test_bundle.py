@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from lab.errors import LabError, WrongUse
 from lab.machine import doctor
 from lab.machine import images as of_lab
 from lab.paths import ROOT, TOOLS
-from tests.conftest import Lab
+from tests.conftest import Lab, wait_until
 
 HERE = f"{platform.system()} {platform.machine()}"
 VENV = """\
@@ -422,18 +421,16 @@ def test_a_program_that_fails_is_named_with_its_last_words(
 
 def test_an_interrupt_leaves_no_program_that_packs(tmp_path: Path) -> None:
     """The interrupt reaches the lab alone, as when a program that started the lab ends it."""
-    put(tmp_path / "bin", "docker", f"echo $$ > {tmp_path}/saving; exec sleep 60")
+    put(tmp_path / "bin", "docker", f"touch {tmp_path}/saving; exec sleep 60")
     pack = (
         f"from pathlib import Path; from lab.bundle import _pack_images; _pack_images(['one'], Path('{tmp_path}/to'))"
     )
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     with subprocess.Popen([sys.executable, "-c", pack], env=os.environ | {"PATH": path}, cwd=ROOT) as lab:
-        while not (tmp_path / "saving").exists() or not (tmp_path / "saving").read_text().strip():
-            time.sleep(0.01)
-        saving = psutil.Process(int((tmp_path / "saving").read_text()))
-        started = [*psutil.Process(lab.pid).children()]
+        packing = psutil.Process(lab.pid)
+        wait_until(lambda: (tmp_path / "saving").exists() and len(packing.children()) == 2)
+        started = packing.children()
         lab.send_signal(signal.SIGINT)
-    gone, left = psutil.wait_procs([saving, *started], timeout=20)
+    gone, left = psutil.wait_procs(started, timeout=20)
 
-    assert (len(started), left) == (2, [])
-    assert gone
+    assert (len(gone), left) == (2, [])

@@ -92,6 +92,16 @@ def test_a_machine_that_was_busy_at_first_is_looked_at_again() -> None:
     assert len(machine.asked) == 1 + 3 * ALONE
 
 
+def test_a_request_that_asks_for_nothing_is_calibrated_once() -> None:
+    nothing = LOAD.settings | {"cpu": "hold", "rounds": 1, "wait_ms": 0, "cpu_ms": 0}
+    machine = Machine(60.0)
+
+    found = calibrate(LOAD.model_copy(update={"settings": nothing}), machine)
+
+    assert (found.call_us, found.asked_ms) == (940, 0)
+    assert len(machine.asked) == 1 + 2 * ALONE
+
+
 def test_the_nearest_of_several_calibrations_counts() -> None:
     """The machine is busy again and again, each time differently."""
     machine, late = Machine(600.0), iter([600.0, 60.0, 300.0, 140.0, 500.0])

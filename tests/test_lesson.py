@@ -29,7 +29,7 @@ from lab.paths import LESSONS
 from lab.plan import lay_out
 from lab.run import record_of
 from tests.conftest import Lab
-from tests.lessons import HEAVY_MIX, Measuring, measuring, student
+from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student
 from tests.synthetic import NOWHERE
 
 __all__ = ["measuring", "student"]
@@ -422,15 +422,9 @@ def test_a_file_of_notes_that_is_damaged_is_named(student: Student) -> None:
 def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
     first, second = LESSON.steps[:2]
     assert student.step(0) == first
-    done = notes.OfStep(
-        prediction=notes.Prediction(values=[1, 1], at=""),
-        result=notes.Result(run="", at="", bars=[], claims=[]),
-        explanation="",
-        solution_at="now",
-    )
-    notes.write_notes(student.results, notes.Notes(steps={first.name: done}))
+    notes.write_notes(student.results, notes.Notes(steps={first.name: DONE}))
     assert student.step(0) == second
-    notes.write_notes(student.results, notes.Notes(steps=dict.fromkeys(STEPS, done)))
+    notes.write_notes(student.results, notes.Notes(steps=dict.fromkeys(STEPS, DONE)))
     assert student.step(0) == LESSON.steps[-1]
     assert show.what_next(student, second).splitlines() == [
         "This step is done. The lesson is complete. To hand it in:",

@@ -16,7 +16,7 @@ from lab.lesson.page import Desk, handler
 from lab.lesson.teaching import Student
 from lab.loopback import MOST_POSTED, serving
 from tests.conftest import Lab, finish, wait_for_line
-from tests.lessons import HEAVY_MIX, Measuring, measuring, student
+from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student
 from tests.live import ask, free_port
 from tests.pages import chromium
 
@@ -128,16 +128,10 @@ def test_the_page_goes_on_where_the_terminal_stopped(
 
 
 def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, student: Student) -> None:
-    done = notes.OfStep(
-        prediction=notes.Prediction(values=[1, 1], at=""),
-        result=notes.Result(run="", at="", bars=[], claims=[]),
-        explanation="",
-        solution_at="now",
-    )
-    notes.write_notes(student.results, notes.Notes(steps={one.name: done for one in student.lesson.steps[1:]}))
+    notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps[1:]}))
     page.reload()
     expect(page.get_by_text("make export")).to_have_count(0)
-    notes.write_notes(student.results, notes.Notes(steps={one.name: done for one in student.lesson.steps}))
+    notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps}))
     page.reload()
 
     expect(page.get_by_text(f"make export RUN={student.results}/lesson TO=your-name.tar.gz")).to_be_visible()

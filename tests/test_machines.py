@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from analysis.folder import read_run, read_trial, trial_folder
 from analysis.record import TrialRecord
 from lab.machine.images import K6
 from lab.paths import TOOLS
 from tests.conftest import Lab, finish, on_host, wait_for_line
-from tests.measuring import Result
+from tests.measuring import Result, add_experiment
 from tests.spoilt import needs_root
 
 pytestmark = [pytest.mark.soak, needs_root]
@@ -322,20 +321,16 @@ def test_two_people_measure_one_after_the_other(lab: Lab, copied_lab: Lab) -> No
 def test_eight_machines_carry_64_replicas_behind_least_conn(engines: Cluster, lab: Lab, copied_lab: Lab) -> None:
     """Every replica serves, and no request waits for a busy one: 64 users, who all sleep, keep 64 workers busy."""
     engines.tool("up", "8")
-    experiment = {
-        "title": "Many replicas",
-        "question": "Do all of 64 replicas serve?",
-        "load": {
-            "script": "users.js",
-            "duration": {"short": "10s", "full": "10s"},
-            "settings": {"users": 64, "delay_min_s": 1, "delay_max_s": 1, "pause_s": 0},
-        },
-        "variants": {
-            "replicas": {"server": "gunicorn-gthread", "workers": 1, "threads": 1, "replicas": 64,
-                         "balance": "least_conn", "memory_mib": 64},
-        },
+    load = {
+        "script": "users.js",
+        "duration": {"short": "10s", "full": "10s"},
+        "settings": {"users": 64, "delay_min_s": 1, "delay_max_s": 1, "pause_s": 0},
+    }
+    variants = {
+        "replicas": {"server": "gunicorn-gthread", "workers": 1, "threads": 1, "replicas": 64,
+                     "balance": "least_conn", "memory_mib": 64},
     }  # fmt: skip
-    (copied_lab.root / "experiments" / "many-replicas.yaml").write_text(yaml.safe_dump(experiment))
+    add_experiment(copied_lab, "many-replicas", load, variants)
     copied_lab.environment |= lab.environment
     assert copied_lab.run_for(300, "machines", "join").returncode == 0
 

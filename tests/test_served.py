@@ -11,7 +11,7 @@ from analysis.folder import trial_folder
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.live import free_port, watch_all
-from tests.measuring import measure, only_load, shorter, steps
+from tests.measuring import add_experiment, measure, only_load, shorter, steps
 
 pytestmark = pytest.mark.containers
 
@@ -119,20 +119,15 @@ RELEASES = {
 def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab, names: set[str]) -> None:
     """Were a count or a socket another than is asked for, a trial would be invalid."""
     servers = {name: settings for name, settings in EVERY_SERVER.items() if name in names}
-    experiment = {
-        "title": "Every server",
-        "question": "Do they serve the same?",
-        "load": {
-            "script": "burst.js",
-            "duration": {"short": "3s", "full": "3s"},
-            "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
-        },
-        "parallel": True,
-        "variants": {
-            name: {"server": name, "workers": 2, "balancer": "none", **settings} for name, settings in servers.items()
-        },
+    load = {
+        "script": "burst.js",
+        "duration": {"short": "3s", "full": "3s"},
+        "settings": {"burst": 8, "every_s": 1, "does": "wait", "delay_s": 0.1},
     }
-    (copied_lab.root / "experiments" / "every-server.yaml").write_text(yaml.safe_dump(experiment))
+    variants = {
+        name: {"server": name, "workers": 2, "balancer": "none", **settings} for name, settings in servers.items()
+    }
+    add_experiment(copied_lab, "every-server", load, variants, parallel=True)
 
     result = measure(copied_lab, "every-server", ",".join(servers), "3s", "--jobs", str(len(servers)))
 
@@ -169,25 +164,20 @@ def test_python_with_and_without_its_lock_computes_and_counts(copied_lab: Lab) -
         for server in ("gunicorn", "granian")
         for lock in ("gil", "free")
     }
-    experiment = {
-        "title": "Two interpreters",
-        "question": "Do they serve the same?",
-        "load": {
-            "script": "fibonacci.js",
-            "duration": {"short": "3s", "full": "3s"},
-            "settings": {"users": 2, "n": 20},
-        },
-        "variants": variants,
+    load = {
+        "script": "fibonacci.js",
+        "duration": {"short": "3s", "full": "3s"},
+        "settings": {"users": 2, "n": 20},
     }
-    (copied_lab.root / "experiments" / "interpreters.yaml").write_text(yaml.safe_dump(experiment))
+    add_experiment(copied_lab, "interpreters", load, variants)
 
     result = measure(copied_lab, "interpreters", ",".join(variants), "3s")
 
     images = {one["name"]: one["programs"] for one in json.loads((result.folder / "run.json").read_text())["images"]}
-    for lock, suffix in (("gil", ""), ("free", "t")):
+    for lock in ("gil", "free"):
         image = f"stampede/python314:{lock}"
         assert images[image]["python3"].startswith("3.14.")
-        assert images[image]["python3"].endswith(suffix or tuple("0123456789"))
+        assert images[image]["python3"].endswith("t") == (lock == "free")
         asks = "import sys, granian.server, gunicorn.workers.gthread, wsgi; print(sys._is_gil_enabled())"
         command = ["docker", "run", "--rm", "--network", "none", image, "python", "-c", asks]
         told = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -29,9 +29,10 @@ def predict(
     from lab.advice.foreseen import foreseen  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
+    from lab.machine.engine import engine_cores  # noqa: PLC0415
     from lab.run import record_of  # noqa: PLC0415
 
-    experiment = computing(load_experiment(name), cpu, names_of(variants))
+    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
     planned = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=1, seed=0)(None)
     nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
     run = record_of(name, experiment, planned, full=full, command="lab predict", host=nowhere, git=None, images=[])

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from analysis.packed import LESSON
 from lab.errors import WrongUse
 from lab.export import checked, pack
 from lab.finished import verified
@@ -11,7 +12,8 @@ from lab.terminal import count, say, talk
 
 def is_lesson(folder: Path) -> bool:
     """Whether a folder has the notes of a lesson, not a run."""
-    return notes_file(folder.parent) == folder / "lesson.json" and (folder / "lesson.json").is_file()
+    path = notes_file(folder.parent)
+    return path.parent == folder and path.is_file()
 
 
 def hand_in(folder: Path, to: Path | None) -> Path:
@@ -28,7 +30,7 @@ def hand_in(folder: Path, to: Path | None) -> Path:
     runs = [folder.parent / one.run for one in results]
     for run in runs:
         verified(run, talk)
-    packed = pack(runs, target, {"lesson/lesson.json": _numbers(notes)})
+    packed = pack(runs, target, {f"lesson/{LESSON}": _numbers(notes)})
     say(f"On the page of the class, your manifests begin with {', '.join(one.manifest[:8] for one in packed)}.")
     say(f"The file has the runs of {count(runs, 'step')} and your predictions, but nothing that you wrote in words.")
     return target

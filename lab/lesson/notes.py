@@ -126,7 +126,12 @@ class Notes(Model):
 
 def next_step(lesson: Lesson, notes: Notes) -> Step:
     """Return the first step that is not done; the last step if all are done."""
-    return next((step for step in lesson.steps if notes.of(step).stage != "done"), lesson.steps[-1])
+    return next(iter(left(lesson, notes)), lesson.steps[-1])
+
+
+def left(lesson: Lesson, notes: Notes) -> list[Step]:
+    """Return the steps that are not done."""
+    return [step for step in lesson.steps if notes.of(step).stage != "done"]
 
 
 def predicted(notes: Notes, step: Step, values: list[float], at: str) -> Notes:
@@ -156,8 +161,8 @@ def numbers(text: str, step: Step) -> list[float]:
 
 
 def _example(step: Step) -> str:
-    numbers = ",".join("300" for _ in step.predict)
-    return f"Numbers such as {numbers} (as an option: PREDICT={numbers})"
+    example = ",".join("300" for _ in step.predict)
+    return f"Numbers such as {example} (as an option: PREDICT={example})"
 
 
 def require(notes: Notes, step: Step, what: str) -> OfStep:

@@ -16,6 +16,7 @@ from analysis.show.words import number
 from lab.errors import LabError, WrongUse
 from lab.lesson import diagram, picture, show, teaching
 from lab.lesson.model import Step, experiment_of
+from lab.lesson.notes import left
 from lab.lesson.teaching import Student
 from lab.loopback import LocalHandler, serving
 from lab.machine.engine import last_line
@@ -159,7 +160,7 @@ def page(desk: Desk, asked: int) -> str:
         measured=number,
         before=[(name, show.as_text(getattr(variant, name))) for name in step.exercise.settings],
         solution=show.solution_of(step),
-        hand_in=show.hand_in(student) if all(notes.of(one).stage == "done" for one in student.lesson.steps) else "",
+        hand_in="" if left(student.lesson, notes) else show.how_to_hand_in(student),
     )
 
 

@@ -7,7 +7,7 @@ from analysis.show.words import number
 from lab.experiment.model import Experiment
 from lab.lesson import diagram, picture
 from lab.lesson.model import Step, experiment_of
-from lab.lesson.notes import Attempt, OfStep, Verdict
+from lab.lesson.notes import Attempt, OfStep, Verdict, left
 from lab.lesson.teaching import Student, expected_s
 from lab.terminal import time_in_words
 
@@ -109,13 +109,12 @@ def what_next(student: Student, step: Step) -> str:
         return paragraph(f"Next: explain. {step.explain}") + f'\n{command} EXPLAIN="…"'
     if stage == "exercise":
         return f"{exercise(student, step)}\n{command} SET={step.exercise.settings[0]}=… (or SOLUTION=1)"
-    left = [one for one in student.lesson.steps if student.notes.of(one).stage != "done"]
-    if left:
-        return f"This step is done. Next: step {student.number(left[0])}. make lesson"
-    return f"This step is done. The lesson is complete. To hand it in:\n{hand_in(student)}"
+    if steps := left(student.lesson, student.notes):
+        return f"This step is done. Next: step {student.number(steps[0])}. make lesson"
+    return f"This step is done. The lesson is complete. To hand it in:\n{how_to_hand_in(student)}"
 
 
-def hand_in(student: Student) -> str:
+def how_to_hand_in(student: Student) -> str:
     """Return the command that packs the lesson into one file."""
     return f"make export RUN={student.results / 'lesson'} TO=your-name.tar.gz"
 

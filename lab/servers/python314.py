@@ -17,7 +17,7 @@ class Python314(Variant):
 
     service: ClassVar[str] = "python314"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn", "python/granian")
-    build_minutes: ClassVar[int] = 4
+    build_minutes: ClassVar[int] = 3
     example: ClassVar[dict[str, Any]] = {"workers": 1, "threads": 8, "gil": False}
 
     @model_validator(mode="after")

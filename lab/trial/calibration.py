@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from statistics import median
 
-from analysis.record import ALONE_ALLOWED, Calibration
+from analysis.record import Calibration
 from lab import loads
 from lab.experiment.model import Load
 
@@ -15,6 +15,7 @@ CALL_US = 100.0, 1500.0
 """The bounds of ``call_us``, the duration of a call that is to hold the interpreter lock for one millisecond."""
 
 TRIES = 4
+"""How often a calibration is tried that a busy machine misleads."""
 
 Ask = Callable[[str], float]
 """Requests a path and returns how long the server worked, in ms."""
@@ -25,8 +26,8 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
 
     With ``cpu: burn`` the server measures its own CPU time, so only the time of a request alone is measured. With
     ``cpu: hold`` a request makes one call for each millisecond; if requests take too long, their calls are made
-    shorter. A machine that is busy meanwhile misleads the calibration, so it is tried up to TRIES times, and the best
-    of them counts. Raise what ``ask`` raises.
+    shorter. A busy machine misleads a calibration, so the lab tries up to TRIES times, and takes the calibration that
+    missed least. Raise what ``ask`` raises.
     """
     path, asked_ms = loads.request(load.settings)
     count = ALONE if asked_ms < LONG_MS else 2
@@ -42,16 +43,16 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
         excess_us = 1000 * (median(took_ms) - asked_ms) / calls if calls else 0.0
         return float(round(min(max(call_us - excess_us, CALL_US[0]), CALL_US[1])))
 
-    def missed(found: Calibration) -> float:
-        return abs(median(found.alone_ms) - asked_ms) / asked_ms
+    def tried(call_us: float) -> Calibration:
+        return Calibration(cpu="hold", call_us=call_us, asked_ms=asked_ms, alone_ms=alone(call_us))
 
     calls = float(load.settings["rounds"]) * round(float(load.settings["cpu_ms"]))
     call_us = corrected(FIRST_CALL_US, alone(FIRST_CALL_US))
-    found = [Calibration(cpu="hold", call_us=call_us, asked_ms=asked_ms, alone_ms=alone(call_us))]
-    while calls and missed(found[-1]) > ALONE_ALLOWED and len(found) < TRIES:
+    found = [tried(call_us)]
+    while calls and not found[-1].holds and len(found) < TRIES:
         call_us = corrected(call_us, found[-1].alone_ms)
-        found.append(Calibration(cpu="hold", call_us=call_us, asked_ms=asked_ms, alone_ms=alone(call_us)))
-    return min(found, key=missed)
+        found.append(tried(call_us))
+    return min(found, key=lambda one: one.missed_ms)
 
 
 def asks(load: Load, found: Calibration) -> dict[str, str]:

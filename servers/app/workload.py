@@ -162,17 +162,18 @@ def _waiting(given: dict[str, str]) -> Work:
 
 def _calling(given: dict[str, str]) -> Work:
     delay_s = _number(given, "delay", default=0.0, at_most=MAX_CALL_S)
-
-    def work() -> Iterator[float]:
-        call(delay_s)
-        return iter(())
-
-    return work
+    return _without_waiting(lambda: call(delay_s))
 
 
 def _crashing(_: dict[str, str]) -> Work:
+    return _without_waiting(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def _without_waiting(do: Callable[[], object]) -> Work:
+    """Return work that does something and never lets the server wait."""
+
     def work() -> Iterator[float]:
-        os.kill(os.getpid(), signal.SIGKILL)
+        do()
         return iter(())
 
     return work
@@ -199,12 +200,7 @@ def _rounds(given: dict[str, str]) -> Work:
 
 def _fibonacci(given: dict[str, str]) -> Work:
     n = _whole(given, "n", default=0, at_most=MAX_FIBONACCI)
-
-    def work() -> Iterator[float]:
-        fibonacci(n)
-        return iter(())
-
-    return work
+    return _without_waiting(lambda: fibonacci(n))
 
 
 def _whole(given: dict[str, str], name: str, *, default: int, at_most: int) -> int:
