@@ -42,22 +42,30 @@ class Laptop:
 
 
 class Known(NamedTuple):
-    """What the lab's own file says of an experiment. ``claims`` has the words of each claim by ``claim_key``."""
+    """What the lab's own file says of an experiment. ``claims`` has the words of each claim by ``claim_key``.
+
+    ``step``: the step of the lesson that measures the experiment; empty: none.
+    """
 
     title: str
     question: str
     claims: Mapping[str, str]
     variants: frozenset[str]
+    step: str = ""
 
 
 class Dot(NamedTuple):
-    """What one laptop says of a claim or a published figure. ``value``: None: it has no number."""
+    """What one laptop says of a claim or a published figure. ``value``: None: it has no number.
+
+    ``suspect``: the verdict rests on a suspect trial.
+    """
 
     laptop: int
     value: float | None
     verdict: ClaimVerdict
     cores: int
     mode: Mode
+    suspect: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +182,7 @@ def _claims(laptop: int, handed: Handed) -> Iterator[tuple[str, _Said]]:
     run, summary, _ = handed
     for said, row in zip(run.claims, summary.claims, strict=True):
         claim = with_load(said, run.loads[0].name)
-        dot = Dot(laptop, row.measured, row.verdict, run.cores, mode(run, claim.value.load or ""))
+        dot = Dot(laptop, row.measured, row.verdict, run.cores, mode(run, claim.value.load or ""), row.suspect)
         predicted, published = (_of_claim(summary, claim, word) for word in ("predicted", "published"))
         yield (
             claim_key(claim),
@@ -226,7 +234,7 @@ def _figures(laptop: int, handed: Handed) -> Iterator[tuple[str, _Said]]:
             quantity = Quantity.model_construct(  # the steps of a staircase (1st, 2nd …) are no statistics
                 variant=row.variant, load=row.load, request=row.request, metric=row.metric, stat=figure.stat
             )
-            dot = Dot(laptop, figure.measured, figure.verdict, run.cores, mode(run, row.load))
+            dot = Dot(laptop, figure.measured, figure.verdict, run.cores, mode(run, row.load), row.suspect)
             predicted = _of(summary, _key(quantity), "predicted")
             said = _Said("", quantity, figure.stat, figure.unit, None, dot, predicted, figure.published)
             yield _key(quantity), said

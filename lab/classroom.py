@@ -195,12 +195,11 @@ def _key(hashes: Hashes, manifest: str) -> str:
 def own_experiments() -> dict[str, Known]:
     """Return what the lab's own files say, by the name that runs have. Runs of the lesson are named after its steps."""
     lesson = read_lesson()
-    experiments = {name: read_experiment(EXPERIMENTS / f"{name}.yaml") for name in names()}
-    experiments |= {step.run: experiment_of(lesson, step) for step in lesson.steps}
-    return {name: _known(one) for name, one in experiments.items()}
+    known = {name: _known(read_experiment(EXPERIMENTS / f"{name}.yaml")) for name in names()}
+    return known | {step.run: _known(experiment_of(lesson, step), step.name) for step in lesson.steps}
 
 
-def _known(one: Experiment) -> Known:
+def _known(one: Experiment, step: str = "") -> Known:
     load = next(iter(one.all_loads))
     claims = {claim_key(with_load(claim, load)): claim.says for claim in one.claims}
-    return Known(one.title, one.question, claims, frozenset(one.variants))
+    return Known(one.title, one.question, claims, frozenset(one.variants), step)

@@ -304,21 +304,32 @@ def test_an_experiment_of_somebodys_own_is_not_on_the_page(lab: Lab, some: list[
     assert "dolores" not in page
 
 
-def test_predictions_stand_beside_results(lab: Lab, twelve: list[Path], tmp_path: Path) -> None:
+def test_predictions_stand_beside_results(lab: Lab, tmp_path: Path) -> None:
     """Each laptop's lesson.json lies beside its runs. The sentences that students wrote are not read."""
-    for place, guess in enumerate((300, 900, 20000)):
-        folder = tmp_path / str(place)
+
+    def of_a_step(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
+        record["experiment"] = "lesson-ten-at-once"
+        for claim in summary["claims"]:
+            claim["suspect"] = place == 0
+
+    for archive, guess in zip(make_class(tmp_path, size=3, change=of_a_step), (300, 900, 20000), strict=True):
+        folder = tmp_path / str(guess)
         (folder / "lesson").mkdir(parents=True)
-        shutil.unpack_archive(twelve[place], folder, filter="data")
+        shutil.unpack_archive(archive, folder, filter="data")
         (folder / "lesson" / "lesson.json").write_bytes(lesson(guess))
 
-    _, _, page = shown(lab, *(tmp_path / str(place) for place in range(3)))
+    _, _, page = shown(lab, *(tmp_path / str(guess) for guess in (300, 900, 20000)))
 
-    table = text_of(page[page.index("What the class predicted") :].partition("</table>")[0])
-    assert table.endswith(
-        f"ten-at-once {QUESTION} 300, 900, 20000 ms; theory: 1000 ms 1100 ms (1100 to 1100); "
-        "1 of 3 predictions were within a factor of two "
+    chapter = page[page.index('<h2 id="lesson-ten-at-once">') :]
+    strip = chapter[chapter.index('<div class="strip">') :].partition("</div>")[0]
+    assert text_of(strip.partition("<figure>")[0]).strip() == (
+        f"The class predicted: {QUESTION} … Predicted: 300, 900, 20000 ms; theory: 1000 ms; measured: 1100 ms "
+        "(1100 to 1100). 1 of 3 predictions were within a factor of two."
     )
+    assert re.findall(r"<g><title>(\d+)</title><circle", strip) == ["300", "900", "20000"]
+    assert "data-laptop" not in strip
+    assert "3 undecided; 1 of 3 verdicts rest on suspect trials." in text_of(chapter)
+    assert "predicted by somebody in the class" in page
     assert "dolores" not in page
 
 

@@ -36,7 +36,7 @@ __all__ = ["measuring", "student"]
 LESSON = read_lesson()
 STEPS = [step.name for step in LESSON.steps]
 HOW = "threads=… (as an option: SET=threads=…)"
-NUMBERS = "Numbers such as 300,300 (as an option: PREDICT=300,300)"
+NUMBERS = "Write a number such as 300 or 2.5 (as an option: PREDICT=300,2.5)."
 
 
 def edited(folder: Path, old: str, new: str) -> Path:
@@ -429,7 +429,45 @@ def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
     assert show.what_next(student, second).splitlines() == [
         "This step is done. The lesson is complete. To hand it in:",
         f"make export RUN={student.results}/lesson TO=your-name.tar.gz",
+        "To see a step again: make lesson STEP=…",
     ]
+
+
+def test_after_the_last_step_the_lesson_says_how_to_hand_it_in(lab: Lab) -> None:
+    notes.write_notes(lab.results, notes.Notes(steps=dict.fromkeys(STEPS, DONE)))
+
+    done = lab.call("lesson")
+
+    assert done.stdout.startswith("The steps of the lesson, with what comes next in each:\n  1. done ")
+    assert done.stdout.endswith(
+        "The lesson is complete. To hand it in:\n"
+        f"make export RUN={lab.results}/lesson TO=your-name.tar.gz\n"
+        "To see a step again: make lesson STEP=…\n"
+    )
+    assert "Step 6 of 6" not in done.stdout
+
+
+def test_verdicts_that_rest_on_suspect_trials_say_so(student: Student, measuring: Measuring) -> None:
+    step = student.step(HEAVY_MIX)
+    teaching.predict(student, step, [15, 20])
+    quiet = teaching.measure(student, step)
+    measuring.busy = True
+    busy = teaching.measure(student, step)
+    attempt = teaching.try_change(student, step, "threads=7")
+
+    assert "suspect" not in show.outcome(student, notes.OfStep(result=quiet)).lower()
+    assert show.suspicion(quiet.claims) == ""
+    told = show.outcome(student, notes.OfStep(result=busy))
+    assert "\n\nSuspect: something disturbed trials on which a verdict rests. The report says\nwhat it was.\n" in told
+    assert all(show.verdict(one).startswith(f"{one.verdict}, suspect: ") for one in busy.claims)
+    assert "\nreproduced, suspect: hardly any light request" in show.attempt(attempt)
+
+
+def test_a_setting_with_few_values_names_them(student: Student) -> None:
+    shares, cures = student.step(3), student.step(6)
+
+    assert show.exercise(student, shares).endswith("\nbalance can also be least_conn or random_two_least_conn.")
+    assert show.exercise(student, cures).endswith("\nreuse_port can also be true.")
 
 
 def test_a_lesson_is_handed_in_as_one_file_which_the_class_can_read(lab: Lab, measuring: Measuring) -> None:
@@ -557,19 +595,21 @@ class Terminal(io.StringIO):
 
 @pytest.mark.usefixtures("measuring")
 def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a wrong answer it asks again, and a solution ends the step."""
-    typed = ["soon", "20", "15", "20", "Busy workers accept.", "threads", "threads=3", "?"]
+    """After a wrong answer it asks the same question again, and a solution ends the step."""
+    typed = ["15", "soon", "2000", "20", "Busy workers accept.", "threads", "threads=3", "?"]
     monkeypatch.setattr(sys, "stdin", Terminal("\n".join(typed) + "\n"))
 
     done = lab.call("lesson", "2")
 
     assert done.returncode == 0
-    assert 2 * "1 (requests/s): 2 (requests/s): " + "Your prediction is recorded.\n" in done.stdout
+    assert "1 (requests/s): " + 3 * "2 (requests/s): " + "Your prediction is recorded.\n" in done.stdout
     assert "You wrote: Busy workers accept.\n" in done.stdout
     assert "threads=3: it did not do what it should.\n" in done.stdout
     assert "Solution: threads=7." in done.stdout
     assert done.stderr == (
         f"error: The prediction 'soon' is no number.\n\nhint: {NUMBERS}\n"
+        "error: The prediction 2000 must be from 0 to 1000: light requests that are answered in a second with one "
+        f"process of eight threads … requests/s.\n\nhint: {NUMBERS}\n"
         f"error: The change 'threads' must be a setting and its value.\n\nhint: {HOW}\n"
     )
 

@@ -22,6 +22,7 @@ from tests.pages import chromium
 
 __all__ = ["measuring", "student"]
 pytestmark = pytest.mark.long
+PREDICTED = notes.Prediction(values=[1, 1], at="")
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_a_student_goes_from_the_prediction_to_the_solution(page: Page, desk: De
 
     for value, found in (("3", "threads=3: it did not do what it should"), ("7", "threads=7: it did what it should")):
         assert page.get_by_text("Solution", exact=True).count() == 0
-        page.get_by_label("new value").fill(value)
+        page.get_by_role("textbox", name="threads").fill(value)
         page.get_by_role("button", name="Measure the change").click()
         expect(page.locator(".stage-now")).not_to_be_empty()
         desk.work()
@@ -103,6 +104,7 @@ def test_a_student_goes_from_the_prediction_to_the_solution(page: Page, desk: De
     assert page.request.get(f"{page.url.split('?')[0]}report/heavy-mix/3").status == 404
     page.get_by_text("Solution", exact=True).click()
     expect(page.get_by_text("threads=7. If one process gets all seven users")).to_be_visible()
+    expect(page.get_by_role("link", name="Next: step 1. Ten requests at once")).to_have_attribute("href", "/?step=1")
     expect(page.locator("nav [aria-current]")).to_have_text("Two slow requests among many quick ones")
     expect(page.locator("nav li").nth(HEAVY_MIX - 1)).to_contain_text(": done")
     assert [name for name, _ in measuring.started] == [
@@ -127,6 +129,29 @@ def test_the_page_goes_on_where_the_terminal_stopped(
     assert not desk.state()["busy"]
 
 
+def test_a_setting_with_few_values_is_chosen_from_a_list(page: Page, student: Student, measuring: Measuring) -> None:
+    """While something is measured, no button can be pressed, and a verdict of a disturbed step says so."""
+    step = student.step(HEAVY_MIX)
+    teaching.predict(student, step, [15, 20])
+    measuring.busy = True
+    result = teaching.measure(student, step)
+    notes.write_notes(student.results, student.notes.with_step(student.step(3), prediction=PREDICTED, result=result))
+    page.reload()
+    expect(page.locator(".verdict").first).to_have_text(f"{result.claims[0].verdict}, suspect")
+    expect(page.get_by_text("Suspect: something disturbed trials")).to_be_visible()
+    page.goto(page.url.replace("step=2", "step=3"))
+
+    page.get_by_role("button", name="Measure the change").click()
+    expect(page.locator(".stage-now")).to_be_empty()
+    page.get_by_label("balance").select_option("least_conn")
+    page.get_by_role("button", name="Measure the change").click()
+
+    expect(page.locator(".stage-now")).not_to_be_empty()
+    expect(page.get_by_role("button")).to_have_count(3)
+    for button in page.get_by_role("button").all():
+        expect(button).to_be_disabled()
+
+
 def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, student: Student) -> None:
     notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps[1:]}))
     page.reload()
@@ -139,7 +164,9 @@ def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, studen
 
 def test_the_page_says_what_is_wrong(page: Page, desk: Desk, measuring: Measuring) -> None:
     predict(page, "soon", "1")
-    expect(page.get_by_role("alert")).to_have_text("The prediction 'soon' is no number. ")
+    expect(page.get_by_role("alert")).to_have_text(
+        "The prediction 'soon' is no number. Write a number such as 300 or 2.5 (as an option: PREDICT=300,2.5)."
+    )
     predict(page, "15", "20")
 
     def fail() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -11,7 +11,7 @@ from analysis.classroom import Known, Laptop, Mode, Strip, strips
 from analysis.folder import write_whole
 from analysis.guesses import Guess, Guessed, together
 from analysis.show.page import policy, script, style, template
-from analysis.show.strips import GOOD, PUBLISHED, THEORY, colours, drawn, shape
+from analysis.show.strips import GOOD, PUBLISHED, THEORY, colours, drawn, drawn_guesses, guess_shape, shape
 from analysis.show.words import bound_in_words, measured_thing, number, of_requests, whole, words
 from analysis.standing_out import FAR, FEW, NEAR, NEAR_RATIO, Differing, Standing, Why, described, differing
 
@@ -34,6 +34,14 @@ class Shown(NamedTuple):
     verdicts: str
 
 
+class ShownGuesses(NamedTuple):
+    """What the class predicted of one number, drawn, with its words."""
+
+    says: str
+    told: str
+    svg: Markup
+
+
 class ShownLaptop(NamedTuple):
     """One row of a table whose first column is a laptop."""
 
@@ -50,6 +58,7 @@ class Chapter(NamedTuple):
     title: str
     question: str
     says: str
+    guesses: list[ShownGuesses]
     strips: list[Shown]
     differing: list[ShownLaptop]
 
@@ -66,14 +75,15 @@ def write_page(
     """Write the page of a class, whole or not at all, and return its chapters. ``own``: the lab's experiments."""
     of_cores = colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
     names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
-    chapters = [_chapter(name, own[name], laptops, of_cores) for name in names]
+    guessed = together(guesses)
+    chapters = [_chapter(name, own[name], laptops, of_cores, guessed) for name in names]
     code = script("class.js")
     page = template("class.html").render(
         policy=policy(code), style=style(), script=code, laptops=laptops, chapters=chapters, colours=of_cores,
         modes=MODES, key=lambda mode, colour: Markup(shape(mode, 15, 15, colour)),  # noqa: S704  # we draw it
         theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
         near_ms=f"{NEAR['ms']:g}", head=[*_OF_LAPTOPS, "manifests"], machines=[*_machines(laptops)],
-        predictions=[_prediction(one) for one in together(guesses)], checked=_CHECKED[checked],
+        ring=Markup(guess_shape(15, 15)), guessed=any(one.guesses for one in chapters), checked=_CHECKED[checked],  # noqa: S704  # we draw it
     )  # fmt: skip
     write_whole(target, page)
     return chapters
@@ -86,12 +96,16 @@ _CHECKED = {
 }
 
 
-def _chapter(name: str, own: Known, laptops: Sequence[Laptop], of_cores: Mapping[int, str]) -> Chapter:
+def _chapter(
+    name: str, own: Known, laptops: Sequence[Laptop], of_cores: Mapping[int, str], guessed: Sequence[Guessed]
+) -> Chapter:
     made = strips(laptops, name, own)
     differ = differing(laptops, name, made)
     there = sum(name in one.runs for one in laptops)
     return Chapter(
-        name, own.title, own.question, _says(there, made, differ), [_shown(one, of_cores) for one in made],
+        name, own.title, own.question, _says(there, made, differ),
+        [_shown_guesses(one) for one in guessed if own.step and one.step == own.step],
+        [_shown(one, of_cores) for one in made],
         [ShownLaptop(one.laptop.number, one.laptop.name, [_how(standing) for standing in one.standings],
                      [_why(why) for why in one.whys[:_MOST_WHYS]]) for one in differ],
     )  # fmt: skip
@@ -106,6 +120,17 @@ def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str
         return f"{told}. No laptop differs from the others."
     names = ", ".join(one.laptop.name for one in differ)
     return f"{told}. {len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
+
+
+def _shown_guesses(one: Guessed) -> ShownGuesses:
+    of_unit = "" if one.unit in ("share", "ratio", "index") else f" {one.unit}"
+    low, high = number(one.measured[0]), number(one.measured[-1])
+    theory = f"; theory: {number(one.theory)}{of_unit}" if one.theory is not None else ""
+    told = (
+        f"Predicted: {', '.join(map(number, one.guesses))}{of_unit}{theory}; measured: {number(median(one.measured))}"
+        f"{of_unit} ({low} to {high}). {one.near} of {len(one.guesses)} predictions were within a factor of two."
+    )
+    return ShownGuesses(one.says, told, drawn_guesses(one, f"The class predicted: {one.says}. {told}"))
 
 
 def _shown(strip: Strip, of_cores: Mapping[int, str]) -> Shown:
@@ -146,7 +171,9 @@ def _number(strip: Strip, value: float | None) -> str:
 
 
 def _verdicts(strip: Strip) -> str:
-    return ", ".join(f"{count} {verdict}" for verdict, count in strip.verdicts.items())
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in strip.verdicts.items())
+    suspect = sum(dot.suspect for dot in strip.dots)
+    return f"{counted}; {suspect} of {len(strip.dots)} verdicts rest on suspect trials" if suspect else counted
 
 
 def _how(standing: Standing) -> str:
@@ -181,16 +208,3 @@ def _machines(laptops: Sequence[Laptop]) -> Iterator[ShownMachine]:
         cells = [", ".join(dict.fromkeys(one[name] for one in facets)) for name in _OF_LAPTOPS]
         marks = ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())
         yield ShownMachine(laptop.number, laptop.name, [*cells, marks])
-
-
-def _prediction(one: Guessed) -> Mapping[str, Any]:
-    of_unit = "" if one.unit in ("share", "ratio", "index") else f" {one.unit}"
-    theory = f"; theory: {number(one.theory)}{of_unit}" if one.theory is not None else ""
-    low, high = number(one.measured[0]), number(one.measured[-1])
-    return {
-        "experiment": one.step,
-        "question": one.says,
-        "predicted": ", ".join(map(number, one.guesses)) + f"{of_unit}{theory}",
-        "measured": f"{number(median(one.measured))}{of_unit} ({low} to {high}); "
-        f"{one.near} of {len(one.guesses)} predictions were within a factor of two",
-    }

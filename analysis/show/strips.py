@@ -1,16 +1,19 @@
 """A strip: one number of all laptops of a class on an axis, with theory, the published figure and a claim's bound.
 
-A strip is drawn here and not by Vega, because each dot has the number of its laptop, and the page's script finds it.
+Another kind of strip has what students predicted of a number, beside what they measured. Strips are drawn here and not
+by Vega, because each dot has the number of its laptop, and the page's script finds it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, floor, log10
+from statistics import median
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
 from analysis.classroom import Dot, Mode, Strip
-from analysis.show.words import number
+from analysis.guesses import Guessed
+from analysis.show.words import number, verdict_of
 
 WIDTH, LEFT, RIGHT = 900, 30, 870
 RADIUS = 10
@@ -93,17 +96,51 @@ def drawn(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup:
     limit = strip.claim.limit if strip.claim else None
     marks = [*strip.values.values(), *strip.predicted, *(one for one in (strip.published, limit) if one is not None)]
     scale = scale_of(marks)
-    places = [scale.x(value) for _, value in dots]
-    rows = lanes(places)
-    middle = _MARKS + RADIUS + 2 + _LANE * max(0, *rows)
-    floor_ = middle + RADIUS + 2 + _LANE * max(0, *(-row for row in rows))
+    places, floor_ = _laid_out([scale.x(value) for _, value in dots])
     parts = [
         *_bound(strip, scale, floor_),
         *_axis(scale, floor_),
-        *_told(strip, scale, floor_),
-        *(_dot(dot, value, place, middle - _LANE * row, colour_of[dot.cores], strip.unit)
-          for (dot, value), place, row in zip(dots, places, rows, strict=True)),
+        *_marks(scale, floor_, strip.median, strip.predicted, strip.published),
+        *(_dot(dot, value, x, y, colour_of[dot.cores], strip.unit)
+          for (dot, value), (x, y) in zip(dots, places, strict=True)),
     ]  # fmt: skip
+    return _svg(label, floor_, parts)
+
+
+def drawn_guesses(guessed: Guessed, label: str) -> Markup:
+    """Draw what students predicted of a number as SVG. The dots have no numbers: nobody sees who predicted what.
+
+    The axis begins at 0 or is logarithmic, so that predictions that are nearly right look nearly right.
+    """
+    theory = [guessed.theory] if guessed.theory is not None else []
+    marks = [*guessed.guesses, *guessed.measured, *theory]
+    scale = scale_of(marks)
+    if not scale.is_log:
+        scale = scale_of([0.0, *marks])
+    places, floor_ = _laid_out([scale.x(value) for value in guessed.guesses])
+    parts = [
+        *_axis(scale, floor_),
+        *_marks(scale, floor_, median(guessed.measured), theory, None),
+        *(f"<g><title>{number(value)}</title>{guess_shape(x, y)}</g>"
+          for value, (x, y) in zip(guessed.guesses, places, strict=True)),
+    ]  # fmt: skip
+    return _svg(label, floor_, parts)
+
+
+def guess_shape(x: float, y: float) -> str:
+    """Return the shape of a prediction as SVG: a ring."""
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS - 2}" fill="none" stroke="#7a7a7a" stroke-width="3"/>'
+
+
+def _laid_out(places: Sequence[float]) -> tuple[list[tuple[float, float]], float]:
+    """Return where the middle of each dot is, and where the axis is, below all dots."""
+    rows = lanes(places)
+    middle = _MARKS + RADIUS + 2 + _LANE * max(0, *rows)
+    floor_ = middle + RADIUS + 2 + _LANE * max(0, *(-row for row in rows))
+    return [(place, middle - _LANE * row) for place, row in zip(places, rows, strict=True)], floor_
+
+
+def _svg(label: str, floor_: float, parts: Iterable[str]) -> Markup:
     head = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {WIDTH} {floor_ + 24}" font-size="12">'
     return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704  # every text is escaped
 
@@ -126,24 +163,26 @@ def _axis(scale: Scale, floor_: float) -> Iterator[str]:
         yield f'<text x="{at:.1f}" y="{floor_ + 17}" text-anchor="middle" fill="#555">{tick:g}</text>'
 
 
-def _told(strip: Strip, scale: Scale, floor_: float) -> Iterator[str]:
+def _marks(
+    scale: Scale, floor_: float, middle: float | None, predicted: Sequence[float], published: float | None
+) -> Iterator[str]:
     """Yield the marks above the dots: the median of the class, what theory predicts, and the published figure."""
-    if strip.median is not None:
-        at = scale.x(strip.median)
+    if middle is not None:
+        at = scale.x(middle)
         yield f'<path d="M{at:.1f},{_MARKS - 8}V{floor_}" stroke="#1c1c1c" stroke-width="2.5" opacity=".75"/>'
-    if strip.predicted:
-        low, high = (scale.x(one) for one in (min(strip.predicted), max(strip.predicted)))
+    if predicted:
+        low, high = (scale.x(one) for one in (min(predicted), max(predicted)))
         yield f'<path d="M{low:.1f},{_MARKS - 6}H{high:.1f}" stroke="{THEORY}" stroke-width="3"/>'
         yield f'<path d="M{(low + high) / 2:.1f},{_MARKS - 2}l-7,-12h14z" fill="{THEORY}"><title>theory</title></path>'
-    if strip.published is not None:
-        at = scale.x(strip.published)
+    if published is not None:
+        at = scale.x(published)
         yield (f'<path d="M{at:.1f},{_MARKS - 1}l-7,-7l7,-7l7,7z" fill="none" stroke="{PUBLISHED}" '
                'stroke-width="2"><title>published</title></path>')  # fmt: skip
 
 
 def _dot(dot: Dot, value: float, x: float, y: float, colour: str, unit: str) -> str:
     named = "" if unit in ("share", "ratio", "index") else f" {unit}"
-    told = f"laptop-{dot.laptop}: {number(value)}{named}, {dot.verdict}, {dot.cores} cores, {dot.mode}"
+    told = f"laptop-{dot.laptop}: {number(value)}{named}, {verdict_of(dot)}, {dot.cores} cores, {dot.mode}"
     ink = _ON_DARK.get(colour, "#ffffff")
     return (
         f'<g class="dot" data-laptop="{dot.laptop}"><title>{escape(told)}</title>'

@@ -1,6 +1,7 @@
 """Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
 
 from math import ceil
+from typing import Protocol
 
 from analysis.deciding import MOST
 from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS, percentile, unit
@@ -15,7 +16,19 @@ def of_median(run: Run) -> str:
     return f", median of {run.trials} trials" if run.trials > 1 else ""
 
 
-def verdict_of(row: ClaimRow | PublishedRow) -> str:
+class Judged(Protocol):
+    """Something with a verdict."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict."""
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the verdict rests on a suspect trial."""
+
+
+def verdict_of(row: Judged) -> str:
     """Return a verdict, and after it whether it rests on a suspect trial."""
     return f"{row.verdict}, suspect" if row.suspect else row.verdict
 

@@ -27,7 +27,7 @@ def lesson(
     results: Results = RESULTS,
 ) -> None:
     """Take the lesson, or go on with it: predict, measure, explain, try a change, e.g. lab lesson."""
-    from lab.lesson import teaching  # noqa: PLC0415  # imported here so that other commands start faster
+    from lab.lesson import show, teaching  # noqa: PLC0415  # imported here so that other commands start faster
     from lab.lesson.model import read_lesson  # noqa: PLC0415
     from lab.lesson.notes import forget  # noqa: PLC0415
 
@@ -39,6 +39,8 @@ def lesson(
         from lab.lesson.page import serve  # noqa: PLC0415
 
         serve(student, port)
+    elif not (step or predict or explain or change or solution or student.left):
+        _print(show.overview(student), "", show.complete(student))
     elif sys.stdin.isatty() and not (predict or explain or change or solution):
         with interruptible():
             _talk(student, current)
@@ -103,15 +105,19 @@ def _talk(student: "Student", step: "Step") -> None:
 
 
 def _predict(student: "Student", step: "Step") -> None:
-    """Ask for the predictions, and ask again if an answer is not possible."""
+    """Ask for one prediction after the other, and ask again if an answer is not possible."""
     from lab.lesson import notes, teaching  # noqa: PLC0415
 
-    while True:
-        words = [_ask(f"{place} ({asked.unit})") for place, asked in enumerate(step.predict, start=1)]
+    values: list[float] = []
+    while len(values) < len(step.predict):
+        asked = step.predict[len(values)]
         try:
-            return teaching.predict(student, step, notes.numbers(",".join(words), step))
+            value = notes.number(_ask(f"{len(values) + 1} ({asked.unit})"), step)
+            notes.check_prediction(value, asked, step)
+            values.append(value)
         except WrongUse as error:
             tell(error)
+    teaching.predict(student, step, values)
 
 
 def _ask(question: str) -> str:

@@ -1,7 +1,7 @@
 """The model of lessons/lesson.yaml: the steps of the lesson, and whether they fit their experiments."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args, get_origin
 
 import yaml
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
@@ -18,6 +18,7 @@ from lab.experiment.variations import computing
 from lab.paths import LESSONS
 from lab.plan import lay_out
 from lab.servers import Server
+from lab.servers.base import Variant
 
 LONGEST_S = 180
 """The longest that a step or its exercise may take, by plan."""
@@ -142,6 +143,13 @@ def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Set
             "trials": exercise.trials,
         }
     )
+
+
+def choices(variant: Variant, setting: str) -> list[Setting]:
+    """Return the other values that a setting can have, if there are few of them; otherwise nothing."""
+    kind = type(variant).model_fields[setting].annotation
+    values = [True, False] if kind is bool else get_args(kind) if get_origin(kind) is Literal else []
+    return [value for value in values if value != getattr(variant, setting)]
 
 
 def _shown(value: Setting) -> str:

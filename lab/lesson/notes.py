@@ -1,5 +1,6 @@
 """What a student has done so far: results/lesson/lesson.json. Each change of it is a function from notes to notes."""
 
+from itertools import cycle
 from pathlib import Path
 from typing import Literal
 
@@ -8,7 +9,7 @@ from pydantic import Field, ValidationError
 from analysis.folder import write_whole
 from analysis.model import Model
 from lab.errors import WrongUse
-from lab.lesson.model import Lesson, Step
+from lab.lesson.model import Asked, Lesson, Step
 from lab.run import writing
 
 Stage = Literal["predict", "measure", "explain", "exercise", "done"]
@@ -35,10 +36,11 @@ class Bar(Model):
 
 
 class Verdict(Model):
-    """A claim and what the run says of it."""
+    """A claim and what the run says of it. ``suspect``: the verdict rests on a suspect trial."""
 
     says: str
     verdict: str
+    suspect: bool = False
     measured: float | None
     low: float | None
     high: float | None
@@ -144,25 +146,32 @@ def predicted(notes: Notes, step: Step, values: list[float], at: str) -> Notes:
     if len(values) != len(step.predict):
         raise WrongUse(f"This step asks for {len(step.predict)} predictions, not {len(values)}.", hint=_example(step))
     for value, asked in zip(values, step.predict, strict=True):
-        if problem := asked.problem(value):
-            raise WrongUse(f"The prediction {problem}: {asked.says} … {asked.unit}.", hint=_example(step))
+        check_prediction(value, asked, step)
     return notes.with_step(step, prediction=Prediction(values=values, at=at))
+
+
+def check_prediction(value: float, asked: Asked, step: Step) -> None:
+    """Raise WrongUse if a number cannot be the answer to a question."""
+    if problem := asked.problem(value):
+        raise WrongUse(f"The prediction {problem}: {asked.says} … {asked.unit}.", hint=_example(step))
+
+
+def number(word: str, step: Step) -> float:
+    """Return the number that a student wrote. Raise WrongUse if it is no number."""
+    try:
+        return float(word)
+    except ValueError:
+        raise WrongUse(f"The prediction {word.strip()!r} is no number.", hint=_example(step)) from None
 
 
 def numbers(text: str, step: Step) -> list[float]:
     """Return the numbers of a prediction such as ``10000,1000``. Raise WrongUse if one is no number."""
-    values = []
-    for word in text.split(","):
-        try:
-            values.append(float(word))
-        except ValueError:
-            raise WrongUse(f"The prediction {word.strip()!r} is no number.", hint=_example(step)) from None
-    return values
+    return [number(word, step) for word in text.split(",")]
 
 
 def _example(step: Step) -> str:
-    example = ",".join("300" for _ in step.predict)
-    return f"Numbers such as {example} (as an option: PREDICT={example})"
+    examples = [one for one, _ in zip(cycle(("300", "2.5")), step.predict, strict=False)]
+    return f"Write a number such as {' or '.join(examples)} (as an option: PREDICT={','.join(examples)})."
 
 
 def require(notes: Notes, step: Step, what: str) -> OfStep:

@@ -12,11 +12,11 @@ from markupsafe import Markup
 from python_on_whales.exceptions import DockerException
 
 from analysis.show.page import policy, script, style, template
-from analysis.show.words import number
+from analysis.show.words import number, verdict_of
 from lab.errors import LabError, WrongUse
 from lab.lesson import diagram, picture, show, teaching
-from lab.lesson.model import Step, experiment_of
-from lab.lesson.notes import left
+from lab.lesson.model import Step, choices, experiment_of
+from lab.lesson.notes import number as number_of
 from lab.lesson.teaching import Student
 from lab.loopback import LocalHandler, serving
 from lab.machine.engine import last_line
@@ -48,7 +48,7 @@ class Desk:
                 raise WrongUse("Something is being measured. Wait until it has ended.")
             match path, content:
                 case "/predict", {"values": [*values]}:
-                    teaching.predict(self.student, step, [_number(value) for value in values])
+                    teaching.predict(self.student, step, [number_of(str(value), step) for value in values])
                 case "/measure", _:
                     self._begin(lambda: teaching.measure(self.student, step, self._heeding))
                 case "/explain", {"sentence": str(sentence)}:
@@ -158,9 +158,15 @@ def page(desk: Desk, asked: int) -> str:
         picture=Markup(picture.as_svg(done.result.bars)) if done.result else "",  # noqa: S704  # we draw it
         takes=time_in_words(teaching.expected_s(student.lesson, step)),
         measured=number,
-        before=[(name, show.as_text(getattr(variant, name))) for name in step.exercise.settings],
+        verdict_of=verdict_of,
+        suspicion=show.suspicion(done.result.claims) if done.result else "",
+        before=[
+            (name, show.as_text(getattr(variant, name)), [show.as_text(one) for one in choices(variant, name)])
+            for name in step.exercise.settings
+        ],
         solution=show.solution_of(step),
-        hand_in="" if left(student.lesson, notes) else show.how_to_hand_in(student),
+        following=student.number(student.left[0]) if student.left else 0,
+        hand_in=show.how_to_hand_in(student),
     )
 
 
@@ -185,10 +191,3 @@ def _whole(given: object) -> int:
     """Return a number that a page gave; 0: it gave none."""
     text = str(given)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
-
-
-def _number(given: object) -> float:
-    try:
-        return float(str(given))
-    except ValueError:
-        raise WrongUse(f"The prediction {given!r} is no number.") from None

@@ -1,13 +1,13 @@
 """What the lesson says on a terminal, in at most 80 columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import fill, indent
 
-from analysis.show.words import number
+from analysis.show.words import number, verdict_of
 from lab.experiment.model import Experiment
 from lab.lesson import diagram, picture
-from lab.lesson.model import Step, experiment_of
-from lab.lesson.notes import Attempt, OfStep, Verdict, left
+from lab.lesson.model import Step, choices, experiment_of
+from lab.lesson.notes import Attempt, OfStep, Verdict
 from lab.lesson.teaching import Student, expected_s
 from lab.terminal import time_in_words
 
@@ -48,16 +48,25 @@ def outcome(student: Student, done: OfStep) -> str:
     assert done.result
     lines = [picture.as_text(done.result.bars), "", *(verdict(one) for one in done.result.claims)]
     report = student.results / done.result.run / "report.html"
+    if doubt := suspicion(done.result.claims):
+        lines += ["", paragraph(doubt)]
     return "\n".join(
         [*lines, "", "The report shows each request; red requests wait beside a free thread.", f"Report: {report}"]
     )
+
+
+def suspicion(claims: Sequence[Verdict]) -> str:
+    """Return what it means that verdicts are suspect; empty: none is."""
+    if not any(one.suspect for one in claims):
+        return ""
+    return "Suspect: something disturbed trials on which a verdict rests. The report says what it was."
 
 
 def verdict(one: Verdict) -> str:
     """Return a claim with its verdict and what was measured."""
     measured = f"{number(one.measured)} {one.unit}" if one.measured is not None else "nothing measured"
     interval = "" if one.low is None or one.high is None else f", {number(one.low)} to {number(one.high)}"
-    return paragraph(f"{one.verdict}: {one.says} ({measured}{interval}; bound {one.bound})", "", "  ")
+    return paragraph(f"{verdict_of(one)}: {one.says} ({measured}{interval}; bound {one.bound})", "", "  ")
 
 
 def explanation(student: Student, step: Step, done: OfStep) -> str:
@@ -72,7 +81,11 @@ def exercise(student: Student, step: Step) -> str:
     of = step.exercise
     variant = experiment_of(student.lesson, step).variants[of.variant]
     before = ", ".join(f"{name}={as_text(getattr(variant, name))}" for name in of.settings)
-    return "\n".join([paragraph(f"Exercise: {of.task}"), paragraph(f"Today, {of.variant} has {before}.")])
+    told = [f"Exercise: {of.task}", f"Today, {of.variant} has {before}."]
+    for name in of.settings:
+        if values := [as_text(value) for value in choices(variant, name)]:
+            told.append(f"{name} can also be {' or '.join(values)}.")
+    return "\n".join(map(paragraph, told))
 
 
 def as_text(value: object) -> str:
@@ -109,9 +122,14 @@ def what_next(student: Student, step: Step) -> str:
         return paragraph(f"Next: explain. {step.explain}") + f'\n{command} EXPLAIN="…"'
     if stage == "exercise":
         return f"{exercise(student, step)}\n{command} SET={step.exercise.settings[0]}=… (or SOLUTION=1)"
-    if steps := left(student.lesson, student.notes):
-        return f"This step is done. Next: step {student.number(steps[0])}. make lesson"
-    return f"This step is done. The lesson is complete. To hand it in:\n{how_to_hand_in(student)}"
+    if student.left:
+        return f"This step is done. Next: step {student.number(student.left[0])}. make lesson"
+    return f"This step is done. {complete(student)}"
+
+
+def complete(student: Student) -> str:
+    """Return what a student can do after the last step."""
+    return f"The lesson is complete. To hand it in:\n{how_to_hand_in(student)}\nTo see a step again: make lesson STEP=…"
 
 
 def how_to_hand_in(student: Student) -> str:

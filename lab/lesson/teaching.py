@@ -35,6 +35,11 @@ class Student:
         """What was done so far."""
         return read_notes(self.results)
 
+    @property
+    def left(self) -> list[Step]:
+        """The steps that are not done."""
+        return notes.left(self.lesson, self.notes)
+
     def step(self, number: int) -> Step:
         """Return a step by its number from 1; 0: the next step. Raise WrongUse if there is no such step."""
         if not number:
@@ -148,7 +153,7 @@ def _bar(asked: Asked, yours: float, summary: "Summary") -> Bar:
 def _verdicts(summary: "Summary") -> list[Verdict]:
     return [
         Verdict(
-            says=row.says, verdict=row.verdict, measured=row.measured, low=row.low, high=row.high,
+            says=row.says, verdict=row.verdict, suspect=row.suspect, measured=row.measured, low=row.low, high=row.high,
             bound=row.bound, unit=row.unit,
         )
         for row in summary.claims

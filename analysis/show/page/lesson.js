@@ -22,7 +22,7 @@ const CONTENT = {
   predict: (form) => ({ values: [...form.querySelectorAll('input')].map((one) => one.value) }),
   measure: () => ({}),
   explain: (form) => ({ sentence: form.sentence.value }),
-  try: (form) => ({ change: `${form.setting.value}=${form.value.value}` }),
+  try: (form) => ({ change: `${form.dataset.setting}=${form.value.value}` }),
   solution: () => ({}),
 };
 
