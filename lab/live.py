@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qs
 from analysis.folder import BadRun, read_run
 from analysis.record import Run, VariantRecord
 from analysis.show import live
+from analysis.show.lanes import longest_first
 from analysis.workers import labels
 from lab.loopback import LocalHandler, serving
 from lab.machine.watch import Progress
@@ -85,7 +86,7 @@ class News:
         self._run: Run | None = None
         self._parts: set[Path] = set()
         self._trials: list[_Trial] = []
-        self._classes: dict[str, None] = {}
+        self._classes: dict[str, float] = {}
         self._rows: list[_Row] = []
         self._dropped = 0
         self._batch = int(1000 * time.time())  # a page that is still open after another run knows none of these numbers
@@ -117,7 +118,7 @@ class News:
                 "stage": self._stage,
                 "trials": [_described(trial) for trial in self._trials],
                 "pair": self._pair(),
-                "classes": [*self._classes],
+                "classes": longest_first(self._classes),
                 "rows": rows,
             }
 
@@ -179,18 +180,19 @@ class News:
         def ms(time_s: str | float | None) -> float | None:
             return None if time_s is None else round(1000 * (float(time_s) - (self._first_s or 0.0)), 1)
 
-        self._classes.setdefault(data["tags"]["request"])
+        request, asked_ms = data["tags"]["request"], float(known.get("asked_ms", 0))
+        self._classes[request] = max(asked_ms, self._classes.get(request, 0))
         number = trial.numbers.setdefault((file, known["id"]), len(trial.numbers) + 1)
         if metric == "request_sent":
             trial.sent[number] = ms(at_s) or 0.0
-            self._rows.append(_Row(trial.place, number, data["tags"]["request"], trial.sent[number]))
+            self._rows.append(_Row(trial.place, number, request, trial.sent[number]))
             return
         worker = None if known.get("error") else known.get("worker")
         if worker:
             trial.workers.add(worker)
         self._rows.append(
             _Row(
-                trial.place, number, data["tags"]["request"], trial.sent.pop(number, ms(at_s) or 0.0),
+                trial.place, number, request, trial.sent.pop(number, ms(at_s) or 0.0),
                 ms(known.get("began")) if worker else None, ms(known.get("ended")) if worker else None, ms(at_s),
                 worker, int(known["thread"]) if worker else None, known.get("error"),
             )

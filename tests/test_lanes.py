@@ -86,6 +86,15 @@ def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> N
     ]
 
 
+def test_slow_requests_have_the_first_colour_whichever_class_is_sent_first(tmp_path: Path) -> None:
+    first, later = Request(request="quick", asked_ms=5), Request(request="slow", asked_ms=900, sent_s=1)
+    [load] = shown(make_run(tmp_path, {"one": [first, later, Request(request="none", asked_ms=0, sent_s=2)]}))
+
+    assert load.classes == ["slow", "quick", "none"]
+    assert [colour for _, colour in load.colours] == ["#e69f00", "#0072b2", "#009e73"]
+    assert load.asked == {"quick": "0.01 s", "slow": "0.90 s"}
+
+
 def test_of_threads_that_nobody_knows_nothing_is_said_of_free_threads(tmp_path: Path) -> None:
     [load] = shown(make_run(tmp_path, {"one": WAITING}, variants=variants("one", threads=None)))
 

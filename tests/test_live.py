@@ -88,6 +88,14 @@ def test_a_request_is_told_when_it_is_sent_and_again_when_it_is_answered(told: N
     assert told.since(0, 0)["rows"] == first["rows"] + second["rows"], "a page that is opened later is told everything"
 
 
+def test_slow_requests_have_the_first_colour_as_in_the_report(told: News, part: Path) -> None:
+    slow = json.loads(point("request_sent", "05.5", "1-3", asked_ms="900"))
+    slow["data"]["tags"]["request"] = "slow"
+    write(part, SENT + json.dumps(slow, separators=(",", ":")) + "\n")
+
+    assert told.since(0, 0)["classes"] == ["slow", "light"]
+
+
 def test_a_line_is_told_once_it_is_whole(told: News, part: Path) -> None:
     write(part, SENT[:70])
     assert told.since(0, 0)["rows"] == []

@@ -5,7 +5,7 @@ room as text and are finer than a screen.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,9 +134,17 @@ def of_run(
             trials += _served_again(database, run_folder, summary, first_variant, load.name, trial, of, most, at_s)
             pair = (0, 1) if of else pair
         title = _title([trials[place] for place in pair]) + (f" ({load.name})" if len(run.loads) > 1 else "")
-        classes = list(dict.fromkeys(name for trial in trials for name in trial["classes"]))
-        work = _asked(row for mine in rows for row in mine)
-        yield Shown(load.name, title, trials, pair, classes, work, most)
+        ranges = _asked(row for mine in rows for row in mine)
+        classes = longest_first({name: high for name, (_, high) in ranges.items()})
+        yield Shown(load.name, title, trials, pair, classes, _in_words(ranges), most)
+
+
+def longest_first(asked: Mapping[str, float]) -> list[str]:
+    """Return classes in the order of their colours: by the longest service time that a request asks for, or by name.
+
+    So slow requests are orange and quick ones blue in every report and on every page.
+    """
+    return sorted(asked, key=lambda name: (-asked[name], name))
 
 
 def _can_be_served_again(
@@ -183,12 +191,16 @@ def _served_again(
         again.execute("DROP SCHEMA again CASCADE")
 
 
-def _asked(rows: Iterable[Request]) -> dict[str, str]:
-    """Return in words how much service time the requests of each class asked for; some classes ask for none."""
+def _asked(rows: Iterable[Request]) -> dict[str, tuple[float, float]]:
+    """Return the least and the most service time that the requests of each class asked for, in seconds."""
     asked_ms: dict[str, list[float]] = {}
     for row in rows:
         asked_ms.setdefault(row.request, []).append(row.asked_ms)
-    ranges = {name: (min(values) / 1000, max(values) / 1000) for name, values in asked_ms.items()}
+    return {name: (min(values) / 1000, max(values) / 1000) for name, values in asked_ms.items()}
+
+
+def _in_words(ranges: Mapping[str, tuple[float, float]]) -> dict[str, str]:
+    """Return in words how much service time the requests of each class asked for; some classes ask for none."""
     return {
         name: f"{number(high)} s" if high - low < 0.05 * high else f"{number(low)} to {number(high)} s"
         for name, (low, high) in ranges.items()
