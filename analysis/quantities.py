@@ -115,7 +115,9 @@ class Claim(Model):
     relative_to: Quantity | None = Field(None, description="Divide the value by this value before comparing it.")
     at_least: FiniteFloat | None = None
     at_most: FiniteFloat | None = None
-    cores: int | None = Field(None, ge=2, description="With fewer cores for the servers, the claim is undecided.")
+    cores: int | None = Field(
+        None, ge=2, description="With fewer cores for the servers on any machine, the claim is undecided."
+    )
     role: Literal["answer", "cure"] | None = Field(
         None, description="The report opens with the claims that answer the experiment's question, or name a cure."
     )

@@ -267,6 +267,11 @@ class Run(Record):
         return sum(one.cores for one in self.machines if one.role != "load") or self.host.cores
 
     @property
+    def cores_of_one(self) -> int:
+        """How many cores the servers could use on the machine that has the fewest."""
+        return min((one.cores for one in self.machines if one.role != "load"), default=self.host.cores)
+
+    @property
     def measured_on(self) -> str:
         """The machine in words, or the machines by name, role and cores."""
         if not self.machines:

@@ -56,8 +56,9 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
 
 def lacking(claim: Claim, run: Run) -> str | None:
     """Return why no number of trials on the machines of this run decides a claim; None: trials can decide the claim."""
-    if claim.cores and run.cores < claim.cores:
-        return f"the claim needs {claim.cores} cores, and the servers had {run.cores}"
+    if claim.cores and run.cores_of_one < claim.cores:
+        where = " on one machine" if run.machines else ""
+        return f"the claim needs {claim.cores} cores{where}, and the servers had {run.cores_of_one}"
     return None
 
 

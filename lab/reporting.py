@@ -40,9 +40,12 @@ def report(
 
 def power(run: RunFolder = None, results: Results = RESULTS) -> None:
     """Say about how many trials each claim of a run needs for a verdict, e.g. lab power results/heavy-mix/latest."""
+    from analysis.folder import read_run  # noqa: PLC0415
     from analysis.show.terminal import power_table  # noqa: PLC0415
 
-    out.print(power_table(derived("power", run or latest(results), results)))
+    folder = run or latest(results)
+    summary = derived("power", folder, results)
+    out.print(power_table(read_run(folder), summary))
 
 
 def compare(

@@ -154,21 +154,24 @@ def test_power_says_how_many_trials_each_claim_needs(lab: Lab) -> None:
         Claim(says="It is far", value=value, at_most=1000),
         Claim(says="It is near", value=value, at_most=50),
         Claim(says="It is nowhere", value=value.model_copy(update={"stat": "p99.9"}), at_most=50),
+        Claim(says="It is large", value=value, at_most=1000, cores=4),
     ]
     run = make_run(lab.results / "made-up" / "one", {"one": [Request(overhead_ms=50)] * 20}, claims=claims, times=5)
 
     done = lab.call("power", str(run))
 
     assert (done.returncode, done.stderr) == (0, "")
-    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[:5] == [
         "Trials that decide",
-        "verdict     claim             measured    bound  trials      time",
-        "reproduced  It is far      p50 50.0 ms  <= 1000       2     1 min",
-        "reproduced  It is near     p50 50.0 ms    <= 50   > 100  > 20 min",
-        "undecided   It is nowhere            –    <= 50       –         –",
+        "verdict claim measured bound trials time",
+        "reproduced It is far p50 50.0 ms <= 1000 2 1 min",
+        "reproduced It is near p50 50.0 ms <= 50 > 100 > 20 min",
+        "undecided It is nowhere – <= 50 – –",
     ]
-    assert lines[5].startswith("trials: about how many in all, if further trials differ as much as these")
+    assert lines[5] == "undecided It is large — the claim p50 50.0 ms <= 1000 – –"
+    assert " ".join(lines[6:8]) == "needs 4 cores, and the servers had 2"
+    assert lines[8].startswith("trials: about how many in all, if further trials differ as much as these")
 
 
 def test_report_prints_tables_for_a_page(lab: Lab) -> None:

@@ -16,13 +16,14 @@ from analysis.metrics.spread import evenness
 from analysis.observed import Evidence
 from analysis.pipeline import derive, derive_summary, summarise
 from analysis.quantities import Claim, Published, Quantity
-from analysis.record import LoadRecord, VariantRecord
+from analysis.record import LoadRecord, Run, RunMachine, VariantRecord
 from analysis.result import Row, Summary
 from analysis.show.grids import Grid, Line
 from analysis.show.markdown import markdown
 from analysis.show.report import write_report
 from analysis.show.terminal import claims_table, counts_by_worker, print_tables, quantity_table, workers_table
 from analysis.show.words import published_figures, published_what
+from analysis.verdicts import lacking
 from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
@@ -467,6 +468,22 @@ def test_a_claim_that_needs_more_cores_stays_undecided(tmp_path: Path, cores: in
     why = None if cores == 4 else "the claim needs 4 cores, and the servers had 2"
     assert (found.verdict, found.measured, found.reason) == (verdict, 60, why)
     assert (found.trials_needed is None) == (cores == 2)
+
+
+def test_two_machines_of_two_cores_do_not_have_four(tmp_path: Path) -> None:
+    """A process runs on one machine, so the cores of the smallest machine count. Machines for load do not count."""
+    claim = Claim(says="It waits", value=p99(), at_least=50, cores=4)
+    run = read_run(make_run(tmp_path, {"one": []}))
+
+    def on(*machines: tuple[str, int]) -> Run:
+        hosts = [(role, run.host.model_copy(update={"cores": cores})) for role, cores in machines]
+        named = [RunMachine(name=f"bench-{place}", role=role, host=host) for place, (role, host) in enumerate(hosts)]
+        return run.model_copy(update={"machines": named})
+
+    assert lacking(claim, on(("servers", 2), ("servers", 8), ("load", 1))) == (
+        "the claim needs 4 cores on one machine, and the servers had 2"
+    )
+    assert lacking(claim, on(("servers", 4), ("both", 8), ("load", 1))) is None
 
 
 def test_few_trials_decide_if_they_agree_closely(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from analysis.show.words import (
     verdict_of,
     what,
 )
+from analysis.verdicts import lacking
 
 _VERDICT_STYLE = {
     "reproduced": "green",
@@ -260,20 +261,21 @@ def claims_table(summary: Summary) -> RenderableType:
     return Group(table, Text(MEANING, style="dim"))
 
 
-def power_table(summary: Summary) -> RenderableType:
+def power_table(run: Run, summary: Summary) -> RenderableType:
     """Return about how many trials each claim needs for a verdict, and how long these trials take."""
     table = _table("Trials that decide")
     table.add_column("verdict", no_wrap=True)
     table.add_column("claim")
     for name in ("measured", "bound", "trials", "time"):
         table.add_column(name, justify="right", no_wrap=True)
-    for claim in summary.claims:
+    for said, claim in zip(run.claims, summary.claims, strict=True):
+        few = lacking(said, run)
         table.add_row(
             _verdict(claim),
-            Text(claim.says),
+            Text(claim.says + (f" — {few}" if few else "")),
             claim_value(claim),
             claim.bound,
-            *trials_and_time(claim, summary.round_s),
+            *(("–", "–") if few else trials_and_time(claim, summary.round_s)),
         )
     return Group(table, Text(POWER, style="dim"))
 
