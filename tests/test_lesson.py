@@ -312,9 +312,9 @@ def test_a_prediction_is_locked_once_the_result_is_known(student: Student) -> No
     [
         ("100", "This step asks for 2 predictions, not 1."),
         ("100,soon", "The prediction 'soon' is no number."),
-        ("100,-1", "The prediction -1 must be from 0 to 1000: light requests that are answered in a second with one "
+        ("100,-1", "The prediction -1 must be from 0 to 1000: light requests answered per second with one "
                    "process of eight threads … requests/s."),
-        ("nan,1", "The prediction nan must be from 0 to 1000: light requests that are answered in a second with four "
+        ("nan,1", "The prediction nan must be from 0 to 1000: light requests answered per second with four "
                   "processes of two threads … requests/s."),
     ],
 )  # fmt: skip
@@ -608,7 +608,7 @@ def test_a_terminal_asks_for_what_comes_next(lab: Lab, monkeypatch: pytest.Monke
     assert "Solution: threads=7." in done.stdout
     assert done.stderr == (
         f"error: The prediction 'soon' is no number.\n\nhint: {NUMBERS}\n"
-        "error: The prediction 2000 must be from 0 to 1000: light requests that are answered in a second with one "
+        "error: The prediction 2000 must be from 0 to 1000: light requests answered per second with one "
         f"process of eight threads … requests/s.\n\nhint: {NUMBERS}\n"
         f"error: The change 'threads' must be a setting and its value.\n\nhint: {HOW}\n"
     )
