@@ -152,7 +152,7 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: Known) -> list[Strip
             for key, said in _figures(laptop.number, handed):
                 figures.setdefault(key, []).append(said)
     made = [_strip(words, all_of) for key, all_of in claims.items()
-            if (words := own.claims.get(key) or _shared(one.says for one in all_of))]  # fmt: skip
+            if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
     places = {words: place for place, words in enumerate(own.claims.values())}
     made.sort(key=lambda one: (_ROLES[one.claim.role if one.claim else None], places.get(one.says, len(places))))
     shown = {_key(one.quantity) for one in made if one.claim and one.quantity and not one.claim.relative_to}
@@ -172,9 +172,9 @@ def _strip(words: str, all_of: Sequence[_Said]) -> Strip:
     )  # fmt: skip
 
 
-def _shared(words: Iterable[str]) -> str | None:
+def _shared(all_of: Iterable[_Said]) -> str | None:
     """Return the words that most laptops have, if at least two have them."""
-    (most, times), *_ = Counter(words).most_common(1)
+    (most, times), *_ = Counter(words for _, words in {(one.dot.laptop, one.says) for one in all_of}).most_common(1)
     return most if times > 1 else None
 
 

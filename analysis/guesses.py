@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from math import isfinite
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -10,6 +9,8 @@ WITHIN = 2.0
 """A prediction is near if it differs from the measured number by at most this factor."""
 LEAST = 0.01
 """Numbers below this count as this, so that a predicted 0 is near a measured 0."""
+MOST = 1e12
+"""Larger numbers are not shown. No step of the lesson accepts a prediction that is so large."""
 
 
 class Guess(NamedTuple):
@@ -50,19 +51,19 @@ def read_guesses(lesson: bytes | None) -> list[Guess]:
     try:
         steps = json.loads(lesson or b"{}")["steps"].items()
         return [
-            Guess(str(name), str(bar["says"]), str(bar["unit"]), _finite(bar["yours"]),
-                  None if bar.get("theory") is None else _finite(bar["theory"]), _finite(bar["measured"]))
+            Guess(str(name), str(bar["says"]), str(bar["unit"]), _checked(bar["yours"]),
+                  None if bar.get("theory") is None else _checked(bar["theory"]), _checked(bar["measured"]))
             for name, step in steps
             for bar in (step.get("result") or {}).get("bars", [])
         ]  # fmt: skip
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
         return []
 
 
-def _finite(value: Any) -> float:  # noqa: ANN401  # any JSON value
+def _checked(value: Any) -> float:  # noqa: ANN401  # any JSON value
     number = float(value)
-    if not isfinite(number):
-        raise ValueError(value)
+    if not 0 <= number <= MOST:
+        raise ValueError("the number is too large, negative, or no number")
     return number
 
 
@@ -71,10 +72,10 @@ def together(guesses: Mapping[int, list[Guess]]) -> list[Guessed]:
 
     A question that only one laptop has may have been changed by its owner.
     """
-    asked: dict[tuple[str, str, str], list[Guess]] = {}
-    for of_one in guesses.values():
+    asked: dict[tuple[str, str, str], dict[int, Guess]] = {}
+    for laptop, of_one in guesses.items():
         for guess in of_one:
-            asked.setdefault((guess.step, guess.says, guess.unit), []).append(guess)
+            asked.setdefault((guess.step, guess.says, guess.unit), {})[laptop] = guess
     return [
         Guessed(
             *key,
@@ -83,6 +84,6 @@ def together(guesses: Mapping[int, list[Guess]]) -> list[Guessed]:
             measured=sorted(one.measured for one in all_of),
             near=sum(one.is_near for one in all_of),
         )
-        for key, all_of in asked.items()
+        for key, all_of in ((key, [*by_laptop.values()]) for key, by_laptop in asked.items())
         if len(all_of) > 1
     ]

@@ -51,18 +51,18 @@ def read_archive(path: Path) -> Packed:
             for member in archive:
                 if member.isdir():
                     continue
-                _check_name(member)
+                name = _checked_name(member)
                 left -= member.size
                 if left < 0:
                     raise BadArchive(f"has more than {MOST_BYTES // 2**30} GiB of files")
-                if any(part.startswith(".") for part in member.name.split("/")):
+                if any(part.startswith(".") for part in name.split("/")):
                     continue
                 file = archive.extractfile(member)
                 assert file
-                hashes[member.name], content = _read(file, member)
+                hashes[name], content = _read(file, member)
                 if content is not None:
-                    kept[member.name] = content
-    except (EOFError, OSError, zlib.error, lzma.LZMAError, tarfile.TarError):
+                    kept[name] = content
+    except (EOFError, OSError, TypeError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError):
         raise BadArchive("is damaged, or not an archive of make export") from None
     return _of(hashes, kept)
 
@@ -71,8 +71,9 @@ def unpack(path: Path, run: PackedRun, folder: Path) -> None:
     """Write the files of a run in an archive into a folder. They must be the files that were hashed before."""
     with tarfile.open(path, "r|*") as archive:
         for member in archive:
-            inside = member.name.removeprefix(f"{run.top}/") if run.top else member.name
-            if not member.isfile() or inside not in run.hashes or (run.top and inside == member.name):
+            name = member.name.removeprefix("./")
+            inside = name.removeprefix(f"{run.top}/") if run.top else name
+            if not member.isfile() or inside not in run.hashes or (run.top and inside == name):
                 continue
             file = archive.extractfile(member)
             assert file
@@ -82,11 +83,12 @@ def unpack(path: Path, run: PackedRun, folder: Path) -> None:
                     target.write(chunk)
 
 
-def _check_name(member: tarfile.TarInfo) -> None:
-    """Raise BadArchive unless an entry is a file inside the archive's own folders."""
-    parts = member.name.split("/")
-    if not member.isfile() or member.name.startswith("/") or any(part in ("", "..") for part in parts):
+def _checked_name(member: tarfile.TarInfo) -> str:
+    """Return the name of an entry. Raise BadArchive unless it is a file inside the archive's own folders."""
+    name = member.name.removeprefix("./")
+    if not member.isfile() or name.startswith("/") or any(part in ("", "..") for part in name.split("/")):
         raise BadArchive(f"has an entry that no export has: {member.name!a}")
+    return name
 
 
 def _read(file: IO[bytes], member: tarfile.TarInfo) -> tuple[str, bytes | None]:

@@ -92,12 +92,19 @@ def far_off(values: Mapping[int, float], unit: str) -> set[int]:
     places = {one: log(value) if scaled else value for one, value in values.items()}
     middle, plain = median(places.values()), median(values.values())
     spread = 1.4826 * median(abs(place - middle) for place in places.values())
-    least = log(NEAR_RATIO) if scaled else 0.0
     return {
         one
         for one, place in places.items()
-        if abs(place - middle) > max(FAR * spread, least) and abs(values[one] - plain) > NEAR.get(unit, 0.0)
+        if abs(place - middle) > FAR * spread
+        and not _is_near(values[one], plain)
+        and abs(values[one] - plain) > NEAR.get(unit, 0.0)
     }
+
+
+def _is_near(value: float, other: float) -> bool:
+    """Whether two values have the same sign and differ by a factor of at most NEAR_RATIO."""
+    low, high = sorted((abs(value), abs(other)))
+    return value * other >= 0 and high <= NEAR_RATIO * low
 
 
 def whys(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]]) -> list[Why]:

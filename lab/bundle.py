@@ -65,18 +65,20 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
 
 
 def target_of(to: Path | None) -> Path:
-    """Return the path of the bundle. Raise WrongUse if it exists, or if the checkout has uncommitted changes."""
+    """Return the path of the bundle. Raise WrongUse if it is taken, or if the checkout has uncommitted changes."""
     commit = output(["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"])
     if not commit:
         raise WrongUse("A bundle has the committed files of the lab, and this lab is no git checkout.",
                        hint="git clone the lab, and make the bundle there.")  # fmt: skip
-    if changed := output(["git", "-C", str(ROOT), "status", "--porcelain"]):
-        names = ", ".join(line.split(maxsplit=1)[-1] for line in changed.splitlines()[:3])
-        raise WrongUse(f"A bundle has the committed files of the lab, and some have changed: {names}.",
-                       hint="git stash, or commit the changes.")  # fmt: skip
     target = to or Path(f"stampede-{commit}-{platform.system().lower()}-{platform.machine()}.tar")
     if os.path.lexists(target):
         raise WrongUse(f"{target} exists already.", hint="Remove the file, or choose another name: TO=/path/name.tar")
+    if not target.parent.is_dir():
+        raise WrongUse(f"There is no folder {target.parent}.", hint="Make it, or choose another: TO=/path/name.tar")
+    if changed := output(["git", "-C", str(ROOT), "status", "--porcelain"]):
+        names = ", ".join(line.split(maxsplit=1)[-1] for line in changed.splitlines()[:3])
+        raise WrongUse(f"A bundle has the committed files of the lab, and some have changed: {names}.",
+                       hint="git stash --include-untracked, or commit the changes.")  # fmt: skip
     return target
 
 
@@ -100,7 +102,7 @@ def pack(names: Sequence[str], pythons: Sequence[str], target: Path, say: Say) -
     make_ready(say, images)
     build_images(images, say)
     try:
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+        with tempfile.TemporaryDirectory(dir=target.parent.absolute(), prefix=f".{target.name}.") as temporary:
             folder = Path(temporary) / "stampede-bundle"
             folder.mkdir()
             shutil.copy(TOOLS / "install-bundle.sh", folder / "install.sh")
@@ -165,7 +167,8 @@ def _download(python: str, folder: Path) -> None:
             machine = _WHEELS_OF.get(platform.machine(), platform.machine())
             command += ["--python-version", python, "--implementation", "cp"]
             command += [word for one in _GLIBCS for word in ("--platform", f"manylinux{one}_{machine}")]
-        environment = {"PIP_CERT": ca_bundle()} | os.environ
+        certificates = {"PIP_CERT": found} if (found := ca_bundle()) != os.devnull else {}
+        environment = certificates | os.environ
         run_command(command, f"The packages for Python {python} could not be downloaded.", environment)
 
 

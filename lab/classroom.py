@@ -83,7 +83,10 @@ def _read(path: Path, known: set[str], *, check: bool) -> HandedIn:
         return HandedIn(problems=[f"{path} has no run{f'; name its archives: {path}/*.tar.gz' if archives else ''}."])
     foreign = sorted({handed.run.experiment for _, handed in found.runs} - known - _exercises())
     more = [f"{path}: {name} is not an experiment of this lab, so it is not on the page." for name in foreign]
-    return HandedIn([one for one in found.runs if one[1].run.experiment in known], found.guesses, found.problems + more)
+    runs = [one for one in found.runs if one[1].run.experiment in known]
+    if not (runs or found.problems or more):
+        more = [f"{path} has only runs of exercises; to hand in the lesson: make export RUN=results/lesson."]
+    return HandedIn(runs, found.guesses, found.problems + more)
 
 
 @cache
@@ -152,7 +155,10 @@ def _add(found: HandedIn, source: _Source, *, check: bool) -> None:
         key = _key(read_manifest(folder), manifest)
         summary = _summary(source)
         if check and _again(source) != summary:
-            found.problems.append(f"{path}: the results of {run.experiment} do not follow from its measured files.")
+            found.problems.append(
+                f"{path}: the results of {run.experiment} do not follow from its measured files, or another version of "
+                "the lab computed them."
+            )
             return
     except BadRun as error:
         found.problems.append(f"{path}: {str(error).replace(str(folder), source.name)}.")
@@ -172,13 +178,18 @@ def _summary(source: _Source) -> Summary:
 
 
 def _again(source: _Source) -> Summary:
-    """Compute the results of a run again, in a folder of links to its files."""
-    source.complete()
+    """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
     with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
         again = Path(temporary) / "run"
-        link_recorded(source.folder, again)
-        derive_summary(again)
-        return read_summary(again)
+        try:
+            source.complete()
+            link_recorded(source.folder, again)
+            derive_summary(again)
+            return read_summary(again)
+        except BadRun as error:
+            raise BadRun(str(error).replace(str(again), source.name)) from None
+        except OSError as error:
+            raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
 
 
 def _some(wrong: Sequence[Difference]) -> str:

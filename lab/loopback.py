@@ -1,9 +1,10 @@
 """Pages that only this machine can open: a server on the loopback interface, which answers only to its own name."""
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -32,7 +33,8 @@ class LocalHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer, unless the request does not name this machine: then a page of another site has sent it."""
         if self._names_this_machine(self.headers.get("Host")):
-            self.get(urlsplit(self.path))
+            with self._answering():
+                self.get(urlsplit(self.path))
         else:
             self.send_error(HTTPStatus.FORBIDDEN)
 
@@ -51,9 +53,22 @@ class LocalHandler(BaseHTTPRequestHandler):
             except ValueError:
                 content = None
             if isinstance(content, dict):
-                self.post(urlsplit(self.path).path, content)
+                with self._answering():
+                    self.post(urlsplit(self.path).path, content)
             else:
                 self.send_error(HTTPStatus.BAD_REQUEST)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Tell the page of a mistake of ours, so that it does not look as if the lab had ended."""
+        try:
+            yield
+        except ConnectionError:
+            raise
+        except Exception:
+            with suppress(OSError):
+                self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+            raise
 
     @staticmethod
     def _names_this_machine(host: str | None) -> bool:
@@ -77,8 +92,10 @@ class LocalHandler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of a page that was closed while it was answered."""
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as in socketserver
+        """Print an exception, but say nothing of a page that was closed while it was answered."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 @contextmanager

@@ -192,7 +192,11 @@ def test_wrong_use_is_named_before_anything_is_packed(
          "git clone the lab, and make the bundle there."),
         ("0123abcd", " M lab/run.py\n?? x", None,
          "A bundle has the committed files of the lab, and some have changed: lab/run.py, x.",
-         "git stash, or commit the changes."),
+         "git stash --include-untracked, or commit the changes."),
+        ("0123abcd", "?? /.tar", Path("/"), "/ exists already.",
+         "Remove the file, or choose another name: TO=/path/name.tar"),
+        ("0123abcd", "", Path("/gone/lab.tar"), "There is no folder /gone.",
+         "Make it, or choose another: TO=/path/name.tar"),
         ("0123abcd", "", Path("/"), "/ exists already.", "Remove the file, or choose another name: TO=/path/name.tar"),
     ],
 )  # fmt: skip

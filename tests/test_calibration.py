@@ -99,6 +99,8 @@ def test_a_request_that_asks_for_nothing_is_calibrated_once() -> None:
     found = calibrate(LOAD.model_copy(update={"settings": nothing}), machine)
 
     assert (found.call_us, found.asked_ms) == (940, 0)
+    assert found.holds
+    assert found.missed_ms > 0
     assert len(machine.asked) == 1 + 2 * ALONE
 
 

@@ -22,6 +22,8 @@ from analysis.manifest import Difference, differences, seal
 from analysis.pipeline import derive_summary
 from analysis.show.strips import RADIUS, Scale, lanes, scale_of
 from analysis.standing_out import Why, far_off, kernel, standing_out, whys
+from analysis.verification import link_recorded
+from lab import classroom
 from lab.export import pack
 from tests.classes import OTHER_PROGRAM, PEOPLE, make_class, two_cores_fail
 from tests.conftest import Lab
@@ -163,6 +165,70 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
     assert "6 runs or files could not be used, and are not on this page." in page
 
 
+def test_exercises_alone_are_named(lab: Lab, twelve: list[Path], tmp_path: Path) -> None:
+    """After a lesson, the latest run is one of an exercise, and make export packs the latest run."""
+
+    def of_an_exercise(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
+        assert (place, summary["claims"] != []) == (0, True)
+        record["experiment"] = "lesson-cures-exercise"
+
+    [archive] = make_class(tmp_path, size=1, change=of_an_exercise)
+
+    code, said, page = shown(lab, archive, twelve[0])
+
+    assert code == 1
+    assert said.splitlines()[0] == (
+        f"{archive} has only runs of exercises; to hand in the lesson: make export RUN=results/lesson."
+    )
+    assert "1 laptop" in page
+
+
+def test_an_archive_that_was_packed_again_by_hand_can_be_read(lab: Lab, some: list[Path], tmp_path: Path) -> None:
+    """``tar czf run.tar.gz ./run`` begins every name with ``./``."""
+    shutil.unpack_archive(some[0], tmp_path / "unpacked", filter="data")
+    with tarfile.open(again := tmp_path / "again.tar.gz", "w:gz") as packed:
+        for one in (tmp_path / "unpacked").iterdir():
+            packed.add(one, f"./{one.name}")
+
+    code, said, page = shown(lab, again)
+
+    assert (code, said.splitlines()[0].partition(";")[0]) == (0, "keep-alive: 1 laptop")
+    assert "1 laptop" in page
+    assert len(reading.read_archive(again).runs[0].hashes) > 10
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08", b"\x1f\x8b"])
+def test_the_beginning_of_an_archive_is_damaged(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "cut.tar.gz").write_bytes(content)
+
+    with pytest.raises(reading.BadArchive, match="is damaged, or not an archive of make export"):
+        reading.read_archive(tmp_path / "cut.tar.gz")
+
+
+def test_a_record_that_cannot_be_read_is_named_without_a_path_of_the_lab(
+    lab: Lab, some: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(classroom, "link_recorded", full)
+    _, full_disk, _ = shown(lab, some[0], "--check")
+
+    def broken(source: Path, target: Path) -> None:
+        link_recorded(source, target)
+        record = next(target.glob("*/*/1/trial.json"))
+        record.unlink()
+        record.write_text("{}")
+
+    monkeypatch.setattr(classroom, "link_recorded", broken)
+    _, bad_record, _ = shown(lab, some[0], "--check")
+
+    assert full_disk.splitlines()[0] == (f"{some[0]}: the results cannot be computed again: No space left on device.")
+    assert bad_record.startswith(f"{some[0]}: {reading.read_archive(some[0]).runs[0].top}/")
+    assert bad_record.splitlines()[0].endswith("/trial.json has schema None; this version reads schema 1.")
+    assert "stampede-class-" not in bad_record
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "linked"),
     [("../../etc/passwd", tarfile.REGTYPE, ""), ("/etc/passwd", tarfile.REGTYPE, ""),
@@ -252,7 +318,8 @@ def test_a_forged_result_is_found_when_results_are_computed_again(lab: Lab, some
 
     assert code == 1
     assert said == (
-        f"{some[0]}: the results of keep-alive do not follow from its measured files.\n"
+        f"{some[0]}: the results of keep-alive do not follow from its measured files, or another version of the lab "
+        "computed them.\n"
         "error: No run can be shown.\n\nhint: make export RUN=results/<experiment>/latest writes an archive.\n"
     )
 
@@ -335,7 +402,18 @@ def test_predictions_stand_beside_results(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [None, b"", b"[]", b"{", b'{"steps": [1]}', b'{"steps": {"a": {"result": {"bars": [{}]}}}}', lesson(float("nan"))],
+    [
+        None,
+        b"",
+        b"[]",
+        b"{",
+        b'{"steps": [1]}',
+        b'{"steps": {"a": {"result": {"bars": [{}]}}}}',
+        lesson(float("nan")),
+        lesson(-1),
+        lesson(1.7e308),
+        lesson(10**400),
+    ],
 )
 def test_a_lesson_that_cannot_be_understood_has_no_predictions(content: bytes | None) -> None:
     assert read_guesses(content) == []
@@ -344,7 +422,7 @@ def test_a_lesson_that_cannot_be_understood_has_no_predictions(content: bytes | 
 def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
     one, other = (Guess("step", says, "ms", 1.0, None, 3.0) for says in ("asked of all", "asked of one"))
 
-    assert [found.says for found in together({1: [one, other], 2: [one]})] == ["asked of all"]
+    assert [found.says for found in together({1: [one, other, other], 2: [one]})] == ["asked of all"]
     assert not one.is_near
     assert Guess("step", "", "share", 0.0, None, 0.0).is_near
 
@@ -424,6 +502,8 @@ def test_everybody_can_use_the_page(page: Page, scheme: Any) -> None:
         ([1, 1, 1, 1, 15], "ms", set()),  # within 20 ms
         ([100, 100, 100, 100, 124], "ms", set()),  # within a factor of 1.25
         ([0, 0, 0, 0, 0.5], "share", {5}),
+        ([0, 0.50, 0.501, 0.502, 0.503, 0.503, 0.53], "share", {1}),  # the last is within a factor of 1.25
+        ([-0.5, 0.5, 0.5, 0.5, 0.5], "index", {1}),
         ([100, 200, 400, 800, 1600], "ms", set()),  # they all differ
     ],
 )

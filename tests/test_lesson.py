@@ -355,10 +355,15 @@ def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Stu
     ("change", "message", "hint"),
     [
         ("threads", "The change 'threads' must be a setting and its value.", HOW),
-        ("threads=[", "The change 'threads=[' must be a setting and its value.", HOW),
+        ("threads=", "The change 'threads=' must be a setting and its value.", HOW),
+        ("=5", "The change '=5' must be a setting and its value.", HOW),
         ("workers=1", "This exercise does not change 'workers'.", "Change one of threads"),
         ("threads=2", "four-processes already has threads=2.", "Choose another value."),
         ("threads=many", "threads=many is not possible: Input should be a valid integer, unable to parse string as an "
+                         "integer.", "Choose another value."),
+        ("threads=1:30", "threads=1:30 is not possible: Input should be a valid integer, unable to parse string as an "
+                         "integer.", "Choose another value."),
+        ("threads=true", "threads=true is not possible: Input should be a valid integer, unable to parse string as an "
                          "integer.", "Choose another value."),
         ("threads=100000", "threads=100000 is not possible: ", "Choose another value."),
     ],
@@ -451,6 +456,8 @@ def test_verdicts_that_rest_on_suspect_trials_say_so(student: Student, measuring
     step = student.step(HEAVY_MIX)
     teaching.predict(student, step, [15, 20])
     quiet = teaching.measure(student, step)
+    notes.forget(student.results)
+    teaching.predict(student, step, [15, 20])
     measuring.busy = True
     busy = teaching.measure(student, step)
     attempt = teaching.try_change(student, step, "threads=7")
@@ -461,6 +468,48 @@ def test_verdicts_that_rest_on_suspect_trials_say_so(student: Student, measuring
     assert "\n\nSuspect: something disturbed trials on which a verdict rests. The report says\nwhat it was.\n" in told
     assert all(show.verdict(one).startswith(f"{one.verdict}, suspect: ") for one in busy.claims)
     assert "\nreproduced, suspect: hardly any light request" in show.attempt(attempt)
+
+
+def test_a_result_that_is_known_is_not_measured_again(student: Student, measuring: Measuring) -> None:
+    """A page that was opened before may still show the button."""
+    step = student.step(HEAVY_MIX)
+    with pytest.raises(WrongUse) as early:
+        teaching.measure(student, step)
+    teaching.predict(student, step, [15, 20])
+    teaching.measure(student, step)
+    before = student.notes
+
+    with pytest.raises(WrongUse) as caught:
+        teaching.measure(student, step)
+
+    assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
+    assert early.value.hint == "make lesson STEP=2 PREDICT=…"
+    assert caught.value.message == "The result of heavy-mix is known already."
+    assert caught.value.hint == "To begin the whole lesson again: make lesson RESTART=1"
+    assert student.notes == before
+    assert len(measuring.started) == 1
+
+
+@pytest.mark.usefixtures("measuring")
+def test_a_sentence_in_another_encoding_is_kept_as_far_as_it_can_be_read(student: Student) -> None:
+    step = student.step(HEAVY_MIX)
+    teaching.predict(student, step, [15, 20])
+    teaching.measure(student, step)
+
+    teaching.explain(student, step, " fil\udce9e d'attente ")
+
+    assert student.notes.of(step).explanation == "fil?e d'attente"
+
+
+def test_a_check_may_name_the_only_load() -> None:
+    [step, *_] = LESSON.steps
+    value = step.exercise.check.value.model_copy(update={"load": "burst"})
+    check = step.exercise.check.model_copy(update={"value": value})
+    exercise = step.exercise.model_copy(update={"check": check})
+
+    found = changed(experiment_of(LESSON, step), exercise, "threads", "5")
+
+    assert list(found.all_loads) == ["burst"]
 
 
 def test_a_setting_with_few_values_names_them(student: Student) -> None:
@@ -572,9 +621,11 @@ def test_restart_forgets_the_answers_and_keeps_the_runs(lab: Lab, measuring: Mea
     [
         (["lesson", "7"], "There is no step 7.", "STEP=…, from 1 to 6"),
         (["lesson", "--explain", "x"],
-         "The explanation comes after the result of ten-at-once, which was not measured yet.", "make lesson"),
-        (["lesson", "--solution"],
-         "The solution comes after the result of ten-at-once, which was not measured yet.", "make lesson"),
+         "The explanation comes after the result of ten-at-once, which was not measured yet.", "make lesson STEP=1"),
+        (["lesson", "3", "--solution"],
+         "The solution comes after the result of even-shares, which was not measured yet.", "make lesson STEP=3"),
+        (["lesson", "3", "--set", "balance=least_conn"],
+         "The exercise comes after the result of even-shares, which was not measured yet.", "make lesson STEP=3"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_named_and_records_nothing(lab: Lab, arguments: list[str], message: str, hint: str) -> None:

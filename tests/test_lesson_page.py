@@ -129,7 +129,9 @@ def test_the_page_goes_on_where_the_terminal_stopped(
     assert not desk.state()["busy"]
 
 
-def test_a_setting_with_few_values_is_chosen_from_a_list(page: Page, student: Student, measuring: Measuring) -> None:
+def test_a_setting_with_few_values_is_chosen_from_a_list(
+    page: Page, desk: Desk, student: Student, measuring: Measuring
+) -> None:
     """While something is measured, no button can be pressed, and a verdict of a disturbed step says so."""
     step = student.step(HEAVY_MIX)
     teaching.predict(student, step, [15, 20])
@@ -150,6 +152,8 @@ def test_a_setting_with_few_values_is_chosen_from_a_list(page: Page, student: St
     expect(page.get_by_role("button")).to_have_count(3)
     for button in page.get_by_role("button").all():
         expect(button).to_be_disabled()
+    desk.work()
+    expect(page.locator(".attempts")).to_contain_text("it did not do what it should, suspect (")
 
 
 def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, student: Student) -> None:
@@ -215,6 +219,25 @@ def test_everybody_can_use_the_page(page: Page, student: Student) -> None:
     assert found.violations_count == 0, found.generate_report()
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_mistake_of_the_lab_is_not_taken_for_its_end(
+    page: Page, desk: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The page says that something went wrong, and the terminal says what. Too long a request is refused in words."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(desk, "do", fail)
+    predict(page, "15", "20")
+
+    expect(page.get_by_role("alert")).to_have_text(
+        "The lab answered with 500 Internal Server Error. Its terminal may say more."
+    )
+    assert "RuntimeError: a mistake" in capfd.readouterr().err
+    predict(page, "1" * MOST_POSTED, "20")
+    expect(page.get_by_role("alert")).to_contain_text("The lab answered with 413 ")
 
 
 def post(port: int, path: str, content: str, **headers: str) -> int:

@@ -123,8 +123,6 @@ def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Set
         problem = f"This exercise does not change {setting!r}."
         raise WrongUse(problem, hint=f"Change one of {nearest_first(setting, exercise.settings)}")
     before = experiment.variants[exercise.variant]
-    if getattr(before, setting) == value:
-        raise WrongUse(f"{exercise.variant} already has {setting}={_shown(value)}.", hint="Choose another value.")
     values = before.model_dump(exclude_unset=True) | {setting: value}
     try:
         variant = TypeAdapter[Server](Server).validate_python(values)
@@ -132,8 +130,10 @@ def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Set
         first = error.errors()[0]
         said = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
         raise WrongUse(f"{setting}={_shown(value)} is not possible: {said}.", hint="Choose another value.") from None
-    load = exercise.check.value.load
-    loads = {load: experiment.loads[load]} if load else experiment.loads
+    if getattr(before, setting) == getattr(variant, setting):
+        raise WrongUse(f"{exercise.variant} already has {setting}={_shown(value)}.", hint="Choose another value.")
+    asked = exercise.check.value.load
+    loads = {name: load for name, load in experiment.loads.items() if asked in (None, name)}
     return experiment.model_copy(
         update={
             "variants": {exercise.variant: variant},

@@ -174,14 +174,6 @@ def _example(step: Step) -> str:
     return f"Write a number such as {' or '.join(examples)} (as an option: PREDICT={','.join(examples)})."
 
 
-def require(notes: Notes, step: Step, what: str) -> OfStep:
-    """Return what was done in a step whose result is known. Raise WrongUse if it is not known yet."""
-    done = notes.of(step)
-    if not done.result:
-        raise WrongUse(f"{what} comes after the result of {step.name}, which was not measured yet.", hint="make lesson")
-    return done
-
-
 def notes_file(results: Path) -> Path:
     """Return the file of the notes."""
     return results / "lesson" / "lesson.json"

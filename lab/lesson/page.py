@@ -50,6 +50,7 @@ class Desk:
                 case "/predict", {"values": [*values]}:
                     teaching.predict(self.student, step, [number_of(str(value), step) for value in values])
                 case "/measure", _:
+                    teaching.check_measure(self.student, step)
                     self._begin(lambda: teaching.measure(self.student, step, self._heeding))
                 case "/explain", {"sentence": str(sentence)}:
                     teaching.explain(self.student, step, sentence)
@@ -133,14 +134,12 @@ def handler(desk: Desk) -> type[LocalHandler]:
 
 def page(desk: Desk, asked: int) -> str:
     """Return the page of a step; 0: the next step."""
-    student = desk.student
+    student, state = desk.student, desk.state()  # first the state: the page is loaded again if it changes afterwards
     step = student.step(asked)
     notes = student.notes
     done = notes.of(step)
     experiment = experiment_of(student.lesson, step)
     drawing = script("lesson.js")
-    state = desk.state()
-    load = next(iter(experiment.all_loads.values()))
     variant = experiment.variants[step.exercise.variant]
     return template("lesson.html").render(
         policy=f"{policy(drawing)}; connect-src 'self'",
@@ -153,7 +152,7 @@ def page(desk: Desk, asked: int) -> str:
         done=done,
         experiment=experiment,
         state=state,
-        diagrams=[(name, Markup(diagram.as_svg(one, load, name))) for name, one in experiment.variants.items()],  # noqa: S704  # we draw these pictures
+        diagrams=[(name, Markup(diagram.as_svg(one, load, name))) for name, one, load in show.drawn(experiment)],  # noqa: S704  # we draw these pictures
         legend=diagram.LEGEND,
         picture=Markup(picture.as_svg(done.result.bars)) if done.result else "",  # noqa: S704  # we draw it
         takes=time_in_words(teaching.expected_s(student.lesson, step)),

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from textwrap import fill, indent
 
 from analysis.show.words import number, verdict_of
-from lab.experiment.model import Experiment
+from lab.experiment.model import Experiment, Load
 from lab.lesson import diagram, picture
 from lab.lesson.model import Step, choices, experiment_of
 from lab.lesson.notes import Attempt, OfStep, Verdict
 from lab.lesson.teaching import Student, expected_s
+from lab.servers.base import Variant
 from lab.terminal import time_in_words
 
 WIDTH = 80
@@ -31,9 +32,14 @@ def introduction(student: Student, step: Step) -> str:
     return "\n".join([of, "", paragraph(experiment.question), *_diagrams(experiment), "", diagram.LEGEND])
 
 
-def _diagrams(experiment: Experiment) -> Iterator[str]:
+def drawn(experiment: Experiment) -> Iterator[tuple[str, Variant, Load]]:
+    """Yield the name of each variant, the variant, and the first load under which it is measured."""
     for name, variant in experiment.variants.items():
-        load = next(load for load in experiment.all_loads.values() if load.is_for(name))
+        yield name, variant, next(load for load in experiment.all_loads.values() if load.is_for(name))
+
+
+def _diagrams(experiment: Experiment) -> Iterator[str]:
+    for name, variant, load in drawn(experiment):
         yield f"\n{name}\n{indent(diagram.as_text(variant, load), '  ')}"
 
 

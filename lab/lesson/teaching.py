@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from lab.errors import LabError, WrongUse
 from lab.lesson import notes
-from lab.lesson.model import Asked, Lesson, Setting, Step, changed, experiment_of
-from lab.lesson.notes import Attempt, Bar, Notes, Result, Verdict, read_notes, require, write_notes
+from lab.lesson.model import Asked, Lesson, Step, changed, experiment_of
+from lab.lesson.notes import Attempt, Bar, Notes, OfStep, Prediction, Result, Verdict, read_notes, write_notes
 from lab.measuring import make_command, measure_quietly, planner
 from lab.plan import lay_out
 from lab.trial.stack import now
@@ -60,21 +58,34 @@ def predict(student: Student, step: Step, values: list[float]) -> None:
 
 def measure(student: Student, step: Step, heeding: "Heeding | None" = None) -> Result:
     """Measure a step whose prediction is recorded, and record the result. Raise LabError if the run is invalid."""
-    prediction = student.notes.of(step).prediction
-    if not prediction:
-        raise WrongUse(f"Predict first: nothing of {step.name} is measured before.", hint="make lesson PREDICT=…")
+    prediction = check_measure(student, step)
     experiment = experiment_of(student.lesson, step)
     folder, summary = _measured(student, step, experiment, step.run, heeding, "")
-    bars = [_bar(asked, yours, summary) for asked, yours in zip(step.predict, prediction.values, strict=True)]
+    bars = [
+        _bar(student, step, asked, yours, summary) for asked, yours in zip(step.predict, prediction.values, strict=True)
+    ]
     found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
     write_notes(student.results, student.notes.with_step(step, result=found))
     return found
 
 
+def check_measure(student: Student, step: Step) -> Prediction:
+    """Return the prediction of a step that can be measured now. Raise WrongUse if there is none, or a result."""
+    done = student.notes.of(step)
+    if not done.prediction:
+        problem = f"Predict first: nothing of {step.name} is measured before."
+        raise WrongUse(problem, hint=f"{_command(student, step)} PREDICT=…")
+    if done.result:
+        problem = f"The result of {step.name} is known already."
+        raise WrongUse(problem, hint="To begin the whole lesson again: make lesson RESTART=1")
+    return done.prediction
+
+
 def explain(student: Student, step: Step, sentence: str) -> None:
     """Record the student's explanation of a result."""
-    require(student.notes, step, "The explanation")
-    write_notes(student.results, student.notes.with_step(step, explanation=sentence.strip()))
+    _require(student, step, "The explanation")
+    readable = sentence.encode(errors="replace").decode().strip()
+    write_notes(student.results, student.notes.with_step(step, explanation=readable))
 
 
 def try_change(student: Student, step: Step, change: str, heeding: "Heeding | None" = None) -> Attempt:
@@ -89,29 +100,38 @@ def try_change(student: Student, step: Step, change: str, heeding: "Heeding | No
 
 def check_change(student: Student, step: Step, change: str) -> "Experiment":
     """Return what the exercise measures after a change. Raise WrongUse if the change is not possible."""
-    require(student.notes, step, "The exercise")
+    _require(student, step, "The exercise")
     return changed(experiment_of(student.lesson, step), step.exercise, *read_change(change, step))
 
 
 def show_solution(student: Student, step: Step) -> None:
     """Record that the student asked for the solution."""
-    done = require(student.notes, step, "The solution")
+    done = _require(student, step, "The solution")
     write_notes(student.results, student.notes.with_step(step, solution_at=done.solution_at or now()))
 
 
-def read_change(change: str, step: Step) -> tuple[str, Setting]:
+def read_change(change: str, step: Step) -> tuple[str, str]:
     """Return the setting and the value of a change. Raise WrongUse if it is not written like ``threads=5``."""
-    setting, equals, text = change.strip().removeprefix("SET=").partition("=")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = None
-    if not equals or not isinstance(value, int | float | bool | str):
+    setting, _, value = (part.strip() for part in change.strip().removeprefix("SET=").partition("="))
+    if not setting or not value:
         example = f"{step.exercise.settings[0]}=…"
         raise WrongUse(
             f"The change {change!r} must be a setting and its value.", hint=f"{example} (as an option: SET={example})"
         )
-    return setting.strip(), value
+    return setting, value
+
+
+def _require(student: Student, step: Step, what: str) -> OfStep:
+    """Return what was done in a step whose result is known. Raise WrongUse if it is not known yet."""
+    done = student.notes.of(step)
+    if not done.result:
+        problem = f"{what} comes after the result of {step.name}, which was not measured yet."
+        raise WrongUse(problem, hint=_command(student, step))
+    return done
+
+
+def _command(student: Student, step: Step) -> str:
+    return f"make lesson STEP={student.number(step)}"
 
 
 def _measured(
@@ -132,7 +152,7 @@ def _measured(
     return str(folder.relative_to(student.results)), summary
 
 
-def _bar(asked: Asked, yours: float, summary: "Summary") -> Bar:
+def _bar(student: Student, step: Step, asked: Asked, yours: float, summary: "Summary") -> Bar:
     """Return what was predicted and measured of one number. Raise LabError if a trusted trial has no such number."""
     value = asked.value
     of = (value.variant, value.request, value.metric, value.stat)
@@ -142,7 +162,10 @@ def _bar(asked: Asked, yours: float, summary: "Summary") -> Bar:
         if (row.variant, row.request, row.metric, row.stat) == of and value.load in (None, row.load)
     ]
     if not rows or rows[0].measured is None:
-        raise LabError(f"The run has too few requests: {asked.says} … is unknown.", hint="Measure again: make lesson")
+        raise LabError(
+            f"The run has too few requests: {asked.says} … is unknown.",
+            hint=f"Measure again: {_command(student, step)}",
+        )
     [row] = rows
     return Bar(
         says=asked.says, unit=asked.unit, yours=yours, theory=row.predicted, measured=row.measured,

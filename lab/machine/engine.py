@@ -73,8 +73,11 @@ def room() -> Room:
 
 
 def ca_bundle() -> str:
-    """Return the path of the host's CA bundle, which builds of images need on networks that re-sign TLS."""
-    return next((path for path in _CA_BUNDLES if path and Path(path).is_file()), "/dev/null")
+    """Return the path of the host's CA bundle, which builds of images need on networks that re-sign TLS.
+
+    If the host has none, return ``os.devnull``, because Compose needs a file.
+    """
+    return next((path for path in _CA_BUNDLES if path and Path(path).is_file()), os.devnull)
 
 
 def engine_version() -> str:

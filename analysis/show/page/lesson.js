@@ -14,7 +14,10 @@ async function send(path, content) {
     location.replace(`/?step=${about.step}`);
     return;
   }
-  const { message, hint } = await answer.json();
+  const { message, hint } = await answer.json().catch(() => ({
+    message: `The lab answered with ${answer.status} ${answer.statusText}.`,
+    hint: 'Its terminal may say more.',
+  }));
   alarm.textContent = `${message} ${hint}`;
 }
 
