@@ -21,6 +21,7 @@ from packaging.markers import Marker
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
+from lab.interruption import program
 from lab.lesson.model import experiment_of, read_lesson
 from lab.machine.doctor import make_ready
 from lab.machine.engine import Say, ca_bundle, output, run_command
@@ -204,18 +205,11 @@ def _pack_images(images: Sequence[str], path: Path) -> None:
     packer = ["xz", "--threads=0", "-6", "--stdout"] if shutil.which("xz") else [sys.executable, "-c", _XZ]
     with (
         path.open("wb") as file,
-        subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as saving,
-        subprocess.Popen(packer, stdin=saving.stdout, stdout=file) as packing,
+        program(["docker", "save", *images], stdout=subprocess.PIPE) as saving,
+        program(packer, stdin=saving.stdout, stdout=file) as packing,
     ):
         assert saving.stdout
         saving.stdout.close()  # so that an engine that saves does not wait for ever for a packer that has failed
-        try:
-            packing.wait()
-            saving.wait()
-        except BaseException:
-            saving.kill()
-            packing.kill()
-            raise
     if saving.returncode or packing.returncode:
         raise LabError("The images could not be packed.", hint="make doctor")
 

@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 LOOK_FOR_PARENT_EVERY_S = 1
 
@@ -69,3 +71,27 @@ def uninterrupted() -> Iterator[list[int]]:
         _held_back.pop()
     if asked:
         raise KeyboardInterrupt
+
+
+@contextmanager
+def program(command: Sequence[str], **how: Any) -> Iterator["subprocess.Popen[bytes]"]:  # noqa: ANN401  # as Popen has it
+    """Run a program beside the block and wait for its end. If the block raises an exception, end the program first.
+
+    ``how``: what subprocess.Popen takes. An interrupt while the program starts comes afterwards, because otherwise
+    nobody would know the program.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        with uninterrupted():
+            started.append(subprocess.Popen(command, **how))
+        yield started[0]
+        started[0].wait()
+    except BaseException:
+        for one in started:
+            one.terminate()
+        raise
+    finally:
+        for one in started:
+            one.wait()
+            for stream in filter(None, (one.stdin, one.stdout, one.stderr)):
+                stream.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from lab.cache import digest
 from lab.cluster.machines import Place
 from lab.errors import LabError
+from lab.interruption import program
 from lab.machine.engine import output
 
 Say = Callable[[str], None]
@@ -64,9 +65,7 @@ def bring_images(images: Sequence[str], places: Sequence[Place], say: Say) -> No
 
 
 def _copy(images: Sequence[str], home: Place, place: Place) -> None:
-    with subprocess.Popen(
-        [*home.docker, "image", "save", *images], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as packing:
+    with program([*home.docker, "image", "save", *images], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as packing:
         loading = subprocess.run(
             [*place.docker, "image", "load", "--quiet"], stdin=packing.stdout, capture_output=True, check=False
         )

@@ -19,6 +19,7 @@ import psutil
 from python_on_whales.exceptions import DockerException
 
 from lab.errors import LabError
+from lab.interruption import program
 from lab.limits import Room
 from lab.paths import ROOT, TOOLS
 
@@ -233,15 +234,10 @@ def running_beside(command: list[str], problem: str, environment: dict[str, str]
     """Do the same, but run the command beside the block. If the block raises an exception, end the command."""
     with (
         tempfile.TemporaryFile("w+", errors="replace") as output,
-        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
+        program(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
     ):
-        try:
-            yield
-            process.wait()
-        except BaseException:
-            process.terminate()
-            raise
-        if process.returncode != 0:
+        yield
+        if process.wait() != 0:
             output.seek(0)
             last = "\n".join(output.read().strip().splitlines()[-12:])
             raise LabError(problem, hint=f"{' '.join(command[:4])} … ended with {process.returncode}:\n{last}")
