@@ -68,12 +68,17 @@ def read_archive(path: Path) -> Packed:
 
 
 def unpack(path: Path, run: PackedRun, folder: Path) -> None:
-    """Write the files of a run in an archive into a folder. They must be the files that were hashed before."""
+    """Write the files of a run in an archive into a folder. They must be the files that were hashed before.
+
+    Raise BadArchive or OSError if that is not possible.
+    """
     with tarfile.open(path, "r|*") as archive:
         for member in archive:
-            name = member.name.removeprefix("./")
+            if member.isdir():
+                continue
+            name = _checked_name(member)
             inside = name.removeprefix(f"{run.top}/") if run.top else name
-            if not member.isfile() or inside not in run.hashes or (run.top and inside == name):
+            if inside not in run.hashes or (run.top and inside == name):
                 continue
             file = archive.extractfile(member)
             assert file

@@ -74,7 +74,7 @@ def uninterrupted() -> Iterator[list[int]]:
 
 
 @contextmanager
-def program(command: Sequence[str], **how: Any) -> Iterator["subprocess.Popen[bytes]"]:  # noqa: ANN401  # as Popen has it
+def program(command: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[bytes]]:  # noqa: ANN401  # as Popen has it
     """Run a program beside the block and wait for its end. If the block raises an exception, end the program first.
 
     ``how``: what subprocess.Popen takes. An interrupt while the program starts comes afterwards, because otherwise

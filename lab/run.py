@@ -128,7 +128,7 @@ def _is_enough(folder: Path, record: Run, rounds: int, spent_s: float, budget_s:
             claims = derive_summary(folder).claims
         hopeless = sum(lacking(claim, record) is not None for claim in record.claims)
         decided = sum(claim.decided for claim in claims)
-        lack = f"; more rounds do not decide {hopeless}, which would need more cores" if hopeless else ""
+        lack = f"; {hopeless} cannot be decided for want of cores" if hopeless else ""
         say(f"{decided} of {len(claims)} claims are decided after {rounds} rounds{lack}.")
         if decided + hopeless == len(claims):
             return True

@@ -5,7 +5,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -21,7 +20,7 @@ from lab.errors import LabError, WrongUse
 from lab.machine import doctor
 from lab.machine import images as of_lab
 from lab.paths import ROOT, TOOLS
-from tests.conftest import Lab, wait_until
+from tests.conftest import Lab
 
 HERE = f"{platform.system()} {platform.machine()}"
 VENV = """\
@@ -292,6 +291,18 @@ def test_a_bundle_has_the_committed_lab_and_names_nobody(packed: Path, tmp_path:
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 
 
+def test_a_bundle_may_be_made_in_the_folder_in_which_one_is(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip runs in the folder of the lab, so it needs to know the whole path of the packages."""
+    folders: list[Path] = []
+    monkeypatch.setattr(bundle, "_download", lambda _python, folder: folders.append(folder))
+    monkeypatch.chdir(packed.parent)
+
+    bundle.pack(["ten-at-once"], ["3.11"], Path(packed.name), lambda _: None)
+
+    assert packed.exists()
+    assert [folder.is_absolute() for folder in folders] == [True]
+
+
 def test_an_engine_that_cannot_save_leaves_no_bundle(packed: Path, tmp_path: Path) -> None:
     put(tmp_path / "bin", "docker", "exit 1")
 
@@ -423,20 +434,46 @@ def test_a_program_that_fails_is_named_with_its_last_words(
     assert caught.value.hint.endswith(f"ended with 3:\nno {program} today")
 
 
-@pytest.mark.parametrize("started", [1, 2])
-def test_an_interrupt_leaves_no_program_that_packs(tmp_path: Path, started: int) -> None:
-    """The interrupt reaches the lab alone, as when a program that started the lab ends it, while programs start."""
-    put(tmp_path / "bin", "docker", "exec sleep 60")
-    pack = (
-        "from pathlib import Path; from lab.bundle import _pack_images; from lab.interruption import heed_signals; "
-        f"heed_signals(); _pack_images(['one'], Path('{tmp_path}/to'))"
-    )
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    with subprocess.Popen([sys.executable, "-c", pack], env=os.environ | {"PATH": path}, cwd=ROOT) as lab:
-        packing = psutil.Process(lab.pid)
-        wait_until(lambda: len(packing.children()) >= started)
-        programs = packing.children()
-        lab.send_signal(signal.SIGINT)
-    _, left = psutil.wait_procs(programs, timeout=20)
+PACKING = """
+import os, signal, subprocess, threading
+from pathlib import Path
+from lab.bundle import _pack_images
+from lab.interruption import heed_signals
 
-    assert left == []
+started = []
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Popen(subprocess.Popen):
+    def __init__(self, *command, **how):
+        super().__init__(*command, **how)
+        print(self.pid, flush=True)
+        started.append(self)
+        if len(started) == AT:
+            interrupt()
+        elif len(started) == 2:
+            threading.Timer(0.5, interrupt).start()
+
+subprocess.Popen = Popen
+heed_signals()
+_pack_images(["one"], Path("TO"))
+"""
+"""Packs, and interrupts itself when the program with the number AT has just started, or else while both run."""
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_interrupt_leaves_no_program_that_packs(tmp_path: Path, at: int) -> None:
+    """The interrupt reaches the lab alone, as when a program that started the lab ends it."""
+    put(tmp_path / "bin", "docker", "exec sleep 60")
+    pack = PACKING.replace("AT", str(at)).replace("TO", str(tmp_path / "to"))
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+
+    done = subprocess.run(
+        [sys.executable, "-c", pack], env=os.environ | {"PATH": path}, cwd=ROOT, timeout=30,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False,
+    )  # fmt: skip
+
+    started = [int(pid) for pid in done.stdout.split()]
+    assert len(started) == min(at, 2)
+    assert [pid for pid in started if psutil.pid_exists(pid)] == []

@@ -168,8 +168,7 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
 def test_exercises_alone_are_named(lab: Lab, twelve: list[Path], tmp_path: Path) -> None:
     """After a lesson, the latest run is one of an exercise, and make export packs the latest run."""
 
-    def of_an_exercise(place: int, record: dict[str, Any], summary: dict[str, Any]) -> None:
-        assert (place, summary["claims"] != []) == (0, True)
+    def of_an_exercise(_place: int, record: dict[str, Any], _summary: dict[str, Any]) -> None:
         record["experiment"] = "lesson-cures-exercise"
 
     [archive] = make_class(tmp_path, size=1, change=of_an_exercise)

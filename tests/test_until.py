@@ -87,9 +87,7 @@ def test_rounds_end_if_only_more_cores_could_decide(
     claims = [one.model_copy(update={"cores": 4096}) for one in record.claims]
     _, summary, said = measure(tmp_path, monkeypatch, record.model_copy(update={"claims": claims}), [60], 3600)
 
-    assert said == [
-        "0 of 1 claims are decided after 5 rounds; more rounds do not decide 1, which would need more cores."
-    ]
+    assert said == ["0 of 1 claims are decided after 5 rounds; 1 cannot be decided for want of cores."]
     assert [claim.verdict for claim in summary.claims] == ["undecided"]
 
 

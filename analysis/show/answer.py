@@ -9,7 +9,7 @@ from analysis.metrics.times import OVERHEAD
 from analysis.quantities import Claim, Quantity
 from analysis.record import Run
 from analysis.result import ClaimRow, Summary
-from analysis.show.words import claim_interval, claim_value, measured_thing, number, percent, whole
+from analysis.show.words import after_number, claim_interval, claim_value, measured_thing, number, percent, whole
 
 
 class Answer(NamedTuple):
@@ -53,7 +53,7 @@ def _measured(claim: Claim, row: ClaimRow) -> str:
     """Return what was measured of a claim, in a sentence without its full stop."""
     if row.measured is None:
         return row.reason[0].upper() + row.reason[1:] if row.reason else ""
-    unit = "" if row.unit in ("share", "ratio", "index") else f" {row.unit}"
+    unit = after_number(row.unit)
     interval = f" (95 % interval: {claim_interval(row)}{unit})" if row.low is not None and row.low != row.high else ""
     told = None if claim.relative_to else _told(claim.value, row.measured, at_least=claim.at_least is not None)
     told = told or f"{measured_thing(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"

@@ -12,7 +12,7 @@ from analysis.folder import write_whole
 from analysis.guesses import Guess, Guessed, together
 from analysis.show.page import policy, script, style, template
 from analysis.show.strips import GOOD, PUBLISHED, THEORY, colours, drawn, drawn_guesses, guess_shape, shape
-from analysis.show.words import bound_in_words, measured_thing, number, of_requests, whole, words
+from analysis.show.words import after_number, bound_in_words, measured_thing, number, of_requests, whole, words
 from analysis.standing_out import FAR, FEW, NEAR, NEAR_RATIO, Differing, Standing, Why, described, differing
 
 MODES: dict[Mode, str] = {
@@ -82,7 +82,8 @@ def write_page(
         policy=policy(code), style=style(), script=code, laptops=laptops, chapters=chapters, colours=of_cores,
         modes=MODES, key=lambda mode, colour: Markup(shape(mode, 15, 15, colour)),  # noqa: S704  # we draw it
         theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
-        near_ms=f"{NEAR['ms']:g}", head=[*_OF_LAPTOPS, "manifests"], machines=[*_machines(laptops)],
+        near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
+        head=[*_OF_LAPTOPS, "manifests"], machines=[*_machines(laptops)],
         ring=Markup(guess_shape(15, 15)), guessed=any(one.guesses for one in chapters), checked=_CHECKED[checked],  # noqa: S704  # we draw it
     )  # fmt: skip
     write_whole(target, page)
@@ -123,7 +124,7 @@ def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str
 
 
 def _shown_guesses(one: Guessed) -> ShownGuesses:
-    of_unit = "" if one.unit in ("share", "ratio", "index") else f" {one.unit}"
+    of_unit = after_number(one.unit)
     low, high = number(one.measured[0]), number(one.measured[-1])
     theory = f"; theory: {number(one.theory)}{of_unit}" if one.theory is not None else ""
     told = (
@@ -141,7 +142,7 @@ def _shown(strip: Strip, of_cores: Mapping[int, str]) -> Shown:
 
 def _what(strip: Strip) -> str:
     """Return in words which number a strip shows, with its unit, and the bound of a claim."""
-    named = _unit(strip)
+    named = after_number(strip.unit)
     if strip.claim:
         thing = measured_thing(strip.claim).rstrip(",")
         return f"{thing}{named and ',' + named}; the claim: {bound_in_words(strip.claim)}"
@@ -149,10 +150,6 @@ def _what(strip: Strip) -> str:
     one = strip.quantity
     of = of_requests(one.metric, one.request)
     return f"The {words(strip.stat)} of the {of} in {one.variant} under {one.load}{named and ',' + named}"
-
-
-def _unit(strip: Strip) -> str:
-    return "" if strip.unit in ("share", "ratio", "index") else f" {strip.unit}"
 
 
 def _told(strip: Strip) -> str:
@@ -167,7 +164,7 @@ def _told(strip: Strip) -> str:
 
 
 def _number(strip: Strip, value: float | None) -> str:
-    return number(whole(strip.unit, value)) + (_unit(strip) if value is not None else "")
+    return number(whole(strip.unit, value)) + (after_number(strip.unit) if value is not None else "")
 
 
 def _verdicts(strip: Strip) -> str:

@@ -142,7 +142,7 @@ def of_run(
 def longest_first(asked: Mapping[str, float]) -> list[str]:
     """Return classes in the order of their colours: by the longest service time that a request asks for, or by name.
 
-    So slow requests are orange and quick ones blue in every report and on every page.
+    So the slowest class is orange, and the next one blue, in every report and on every page.
     """
     return sorted(asked, key=lambda name: (-asked[name], name))
 

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from analysis.classroom import Dot, Mode, Strip
 from analysis.guesses import Guessed
-from analysis.show.words import number, verdict_of
+from analysis.show.words import after_number, number, verdict_of
 
 WIDTH, LEFT, RIGHT = 900, 30, 870
 RADIUS = 10
@@ -181,8 +181,7 @@ def _marks(
 
 
 def _dot(dot: Dot, value: float, x: float, y: float, colour: str, unit: str) -> str:
-    named = "" if unit in ("share", "ratio", "index") else f" {unit}"
-    told = f"laptop-{dot.laptop}: {number(value)}{named}, {verdict_of(dot)}, {dot.cores} cores, {dot.mode}"
+    told = f"laptop-{dot.laptop}: {number(value)}{after_number(unit)}, {verdict_of(dot)}, {dot.cores} cores, {dot.mode}"
     ink = _ON_DARK.get(colour, "#ffffff")
     return (
         f'<g class="dot" data-laptop="{dot.laptop}"><title>{escape(told)}</title>'

@@ -33,6 +33,11 @@ def verdict_of(row: Judged) -> str:
     return f"{row.verdict}, suspect" if row.suspect else row.verdict
 
 
+def after_number(of_unit: str) -> str:
+    """Return a unit as it follows a number; empty for shares, ratios and indices."""
+    return "" if of_unit in ("share", "ratio", "index") else f" {of_unit}"
+
+
 def seconds(value: float | None) -> str:
     """Return seconds with two decimals."""
     return number(None) if value is None else f"{value:.2f}"
@@ -95,7 +100,7 @@ def claim_value(claim: ClaimRow) -> str:
     """Return the measured value of a claim, with its statistic and unit."""
     if claim.measured is None:
         return number(None)
-    if claim.unit in ("share", "ratio", "index"):
+    if not after_number(claim.unit):
         return number(claim.measured)
     stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
     return f"{stat}{number(whole(claim.unit, claim.measured))} {claim.unit}"
@@ -117,7 +122,7 @@ def bound_in_words(claim: Claim) -> str:
         which = f"{share:g} % of the {value.request} requests have {a} {metric}"
         return f"{_where(value)}, {which} of {side} {claim.limit:g} {of_unit}"
     limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
-    named = "" if of_unit in ("share", "ratio", "index") else f" {of_unit}"
+    named = after_number(of_unit)
     return f"{_where(value)}, {_thing(value)} is {side} {limit}{named}"
 
 

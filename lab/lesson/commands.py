@@ -35,13 +35,14 @@ def lesson(
         say("The predictions and answers are deleted; the runs are kept.")
     student = teaching.Student(read_lesson(), results)
     current = student.step(step)
+    answers = bool(predict or explain or change or solution)
     if page:
         from lab.lesson.page import serve  # noqa: PLC0415
 
         serve(student, port)
-    elif not (step or predict or explain or change or solution or student.left):
+    elif not (step or answers or student.left):
         _print(show.overview(student), "", show.complete(student))
-    elif sys.stdin.isatty() and not (predict or explain or change or solution):
+    elif sys.stdin.isatty() and not answers:
         with interruptible():
             _talk(student, current)
     else:
@@ -112,7 +113,7 @@ def _predict(student: "Student", step: "Step") -> None:
     while len(values) < len(step.predict):
         asked = step.predict[len(values)]
         try:
-            value = notes.number(_ask(f"{len(values) + 1} ({asked.unit})"), step)
+            value = notes.read_number(_ask(f"{len(values) + 1} ({asked.unit})"), step)
             notes.check_prediction(value, asked, step)
             values.append(value)
         except WrongUse as error:

@@ -129,9 +129,9 @@ def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Set
     except ValidationError as error:
         first = error.errors()[0]
         said = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
-        raise WrongUse(f"{setting}={_shown(value)} is not possible: {said}.", hint="Choose another value.") from None
+        raise WrongUse(f"{setting}={as_text(value)} is not possible: {said}.", hint="Choose another value.") from None
     if getattr(before, setting) == getattr(variant, setting):
-        raise WrongUse(f"{exercise.variant} already has {setting}={_shown(value)}.", hint="Choose another value.")
+        raise WrongUse(f"{exercise.variant} already has {setting}={as_text(value)}.", hint="Choose another value.")
     asked = exercise.check.value.load
     loads = {name: load for name, load in experiment.loads.items() if asked in (None, name)}
     return experiment.model_copy(
@@ -152,7 +152,8 @@ def choices(variant: Variant, setting: str) -> list[Setting]:
     return [value for value in values if value != getattr(variant, setting)]
 
 
-def _shown(value: Setting) -> str:
+def as_text(value: Setting) -> str:
+    """Return the value of a setting as a file writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,6 +1,5 @@
 """What a student has done so far: results/lesson/lesson.json. Each change of it is a function from notes to notes."""
 
-from itertools import cycle
 from pathlib import Path
 from typing import Literal
 
@@ -125,15 +124,14 @@ class Notes(Model):
         """Return notes with something more done in a step."""
         return Notes(steps=self.steps | {step.name: self.of(step).model_copy(update=done)})
 
+    def left(self, lesson: Lesson) -> list[Step]:
+        """Return the steps that are not done."""
+        return [step for step in lesson.steps if self.of(step).stage != "done"]
+
 
 def next_step(lesson: Lesson, notes: Notes) -> Step:
     """Return the first step that is not done; the last step if all are done."""
-    return next(iter(left(lesson, notes)), lesson.steps[-1])
-
-
-def left(lesson: Lesson, notes: Notes) -> list[Step]:
-    """Return the steps that are not done."""
-    return [step for step in lesson.steps if notes.of(step).stage != "done"]
+    return next(iter(notes.left(lesson)), lesson.steps[-1])
 
 
 def predicted(notes: Notes, step: Step, values: list[float], at: str) -> Notes:
@@ -156,7 +154,7 @@ def check_prediction(value: float, asked: Asked, step: Step) -> None:
         raise WrongUse(f"The prediction {problem}: {asked.says} … {asked.unit}.", hint=_example(step))
 
 
-def number(word: str, step: Step) -> float:
+def read_number(word: str, step: Step) -> float:
     """Return the number that a student wrote. Raise WrongUse if it is no number."""
     try:
         return float(word)
@@ -166,12 +164,12 @@ def number(word: str, step: Step) -> float:
 
 def numbers(text: str, step: Step) -> list[float]:
     """Return the numbers of a prediction such as ``10000,1000``. Raise WrongUse if one is no number."""
-    return [number(word, step) for word in text.split(",")]
+    return [read_number(word, step) for word in text.split(",")]
 
 
 def _example(step: Step) -> str:
-    examples = [one for one, _ in zip(cycle(("300", "2.5")), step.predict, strict=False)]
-    return f"Write a number such as {' or '.join(examples)} (as an option: PREDICT={','.join(examples)})."
+    examples = (["300", "2.5"] * len(step.predict))[: len(step.predict)]
+    return f"Write a number such as 300 or 2.5 (as an option: PREDICT={','.join(examples)})."
 
 
 def notes_file(results: Path) -> Path:

@@ -15,8 +15,8 @@ from analysis.show.page import policy, script, style, template
 from analysis.show.words import number, verdict_of
 from lab.errors import LabError, WrongUse
 from lab.lesson import diagram, picture, show, teaching
-from lab.lesson.model import Step, choices, experiment_of
-from lab.lesson.notes import number as number_of
+from lab.lesson.model import Step, as_text, choices, experiment_of
+from lab.lesson.notes import read_number
 from lab.lesson.teaching import Student
 from lab.loopback import LocalHandler, serving
 from lab.machine.engine import last_line
@@ -48,7 +48,7 @@ class Desk:
                 raise WrongUse("Something is being measured. Wait until it has ended.")
             match path, content:
                 case "/predict", {"values": [*values]}:
-                    teaching.predict(self.student, step, [number_of(str(value), step) for value in values])
+                    teaching.predict(self.student, step, [read_number(str(value), step) for value in values])
                 case "/measure", _:
                     teaching.check_measure(self.student, step)
                     self._begin(lambda: teaching.measure(self.student, step, self._heeding))
@@ -137,7 +137,7 @@ def page(desk: Desk, asked: int) -> str:
     student, state = desk.student, desk.state()  # first the state: the page is loaded again if it changes afterwards
     step = student.step(asked)
     notes = student.notes
-    done = notes.of(step)
+    done, left = notes.of(step), notes.left(student.lesson)
     experiment = experiment_of(student.lesson, step)
     drawing = script("lesson.js")
     variant = experiment.variants[step.exercise.variant]
@@ -160,11 +160,11 @@ def page(desk: Desk, asked: int) -> str:
         verdict_of=verdict_of,
         suspicion=show.suspicion(done.result.claims) if done.result else "",
         before=[
-            (name, show.as_text(getattr(variant, name)), [show.as_text(one) for one in choices(variant, name)])
+            (name, as_text(getattr(variant, name)), [as_text(one) for one in choices(variant, name)])
             for name in step.exercise.settings
         ],
         solution=show.solution_of(step),
-        following=student.number(student.left[0]) if student.left else 0,
+        following=student.number(left[0]) if left else 0,
         hand_in=show.how_to_hand_in(student),
     )
 

@@ -6,7 +6,7 @@ from textwrap import fill, indent
 from analysis.show.words import number, verdict_of
 from lab.experiment.model import Experiment, Load
 from lab.lesson import diagram, picture
-from lab.lesson.model import Step, choices, experiment_of
+from lab.lesson.model import Step, as_text, choices, experiment_of
 from lab.lesson.notes import Attempt, OfStep, Verdict
 from lab.lesson.teaching import Student, expected_s
 from lab.servers.base import Variant
@@ -94,11 +94,6 @@ def exercise(student: Student, step: Step) -> str:
     return "\n".join(map(paragraph, told))
 
 
-def as_text(value: object) -> str:
-    """Return the value of a setting as a file writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def attempt(one: Attempt) -> str:
     """Return whether a change did what it should."""
     return paragraph(f"{one.change}: {one.found}.", "", "  ") + "\n" + verdict(one.check)
@@ -117,7 +112,7 @@ def solution_of(step: Step) -> str:
 
 def what_next(student: Student, step: Step) -> str:
     """Return what comes next in a step, and the command for it."""
-    command = f"make lesson STEP={student.number(step)}"
+    command = student.command(step)
     stage = student.notes.of(step).stage
     if stage == "predict":
         example = ",".join("…" for _ in step.predict)
@@ -128,8 +123,8 @@ def what_next(student: Student, step: Step) -> str:
         return paragraph(f"Next: explain. {step.explain}") + f'\n{command} EXPLAIN="…"'
     if stage == "exercise":
         return f"{exercise(student, step)}\n{command} SET={step.exercise.settings[0]}=… (or SOLUTION=1)"
-    if student.left:
-        return f"This step is done. Next: step {student.number(student.left[0])}. make lesson"
+    if left := student.left:
+        return f"This step is done. Next: step {student.number(left[0])}. make lesson"
     return f"This step is done. {complete(student)}"
 
 

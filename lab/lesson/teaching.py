@@ -36,7 +36,7 @@ class Student:
     @property
     def left(self) -> list[Step]:
         """The steps that are not done."""
-        return notes.left(self.lesson, self.notes)
+        return self.notes.left(self.lesson)
 
     def step(self, number: int) -> Step:
         """Return a step by its number from 1; 0: the next step. Raise WrongUse if there is no such step."""
@@ -50,6 +50,10 @@ class Student:
         """Return the number of a step."""
         return self.lesson.steps.index(step) + 1
 
+    def command(self, step: Step) -> str:
+        """Return the command that goes on with a step."""
+        return make_command("make lesson", STEP=self.number(step))
+
 
 def predict(student: Student, step: Step, values: list[float]) -> None:
     """Record a prediction before anything is measured."""
@@ -61,9 +65,8 @@ def measure(student: Student, step: Step, heeding: "Heeding | None" = None) -> R
     prediction = check_measure(student, step)
     experiment = experiment_of(student.lesson, step)
     folder, summary = _measured(student, step, experiment, step.run, heeding, "")
-    bars = [
-        _bar(student, step, asked, yours, summary) for asked, yours in zip(step.predict, prediction.values, strict=True)
-    ]
+    again = student.command(step)
+    bars = [_bar(asked, yours, summary, again) for asked, yours in zip(step.predict, prediction.values, strict=True)]
     found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
     write_notes(student.results, student.notes.with_step(step, result=found))
     return found
@@ -74,7 +77,7 @@ def check_measure(student: Student, step: Step) -> Prediction:
     done = student.notes.of(step)
     if not done.prediction:
         problem = f"Predict first: nothing of {step.name} is measured before."
-        raise WrongUse(problem, hint=f"{_command(student, step)} PREDICT=…")
+        raise WrongUse(problem, hint=f"{student.command(step)} PREDICT=…")
     if done.result:
         problem = f"The result of {step.name} is known already."
         raise WrongUse(problem, hint="To begin the whole lesson again: make lesson RESTART=1")
@@ -126,12 +129,8 @@ def _require(student: Student, step: Step, what: str) -> OfStep:
     done = student.notes.of(step)
     if not done.result:
         problem = f"{what} comes after the result of {step.name}, which was not measured yet."
-        raise WrongUse(problem, hint=_command(student, step))
+        raise WrongUse(problem, hint=student.command(step))
     return done
-
-
-def _command(student: Student, step: Step) -> str:
-    return f"make lesson STEP={student.number(step)}"
 
 
 def _measured(
@@ -152,7 +151,7 @@ def _measured(
     return str(folder.relative_to(student.results)), summary
 
 
-def _bar(student: Student, step: Step, asked: Asked, yours: float, summary: "Summary") -> Bar:
+def _bar(asked: Asked, yours: float, summary: "Summary", again: str) -> Bar:
     """Return what was predicted and measured of one number. Raise LabError if a trusted trial has no such number."""
     value = asked.value
     of = (value.variant, value.request, value.metric, value.stat)
@@ -162,10 +161,7 @@ def _bar(student: Student, step: Step, asked: Asked, yours: float, summary: "Sum
         if (row.variant, row.request, row.metric, row.stat) == of and value.load in (None, row.load)
     ]
     if not rows or rows[0].measured is None:
-        raise LabError(
-            f"The run has too few requests: {asked.says} … is unknown.",
-            hint=f"Measure again: {_command(student, step)}",
-        )
+        raise LabError(f"The run has too few requests: {asked.says} … is unknown.", hint=f"Measure again: {again}")
     [row] = rows
     return Bar(
         says=asked.says, unit=asked.unit, yours=yours, theory=row.predicted, measured=row.measured,
