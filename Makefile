@@ -91,8 +91,8 @@ down: .venv/core  ## remove the containers and networks of killed runs, and clos
 schema: .venv/core  ## print the JSON schema of experiment files, for editors
 	@$(LAB) schema
 
-check: .venv/core .venv/tests  ## run the linter and the type checker
-	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy
+check: .venv/core .venv/tests  ## run the linter, the type checker, and the check of imports between floors
+	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy && PYTHONPATH=. .venv/bin/lint-imports --no-logo --no-cache
 
 SIDE_BY_SIDE = .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder
 quick: .venv/core .venv/tests  ## run the short tests that need no container, in under two minutes
