@@ -7,7 +7,7 @@ another field. What is not believed is said, with the reason.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,8 @@ NO_UNIT = "none"
 HOW = "nginx: rt=$request_time; gunicorn: rt=%(L)s; Apache: duration_us=%D"
 FEW, ENOUGH = 5, 20
 """From so many lines on, it counts whether numbers vary, and from so many whether they follow something else."""
-MEDIAN_S = 5.0
-"""If half of the requests took longer, decimal numbers without a name are rather milliseconds."""
+QUICK_S = 1.0
+"""If nine in ten requests took longer, decimal numbers whose unit nothing says may be milliseconds."""
 LONG_S = 30.0
 """If half of the requests took longer in the unit that UNIT says, the numbers are no durations in this unit."""
 A_TIME = 1e9
@@ -55,7 +55,17 @@ def source_of(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Sour
     """
     entries = [entry for _, entry in sample]
     found = _of_format(entries) or _of_name(sample, unit, file, len(sample) / 2) or _of_columns(sample, unit, file)
-    return found if found.found else _of_name(sample, unit, file, 1) or found
+    if found.found:
+        return found
+    return _of_name(sample, unit, file, 1) or replace(found, notes=(*found.notes, *_unknown_names(entries)))
+
+
+def _unknown_names(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield the named numbers that no name in DURATIONS explains, at most three."""
+    names = Counter(name for entry in entries for name, text in entry.named.items() if value_of(text))
+    for name, _ in names.most_common(3):
+        text = next(entry.named[name] for entry in entries if name in entry.named and value_of(entry.named[name]))
+        yield f"{name}={text} has a name that the lab does not know as that of a duration."
 
 
 def _of_format(entries: Sequence[Entry]) -> Source | None:
@@ -306,8 +316,8 @@ def _unit_of_decimals(numbers: Floats, unit: str) -> str:
 
 def _check_seconds(numbers: Floats, says: str, file: str) -> None:
     """Raise WrongUse if decimal numbers without a unit are too large for seconds."""
-    if (median := float(np.median(numbers))) > MEDIAN_S:
-        problem = f"{file}: {says} has no unit, and in seconds, half of the requests would take {median:.4g} s or more."
+    if (quick := float(np.quantile(numbers, 0.1))) > QUICK_S:
+        problem = f"{file}: {says} has no unit, and in seconds, nine in ten requests would take {quick:.4g} s or more."
         raise WrongUse(problem, hint="UNIT=ms or UNIT=s says which it is.")
 
 

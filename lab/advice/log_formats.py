@@ -16,9 +16,9 @@ Clock = Literal["balancer", "server"]
 """Whose durations a log has. Those of a balancer begin when the balancer gets the request, so they include the time
 that the request waits for a worker; those of a server begin when a worker takes the request."""
 
-_TEXT = r'"(?:[^"\\]|\\.)*"'
-_REQUEST = r'"(?P<method>[A-Z]+) (?P<target>\S+)[^"]*"'
-_HEAD = rf"\[(?P<time>[^\]]+)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>\S+)"
+_TEXT = r'"(?:[^"\\]|\\.)*+"'
+_REQUEST = r'"(?P<method>[A-Z]+) (?P<target>[^\s"]++)[^"]*+"'
+_HEAD = rf"\[(?P<time>[^\]]+)\] {_REQUEST} (?P<status>\d{{3}}) (?P<size>\S++)"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ JSON_FORMATS = (
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "elapsed": "", "elapsed_time": "",
     "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency": "", "latency_human": "",
-    "process_time": "", "processing_time": "",
+    "process_time": "", "processing_time": "", "req_time": "", "resp_time": "",
     "urt": "s", "upstream_response_time": "s",
 }  # fmt: skip
 """Names of durations, those of whole requests first. nginx's own names say the unit of a decimal number: s."""
@@ -221,7 +221,7 @@ def _fields(rest: str) -> tuple[dict[str, str], list[str]]:
             named.setdefault(found["name"], found["value"].strip('"').rstrip(",;"))
         else:
             text = found["text"]
-            others.append(text[1:-1] if text.startswith('"') and len(text) > 1 else text.rstrip(",;"))
+            others.append(text[1:-1] if text[0] in '"[' and len(text) > 1 else text.rstrip(",;"))
     return named, others
 
 

@@ -76,8 +76,8 @@ def print_work(console: Console, service: Service) -> None:
         )
     if service.unknown:
         console.print(Text(
-            f"The file does not say how much requests of {_listed(service.unknown)} compute. If it is all of the time, the load "
-            f"needs {number(service.cores_at_most)} of {service.cores} cores; if it is nothing, hardly any."
+            f"The file does not say how much requests of {_listed(service.unknown)} compute. If it is all of the time, "
+            f"the load needs {number(service.cores_at_most)} of {service.cores} cores; if it is nothing, hardly any."
         ))  # fmt: skip
     if service.cores_at_most > service.cores:
         console.print(
