@@ -20,8 +20,8 @@ NO_UNIT = "none"
 HOW = "nginx: rt=$request_time; gunicorn: rt=%(L)s; Apache: duration_us=%D"
 FEW, ENOUGH = 5, 20
 """From so many lines on, it counts whether numbers vary, and from so many whether they follow something else."""
-QUICK_S = 1.0
-"""If nine in ten requests took longer, decimal numbers whose unit nothing says may be milliseconds."""
+QUICK_S, AT_ONCE = 1.0, 200
+"""If nine in ten requests took longer, or so many were at work at once, decimal numbers may be milliseconds."""
 LONG_S = 30.0
 """If half of the requests took longer in the unit that UNIT says, the numbers are no durations in this unit."""
 A_TIME = 1e9
@@ -104,7 +104,7 @@ def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, least: f
         problem = f"{file}:{line}: {name}={first.number:g} is a whole number, and has no unit."
         raise WrongUse(problem, hint=_units_hint())
     if not taken and not DURATIONS.get(base):
-        _check_seconds(numbers, f"{name}=…", file)
+        _check_seconds(numbers, f"{name}=…", file, sample)
     if not own and not beside and (reason := _doubt_of_unit(numbers, unit)):
         raise WrongUse(f"{file}: {name}=… is not in {_in_words(unit)}: {reason}.", hint=_units_hint())
     taken = taken or "s"
@@ -156,7 +156,7 @@ def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> So
     for kind in ("unit", "decimal"):
         believed = [column for column in columns if column.kind == kind and not doubts[column.place]]
         if longest := _longest(believed):
-            return _source(longest, unit, file, width)
+            return _source(longest, unit, file, width, sample)
         if believed:
             says = " and ".join(column.says for column in believed)
             notes.append(f"{says} may be durations, and neither is always the longer.")
@@ -178,7 +178,7 @@ def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> So
         raise WrongUse(problem, hint=_units_hint())
     if reason := _doubt_of_unit(first.numbers, unit):
         raise WrongUse(f"{file}: {first.says} is not in {_in_words(unit)}: {reason}.", hint=_units_hint())
-    return _source(first, unit, file, width)
+    return _source(first, unit, file, width, sample)
 
 
 def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Column | None:
@@ -277,12 +277,12 @@ def _seconds(column: _Column) -> Floats:
     return np.array([value.number * UNITS[value.unit or "s"] for value in column.values])
 
 
-def _source(column: _Column, unit: str, file: str, width: int) -> Source:
+def _source(column: _Column, unit: str, file: str, width: int, sample: Sequence[tuple[int, Entry]]) -> Source:
     kind = column.kind
     said = _unit_of_decimals(column.numbers, unit) if kind == "decimal" else unit
     of = said or "s"
     if kind == "decimal" and not said:
-        _check_seconds(column.numbers, column.says, file)
+        _check_seconds(column.numbers, column.says, file, sample)
     clock: Clock | None = None
     why = f"as UNIT={unit} says" if kind != "unit" and said else ""
     if kind == "decimal" and not why:
@@ -314,10 +314,19 @@ def _unit_of_decimals(numbers: Floats, unit: str) -> str:
     return unit if unit in UNITS and float(np.median(numbers)) >= 1 else ""
 
 
-def _check_seconds(numbers: Floats, says: str, file: str) -> None:
-    """Raise WrongUse if decimal numbers without a unit are too large for seconds."""
+def _check_seconds(numbers: Floats, says: str, file: str, sample: Sequence[tuple[int, Entry]]) -> None:
+    """Raise WrongUse if decimal numbers whose unit nothing says are too large for seconds."""
+    times = [entry.at for _, entry in sample]
+    at_once = numbers.sum() / max(max(times) - min(times), 1.0)  # Little's law
+    reason = None
     if (quick := float(np.quantile(numbers, 0.1))) > QUICK_S:
-        problem = f"{file}: {says} has no unit, and in seconds, nine in ten requests would take {quick:.4g} s or more."
+        reason = f"nine in ten requests would take {quick:.4g} s or more"
+    elif (median := float(np.median(numbers))) > LONG_S:
+        reason = f"half of the requests would take {median:.4g} s or more"
+    elif at_once > AT_ONCE and len(numbers) >= ENOUGH:
+        reason = f"{at_once:,.0f} requests would be at work at once"
+    if reason:
+        problem = f"{file}: {says} has no unit, and in seconds, {reason}."
         raise WrongUse(problem, hint="UNIT=ms or UNIT=s says which it is.")
 
 
