@@ -295,7 +295,7 @@ def test_what_computes_is_unknown_unless_the_file_says_it(lab: Lab, tmp_path: Pa
     works = advised(lab, tmp_path, COMPUTES.replace("@", ", computes: 1"))
 
     assert "does not say how much requests of price, ping compute" in unknown
-    assert "needs 1.5 of 2 cores" in unknown
+    assert "needs 1.5 cores (cores: 2)" in unknown
     assert "way to serve w x t 0% 50% 100%" in unknown
     assert "To serve with 2 x" in unknown
     assert "To find out, make try measures" in unknown
@@ -321,7 +321,7 @@ def test_a_load_that_may_exceed_the_machine_depends(lab: Lab, tmp_path: Path) ->
     said = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "peak: 2\nclasses"))
 
     assert "requests per second in the busiest minute keep 3.0 workers at work" in said
-    assert "no way to serve can carry the load on 2 cores" in said
+    assert "no way can carry the load with cores: 2" in said
     assert "It depends on how much requests compute:" in said
     assert "100% more cores" in said
     assert "up to" not in said

@@ -64,10 +64,11 @@ def print_work(console: Console, service: Service) -> None:
     rate = sum(one.at_most_per_second for one in service.at_peak.values())
     when = " in the busiest minute" if service.peak > 1 else ""
     least, most = (ceil(service.at_work + times * sqrt(service.at_work)) for times in _SPARE)
+    spare = f"{least}" if least == most else f"{least} to {most}"
     console.print()
     console.print(Text(
         f"{number(rate)} requests per second{when} keep {number(service.at_work)} workers at work on average, if a "
-        f"worker serves one request at a time (sync). With {least} to {most} such workers, or threads, few requests "
+        f"worker serves one request at a time (sync). With {spare} such workers, or threads, few requests "
         "wait."
     ))  # fmt: skip
     if service.clock == "balancer":
@@ -77,12 +78,12 @@ def print_work(console: Console, service: Service) -> None:
     if service.unknown:
         console.print(Text(
             f"The file does not say how much requests of {_listed(service.unknown)} compute. If it is all of the time, "
-            f"the load needs {number(service.cores_at_most)} of {service.cores} cores; if it is nothing, hardly any."
+            f"the load needs {number(service.cores_at_most)} cores (cores: {service.cores}); if nothing, hardly any."
         ))  # fmt: skip
     if service.cores_at_most > service.cores:
         console.print(
             Text(
-                f"If requests compute all that they may, no way to serve can carry the load on {service.cores} cores.",
+                f"If requests compute all that they may, no way can carry the load with cores: {service.cores}.",
                 style="bold",
             )
         )
