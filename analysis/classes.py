@@ -107,14 +107,18 @@ class Requests(Arrivals):
         | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
         Discriminator(_kind),
     ]
-    computes: float = Field(0, ge=0, le=1)
+    computes: float | None = Field(None, ge=0, le=1)
 
-    def of(self, name: str) -> "Class":
-        """Return the class for the simulator: a request first computes its part, and then waits."""
+    def of(self, name: str, unknown: float = 0.0) -> "Class":
+        """Return the class for the simulator: a request first computes its part, and then waits.
+
+        ``unknown`` is that part if nobody says it.
+        """
         from theory.model import Class, Closed, Constant, Open, Step  # noqa: PLC0415
 
         takes = self._takes()
-        steps = [Step(_times(takes, self.computes), "compute"), Step(_times(takes, 1 - self.computes))]
+        computes = unknown if self.computes is None else self.computes
+        steps = [Step(_times(takes, computes), "compute"), Step(_times(takes, 1 - computes))]
         arrivals = Closed(self.users, Constant(self.pause_s)) if self.users else Open(self.per_second or 0.0)
         return Class(name, arrivals, [step for step in steps if step.takes.mean > 0])
 
@@ -128,6 +132,17 @@ class Requests(Arrivals):
         """How many requests come in a second if none waits."""
         takes_s = max(self.mean_s + self.pause_s, 0.0005)
         return self.users / takes_s if self.users else self.per_second or 0.0
+
+    @property
+    def at_work(self) -> float:
+        """How many of these requests are at work at once on average, if none waits."""
+        return self.mean_s * (self.users / (self.mean_s + self.pause_s) if self.users else self.per_second or 0.0)
+
+    def times(self, factor: float) -> Self:
+        """Return the class with so many times the users, or the requests per second."""
+        if self.users:
+            return self.model_copy(update={"users": ceil(self.users * factor)})
+        return self.model_copy(update={"per_second": (self.per_second or 0.0) * factor})
 
     @property
     def mean_s(self) -> float:
@@ -152,6 +167,19 @@ class Requests(Arrivals):
                 return mean
             case list(measured):
                 return max(measured)
+            case seconds:
+                return seconds
+
+    @property
+    def shortest_s(self) -> float:
+        """The duration that a tenth of the requests do not exceed."""
+        match self.takes_s:
+            case Between(least=least, most=most):
+                return least + 0.1 * (most - least)
+            case Mean(mean=mean):
+                return 0.105 * mean
+            case list(measured):
+                return sorted(measured)[len(measured) // 10]
             case seconds:
                 return seconds
 

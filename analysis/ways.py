@@ -27,7 +27,8 @@ def gthread(workers: int, threads: int, **more: object) -> dict[str, Any]:
 
 KINDS_OF_WAYS = (
     Kind("one-process", "one process",
-         "gunicorn: all threads take requests from one queue. If the process dies, all its requests fail.",
+         "gunicorn: all threads take requests from one queue, and share one interpreter lock. If the process dies, all "
+         "its requests fail.",
          gthread, alone=True),
     Kind("limit", "limit = threads",
          "gunicorn, worker_connections = threads: a worker with no free thread accepts nothing, so a request waits "

@@ -3,13 +3,14 @@
 import gzip
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
-from lab.advice.access_log import Log, described, read_logs, route_of
+from lab.advice.access_log import Log, described, read_logs, route_of, standing_for
 from lab.advice.ranking import rank
 from lab.advice.service import read_service
 from tests.conftest import Lab
@@ -55,6 +56,192 @@ def test_formats(tmp_path: Path, lines: list[str], unit: str, seconds: float | N
     assert log.last - log.first == 10
     assert (log.unreadable, set(log.routes)) == (0, {("GET", "/a")})
     assert list(log.routes["GET", "/a"].seconds) == ([] if seconds is None else [pytest.approx(seconds)] * 2)
+
+
+TOOK_S = [0.014, 0.031, 0.25, 0.002, 0.093, 1.7, 0.014, 0.052, 0.006, 0.41] * 3
+
+
+AGAIN = f'203.0.113.9 - - [24/Nov/2026:10:00:{{n:02}} +0000] "GET /a HTTP/1.1" 200 512 {AGENT}'
+KNOWN = {
+    "ingress-nginx": (
+        AGAIN + " 334 {s} [shop-web-80] [] 10.42.0.11:8000, 10.42.0.12:8000 512, 512 0.001, {s} 502, 200 a4c2{n}",
+        "$request_time of ingress-nginx, in seconds",
+        "balancer",
+    ),
+    "Traefik": (
+        AGAIN + ' {n} "shop@docker" "http://172.18.0.4:8000" {ms}ms',
+        "Traefik's common format, in milliseconds",
+        "balancer",
+    ),
+    "uWSGI": (
+        "[pid: 11|app: 0|req: {n}/{n}] 203.0.113.9 () {{44 vars in 912 bytes}} [Tue Nov  3 14:00:{n:02} 2026] GET /a "
+        "=> generated 17 bytes in {ms} msecs (HTTP/1.1 200) 5 headers in 180 bytes (1 switches on core 0)",
+        "uWSGI's own format, in milliseconds",
+        "server",
+    ),
+    "ALB": (
+        "https 2026-11-03T14:00:{n:02}.1114Z app/shop/50dc 203.0.113.9:49096 10.0.1.6:8000 0.000 {s} 0.000 200 200 "
+        '475 17709 "GET https://shop.example:443/a HTTP/2.0" "curl/8" - - arn:x "Root=1" "-" "-" 0',
+        "target_processing_time of AWS Application Load Balancer, in seconds",
+        "balancer",
+    ),
+    "HAProxy": (
+        "haproxy[14389]: 203.0.113.9:33317 [03/Nov/2026:14:00:{n:02}.655] http-in shop/w1 10/0/30/7/{ms} 200 2750 - - "
+        '---- 1/1/1/1/0 0/0 "GET /a HTTP/1.1"',
+        "Ta of HAProxy's HTTP format, in milliseconds",
+        "balancer",
+    ),
+    "Traefik's JSON": (
+        '{{"StartUTC": "2026-11-03T14:00:{n:02}.097829000Z", "RequestMethod": "GET", "RequestPath": "/a", '
+        '"Duration": {ns}, "DownstreamStatus": 200, "RequestCount": {n}, "OriginDuration": 5}}',
+        "Duration of Traefik's JSON, in nanoseconds",
+        "balancer",
+    ),
+    "Caddy": (
+        '{{"ts": 17937144{n:02}.5, "request": {{"method": "GET", "uri": "/a", "remote_port": "49096"}}, '
+        '"bytes_read": 0, "duration": {s}, "size": 17709, "status": 200}}',
+        "duration of Caddy's JSON, in seconds",
+        "balancer",
+    ),
+    "a unit": (
+        '{{"time": "2026-11-03T14:00:{n:02}Z", "method": "GET", "path": "/a", "status": 200, "bytes": 9, '
+        '"latency_human": "{ms}ms"}}',
+        "latency_human=…",
+        None,
+    ),
+}
+
+
+def written(template: str) -> list[str]:
+    """Return a line for each of TOOK_S."""
+    return [
+        template.format(n=n, s=f"{took_s:.3f}", ms=f"{1000 * took_s:.0f}", ns=f"{1e9 * took_s:.0f}")
+        for n, took_s in enumerate(TOOK_S)
+    ]
+
+
+@pytest.mark.parametrize("unit", ["", "ms"])
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_format_says_which_number_is_the_duration(tmp_path: Path, name: str, unit: str) -> None:
+    """Lengths, counters and ports stand beside it, and UNIT, which is for other logs, does not change it."""
+    line, says, clock = KNOWN[name]
+    log = read(tmp_path, written(line), unit=unit)
+
+    assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
+    assert log.clock == clock
+    assert says in described(log, "access.log", cores=2)
+
+
+NAMED = [
+    'rt="{s}" uct="0.000" uht="{s}" urt="{s}"',
+    "rt={s} uct=0.000 urt=-",
+    'urt="0.000, {s}"',
+    "urt=0.000, {s} request_length=334",
+    "request_time={s} bytes=475",
+    "request_length=475 rt:{s}",
+    "duration_ms={ms} status=200",
+    'duration_ms="{ms}"',
+    "took={ms}ms",
+    "{ms}ms 475",
+    "{ms} ms",
+    '"{s}" "{s}"',
+    "475 {s} 334",
+    "0.000 {s} {s}",
+    '"2.31" {s} 1795514400.123',
+]
+
+
+@pytest.mark.parametrize("unit", ["", "ms", "us"])
+@pytest.mark.parametrize("further", NAMED)
+def test_a_name_a_unit_or_decimals_say_which_number_is_the_duration(tmp_path: Path, further: str, unit: str) -> None:
+    assert list(read(tmp_path, written(f"{AGAIN} {further}"), unit=unit).routes["GET", "/a"].seconds) == pytest.approx(
+        TOOK_S
+    )
+
+
+OTHER_NUMBERS: dict[str, Callable[[int], str]] = {
+    "never varies": lambda _: "334",
+    "it lies between ": lambda n: str(300 + 97 * n % 512),
+    "counter": lambda n: str(n + 1),
+    "several fields": lambda n: f"{n // 3} {n % 3 + 1}",
+    "the size of the answer": lambda n: "512" if n % 2 else "511",
+    "fewer than three decimals": lambda n: f'"{1 + n * 7 % 30 / 10:.2f}"',
+    "time of day": lambda n: f"1795514{400 + n}.123",
+    "always 0.000": lambda _: "0.000",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["", "ms"])
+@pytest.mark.parametrize("reason", OTHER_NUMBERS)
+def test_another_number_is_no_duration_and_the_reason_is_said(lab: Lab, tmp_path: Path, reason: str, unit: str) -> None:
+    """The length of a request, a counter, the number of a connection, a size, a ratio, a time of day."""
+    lines = [combined(n, "GET /a", " " + OTHER_NUMBERS[reason](n)) for n in range(40)]
+    if reason == "the size of the answer":
+        lines = [line.replace(" 512 ", " 511 ") if n % 2 == 0 else line for n, line in enumerate(lines)]
+    said = lab.call("requests", str(log_of(tmp_path, lines)), *(["--unit", unit] if unit else []))
+
+    if said.returncode:
+        assert (said.returncode, said.stdout) == (2, "")
+        assert reason in said.stderr
+        assert "rt=%(L)s" in said.stderr
+    else:
+        assert reason in said.stdout
+        assert said.stderr == "Note: 40 of 40 requests have no duration; the first lines of the file say why.\n"
+        assert "# No durations: no field of the log is known to be one." in said.stdout
+        assert yaml.safe_load(said.stdout)["classes"]["get-a"]["takes_s"] == 0.1
+
+
+def test_unit_none_reads_a_log_without_its_whole_numbers(tmp_path: Path) -> None:
+    log = read(tmp_path, [combined(n, "GET /a", f" {n * 7919 % 65000}") for n in range(40)], unit="none")
+
+    assert (log.requests, log.without) == (40, 40)
+
+
+def test_it_is_said_how_many_requests_have_no_duration(lab: Lab, tmp_path: Path) -> None:
+    lines = [combined(n, "GET /a", "" if n % 4 == 0 else f' rt="{took_s:.3f}"') for n, took_s in enumerate(TOOK_S)]
+    said = lab.call("requests", str(log_of(tmp_path, lines)))
+
+    assert "# Durations: rt=…, in seconds.\n# 8 of 30 requests have no duration.\n" in said.stdout
+    assert said.stderr.startswith("Note: 8 of 30 requests have no duration")
+
+
+def queue_of(workers: int, rate_rps: float) -> list[tuple[float, float, float]]:
+    """Return when requests end, how long they work, and how long a balancer waits for their answers."""
+    random = np.random.default_rng(7)
+    at, free, found = 0.0, [0.0] * workers, []
+    while at < 400:
+        at += random.exponential(1 / (rate_rps if 100 < at < 200 else rate_rps / 3))
+        works = float(random.uniform(0.1, 0.3))
+        ends = max(at, free[0]) + works
+        free = sorted([*free[1:], ends])
+        found.append((ends, works, ends - at))
+    return sorted(found)
+
+
+def test_a_log_whose_durations_are_waits_says_so(tmp_path: Path) -> None:
+    """The same requests, as a balancer and as the server see them; and in enough workers."""
+
+    def file(took: Sequence[tuple[float, float]], decimals: int) -> str:
+        lines = [combined(int(ends), "GET /a", f" {took_s:.{decimals}f}") for ends, took_s in took]
+        return described(read(tmp_path, lines), "access.log", cores=2)
+
+    few, many = queue_of(2, 12), queue_of(12, 12)
+    balancer = yaml.safe_load(file([(ends, waited) for ends, _, waited in few], 3))
+    server = yaml.safe_load(file([(ends, works) for ends, works, _ in few], 6))
+    quiet = yaml.safe_load(file([(ends, waited) for ends, _, waited in many], 3))
+
+    assert (balancer["clock"], balancer["waits"]) == ("balancer", True)
+    assert (server["clock"], server.get("waits")) == ("server", None)
+    assert (quiet["clock"], quiet.get("waits")) == ("balancer", None)
+    assert quiet["peak"] > 1.5
+
+
+@pytest.mark.parametrize("count", [2, 49, 50, 82, 131])
+def test_few_durations_have_the_mean_of_all(count: int) -> None:
+    seconds = [0.01 * (1 + n * n % 83) for n in range(count)]
+
+    assert np.mean(standing_for(seconds)) == pytest.approx(np.mean(seconds))
+    assert len(standing_for(seconds)) == min(count, 50)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +324,24 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
         (["nothing", "known"], [], "access.log:1: this line has no format that the lab knows."),
         (["{}", '{"time": "noon"}'], [], "access.log:1: this line has no format that the lab knows."),
         (["[1]", '{"half'], [], "access.log:1: this line has no format that the lab knows."),
-        ([combined(0, "GET /a", " 120")] * 2, [], "access.log:1: the duration 120 has no unit."),
+        (
+            [combined(0, "GET /a", " 120")] * 2,
+            [],
+            "access.log:1: field 3 after the size of the answer (120, 120, …) has no unit.",
+        ),
+        ([combined(0, "GET /a", " rt=120")] * 2, [], "access.log:1: rt=120 is a whole number, and has no unit."),
+        (
+            [combined(0, "GET /a", f" {n}") for n in (99, 98)] * 9,
+            ["--unit", "s"],
+            "half of the requests would take 98 s",
+        ),
+        (
+            [combined(0, "GET /a", f" {n}") for n in (0, 1)] * 9,
+            ["--unit", "s"],
+            "whole numbers are too coarse, because 50%",
+        ),
+        ([combined(0, "GET /a", f" {n}.125") for n in (14, 31)] * 9, [], "nine in ten requests would take 14.12 s"),
+        (['INFO: 127.0.0.1:4711 - "GET / HTTP/1.1" 200 OK'], [], "the requests in this log have no time"),
         ([combined(0, "GET /a")] * 2, ["--unit", "days"], "UNIT=days is unknown."),
     ],
 )

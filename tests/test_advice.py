@@ -272,6 +272,74 @@ def test_classes_in_an_experiment_file_are_checked(text: str, says: str) -> None
     assert problem.startswith(says)
 
 
+COMPUTES = """
+cores: 2
+memory_mib: 1024
+classes:
+  price: {per_second: 18, takes_s: [0.076, 0.08, 0.082, 0.083, 0.085, 0.09]@}
+  ping: {per_second: 4, takes_s: 0.001@}
+"""
+
+
+def advised(lab: Lab, tmp_path: Path, text: str) -> str:
+    said = lab.call("advise", "--classes", str(described(tmp_path, text)))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    return " ".join(said.stdout.split())
+
+
+def test_what_computes_is_unknown_unless_the_file_says_it(lab: Lab, tmp_path: Path) -> None:
+    """One process cannot carry 1.5 cores of work, so it is recommended only if the file says that nothing computes."""
+    unknown = advised(lab, tmp_path, COMPUTES.replace("@", ""))
+    waits = advised(lab, tmp_path, COMPUTES.replace("@", ", computes: 0"))
+    works = advised(lab, tmp_path, COMPUTES.replace("@", ", computes: 1"))
+
+    assert "does not say how much requests of price, ping compute" in unknown
+    assert "needs 1.5 cores (cores: 2)" in unknown
+    assert "way to serve w x t 0% 50% 100%" in unknown
+    assert "To serve with 2 x" in unknown
+    assert "To find out, make try measures" in unknown
+    for said in (unknown, works):
+        assert "One process is left out" in said
+        assert " 1 x " not in said
+    assert "To serve with 1 x 8 (one process)" in waits
+    assert "0% 50% 100%" not in works + waits
+
+
+def test_memory_is_that_of_their_workers_or_left_out(lab: Lab, tmp_path: Path) -> None:
+    left_out = advised(lab, tmp_path, COMPUTES.replace("@", ""))
+    given = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "worker_mib: 120\nclasses"))
+
+    assert "worker_mib is missing" in left_out
+    assert "beside MiB" not in left_out
+    assert "100% MiB up to" in given
+    assert "100% MiB" not in left_out
+
+
+def test_a_load_that_may_exceed_the_machine_depends(lab: Lab, tmp_path: Path) -> None:
+    """Twice the work in the busiest minute is more than two cores, if all of it computes."""
+    said = advised(lab, tmp_path, COMPUTES.replace("@", "").replace("classes", "peak: 2\nclasses"))
+
+    assert "requests per second in the busiest minute keep 3.0 workers at work" in said
+    assert "no way can carry the load with cores: 2" in said
+    assert "It depends on how much requests compute:" in said
+    assert "100% more cores" in said
+    assert "up to" not in said
+    assert "# gunicorn.conf.py" not in said
+
+
+def test_durations_with_waits_give_bounds_and_no_advice(lab: Lab, tmp_path: Path) -> None:
+    text = "cores: 2\nmemory_mib: 512\nwaits: true\nclasses:\n  page: {per_second: 6, takes_s: [0.1, 0.2, 9, 20]}"
+    said = advised(lab, tmp_path, text)
+
+    assert "between 0.60 and 44.0 workers" in said
+    assert "gunicorn's %(L)s" in said
+    assert "To serve with" not in said
+    tried = lab.call("advise", "--classes", str(described(tmp_path, text)), "--try", "2")
+    assert tried.returncode == 2
+    assert "the durations include waits" in tried.stderr
+
+
 def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
     assert EXAMPLE
     said = lab.call("advise", "--classes", str(described(tmp_path, EXAMPLE[1])))

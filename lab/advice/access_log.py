@@ -1,27 +1,27 @@
-"""Requests from the access log of nginx or gunicorn: a class for each route, as a file for ``lab advise``.
+"""Requests from an access log: a class for each route, as a file for ``lab advise``.
 
 A log holds what must not leave it: query strings, tokens in paths, addresses and agents of users. Only methods, the
 fixed parts of paths, counts and durations are taken from it; whole targets only to be sent again (lab/own/replay.py).
 """
 
 import gzip
-import json
 import re
 import sys
 import zlib
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 
+from lab.advice.durations import HOW, NO_UNIT, Source, source_of
+from lab.advice.log_formats import FORMATS, TIMELESS, UNITS, Entry, entry_of
 from lab.errors import WrongUse
 
 MOST_CLASSES = 20
@@ -31,72 +31,92 @@ DURATIONS = 50
 """How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
 SHORTEST_S = 0.0005
 """nginx writes 0.000 for what takes less than half a millisecond."""
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-FORMATS = "The lab reads the combined format of nginx and gunicorn, with or without a request time, and JSON."
+SAMPLE = 10_000
+"""From so many lines of a log, the lab finds out where the durations are."""
 
-_COMBINED = re.compile(
-    r'\[(?P<time>[^\]]+)\] "(?P<method>[A-Z]+) (?P<target>\S+)[^"]*" (?P<status>\d{3}) \S+(?P<rest>.*)'
-)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-_DURATION = re.compile(r"(?:^|\s)(?:(?:rt|request_time|duration)=)?(\d+(?:\.\d+)?)(us|ms|s)?(?=[\s,;]|$)")
-_TIMES = "time_iso8601", "time_local", "timestamp", "@timestamp", "msec", "time", "ts"
-_METHODS = "request_method", "method"
-_TARGETS = "request_uri", "uri", "path", "url"
-_STATUSES = "status", "status_code"
-_TAKES = ("request_time", "duration", "response_time", "request_time_ms", "duration_ms", "response_time_ms",
-          "request_time_us", "duration_us", "response_time_us")  # fmt: skip
 _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
 _NAME_OF_A_THING = re.compile(r"\d+|[0-9a-fA-F]{8,}|[0-9a-fA-F-]{32,}|.*[@%].*|(?=.*\d).{16,}|.{40,}")
 
 
 class Line(NamedTuple):
-    """What is taken from a line of a log. ``took`` is a number as it is written, with its unit if it has one."""
+    """What is taken from a line of a log. ``took_s`` is None if the line has no duration."""
 
     at: float
     method: str
     target: str
     status: int
-    took: tuple[str, str | None] | None
+    took_s: float | None
 
 
 @dataclass
 class Route:
     """The requests of one method for one route."""
 
-    requests: int = 0
     failed: int = 0
+    ends: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each request ended, in seconds since 1970."""
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
+    """How long those requests took of which the log has a duration."""
+    timed_ends: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each of those requests ended."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests were counted."""
+        return len(self.ends)
 
     def add(self, other: "Route") -> None:
         """Count the requests of another route, too."""
-        self.requests += other.requests
         self.failed += other.failed
+        self.ends.extend(other.ends)
         self.seconds.extend(other.seconds)
+        self.timed_ends.extend(other.timed_ends)
 
 
 @dataclass
 class Log:
-    """What was found in logs. ``first`` and ``last`` are seconds since 1970."""
+    """What was found in logs. ``first`` and ``last`` are seconds since 1970.
+
+    ``sources`` say where the durations of each file are.
+    """
 
     routes: dict[tuple[str, str], Route] = field(default_factory=dict)
     first: float = float("inf")
     last: float = float("-inf")
     left_out: "Counter[str]" = field(default_factory=Counter)
     unreadable: int = 0
+    without: int = 0
+    """How many of the counted requests have no duration."""
+    sources: dict[str, Source] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
         """How many requests were counted."""
         return sum(one.requests for one in self.routes.values())
 
+    @property
+    def warning(self) -> str | None:
+        """What is said at once if requests have no duration; the file says why."""
+        if not self.without:
+            return None
+        return f"{self.without:,} of {self.requests:,} requests have no duration; the first lines of the file say why."
+
+    @property
+    def clock(self) -> str | None:
+        """Whose clock measured the durations; None: unknown, or there are several."""
+        clocks = {one.clock for one in self.sources.values()}
+        return clocks.pop() if len(clocks) == 1 else None
+
 
 def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -> Log:
-    """Read logs, one after the other. ``-`` is standard input. ``unit`` is that of all durations without a unit.
+    """Read logs, one after the other. ``-`` is standard input. ``unit`` is that of durations that are whole numbers.
 
     Raise WrongUse if a file cannot be read, has no line in a known format, or has durations without a unit.
     """
-    if unit and unit not in UNITS:
-        raise WrongUse(f"UNIT={unit} is unknown.", hint="UNIT=s, UNIT=ms or UNIT=us")
+    if unit and unit not in (*UNITS, NO_UNIT):
+        raise WrongUse(
+            f"UNIT={unit} is unknown.", hint="UNIT=s, UNIT=ms or UNIT=us; UNIT=none if no number is a duration"
+        )
     log = Log()
     for path in paths:
         _read(path, log, methods, unit)
@@ -109,34 +129,74 @@ def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -
 
 
 def _read(path: Path, log: Log, methods: Collection[str], unit: str) -> None:
-    found, unreadable_at = 0, None
-    with _opened(path) as lines:
-        for place, text in enumerate(lines, start=1):
-            if not text.strip():
-                continue
-            line = _parsed(text)
-            if line is None:
+    unreadable_at, found, timeless = None, 0, False
+    with _opened(path) as texts:
+        numbered, source = _entries(texts, unit, path.name)
+        log.sources[path.name] = source
+        for place, entry in numbered:
+            if not isinstance(entry, Entry):
                 log.unreadable += 1
                 unreadable_at = unreadable_at or place
+                timeless = timeless or bool(TIMELESS.search(entry))
                 continue
             found += 1
+            line = _line(entry, source)
             if line.method not in methods:
                 log.left_out[line.method] += 1
                 continue
-            log.first, log.last = min(log.first, line.at), max(log.last, line.at)
-            route = log.routes.setdefault((line.method, route_of(line.target)), Route())
-            route.requests += 1
-            route.failed += line.status >= 500
-            if line.took:
-                route.seconds.append(seconds_of(line.took, unit, f"{path.name}:{place}"))
+            _count(log, line)
     if unreadable_at and not found:
-        raise WrongUse(f"{path.name}:{unreadable_at}: this line has no format that the lab knows.", hint=FORMATS)
+        raise _unknown(path.name, unreadable_at, timeless)
+
+
+def _entries(texts: Iterator[str], unit: str, file: str) -> tuple[Iterator[tuple[int, Entry | str]], Source]:
+    """Return the entries of a log, each with the number of its line, and where its durations are.
+
+    A line without a known format stays as it is.
+    """
+    numbered = ((place, entry_of(text) or text) for place, text in enumerate(texts, start=1) if text.strip())
+    sample = list(islice(numbered, SAMPLE))
+    known = [(place, entry) for place, entry in sample if isinstance(entry, Entry)]
+    source = source_of(known, unit, file) if known else Source("", found=False)
+    return chain(sample, numbered), source
+
+
+def _line(entry: Entry, source: Source) -> Line:
+    took_s = source.take(entry)
+    return Line(entry.at, entry.method, entry.target, entry.status, None if took_s is None else max(took_s, SHORTEST_S))
+
+
+def _count(log: Log, line: Line) -> None:
+    log.first, log.last = min(log.first, line.at), max(log.last, line.at)
+    route = log.routes.setdefault((line.method, route_of(line.target)), Route())
+    route.ends.append(line.at)
+    route.failed += line.status >= 500
+    if line.took_s is None:
+        log.without += 1
+    else:
+        route.seconds.append(line.took_s)
+        route.timed_ends.append(line.at)
+
+
+def _unknown(file: str, place: int, timeless: bool) -> WrongUse:
+    if timeless:
+        problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
+        return WrongUse(problem, hint="Take the log of the balancer, or give the server a log with times: gunicorn "
+                        "--access-logformat with %(t)s and rt=%(L)s, or uvicorn under gunicorn.")  # fmt: skip
+    problem = f"{file}:{place}: this line has no format that the lab knows."
+    names = ", ".join(known.name for known in FORMATS)
+    return WrongUse(problem, hint="The lab reads the common and the combined format of nginx, Apache and gunicorn, "
+                    f"with or without durations, JSON, and: {names}.")  # fmt: skip
 
 
 def lines_of(path: Path) -> Iterator[Line]:
-    """Yield what is taken from each line of a log that has a known format. Raise WrongUse if it cannot be read."""
-    with _opened(path) as lines:
-        yield from filter(None, map(_parsed, lines))
+    """Yield what is taken from each line of a log that has a known format. Raise WrongUse if it cannot be read.
+
+    Whole numbers whose unit nothing says are no durations.
+    """
+    with _opened(path) as texts:
+        numbered, source = _entries(texts, NO_UNIT, path.name)
+        yield from (_line(entry, source) for _, entry in numbered if isinstance(entry, Entry))
 
 
 @contextmanager
@@ -153,66 +213,6 @@ def _opened(path: Path) -> Iterator[IO[str]]:
     except (OSError, EOFError, zlib.error) as error:
         raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
                        hint="make requests LOG=/var/log/nginx/access.log") from None  # fmt: skip
-
-
-def _parsed(text: str) -> Line | None:
-    if text.lstrip().startswith("{"):
-        return _from_json(text)
-    found = _COMBINED.search(text)
-    at = found and _since_1970(found["time"])
-    if not found or at is None:
-        return None
-    took = _DURATION.search(_QUOTED.sub("-", found["rest"]))
-    return Line(at, found["method"], found["target"], int(found["status"]), (took[1], took[2]) if took else None)
-
-
-def _from_json(line: str) -> Line | None:
-    try:
-        values = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(values, dict):
-        return None
-    method, target = _first(values, _METHODS), _first(values, _TARGETS)
-    if isinstance(request := values.get("request"), str) and len(request.split()) > 1:
-        method, target = request.split()[:2]
-    at, status, took = _first(values, _TIMES), _first(values, _STATUSES), None
-    for key in _TAKES:
-        value = values.get(key)
-        text = f"{value:f}" if isinstance(value, float) else str(value)
-        if re.fullmatch(r"\d+(\.\d+)?", text):
-            took = text, key.rpartition("_")[2] if key.endswith(("_ms", "_us")) else None
-            break
-    since = _since_1970(str(at))
-    if since is None or not method or not target or not str(status).isdecimal():
-        return None
-    return Line(since, str(method), str(target), int(str(status)), took)
-
-
-def _first(values: dict[str, Any], keys: Sequence[str]) -> object:
-    return next((values[key] for key in keys if values.get(key) is not None), None)
-
-
-@lru_cache(maxsize=1024)
-def _since_1970(text: str) -> float | None:
-    """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
-    if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}", text):
-        return float(text) / (1000 if len(text) == 13 and text.isdecimal() else 1)
-    with suppress(ValueError):
-        found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    with suppress(ValueError):
-        return datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z").timestamp()
-    return None
-
-
-def seconds_of(took: tuple[str, str | None], unit: str, place: str) -> float:
-    """Return a duration of a log in seconds. Raise WrongUse if neither the log nor ``unit`` says its unit."""
-    number, own = took
-    if not own and not unit and "." not in number:
-        raise WrongUse(f"{place}: the duration {number} has no unit.",
-                       hint="UNIT=us for gunicorn's %(D)s, UNIT=ms for %(M)s, UNIT=s for %(T)s")  # fmt: skip
-    return max(float(number) * UNITS[own or unit or "s"], SHORTEST_S)
 
 
 def route_of(target: str) -> str:
@@ -252,9 +252,11 @@ def described(log: Log, of: str, cores: int) -> str:
         *([f"# Left out: {_counted(log.left_out)}. METHODS=GET,HEAD,POST counts further methods."]
           if log.left_out else []),
         *([f"# Lines without a format that the lab knows: {log.unreadable:,}."] if log.unreadable else []),
-        "# Durations in a log include the time that a request waited. Prefer a log of a time when nobody waited.",
+        *_of_durations(log),
         f"cores: {cores}  # a guess: as many as this machine has",
         "memory_mib: 1024  # a guess: the memory for all workers together",
+        "# worker_mib: 80  # the memory of one of your workers; without it, the advice has no column of memory",
+        *_busiest(log, lasts_s),
         "classes:",
     ]  # fmt: skip
     names: Counter[str] = Counter()
@@ -269,10 +271,87 @@ def described(log: Log, of: str, cores: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _of_durations(log: Log) -> list[str]:
+    """Return what the file says of the durations: where they are in the log, whose they are, and what is unknown."""
+    several = len(log.sources) > 1
+    lines = []
+    for file, source in log.sources.items():
+        at = f"{file}: " if several else ""
+        if source.found:
+            lines.append(f"# Durations: {at}{source.says}.")
+        else:
+            lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
+            lines += [f"#   {note}" for note in source.notes]
+    if log.without == log.requests:
+        return lines
+    if log.without:
+        lines.append(f"# {log.without:,} of {log.requests:,} requests have no duration.")
+    slow = slow_together(list(log.routes.values()))
+    if log.clock == "server":
+        lines.append("# They are a server's own, so they begin when a worker takes the request.")
+        lines.append("clock: server")
+    else:
+        whose = "They are a balancer's" if log.clock == "balancer" else "If they are a balancer's"
+        lines.append(
+            f"# {whose}, {'so ' if log.clock else ''}they include the time that a request waited for a worker."
+        )
+        lines += ["clock: balancer"] if log.clock else []
+        if slow >= SLOW_TOGETHER:
+            lines.append(
+                f"# {slow:.0%} of the requests took much longer than usual, at moments at which all did: they waited."
+            )
+        else:
+            lines.append("# Prefer a log of a time when nobody waited.")
+        lines += ["waits: true"] if slow >= SLOW_TOGETHER else []
+    return [
+        *lines,
+        "# No log says which part of its duration a request computes. A class without computes is therefore ranked as",
+        "# if it computed 0, 50 and 100 % of it. make try measures it: processor time beside the durations.",
+    ]
+
+
+SLOW_TOGETHER = 0.05
+"""If so many of the requests are slow at the same moments, requests wait."""
+_GROUP, _QUICK, _TIMES_SLOWER, _SLOWER_S = 20, 0.1, 3.0, 0.05
+
+
+def slow_together(routes: Sequence[Route]) -> float:
+    """Return the share of requests that were slow at a moment at which all were.
+
+    Requests that end after each other are a group. A group is slow if nine in ten of its requests took three times as
+    long as the quick requests of the same route (the tenth of them that is quickest), and 50 ms more. Durations that
+    differ by chance make hardly any such group; a queue makes nothing else.
+    """
+    timed = [route for route in routes if len(route.seconds) >= _GROUP]
+    if not timed:
+        return 0.0
+    ends = np.concatenate([np.asarray(route.timed_ends) for route in timed])
+    slow = np.concatenate([_slow(np.asarray(route.seconds)) for route in timed])[np.argsort(ends, kind="stable")]
+    groups = slow[: len(slow) // _GROUP * _GROUP].reshape(-1, _GROUP)
+    return float((groups.mean(axis=1) >= 1 - _QUICK).mean())
+
+
+def _slow(seconds: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    quick = np.quantile(seconds, _QUICK)
+    return (seconds > _TIMES_SLOWER * quick) & (seconds > quick + _SLOWER_S)
+
+
+def _busiest(log: Log, lasts_s: float) -> list[str]:
+    """Return how many times the mean rate came in the busiest minute, if that is clearly more."""
+    ends = np.sort(np.concatenate([np.asarray(route.ends) for route in log.routes.values()]))
+    in_a_minute = np.searchsorted(ends, ends + 60) - np.arange(len(ends))
+    peak = float(in_a_minute.max() / 60 / (log.requests / lasts_s))
+    if lasts_s < 180 or in_a_minute.max() < 60 or peak < 1.25:
+        return []
+    return [f"peak: {peak:.3g}  # in the busiest minute, {in_a_minute.max() / 60:.3g} requests came per second"]
+
+
 def standing_for(seconds: Sequence[float]) -> list[float]:
-    """Return at most DURATIONS durations in order, which stand for all the durations of a class."""
-    groups = np.array_split(np.sort(np.array(seconds)), min(DURATIONS, len(seconds)))
-    return [float(one.mean()) for one in groups]
+    """Return at most DURATIONS durations in order, which stand for all those of a class, and have the same mean."""
+    ordered = np.sort(np.asarray(seconds, dtype=float))
+    groups = min(DURATIONS, len(ordered))
+    up_to = np.interp(np.linspace(0, len(ordered), groups + 1), np.arange(len(ordered) + 1), [0, *ordered.cumsum()])
+    return [float(one) for one in np.diff(up_to) * groups / len(ordered)]
 
 
 def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[str]:
@@ -283,7 +362,7 @@ def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[
     if not route.seconds:
         return [
             *lines,
-            "    takes_s: 0.1  # a guess: the log has no durations; nginx has $request_time, gunicorn %(L)s",
+            "    takes_s: 0.1  # a guess: the log has no durations of these requests",
         ]
     means = [f"{one:.4g}" for one in standing_for(route.seconds)]
     if len(means) == 1:

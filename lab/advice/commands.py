@@ -57,8 +57,7 @@ def advise(
     """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
     from lab.advice.load import chosen, of_run  # noqa: PLC0415
     from lab.advice.ranking import best_of, foreseen_today, rank  # noqa: PLC0415
-    from lab.advice.service import name_for, read_service, tries  # noqa: PLC0415
-    from lab.advice.show import print_advice, print_whether_it_held  # noqa: PLC0415
+    from lab.advice.show import MOST_WAYS, print_advice, print_whether_it_held  # noqa: PLC0415
     from lab.advice.ways import today  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing, served_by  # noqa: PLC0415
@@ -68,24 +67,15 @@ def advise(
                        hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
         )  # fmt: skip
     if classes:
-        service = read_service(classes)
-        asked = service.load()
-        ranked = rank(asked)
-        print_advice(out, best_of(ranked, 7), None, asked)
-        if attempts:
-            tried = [one.way for one in best_of(ranked, attempts)]
-            plan_for = planner(tries(service, tried), "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
-            command = make_command("make advise", CLASSES=classes.name, TRY=attempts, DURATION=duration, TRIALS=trials)
-            name = f"{name_for(classes.stem)}-advice"
-            summary = measure(name, tries(service, tried), plan_for, full=False, command=command, results=results)
-            print_whether_it_held(out, summary, tried)
+        _advise_by_file(classes, attempts, duration, trials, results)
         return
     _, record, variant = run_and_variant("advise", run, results)
     under, serving = chosen(record, variant, load or None)
     asked = of_run(record, under, serving)
     experiment = load_experiment(record.experiment) if attempts else None
     ranked = rank(asked)
-    print_advice(out, best_of(ranked, 7), foreseen_today(asked), asked)
+    memory_of = "workers with the lab's own application"
+    print_advice(out, best_of(ranked, MOST_WAYS), foreseen_today(asked), asked, memory_of)
     if not experiment:
         return
     tried = [one.way for one in best_of(ranked, attempts)] + ([today(asked, asked.today)] if asked.today else [])
@@ -98,6 +88,41 @@ def advise(
     print_whether_it_held(out, summary, tried)
 
 
+def _advise_by_file(classes: Path, attempts: int, duration: str, trials: int, results: Path) -> None:
+    from lab.advice import show  # noqa: PLC0415
+    from lab.advice.assumptions import assumptions, ranked_for_all  # noqa: PLC0415
+    from lab.advice.ranking import best_of, rank  # noqa: PLC0415
+    from lab.advice.service import name_for, read_service, tries  # noqa: PLC0415
+
+    service = read_service(classes)
+    if service.waits:
+        if attempts:
+            raise WrongUse(f"{classes.name}: the durations include waits, so there is nothing to try.",
+                           hint="docs/advice.md says which durations to take.")  # fmt: skip
+        show.print_bounds(out, service)
+        return
+    show.print_work(out, service)
+    if service.unknown:
+        found = assumptions(service)
+        show.print_advice_for_all(out, found, service)
+        possible = [one for one in found if one.ways]
+        ranked = [possible[0].ways[name] for name in ranked_for_all(found)[0]]
+    else:
+        ranked = rank(service.load())
+        memory_of = "workers that take worker_mib each, as the file says" if service.worker_mib else None
+        show.print_advice(out, best_of(ranked, show.MOST_WAYS), None, service.load(), memory_of)
+    if not attempts:
+        return
+    if service.unknown:
+        say("The lab's requests sleep, so this tries the case in which nothing computes.")
+    tried = [one.way for one in best_of(ranked, attempts)]
+    plan_for = planner(tries(service, tried), "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
+    command = make_command("make advise", CLASSES=classes.name, TRY=attempts, DURATION=duration, TRIALS=trials)
+    name = f"{name_for(classes.stem)}-advice"
+    summary = measure(name, tries(service, tried), plan_for, full=False, command=command, results=results)
+    show.print_whether_it_held(out, summary, tried)
+
+
 def requests(
     logs: Annotated[
         list[Path] | None, typer.Argument(show_default=False, help="Access logs, also packed; - is standard input.")
@@ -106,7 +131,7 @@ def requests(
         str, typer.Option(envvar="METHODS", help="The methods of the requests that count.")
     ] = "GET,HEAD",
     unit: Annotated[
-        str, typer.Option(envvar="UNIT", help="The unit of durations that are whole numbers: s, ms or us.")
+        str, typer.Option(envvar="UNIT", help="The unit of durations that are whole numbers: s, ms, us; none.")
     ] = "",
 ) -> None:
     """Print the classes of requests in an access log, for lab advise, e.g. lab requests access.log > mine.yaml."""
@@ -117,6 +142,8 @@ def requests(
     log = read_logs(logs, [one.strip().upper() for one in methods.split(",") if one.strip()], unit)
     of = ", ".join("standard input" if str(one) == "-" else one.name for one in logs)
     sys.stdout.write(described(log, of, os.cpu_count() or 1))
+    if log.warning:
+        say(f"Note: {log.warning}")
 
 
 def what_if(

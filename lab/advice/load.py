@@ -20,7 +20,8 @@ from theory.model import Bursts, Class, Closed, Open
 class Load:
     """The classes of requests, the machine, and the variant that serves them today.
 
-    ``computes``: requests need cores. ``threads`` is the most threads in all workers; None: as many as help.
+    ``computes``: requests need cores. ``least_workers``: 2 if one process could be too few.
+    ``threads`` is the most threads in all workers; None: as many as help.
     """
 
     classes: Sequence[Class]
@@ -29,6 +30,7 @@ class Load:
     cores: int = 1
     memory_mib: int = 1 << 20
     worker_mib: float = WORKER_MIB["wsgi"]
+    least_workers: int = 1
     threads: int | None = None
     today: Variant | None = None
 

@@ -50,6 +50,13 @@ def rank(load: Load) -> list[Ranked]:
 
     Ways that are as fast as the fastest come first, and of them the way that needs the least memory.
     """
+    found = foreseen_ways(load)
+    fastest = fastest_of(found, load)
+    return sorted(found, key=lambda one: _key(one, fastest, load))
+
+
+def foreseen_ways(load: Load) -> list[Ranked]:
+    """Return what theory predicts of all ways. Raise WrongUse if none can carry the load."""
     found: list[Ranked] = []
     problems: list[str] = []
     for way in ways(load):
@@ -61,9 +68,12 @@ def rank(load: Load) -> list[Ranked]:
         problem = problems[-1] if problems else f"no worker fits into {load.memory_mib} MiB"
         raise WrongUse(f"There is no way to serve this load: {problem}.",
                        hint="Send fewer requests, or give more threads, cores or memory.")  # fmt: skip
-    found = [_with_all_classes(one, found) for one in found]
-    fastest = min(found, key=lambda one: (one.refused > 0.001, _slowdown(one, load)))
-    return sorted(found, key=lambda one: _key(one, fastest, load))
+    return [_with_all_classes(one, found) for one in found]
+
+
+def fastest_of(found: Sequence[Ranked], load: Load) -> Ranked:
+    """Return the way with which requests lose least."""
+    return min(found, key=lambda one: (one.refused > 0.001, slowdown(one, load)))
 
 
 def _with_all_classes(one: Ranked, others: Sequence[Ranked]) -> Ranked:
@@ -85,10 +95,10 @@ def foreseen_today(load: Load) -> Ranked | None:
 def _key(one: Ranked, fastest: Ranked, load: Load) -> tuple[float, ...]:
     if one.is_as_good_as(fastest):
         return 0, 0, one.way.memory_mib
-    return 1, one.refused > 0.001, _slowdown(one, load)
+    return 1, one.refused > 0.001, slowdown(one, load)
 
 
-def _slowdown(one: Ranked, load: Load) -> float:
+def slowdown(one: Ranked, load: Load) -> float:
     """Return what one request in a hundred loses, as a multiple of how long requests take, summed over the classes."""
     means = {each.name: each.mean for each in load.classes}
     return sum(lost / 1000 / max(means[name], 0.001) for name, lost in one.p99_ms.items()) if one.p99_ms else inf

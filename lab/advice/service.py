@@ -11,6 +11,7 @@ from analysis.classes import Between, Classes, Mean, Requests, as_json
 from analysis.model import Model
 from analysis.nearest import nearest_first
 from lab.advice.load import Load as Asked
+from lab.advice.log_formats import Clock
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.file import read_yaml
@@ -19,24 +20,54 @@ from lab.experiment.model import Experiment, Load
 from lab.limits import WORKER_MIB
 from lab.servers.base import Variant
 
+ONE_PROCESS = 0.7
+"""A process whose threads compute for more than this part of the time is too few: they share one interpreter lock."""
+
 
 class Service(Model):
     """The file: the classes of requests by name, and what the machine has."""
 
     cores: int = Field(ge=1, le=1024)
     memory_mib: int = Field(ge=64)
-    worker_mib: float = Field(WORKER_MIB["flask_app"], gt=0)
+    worker_mib: float | None = Field(None, gt=0)
     threads: int | None = Field(None, ge=1, le=4096)
+    clock: Clock | None = None
+    waits: bool = False
+    peak: float = Field(1.0, ge=1, le=1000)
     classes: Classes
 
-    def load(self) -> Asked:
-        """Return what is to be served."""
+    @property
+    def at_peak(self) -> dict[str, Requests]:
+        """The classes as they come in the busiest minute."""
+        return {name: one.times(self.peak) for name, one in self.classes.items()}
+
+    @property
+    def unknown(self) -> list[str]:
+        """The classes of which the file does not say how much a request computes."""
+        return [name for name, one in self.classes.items() if one.computes is None]
+
+    @property
+    def at_work(self) -> float:
+        """How many requests are at work at once on average, if none waits."""
+        return sum(one.at_work for one in self.at_peak.values())
+
+    @property
+    def cores_at_most(self) -> float:
+        """How many cores are busy if requests compute all that they may compute."""
+        return sum(one.at_work * (1.0 if one.computes is None else one.computes) for one in self.at_peak.values())
+
+    def load(self, unknown: float = 0.0) -> Asked:
+        """Return what is to be served in the busiest minute.
+
+        ``unknown`` is the part of its time that a request computes if the file does not say it.
+        """
         return Asked(
-            classes=[one.of(name) for name, one in self.classes.items()],
-            computes=any(one.computes for one in self.classes.values()),
+            classes=[one.of(name, unknown) for name, one in self.at_peak.items()],
+            computes=bool(self.cores_at_most),
             cores=self.cores,
             memory_mib=self.memory_mib,
-            worker_mib=self.worker_mib,
+            worker_mib=self.worker_mib or WORKER_MIB["flask_app"],
+            least_workers=2 if self.cores > 1 and self.cores_at_most > ONE_PROCESS else 1,
             threads=self.threads,
         )
 
@@ -52,7 +83,7 @@ def tries(service: Service, ways: Sequence[Way]) -> Experiment:
         )
     try:
         load = Load.model_validate({
-            "script": "classes.js", "settings": {"classes": as_json(service.classes)}, "duration": _LASTS,
+            "script": "classes.js", "settings": {"classes": as_json(_sleeping(service.at_peak))}, "duration": _LASTS,
         })  # fmt: skip
     except ValidationError as error:
         raise WrongUse(f"The classes cannot be tried: {error.errors()[0]['ctx']['error']}.") from None
@@ -63,6 +94,10 @@ def tries(service: Service, ways: Sequence[Way]) -> Experiment:
         parallel=True,
         variants={way.name: _in_a_container(way) for way in ways},
     )
+
+
+def _sleeping(classes: dict[str, Requests]) -> dict[str, Requests]:
+    return {name: one.model_copy(update={"computes": None}) for name, one in classes.items()}
 
 
 def name_for(text: str) -> str:

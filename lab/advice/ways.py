@@ -95,7 +95,7 @@ def ways(load: Load) -> Iterator[Way]:
         shared = {name: getattr(today, name) for name in ("memory_mib", "cpuset") if name in today.model_fields_set}
         shared |= {"app": today.app, "cpus": 0 if load.computes else today.cpus}
     for total in _totals(load):
-        for workers in _powers(1, min(most_workers, total)):
+        for workers in _powers(load.least_workers, min(most_workers, total)):
             if total % workers:
                 continue
             for kind in KINDS_OF_WAYS:

@@ -1,7 +1,6 @@
 """The way that theory advises for an own service, from how long its requests took in an earlier run."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +16,7 @@ from lab.advice.load import Load
 from lab.advice.ranking import rank
 from lab.advice.ways import Way
 from lab.errors import WrongUse
+from lab.limits import SERVER_MIB, WORKER_MIB
 from lab.own.service import OwnService
 from lab.own.variants import ADVISED, WITH_NEWER, way_of
 from lab.servers.base import Layer
@@ -49,7 +49,9 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
     folders = [one for one in trial_folders(earlier) if one.parent.parent.name == TODAY]
     with opened(folders) as rows:
         took = dict(rows.execute(_TOOK, {"today": TODAY}).fetchall())
-    computes = _computes(earlier, [one for ones in took.values() for one in ones])
+    measured = _measured_today(earlier)
+    all_took_s = [one_s for each in took.values() for one_s in each]
+    computes = min(1.0, measured.get("processor", 0.0) / 1000 / fmean(all_took_s)) if all_took_s else 0.0
     classes = {
         name: Requests(
             users=one.users, pause_s=one.pause_s, per_second=one.per_second,
@@ -61,7 +63,11 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
     if not classes:
         raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
     whole_mib = served.memory_mib * served.replicas
-    load = Load(classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=whole_mib)
+    each_mib = (measured.get("memory", 0.0) - SERVER_MIB * served.replicas) / served.processes
+    load = Load(
+        classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=whole_mib,
+        worker_mib=max(WORKER_MIB["own"], each_mib),
+    )  # fmt: skip
     for one in rank(load):
         kind = one.way.kind
         if kind.name in ("uwsgi", "queue") or served.major < WITH_NEWER.get(kind.name, 0):
@@ -78,9 +84,11 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
     raise WrongUse("WAYS=advised: no way that theory knows fits this service.")
 
 
-def _computes(earlier: Path, took_s: Sequence[float]) -> float:
-    """Return for which part of their time requests computed."""
+def _measured_today(earlier: Path) -> dict[str, float]:
+    """Return the processor time of a request in ms, and the memory of all workers in MiB, by the name of the metric."""
     rows = json.loads((earlier / "summary.json").read_text(encoding="utf-8"))["rows"]
-    of = {(row["variant"], row["request"], row["metric"], row["stat"]): row["measured"] for row in rows}
-    cpu_ms = of.get((TODAY, None, "processor", "per_request")) or 0.0
-    return min(1.0, cpu_ms / 1000 / fmean(took_s)) if took_s else 0.0
+    wanted = {("processor", "per_request"), ("memory", "total")}
+    return {
+        row["metric"]: row["measured"] or 0.0 for row in rows
+        if row["variant"] == TODAY and row["request"] is None and (row["metric"], row["stat"]) in wanted
+    }  # fmt: skip

@@ -76,7 +76,7 @@ def init(
         raise WrongUse(f"There is no folder {folder}.", hint="make init FOLDER=path/of/the/application")
     if to.exists():
         raise WrongUse(f"{to} exists already.", hint=f"make init FOLDER={folder} TO=another.yaml")
-    text = described(folder.resolve(), read_logs([log], ["GET", "HEAD"]) if log else None)
+    text = described(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None)
     write_whole(to, text)
     guesses = text.count("# guessed")
     say(f"Wrote {to}. Check what was guessed ({guesses} lines say so), and then: make try SERVICE={to}")

@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import Path
 
 from analysis.classes import PATH_PATTERN, Asked
-from lab.advice.access_log import MOST_CLASSES, Line, lines_of, name_of, route_of, seconds_of
+from lab.advice.access_log import MOST_CLASSES, Line, lines_of, name_of, route_of
 from lab.errors import WrongUse
 
 OTHERS = "others"
@@ -53,7 +53,7 @@ def read_replay(path: Path, methods: Sequence[str]) -> Replay:
             f"{MOST_REQUESTS:,}.",
             hint="replay.methods: [GET, HEAD, POST] counts further methods.",
         )
-    times = sorted(_times(lines, path.name), key=lambda one: one[0])
+    times = sorted(_times(lines), key=lambda one: one[0])
     first = times[0][0]
     frequent = Counter((line.method, route_of(line.target)) for _, line in times).most_common(MOST_CLASSES - 1)
     names: Counter[str] = Counter([OTHERS])
@@ -74,11 +74,11 @@ def read_replay(path: Path, methods: Sequence[str]) -> Replay:
     return Replay(asked, requests, min(len(requests), MOST_USERS, 10 * busiest + 10))
 
 
-def _times(lines: Sequence[Line], name: str) -> Iterator[tuple[float, Line]]:
+def _times(lines: Sequence[Line]) -> Iterator[tuple[float, Line]]:
     """Yield when each request came, in epoch seconds."""
     whole = all(line.at == int(line.at) for line in lines)
     for at, same in groupby(sorted(lines, key=lambda line: line.at), key=lambda line: line.at):
         together = list(same)
         for place, line in enumerate(together):
             within = (place + 0.5) / len(together) if whole else 0.0
-            yield at + within - (seconds_of(line.took, "s", name) if line.took else 0.0), line
+            yield at + within - (line.took_s or 0.0), line
