@@ -9,12 +9,15 @@ from pydantic import ValidationError
 from analysis.classes import asked_as_json
 from analysis.nearest import nearest_first
 from analysis.record import OWN, REPLAY, TODAY
+from analysis.result import Limit, Summary
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
+from lab.measuring import measure_quietly, planner
 from lab.own.replay import Replay
 from lab.own.service import OwnService
-from lab.own.variants import ADVISED, ONLY_IF_NAMED
+from lab.own.variants import ADVISED, LIFTING, ONLY_IF_NAMED
+from lab.terminal import say
 
 LASTS = {"short": "20s", "full": "2m"}
 REPLAY_LASTS_S = {"short": 60, "full": 600}
@@ -27,10 +30,10 @@ def name_of(path: Path) -> str:
     return (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "service") + "-tried"
 
 
-def chosen(ways: Sequence[Way], names: str) -> list[Way]:
-    """Return today's way and those that are named; if none is named, all but those of ONLY_IF_NAMED.
+def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list[Way]:
+    """Return today's way and those that are named. If none is named, return the default ways and those of ``lifting``.
 
-    Raise WrongUse for an unknown name.
+    The kinds in ``lifting`` lift a limit that was found. Raise WrongUse for an unknown name.
     """
     wanted = [one.strip() for one in names.split(",") if one.strip()]
     known = [ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY for way in ways]
@@ -38,8 +41,30 @@ def chosen(ways: Sequence[Way], names: str) -> list[Way]:
         if one not in known:
             there = nearest_first(one, known)
             raise WrongUse(f"WAYS={names}: there is no way {one} for this service; there are {there}.")
-    taken = [TODAY, *wanted] if wanted else [one for one in known if one not in ONLY_IF_NAMED]
+    default = [one for one in known if one not in (*ONLY_IF_NAMED, *LIFTING)]
+    taken = [TODAY, *wanted] if wanted else [*default, *lifting]
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
+
+
+def measure_first(
+    name: str, experiment: Experiment, *, full: bool, duration: str, seed: int, command: str, results: Path
+) -> tuple[Path, Summary]:
+    """Measure today's way with one trial, in a run of its own, and say what limits it so far."""
+    plan_for = planner(experiment, TODAY, full=full, duration=duration, trials=1, jobs=1, seed=seed)
+    folder, summary = measure_quietly(name, experiment, plan_for, full=full, command=command, results=results)
+    said = summary.diagnosis.sentences if summary.diagnosis and summary.validity.verdict != "invalid" else []
+    say("\nSo far, after one trial of today's way:" if said else "\nThe first trial is invalid, so it says nothing.")
+    for sentence in said:
+        say(f"- {sentence}")
+    say("")
+    return folder, summary
+
+
+def limits_of(summary: Summary) -> list[Limit]:
+    """Return what limits today's way, as far as a summary can be trusted."""
+    if summary.diagnosis is None or summary.validity.verdict == "invalid":
+        return []
+    return [one.limit for one in summary.diagnosis.bottlenecks]
 
 
 def experiment_of(path: Path, service: OwnService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:
