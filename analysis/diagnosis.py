@@ -46,12 +46,18 @@ class Lost:
     values: Sequence[float] = ()
 
 
+WITHIN_WORK: frozenset[Limit] = frozenset({"event-loop", "interpreter-lock", "thread-pool", "inside"})
+"""The limits for which requests wait while they count as at work, so that overhead does not show these waits."""
+
+
 class Figures:
     """The figures of a summary, by variant, class and statistic."""
 
     def __init__(self, summary: Summary) -> None:
         """Take a summary."""
         self._rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
+        limits = {one.limit for one in summary.diagnosis.bottlenecks} if summary.diagnosis else set()
+        self.waits_within_work = bool(limits & WITHIN_WORK)
 
     def value(self, variant: str, request: str | None, metric: str, stat: str) -> float | None:
         """Return a measured value; None: it was not measured."""
@@ -63,8 +69,11 @@ class Figures:
         return self._rows.get((variant, request, metric, stat))
 
     def lost(self, variant: str, request: str, stat: str) -> Lost | None:
-        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place."""
-        row = self.row(variant, request, "overhead", stat)
+        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place.
+
+        If requests wait while they are at work, it is their whole response time.
+        """
+        row = self.row(variant, request, "response_time" if self.waits_within_work else "overhead", stat)
         if row is None or row.measured is None:
             return None
         values = list(row.values.values()) or [row.measured]
@@ -298,7 +307,7 @@ def _thread_pool(found: Symptoms) -> Bottleneck | None:
     full = {what: of for what, of in full.items() if of[0] >= HELD}
     if not full:
         return None
-    sentences = [words.pool(what, *of) for what, of in full.items()]
+    sentences = [words.pool(what, *of, found.variant.workers) for what, of in full.items()]
     sentences += [words.slower(name, *of) for name, of in found.slower.items()]
     share, threads = max(full.values())
     numbers = {"share": share, "threads": float(threads)}

@@ -43,11 +43,11 @@ _BELONG = (
 _OTHER_LOOPS = "More workers share the requests among more event loops, but the cure is in the application."
 _LOCK = "More processes with fewer threads share the lock among fewer requests."
 _POOLS = {
-    "pool": "For {share} of the time, all {threads} threads of AnyIO's pool were busy in each worker, and requests "
+    "pool": "For {share} of the time, all {threads} threads of AnyIO's pool {where} were busy, and requests "
     "waited for a thread of the pool. FastAPI and Starlette run def end points there. Make quick end points async def, "
     "raise total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.",
-    "executor": "For {share} of the time, all {threads} threads of asyncio's default executor were busy in each "
-    "worker, and calls of asyncio.to_thread or run_in_executor waited for a thread. Give the loop an executor with "
+    "executor": "For {share} of the time, all {threads} threads of asyncio's default executor {where} were "
+    "busy, and calls of asyncio.to_thread or run_in_executor waited for a thread. Give the loop an executor with "
     "more threads, wait without threads, or start more workers.",
 }  # fmt: skip
 _FAILED = {
@@ -122,9 +122,10 @@ def advice(what: str, *, single: bool, computes: bool, processes_help: bool) -> 
     return " ".join([*said, *([_OTHER_LOOPS] if single and processes_help else [])])
 
 
-def pool(what: str, share: float, threads: int) -> str:
+def pool(what: str, share: float, threads: int, workers: int) -> str:
     """Say that a pool of threads was full."""
-    return _POOLS[what].format(share=percent(share), threads=threads)
+    where = "of each worker" if workers > 1 else "of the worker"
+    return _POOLS[what].format(share=percent(share), threads=threads, where=where)
 
 
 def slower(request: str, work_ms: float, alone_ms: float) -> str:

@@ -31,7 +31,7 @@ def try_(
     from lab.own.replay import read_replay  # noqa: PLC0415
     from lab.own.service import NEEDS_A_FILE, read_own_service  # noqa: PLC0415
     from lab.own.show import print_advice  # noqa: PLC0415
-    from lab.own.trying import chosen, experiment_of, limits_of, measure_first, name_of  # noqa: PLC0415
+    from lab.own.trying import chosen, experiment_of, limits_of, measure_first, name_of, started  # noqa: PLC0415
     from lab.own.variants import ADVISED, candidates, ignored, left_out, lifting, too_large  # noqa: PLC0415
 
     if service is None:
@@ -64,7 +64,7 @@ def try_(
             for sentence in too_large(described, layer, kinds, cores):
                 say(f"Not tried: {sentence}")
             tried = chosen(every, ways, kinds)
-        if folder and len(tried) == 1 and trials == 1:
+        if folder and ((len(tried) == 1 and trials == 1) or not started(folder, summary)):
             print_measured(folder, summary)
         else:
             experiment = experiment_of(service, described, tried, replay)

@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from analysis.classes import asked_as_json
+from analysis.folder import read_trial, trial_folder
 from analysis.nearest import nearest_first
 from analysis.record import OWN, REPLAY, TODAY
 from analysis.result import Limit, Summary
@@ -52,12 +53,23 @@ def measure_first(
     """Measure today's way with one trial, in a run of its own, and say what limits it so far."""
     plan_for = planner(experiment, TODAY, full=full, duration=duration, trials=1, jobs=1, seed=seed)
     folder, summary = measure_quietly(name, experiment, plan_for, full=full, command=command, results=results)
-    said = summary.diagnosis.sentences if summary.diagnosis and summary.validity.verdict != "invalid" else []
-    say("\nSo far, after one trial of today's way:" if said else "\nThe first trial is invalid, so it says nothing.")
-    for sentence in said:
+    told, sentences = (
+        "\nThe first trial is invalid, so it says nothing:",
+        [reason for trial in summary.trials for reason in trial.reasons],
+    )
+    if summary.validity.verdict != "invalid" and summary.diagnosis:
+        told, sentences = "\nSo far, after one trial of today's way:", summary.diagnosis.sentences
+    say(told)
+    for sentence in sentences:
         say(f"- {sentence}")
     say("")
     return folder, summary
+
+
+def started(folder: Path, summary: Summary) -> bool:
+    """Whether any trial of a run got as far as its load."""
+    trials = [read_trial(trial_folder(folder, one.variant, one.load, one.trial)) for one in summary.trials]
+    return any(trial.outcome != "failed" for trial in trials)
 
 
 def limits_of(summary: Summary) -> list[Limit]:
