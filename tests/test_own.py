@@ -853,7 +853,7 @@ def test_a_full_pool_of_threads_is_named_with_its_cures(tmp_path: Path) -> None:
 
     assert [(one.limit, one.requests) for one in found.bottlenecks] == [("thread-pool", ["page"])]
     of_pool, of_page = found.sentences
-    assert of_pool.startswith("For 30.0% of the time, all 40 threads of AnyIO's pool of each worker were busy, ")
+    assert of_pool.startswith("For 30.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, ")
     assert all(cure in of_pool for cure in ("async def", "total_tokens", "more workers"))
     assert of_page.endswith("ms; one of them alone takes 2.0 ms.")
     assert not diagnosed(summary, run, tmp_path, loops=Loops([], 1000.0, pools)).alarm

@@ -43,10 +43,10 @@ _BELONG = (
 _OTHER_LOOPS = "More workers share the requests among more event loops, but the cure is in the application."
 _LOCK = "More processes with fewer threads share the lock among fewer requests."
 _POOLS = {
-    "pool": "For {share} of the time, all {threads} threads of AnyIO's pool {where} were busy, and requests "
+    "pool": "For {share} of the time, all {threads} threads of AnyIO's pool{where} were busy, and requests "
     "waited for a thread of the pool. FastAPI and Starlette run def end points there. Make quick end points async def, "
     "raise total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.",
-    "executor": "For {share} of the time, all {threads} threads of asyncio's default executor {where} were "
+    "executor": "For {share} of the time, all {threads} threads of asyncio's default executor{where} were "
     "busy, and calls of asyncio.to_thread or run_in_executor waited for a thread. Give the loop an executor with "
     "more threads, wait without threads, or start more workers.",
 }  # fmt: skip
@@ -124,7 +124,7 @@ def advice(what: str, *, single: bool, computes: bool, processes_help: bool) -> 
 
 def pool(what: str, share: float, threads: int, workers: int) -> str:
     """Say that a pool of threads was full."""
-    where = "of each worker" if workers > 1 else "of the worker"
+    where = " in a worker" if workers > 1 else ""
     return _POOLS[what].format(share=percent(share), threads=threads, where=where)
 
 
