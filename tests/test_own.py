@@ -246,6 +246,15 @@ def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str
         assert text.count("# guessed") == 6
 
 
+def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
+    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=500 --bind :80 --timeout 120 shop:app\n")
+
+    served = yaml.safe_load(described(tmp_path))["served"]
+
+    assert served["left_out"] == ["--max-requests 500", "--timeout 120"]
+    assert Served.model_validate(served).workers == 3
+
+
 def test_init_writes_a_file_that_try_reads(lab: Lab, service: Path, tmp_path: Path) -> None:
     done = lab.call("init", str(service.parent / "shop"), "--to", str(tmp_path / "found.yaml"))
 
@@ -386,6 +395,8 @@ def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None
     assert today.variant.record(TODAY).settings["left_out"] == [
         "gunicorn.conf.py, because served.settings does not name it", "the variable WEB_CONCURRENCY"
     ]  # fmt: skip
+    with_options = found.model_copy(update={"served": Served(workers=2, left_out=["--max-requests 500"])})
+    assert "--max-requests 500 of the command line" in ignored(with_options, Layer(Path("nowhere"), "abc"))
     named = found.model_copy(
         update={"served": Served(workers=2, settings=service.parent / "shop" / "gunicorn.conf.py")}
     )

@@ -66,7 +66,9 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
-    assert "All requests broken failed (status 500). No time is measured of them; the application failed; its log" in said
+    assert (
+        "All requests broken failed (status 500). No time is measured of them; the application failed; its log" in said
+    )
     assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
     assert max(map(len, done.stdout.splitlines())) <= 80
     run = (lab.results / "my-service-tried" / "latest").resolve()

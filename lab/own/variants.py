@@ -271,6 +271,7 @@ def ignored(service: OwnService, layer: Layer) -> list[str]:
     file = {"gunicorn": "gunicorn.conf.py", "uwsgi": "uwsgi.ini"}.get(served.server, "")
     if file and application.folder and not served.settings and (application.folder / file).is_file():
         found.append(f"{file}, because served.settings does not name it")
+    found += [f"{option} of the command line" for option in served.left_out]
     variables = env_of(application.env_file) if application.env_file else {}
     names = [name for name in _OF_SERVERS if name in variables | application.environment]
     return [*found, *(f"the variable {name}" for name in names)]
