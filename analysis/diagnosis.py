@@ -158,6 +158,27 @@ class Symptoms:
         return {one: next((stat, of.ms) for stat, of in found if of) for one, found in lost.items()}
 
     @cached_property
+    def in_line(self) -> dict[str, tuple[str, float]]:
+        """What classes that wait beside a free thread would lose even if one queue led to all threads, if noticeable.
+
+        Unknown, and so empty, if the workers have no threads.
+        """
+        threads = self.variant.settings.get("threads")
+        if not threads or not self.beside:
+            return {}
+        waits: dict[str, list[float]] = {one: [] for one in self.beside}
+        for number_ in range(1, self.run.trials + 1):
+            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, number_)
+            waits_s = waiting.waits_in_line_s(answered, self.variant.workers * int(threads))
+            for place, name in enumerate(answered.classes):
+                if name in waits:
+                    waits[name] += (1000 * waits_s[answered.request == place]).tolist()
+        stats = {one: self.figures.statistic(one, [TODAY]) for one in waits}
+        lost = {one: (stat, float(np.percentile(waits[one], int(stat[1:])))) for one, stat in stats.items()
+                if stat and waits[one]}  # fmt: skip
+        return {one: of for one, of in lost.items() if of[1] > _noticeable_ms(self.figures, one)}
+
+    @cached_property
     def slower(self) -> dict[str, tuple[float, float]]:
         """The classes that take longer at work together than alone, more than computing explains: both times in ms."""
         if self.busy is None or self.computes:
@@ -265,12 +286,14 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
 def _busy_threads(found: Symptoms) -> Bottleneck | None:
     """All threads are busy with requests that wait for something else than a processor."""
     threads = found.variant.settings.get("threads")
-    if not threads or not found.slow or found.computes:
+    lost = found.slow | found.in_line
+    if not threads or not lost or found.computes:
         return None
     slots = found.variant.workers * int(threads)
     sentences = [words.lost(name, *of, words.too_few(slots)) for name, of in found.slow.items()]
-    numbers = {"threads": float(slots), "lost_ms": max(ms for _, ms in found.slow.values())}
-    return Bottleneck(limit="threads", requests=[*found.slow], numbers=numbers, sentences=sentences)
+    sentences += [words.in_line(name, *of, slots) for name, of in found.in_line.items()]
+    numbers = {"threads": float(slots), "lost_ms": max(ms for _, ms in lost.values())}
+    return Bottleneck(limit="threads", requests=[*lost], numbers=numbers, sentences=sentences)
 
 
 def _event_loop(found: Symptoms) -> Bottleneck | None:
@@ -358,9 +381,14 @@ def _waits(figures: Figures, request: str) -> bool:
     lost = figures.lost(TODAY, request, stat) if stat else None
     if lost is None:
         return False
+    return lost.ms > _noticeable_ms(figures, request)
+
+
+def _noticeable_ms(figures: Figures, request: str) -> float:
+    """Return from which loss on one request in a hundred of a class loses noticeably much."""
     takes = figures.value(TODAY, request, "response_time", "p50") or 0.0
     work = max(0.0, takes - (figures.value(TODAY, request, "overhead", "p50") or 0.0))
-    return lost.ms > max(WAITS_MS, SLOWER * work)
+    return max(WAITS_MS, SLOWER * work)
 
 
 def _processors(figures: Figures) -> float | None:

@@ -713,6 +713,26 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
     assert found.sentences[2].startswith("The cause is the balancer: ")
 
 
+@pytest.mark.parametrize(("streams", "too_few"), [(2, True), (1, False)])
+def test_threads_that_are_shared_badly_may_be_too_few_as_well(tmp_path: Path, streams: int, too_few: bool) -> None:
+    """Two workers of one thread each. With one queue, a page waits only if streams hold both threads."""
+    requests = [Request(asked_ms=5000, request="stream", worker="box:1", sent_s=0.01 * n) for n in range(streams)]
+    requests += [Request(asked_ms=10, request="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
+    run = run_of(tmp_path, requests)
+    summary = summary_of(
+        row(TODAY, "page", "overhead", "p90", 4000), row(TODAY, "page", "response_time", "p50", 3000),
+        row(TODAY, "page", "overhead", "p50", 2990),
+        row(TODAY, "page", "beside_free_thread", "share", 0.5, unit="share"),
+    )  # fmt: skip
+
+    found = diagnosed(summary, run, tmp_path)
+
+    assert [one.limit for one in found.bottlenecks] == ["avoidable-wait", *(["threads"] if too_few else [])]
+    told = [one for one in found.sentences if "from one queue, one in ten of the requests page would wait for " in one]
+    assert len(told) == too_few
+    assert all("2 requests at a time are too few" in one for one in told)
+
+
 def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
     run = run_of(tmp_path, [Request()])
     few = [

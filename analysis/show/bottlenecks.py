@@ -56,6 +56,11 @@ _FAILED = {
 }  # fmt: skip
 
 
+def duration(ms: float) -> str:
+    """Return a time in ms, or in s from one second on."""
+    return f"{number(ms / 1000)} s" if ms >= 1000 else f"{number(ms)} ms"
+
+
 def beside(request: str, share: float, ends: tuple[float, float] | None, longest_ms: float) -> str:
     """Say which share of a class waited beside a free thread. ``ends``: of its interval."""
     interval = f" ({percent(ends[0])} to {percent(ends[1])})" if ends else ""
@@ -89,7 +94,7 @@ def processors(share: float, workers: int, cores: int) -> str:
 
 def lost(request: str, stat: str, ms: float, why: str) -> str:
     """Say what requests of a class lose, and why."""
-    return f"{ONE_IN[stat]} of the requests {request} loses {number(ms)} ms or more before its work begins: {why}"
+    return f"{ONE_IN[stat]} of the requests {request} loses {duration(ms)} or more before its work begins: {why}"
 
 
 MEANWHILE_COMPUTED = "the workers were computing meanwhile."
@@ -99,6 +104,14 @@ def too_few(slots: int) -> str:
     """Say that there are too few threads."""
     at_a_time = f"{slots} requests at a time are" if slots > 1 else "one request at a time is"
     return f"no worker had a free thread meanwhile, so {at_a_time} too few for this load."
+
+
+def in_line(request: str, stat: str, ms: float, slots: int) -> str:
+    """Say that there are too few threads even if they are shared as well as possible."""
+    return (
+        f"Even if all threads took requests from one queue, {ONE_IN[stat].lower()} of the requests {request} would "
+        f"wait for {duration(ms)} or more, so {slots} requests at a time are too few for this load, too."
+    )
 
 
 def loop_of(greenlets: bool) -> str:
@@ -131,8 +144,8 @@ def pool(what: str, share: float, threads: int, workers: int) -> str:
 def slower(request: str, work_ms: float, alone_ms: float) -> str:
     """Say how much longer requests are at work together than alone."""
     return (
-        f"Under this load, the requests {request} are at work for {number(work_ms)} ms; one of them alone takes "
-        f"{number(alone_ms)} ms."
+        f"Under this load, the requests {request} are at work for {duration(work_ms)}; one of them alone takes "
+        f"{duration(alone_ms)}."
     )
 
 
