@@ -25,6 +25,7 @@ def try_(
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
     from analysis.diagnosis import best  # noqa: PLC0415
+    from analysis.record import TODAY  # noqa: PLC0415
     from lab.machine.engine import engine_cores  # noqa: PLC0415
     from lab.own.advised import advised  # noqa: PLC0415
     from lab.own.image import layer_of  # noqa: PLC0415
@@ -39,9 +40,12 @@ def try_(
     described = read_own_service(service)
     name = name_of(service)
     replay = read_replay(described.replay.log, described.replay.methods) if described.replay else None
-    command = make_command(
-        f"make try SERVICE={service.name}", WAYS=ways, FULL=full, DURATION=duration, TRIALS=trials, SEED=seed
-    )
+
+    def command(ways: str, trials: int) -> str:
+        return make_command(
+            f"make try SERVICE={service.name}", WAYS=ways, FULL=full, DURATION=duration, TRIALS=trials, SEED=seed
+        )
+
     with layer_of(described) as layer:
         if replay:
             replay.write(layer.replay)
@@ -58,7 +62,7 @@ def try_(
         if not ways:
             folder, summary = measure_first(
                 name, experiment_of(service, described, tried[:1], replay), full=full, duration=duration, seed=seed,
-                command=command, results=results,
+                command=command(TODAY, 1), results=results,
             )  # fmt: skip
             kinds = lifting(described, limits_of(summary), cores)
             for sentence in too_large(described, layer, kinds, cores):
@@ -69,7 +73,7 @@ def try_(
         else:
             experiment = experiment_of(service, described, tried, replay)
             plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed)
-            summary = measure(name, experiment, plan_for, full=full, command=command, results=results)
+            summary = measure(name, experiment, plan_for, full=full, command=command(ways, trials), results=results)
     print_advice(out, summary, tried, best(summary, [way.name for way in tried]))
 
 
