@@ -197,7 +197,7 @@ class Symptoms:
 
         The times are shares of the time of all workers.
         """
-        held = [one for one in self.loops.held if one.what == what]
+        held = [one for one in self.loops.held if (one.what == "locked") == (what == "locked")]
         all_s = self.variant.workers * self.loops.span_s
         total_s = sum(one.total_s for one in held)
         if not all_s or total_s < HELD * all_s:
@@ -207,6 +207,12 @@ class Symptoms:
             by[one.request] += round(1e6 * one.total_s)
         [(most, most_us)] = by.most_common(1)
         return Stall(total_s / all_s, max(one.longest_s for one in held), most, most_us / 1e6 / total_s)
+
+    @property
+    def loops_compute(self) -> bool:
+        """Whether functions that compute held up event loops for longer than functions that block."""
+        of = {what: sum(one.total_s for one in self.loops.held if one.what == what) for what in ("held", "computed")}
+        return of["computed"] > of["held"]
 
     def full(self, what: str) -> tuple[float, int]:
         """Return for which share of the workers' time a pool was full, and how many threads it has in a worker."""
@@ -317,7 +323,7 @@ def _stalled(found: Symptoms, what: str, limit: Limit) -> Bottleneck | None:
     )
     if not found.greenlets or what == "locked":
         told += words.advice(
-            what, single=found.variant.workers == 1, computes=found.computes,
+            what, single=found.variant.workers == 1, computes=found.computes or found.loops_compute,
             processes_help=found.processes_help or not found.computes,
         )  # fmt: skip
     numbers = {"share": stall.share, "longest_s": stall.longest_s}

@@ -909,6 +909,20 @@ def test_full_pools_are_read_from_the_notes_of_the_load(tmp_path: Path) -> None:
     assert found.pools == [FullPool("executor", 6, 1.0), FullPool("pool", 40, 1.5)]
 
 
+@pytest.mark.parametrize(("computed_s", "advises"), [(3.0, "ProcessPoolExecutor"), (0.1, "def instead of async def")])
+def test_what_helps_depends_on_whether_a_loop_computes_or_blocks(
+    tmp_path: Path, computed_s: float, advises: str
+) -> None:
+    run = run_of(tmp_path, [Request()], threads=None)
+    held = [Held("held", "home", 1.0, 0.1), Held("computed", "home", computed_s, 0.2)]
+
+    found = diagnosed(summary_of(row(TODAY, "home", "overhead", "p99", 4)), run, tmp_path, loops=Loops(held, 20.0))
+
+    [said] = found.sentences
+    assert f"held up for {100 * (1 + computed_s) / 40:.1f}% of the time" in said
+    assert [one for one in ("ProcessPoolExecutor", "def instead of async def") if one in said] == [advises]
+
+
 def test_the_cause_of_a_hold_began_before_it(tmp_path: Path) -> None:
     """When a hub goes on after five seconds, requests that waited begin before the watch notices it."""
     requests = [Request(request="chart", worker="box:1", sent_s=1), Request(request="home", worker="box:1", sent_s=6)]
@@ -1432,7 +1446,9 @@ def test_requests_that_k6_cannot_be_told_are_refused(service: Path) -> None:
         read_own_service(service)
 
 
-@pytest.mark.parametrize(("all_s", "mine_s", "what"), [(0.0, 0.0, "held"), (0.2, 0.2, "held"), (0.25, 0.01, "locked")])
+@pytest.mark.parametrize(
+    ("all_s", "mine_s", "what"), [(0.0, 0.0, "held"), (0.2, 0.2, "computed"), (0.25, 0.01, "locked")]
+)
 def test_the_wrapper_tells_who_holds_up_an_event_loop(
     wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_s: float, mine_s: float, what: str
 ) -> None:

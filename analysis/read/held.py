@@ -23,7 +23,7 @@ _NOTES = """
     FROM read_csv($files, header = false, delim = ',', columns = {{
         'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
         'time': 'DOUBLE'}}) {clocks}
-    WHERE what IN ('held', 'locked', 'pool', 'executor'))
+    WHERE what IN ('held', 'computed', 'locked', 'pool', 'executor'))
 """
 # Nothing begins on a loop that is held up, and what begins right at the end is not its cause.
 _HELD = """
@@ -31,7 +31,7 @@ SELECT held.what, last.request, sum(held.seconds), max(held.seconds)
 FROM {notes} AS held
 ASOF JOIN (FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND began IS NOT NULL) AS last
     ON held.worker = last.worker AND held.time - held.seconds + 0.001 >= last.began
-WHERE held.what IN ('held', 'locked')
+WHERE held.what IN ('held', 'computed', 'locked')
 GROUP BY ALL ORDER BY ALL
 """
 
@@ -62,7 +62,8 @@ def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, fl
 class Held(NamedTuple):
     """How long requests of one class held up event loops in one trial, in all and at most, in seconds.
 
-    ``what`` is why: ``held`` on the loop itself, or ``locked`` by the interpreter lock (servers/own/own.py).
+    ``what`` is why: a function on the loop blocked (``held``; in older runs, also if it computed) or ``computed``, or
+    other threads had the interpreter lock (``locked``; servers/own/own.py).
     """
 
     what: str

@@ -40,6 +40,10 @@ _BELONG = (
     "Calls that block and functions that compute belong into threads or processes: in FastAPI, def instead of "
     "async def."
 )
+_COMPUTE = (
+    "Functions that compute belong into other processes, such as those of a ProcessPoolExecutor; in threads, they keep "
+    "the interpreter lock."
+)
 _OTHER_LOOPS = "More workers share the requests among more event loops, but the cure is in the application."
 _LOCK = "More processes with fewer threads share the lock among fewer requests."
 _POOLS = {
@@ -127,11 +131,11 @@ def loop_of(greenlets: bool) -> str:
 def advice(what: str, *, single: bool, computes: bool, processes_help: bool) -> str:
     """Return what helps against event loops that are held up (``what``: held or locked).
 
-    ``single``: there is one worker. ``computes``: computing holds them up, so that threads do not help.
+    ``single``: there is one worker. ``computes``: functions that compute hold them up, so threads help little.
     """
     if what == "locked":
         return _LOCK if processes_help else "Requests that compute less share the lock better."
-    said = [] if computes else [_BELONG]
+    said = [_COMPUTE if computes else _BELONG]
     return " ".join([*said, *([_OTHER_LOOPS] if single and processes_help else [])])
 
 

@@ -4,9 +4,10 @@ k6 sends an id with each request, in the header ``Lab-Id``. This wrapper takes t
 sees it, and leaves the answer as it is. It writes a line when work on a request begins, and a line when it ends:
 ``began,ID,HOST:PID,THREAD,CONNECTION,TIME`` and ``ended,ID,,,,TIME``, with times in epoch seconds. If the event loop of
 an ASGI application, or the hub of gevent or eventlet, does not go on for some time, it writes
-``held,,HOST:PID,THREAD,SECONDS,TIME`` or ``locked,…`` at the end of this time (see ``Stall``). If all threads of a pool
-are busy and calls wait for them, it writes ``pool,,HOST:PID,THREADS,SECONDS,TIME`` for AnyIO's pool, ``executor,…`` for
-asyncio's (see ``Pool``). The lines are in ``/tmp/served/PID``, so they outlive a worker that is killed.
+``held,,HOST:PID,THREAD,SECONDS,TIME``, ``computed,…`` or ``locked,…`` at the end of this time (see ``Stall``). If all
+threads of a pool are busy and calls wait for them, it writes ``pool,,HOST:PID,THREADS,SECONDS,TIME`` for AnyIO's pool,
+``executor,…`` for asyncio's (see ``Pool``). The lines are in ``/tmp/served/PID``, so they outlive a worker that is
+killed.
 """
 
 import asyncio
@@ -174,8 +175,8 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
 class Stall:
     """The time between two looks at an event loop or a hub, and whether the loop did not go on in between.
 
-    ``held``: a function on the loop computes or blocks. ``locked``: other threads of the process compute meanwhile, so
-    they have the processor time that the loop lacks, and Python's interpreter lock.
+    ``held``: a function on the loop blocks. ``computed``: it computes. ``locked``: other threads of the process compute
+    meanwhile, so they have the processor time that the loop lacks, and Python's interpreter lock.
     """
 
     def __init__(self) -> None:
@@ -187,7 +188,7 @@ class Stall:
         held_s = passed_s - TICK_S
         if held_s > HELD_S:
             mine_s, all_s = time.thread_time() - self._mine_s, time.process_time() - self._all_s
-            what = "locked" if all_s - mine_s > held_s / 2 > mine_s else "held"
+            what = "computed" if mine_s >= held_s / 2 else "locked" if all_s - mine_s > held_s / 2 else "held"
             note_span(what, threading.get_native_id(), held_s)
         return passed_s
 
