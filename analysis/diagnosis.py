@@ -1,16 +1,20 @@
 """What is wrong with a service, if anything, and which other way to serve it is better, from a measured run."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
 
 from analysis import waiting
+from analysis.omissions import Omissions
 from analysis.read.held import Loops
-from analysis.record import TODAY, Run
-from analysis.result import Diagnosis, Row, Summary
+from analysis.record import TODAY, Run, VariantRecord
+from analysis.result import Bottleneck, Diagnosis, Limit, Row, Summary
+from analysis.show import bottlenecks as words
 from analysis.show.words import number, percent
 from analysis.ways import AS_GOOD, AS_GOOD_MS
 
@@ -29,6 +33,7 @@ HELD = 0.01
 """The share of the workers' time that their event loops are held up from which on this is an alarm."""
 MOST_LOOKED_AT = 300
 _STATISTICS = ("p99", "p90", "p50")
+_NO_OMISSIONS = Omissions()
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,18 @@ class Lost:
     values: Sequence[float] = ()
 
 
+WITHIN_WORK: frozenset[Limit] = frozenset({"event-loop", "interpreter-lock", "thread-pool", "inside"})
+"""The limits for which requests wait while they count as at work, so that overhead does not show these waits."""
+
+
 class Figures:
     """The figures of a summary, by variant, class and statistic."""
 
     def __init__(self, summary: Summary) -> None:
         """Take a summary."""
         self._rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
+        limits = {one.limit for one in summary.diagnosis.bottlenecks} if summary.diagnosis else set()
+        self.waits_within_work = bool(limits & WITHIN_WORK)
 
     def value(self, variant: str, request: str | None, metric: str, stat: str) -> float | None:
         """Return a measured value; None: it was not measured."""
@@ -58,8 +69,11 @@ class Figures:
         return self._rows.get((variant, request, metric, stat))
 
     def lost(self, variant: str, request: str, stat: str) -> Lost | None:
-        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place."""
-        row = self.row(variant, request, "overhead", stat)
+        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place.
+
+        If requests wait while they are at work, it is their whole response time.
+        """
+        row = self.row(variant, request, "response_time" if self.waits_within_work else "overhead", stat)
         if row is None or row.measured is None:
             return None
         values = list(row.values.values()) or [row.measured]
@@ -80,150 +94,278 @@ def is_own(run: Run) -> bool:
     return any(load.is_own for load in run.loads) and any(one.name == TODAY for one in run.variants)
 
 
+class Stall(NamedTuple):
+    """For which share of the time loops were held up, for how long at most, and which class had begun last mostly."""
+
+    share: float
+    longest_s: float
+    request: str
+    of_it: float
+
+
+@dataclass(frozen=True)
+class Symptoms:
+    """What is known of a service as it is served today, by which rules find what limits it.
+
+    ``rows`` has the view ``requests``; ``loops`` says when event loops were held up and pools were full; ``alone_ms``
+    is how long a request of each class takes alone.
+    """
+
+    figures: Figures
+    run: Run
+    rows: duckdb.DuckDBPyConnection
+    loops: Loops
+    alone_ms: Mapping[str, float]
+
+    @cached_property
+    def variant(self) -> VariantRecord:
+        """Today's way to serve."""
+        return self.run.variant(TODAY)
+
+    @property
+    def processes_help(self) -> bool:
+        """Whether the machine has more processors than the workers can use."""
+        return self.variant.workers < (self.run.host.cores or 0)
+
+    @cached_property
+    def busy(self) -> float | None:
+        """Which share of the processors that the workers can use was busy; None: the machine does not report it."""
+        used = _processors(self.figures)
+        workers = self.variant.workers
+        return None if used is None else used / min(workers, self.run.host.cores or workers)
+
+    @property
+    def computes(self) -> bool:
+        """Whether computing explains that requests wait."""
+        return self.busy is not None and self.busy >= COMPUTES
+
+    @property
+    def greenlets(self) -> bool:
+        """Whether requests are served by greenlets."""
+        return str(self.variant.settings.get("server", "")).endswith(("gevent", "eventlet"))
+
+    @cached_property
+    def beside(self) -> dict[str, Row]:
+        """The share of requests that waited beside a free thread, for each class in which it is an alarm."""
+        found = {one: self.figures.row(TODAY, one, "beside_free_thread", "share") for one in self._classes}
+        return {one: row for one, row in found.items() if row and (row.measured or 0.0) >= BESIDE}
+
+    @cached_property
+    def slow(self) -> dict[str, tuple[str, float]]:
+        """What the other classes lose before their work begins, if noticeable: the statistic and its value in ms."""
+        slow = [one for one in self._classes if one not in self.beside and _waits(self.figures, one)]
+        lost = {one: [(stat, self.figures.lost(TODAY, one, stat)) for stat in _STATISTICS] for one in slow}
+        return {one: next((stat, of.ms) for stat, of in found if of) for one, found in lost.items()}
+
+    @cached_property
+    def in_line(self) -> dict[str, tuple[str, float]]:
+        """What classes that wait beside a free thread would lose even if one queue led to all threads, if noticeable.
+
+        Unknown, and so empty, if the workers have no threads.
+        """
+        threads = self.variant.settings.get("threads")
+        if not threads or not self.beside:
+            return {}
+        waits: dict[str, list[float]] = {one: [] for one in self.beside}
+        for number_ in range(1, self.run.trials + 1):
+            answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, number_)
+            waits_s = waiting.waits_in_line_s(answered, self.variant.workers * int(threads))
+            for place, name in enumerate(answered.classes):
+                if name in waits:
+                    waits[name] += (1000 * waits_s[answered.request == place]).tolist()
+        stats = {one: self.figures.statistic(one, [TODAY]) for one in waits}
+        lost = {one: (stat, float(np.percentile(waits[one], int(stat[1:])))) for one, stat in stats.items()
+                if stat and waits[one]}  # fmt: skip
+        return {one: of for one, of in lost.items() if of[1] > _noticeable_ms(self.figures, one)}
+
+    @cached_property
+    def slower(self) -> dict[str, tuple[float, float]]:
+        """The classes that take longer at work together than alone, more than computing explains: both times in ms."""
+        if self.busy is None or self.computes:
+            return {}
+        return {
+            name: (work_ms, alone)
+            for name, work_ms in self.rows.execute(_AT_WORK, {"today": TODAY}).fetchall()
+            if (alone := self.alone_ms.get(name)) is not None
+            and work_ms is not None
+            # work that computes takes about 1 / (1 - busy) times as long
+            and work_ms >= max(SLOWER_TOGETHER * alone / (1 - self.busy), alone + SLOWER_BY_MS)
+        }
+
+    def held(self, what: str) -> Stall | None:
+        """Return how long event loops were held up, on the loop itself (held) or by the lock (locked), if noticeable.
+
+        The times are shares of the time of all workers.
+        """
+        held = [one for one in self.loops.held if (one.what == "locked") == (what == "locked")]
+        all_s = self.variant.workers * self.loops.span_s
+        total_s = sum(one.total_s for one in held)
+        if not all_s or total_s < HELD * all_s:
+            return None
+        by: Counter[str] = Counter()
+        for one in held:
+            by[one.request] += round(1e6 * one.total_s)
+        [(most, most_us)] = by.most_common(1)
+        return Stall(total_s / all_s, max(one.longest_s for one in held), most, most_us / 1e6 / total_s)
+
+    @property
+    def loops_compute(self) -> bool:
+        """Whether functions that compute held up event loops for longer than functions that block."""
+        of = {what: sum(one.total_s for one in self.loops.held if one.what == what) for what in ("held", "computed")}
+        return of["computed"] > of["held"]
+
+    def full(self, what: str) -> tuple[float, int]:
+        """Return for which share of the workers' time a pool was full, and how many threads it has in a worker."""
+        found = [one for one in self.loops.pools if one.what == what]
+        all_s = self.variant.workers * self.loops.span_s
+        return (
+            sum(one.total_s for one in found) / all_s if all_s else 0.0,
+            max((one.threads for one in found), default=0),
+        )
+
+    @property
+    def _classes(self) -> list[str]:
+        return self.figures.classes(TODAY)
+
+
 def diagnose(
-    summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops: Loops, alone_ms: Mapping[str, float]
+    summary: Summary,
+    run: Run,
+    rows: duckdb.DuckDBPyConnection,
+    loops: Loops,
+    alone_ms: Mapping[str, float],
+    omissions: Omissions = _NO_OMISSIONS,
 ) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
-    of each class takes alone. Nothing is said of trials that are invalid.
+    of each class takes alone; ``omissions`` is what the lab leaves out. Nothing is said of trials that are invalid.
     """
     figures = Figures(summary)
     if not figures.classes(TODAY):
-        return Diagnosis(alarm=False, sentences=["Nothing was measured of today's way to serve, so nothing is said."])
-    sentences = list(_refused(summary, figures))
-    alarm = False
-    slow = [one for one in figures.classes(TODAY) if _waits(figures, one)]
-    beside = {one: figures.row(TODAY, one, "beside_free_thread", "share") for one in figures.classes(TODAY)}
-    hit = {one: row for one, row in beside.items() if row and (row.measured or 0.0) >= BESIDE}
-    for name, row in hit.items():
-        longest = figures.value(TODAY, name, "beside_free_thread", "max") or 0.0
-        assert row
-        between = row.low is not None and row.high is not None
-        interval = f" ({percent(row.low or 0.0)} to {percent(row.high or 0.0)})" if between else ""
-        sentences.append(
-            f"{percent(row.measured or 0.0)}{interval} of the requests {name} waited for a worker whose threads were "
-            f"all busy although another worker had a free thread, for up to {number(longest / 1000)} s."
-        )
-        alarm = True
-    if hit:
-        sentences += _behind(run, rows)
-        sentences.append(_CAUSES["socket" if int(run.variant(TODAY).settings.get("workers") or 0) > 1 else "balancer"])
-    used = _processors(figures)
-    workers = run.variant(TODAY).workers
-    may_use = min(workers, run.host.cores or workers)
-    if used is not None and used >= COMPUTES * may_use:
-        sentences.append(
-            f"The workers used {used:.1f} of the {may_use} processors that they can use, so requests also wait for "
-            "the processor and for Python's interpreter lock. More threads do not help; more processors may."
-        )
-        alarm = True
-    for name in slow:
-        if name in hit:
-            continue
-        stat, lost = next((stat, found) for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
-        sentences.append(
-            f"{_ONE_IN[stat]} of the requests {name} loses {number(lost.ms)} ms or more before its work begins: "
-            f"{_why(run)}"
-        )
-        alarm = True
-    said = list(_held_up(loops, workers))
-    if not said and used is not None and used < COMPUTES * may_use:
-        said = list(_waits_inside(rows, alone_ms, used / may_use))
-    sentences += said
-    alarm = alarm or bool(said)
+        return Diagnosis(alarm=False, sentences=[words.NOTHING_MEASURED])
+    symptoms = Symptoms(figures, run, rows, loops, alone_ms)
+    bottlenecks = [found for rule in RULES if (found := rule(symptoms))]
+    refused = list(_refused(summary, figures))
+    per_second = figures.value(TODAY, None, "throughput", "per_second") or 0.0
+    left_out = list(words.omissions(omissions, per_second, symptoms.variant.workers))
+    sentences = [*refused, *(sentence for one in bottlenecks for sentence in one.sentences), *left_out]
     if not any(figures.statistic(one, [TODAY]) for one in figures.classes(TODAY)):
-        sentences.append("Nothing was measured of today's way to serve, so nothing else is said.")
-    elif not alarm:
-        others = " of the other classes" if len(sentences) else ""
-        sentences.append(
-            f"No request{others} waits for a worker noticeably. How long an answer takes is up to the application."
-        )
-    return Diagnosis(alarm=alarm, sentences=sentences)
+        sentences.append(words.NOTHING_ELSE)
+    elif not bottlenecks:
+        sentences.append(words.healthy(others=bool(refused), left_out=bool(left_out)))
+    return Diagnosis(alarm=bool(bottlenecks), sentences=sentences, bottlenecks=bottlenecks)
 
 
-_CAUSES = {
-    "socket": "The cause is how workers accept connections: a busy worker takes a connection from the shared socket, "
-    "and no other worker can take it back.",
-    "balancer": "The cause is the balancer: it passes requests to a worker without knowing which worker has a free "
-    "thread.",
-}
-"""Why requests wait beside a free thread: in a container of several workers, or in containers of one worker each."""
+def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
+    """Requests wait for a busy worker although another worker has a free thread."""
+    if not found.beside:
+        return None
+    sentences = []
+    for name, row in found.beside.items():
+        longest = found.figures.value(TODAY, name, "beside_free_thread", "max") or 0.0
+        ends = (row.low, row.high) if row.low is not None and row.high is not None else None
+        sentences.append(words.beside(name, row.measured or 0.0, ends, longest))
+    sentences += _behind(found.run, found.rows)
+    sentences.append(words.CAUSES["socket" if int(found.variant.settings.get("workers") or 0) > 1 else "balancer"])
+    worst = max(row.measured or 0.0 for row in found.beside.values())
+    return Bottleneck(limit="avoidable-wait", requests=[*found.beside], numbers={"share": worst}, sentences=sentences)
+
+
+def _busy_processors(found: Symptoms) -> Bottleneck | None:
+    """The workers compute all the time. Then this explains all other waits before the work begins."""
+    if not found.computes:
+        return None
+    share, workers, cores = min(1.0, found.busy or 0.0), found.variant.workers, found.run.host.cores or 1
+    lost = [words.lost(name, *of, words.MEANWHILE_COMPUTED) for name, of in found.slow.items()]
+    return Bottleneck(
+        limit="processors", requests=[*found.slow], numbers={"share": share, "workers": workers, "cores": cores},
+        sentences=[words.processors(share, workers, cores), *lost],
+    )  # fmt: skip
+
+
+def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
+    """Event loops do not go on because other threads of the process compute."""
+    return _stalled(found, "locked", "interpreter-lock")
+
+
+def _busy_threads(found: Symptoms) -> Bottleneck | None:
+    """All threads are busy with requests that wait for something else than a processor."""
+    threads = found.variant.settings.get("threads")
+    lost = found.slow | found.in_line
+    if not threads or not lost or found.computes:
+        return None
+    slots = found.variant.workers * int(threads)
+    sentences = [words.lost(name, *of, words.too_few(slots)) for name, of in found.slow.items()]
+    sentences += [words.in_line(name, *of, slots) for name, of in found.in_line.items()]
+    numbers = {"threads": float(slots), "lost_ms": max(ms for _, ms in lost.values())}
+    return Bottleneck(limit="threads", requests=[*lost], numbers=numbers, sentences=sentences)
+
+
+def _event_loop(found: Symptoms) -> Bottleneck | None:
+    """A function on an event loop or a hub computes or blocks."""
+    stalled = _stalled(found, "held", "event-loop")
+    if found.variant.settings.get("threads") or found.computes or not found.slow:
+        return stalled
+    lost = [words.lost(name, *of, words.loop_of(found.greenlets)) for name, of in found.slow.items()]
+    if stalled is None:
+        return Bottleneck(limit="event-loop", requests=[*found.slow], sentences=lost)
+    return stalled.model_copy(update={"requests": [*found.slow], "sentences": [*lost, *stalled.sentences]})
+
+
+def _stalled(found: Symptoms, what: str, limit: Limit) -> Bottleneck | None:
+    """Return that loops were held up for this reason, if noticeable."""
+    stall = found.held(what)
+    if stall is None:
+        return None
+    told = (words.GREENLETS if found.greenlets and what in words.GREENLETS else words.LOOPS)[what].format(
+        share=percent(stall.share), longest=number(stall.longest_s), most=stall.request, of_it=percent(stall.of_it)
+    )
+    if not found.greenlets or what == "locked":
+        told += words.advice(
+            what, single=found.variant.workers == 1, computes=found.computes or found.loops_compute,
+            processes_help=found.processes_help or not found.computes,
+        )  # fmt: skip
+    numbers = {"share": stall.share, "longest_s": stall.longest_s}
+    return Bottleneck(limit=limit, numbers=numbers, sentences=[told.strip()])
+
+
+def _thread_pool(found: Symptoms) -> Bottleneck | None:
+    """All threads of a pool behind the event loop are busy, and requests wait for a thread of it."""
+    full = {what: found.full(what) for what in ("pool", "executor")}
+    full = {what: of for what, of in full.items() if of[0] >= HELD}
+    if not full:
+        return None
+    sentences = [words.pool(what, *of, found.variant.workers) for what, of in full.items()]
+    sentences += [words.slower(name, *of) for name, of in found.slower.items()]
+    share, threads = max(full.values())
+    numbers = {"share": share, "threads": float(threads)}
+    return Bottleneck(limit="thread-pool", requests=[*found.slower], numbers=numbers, sentences=sentences)
+
+
+def _inside(found: Symptoms) -> Bottleneck | None:
+    """Requests take longer at work together than alone, and neither loops, pools nor computing explain it."""
+    explained = found.held("held") or found.held("locked") or _thread_pool(found)
+    if explained or not found.slower:
+        return None
+    sentences = [f"{words.slower(name, *of)} {words.INSIDE}" for name, of in found.slower.items()]
+    longest = max(work_ms for work_ms, _ in found.slower.values())
+    return Bottleneck(
+        limit="inside", requests=[*found.slower], numbers={"at_work_ms": longest}, sentences=sentences
+    )  # fmt: skip
+
+
+RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (
+    _avoidable_wait, _busy_processors, _busy_threads, _event_loop, _interpreter_lock, _thread_pool, _inside,
+)  # fmt: skip
+"""In the order of their sentences."""
+
 
 # What requests took at work as the service is served today, by class.
 _AT_WORK = """
 SELECT request, median(1000 * (ended - began)) FROM requests WHERE variant = $today AND error IS NULL
 GROUP BY request ORDER BY request
 """
-
-
-def _waits_inside(rows: duckdb.DuckDBPyConnection, alone_ms: Mapping[str, float], busy: float) -> Iterator[str]:
-    """Say which requests take longer at work together than alone, although the processors are not busy.
-
-    ``busy`` is the share of the processors that is used. Work that computes takes about 1 / (1 - busy) times as long.
-    """
-    for name, work_ms in rows.execute(_AT_WORK, {"today": TODAY}).fetchall():
-        alone = alone_ms.get(name)
-        if (
-            alone is None
-            or work_ms is None
-            or work_ms < max(SLOWER_TOGETHER * alone / (1 - busy), alone + SLOWER_BY_MS)
-        ):
-            continue
-        yield (
-            f"Under this load, the requests {name} are at work for {number(work_ms)} ms; one of them alone takes "
-            f"{number(alone)} ms. The processors are not busy, so these requests wait inside the application: for a "
-            f"pool of connections, a database, a lock or another service."
-        )
-
-
-def _held_up(loops: Loops, workers: int) -> Iterator[str]:
-    """Say for which part of the time event loops were held up, and by which requests; nothing if hardly ever."""
-    for what, tells in _LOOPS.items():
-        held = [one for one in loops.held if one.what == what]
-        total_s = sum(one.total_s for one in held)
-        if not loops.span_s or total_s < HELD * workers * loops.span_s:
-            continue
-        by: Counter[str] = Counter()
-        for one in held:
-            by[one.request] += round(1e6 * one.total_s)
-        [(most, most_us)] = by.most_common(1)
-        longest_s = max(one.longest_s for one in held)
-        yield tells.format(
-            share=percent(total_s / (workers * loops.span_s)), longest=number(longest_s), most=most,
-            of_it=percent(most_us / 1e6 / total_s),
-        )  # fmt: skip
-
-
-_LOOPS = {
-    "held": (
-        "The event loops of the workers were held up for {share} of the time, for up to {longest} s at once. "
-        "Meanwhile, no other request of the worker went on; this time counts as their work. The request that had begun "
-        "last was {most} for {of_it} of this time. Calls that block and functions that compute belong into threads or "
-        "processes: in FastAPI, def instead of async def."
-    ),
-    "locked": (
-        "For {share} of the time, and for up to {longest} s at once, the event loops of the workers did not go on "
-        "because other threads of the process computed and had Python's interpreter lock. The request that had begun "
-        "last was {most} for {of_it} of this time. More processes with fewer threads share the lock among fewer "
-        "requests."
-    ),
-}
-
-
-_ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
-
-
-def _why(run: Run) -> str:
-    """Return why requests wait although none waits beside a free thread."""
-    variant = run.variant(TODAY)
-    if threads := variant.settings.get("threads"):
-        slots = variant.workers * int(threads)
-        return f"no worker had a free thread meanwhile, so {slots} requests at a time are too few for this load."
-    return (
-        "the event loop of their worker was held up. A function that computes, or that blocks instead of awaiting, "
-        "holds up all requests of its worker."
-    )
 
 
 def _refused(summary: Summary, figures: Figures) -> Iterator[str]:
@@ -236,10 +378,7 @@ def _refused(summary: Summary, figures: Figures) -> Iterator[str]:
         for one in summary.errors:
             if (one.variant, one.request) == (TODAY, name):
                 why[one.error] += one.requests
-        kind = ", ".join(error for error, _ in why.most_common(2)) or "no reason given"
-        of_them = "All" if share == 1 else percent(share) + " of the"
-        nothing = " No time is measured of them; is the path right?" if share == 1 else ""
-        yield f"{of_them} requests {name} failed ({kind}).{nothing}"
+        yield words.refused(name, share, [error for error, _ in why.most_common(2)])
 
 
 def _waits(figures: Figures, request: str) -> bool:
@@ -248,9 +387,14 @@ def _waits(figures: Figures, request: str) -> bool:
     lost = figures.lost(TODAY, request, stat) if stat else None
     if lost is None:
         return False
+    return lost.ms > _noticeable_ms(figures, request)
+
+
+def _noticeable_ms(figures: Figures, request: str) -> float:
+    """Return from which loss on one request in a hundred of a class loses noticeably much."""
     takes = figures.value(TODAY, request, "response_time", "p50") or 0.0
     work = max(0.0, takes - (figures.value(TODAY, request, "overhead", "p50") or 0.0))
-    return lost.ms > max(WAITS_MS, SLOWER * work)
+    return max(WAITS_MS, SLOWER * work)
 
 
 def _processors(figures: Figures) -> float | None:
@@ -269,8 +413,7 @@ def _behind(run: Run, rows: duckdb.DuckDBPyConnection) -> Iterator[str]:
             shares[name] = shares.get(name, 0.0) + seconds
     if total := sum(shares.values()):
         most = sorted(((seconds / total, name) for name, seconds in shares.items()), reverse=True)
-        parts = [f"{name} for {percent(share)} of the time" for share, name in most if share >= BESIDE]
-        yield f"While they waited, these requests held the threads of their worker: {', '.join(parts)}."
+        yield words.behind([(name, share) for share, name in most if share >= BESIDE])
 
 
 def _held_up_by(

@@ -8,6 +8,12 @@ from analysis.model import Model
 
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
+Limit = Literal[
+    "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside"
+]  # fmt: skip
+"""What limits a service: requests wait beside a free thread; the processors that its workers can use are busy; other
+threads have the interpreter lock; all threads are busy with requests that wait; event loops or hubs do not go on; a
+pool of threads behind an event loop is full; requests wait inside the application."""
 
 
 class TrialValidity(Model):
@@ -233,11 +239,28 @@ class DifferenceRow(Model):
     trials: int
 
 
+class Bottleneck(Model):
+    """What limits a service as it is served today.
+
+    ``requests`` are the classes of requests that are known to wait for it. ``numbers`` has its measured values by names
+    with units; shares are between 0 and 1. ``sentences`` say the same; a summary has them in its diagnosis.
+    """
+
+    limit: Limit
+    requests: list[str] = Field([])
+    numbers: dict[str, float] = Field({})
+    sentences: list[str] = Field([], exclude=True, repr=False)
+
+
 class Diagnosis(Model):
-    """What is found of the way in which somebody's own service is served today, and whether to change something."""
+    """What is found of the way in which somebody's own service is served today, and whether to change something.
+
+    ``bottlenecks`` has the limits that the sentences name; older summaries lack it.
+    """
 
     alarm: bool
     sentences: list[str]
+    bottlenecks: list[Bottleneck] = Field([], exclude_if=lambda value: not value)
 
 
 class ClockRow(Model):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapreplace
 
 import duckdb
 import numpy as np
@@ -119,6 +120,20 @@ def waits(answered: Answered, workers: int, threads: int) -> Waits:
         waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
         beside_s[one] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
     return Waits(beside_s, [_common(segments, _besides(all_busy)) for segments in busy])
+
+
+def waits_in_line_s(answered: Answered, threads: int) -> Times:
+    """Return how long each request would wait if ``threads`` threads took all requests from one queue.
+
+    The requests come at the same times and work for as long. In a closed loop, they would come sooner, so this is the
+    least that they would wait.
+    """
+    free_s = [-math.inf] * threads
+    began_s = np.empty_like(answered.sent_s)
+    for place, (sent_s, work_s) in enumerate(zip(answered.sent_s, answered.ended_s - answered.began_s, strict=True)):
+        began_s[place] = max(sent_s, free_s[0])
+        heapreplace(free_s, began_s[place] + max(0.0, work_s))
+    return began_s - answered.sent_s
 
 
 def statistics(beside_s: Times) -> dict[Statistic, float]:

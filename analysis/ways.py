@@ -64,8 +64,16 @@ KINDS_OF_OWN = (
     Kind("sync", "sync",
          "gunicorn: a process for each thread, and no threads; a process accepts a connection when it is free.",
          lambda workers, threads: {"server": "gunicorn-sync", "workers": workers * threads}),
+    Kind("more-workers", "more workers",
+         "More processes: each has an interpreter lock, an event loop and pools of its own, and can use one more "
+         "processor. Each needs memory.", gthread),
+    Kind("more-threads", "more threads", "Twice the threads in each process: more requests can wait at the same time.",
+         gthread),
+    Kind("threads", "gthread",
+         "gunicorn's class gthread: a request that blocks or computes holds up one thread, and not all requests of its "
+         "worker.", gthread),
 )  # fmt: skip
-"""Further ways, which only somebody's own application is served in."""
+"""Further ways, which only somebody's own application is served in. The last three lift a limit that was found."""
 
 AS_GOOD, AS_GOOD_MS = 1.1, 5
 """Ways count as equally fast if no class of requests loses more than so much more with one of them."""

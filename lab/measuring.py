@@ -39,9 +39,6 @@ def measure(
     ``cluster``: the machines to measure on; None: the engine that Docker's own settings choose.
     ``news`` is what a page tells of the run while it is measured; None: there is no page.
     """
-    from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
-    from analysis.show.terminal import print_tables  # noqa: PLC0415
-
     folder, summary = measure_quietly(
         name,
         experiment,
@@ -54,11 +51,19 @@ def measure(
         live=news is not None,
         cluster=cluster,
     )
+    print_measured(folder, summary)
+    return summary
+
+
+def print_measured(folder: Path, summary: "Summary") -> None:
+    """Print the results of a run. Exit with 1 when they are invalid."""
+    from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
+    from analysis.show.terminal import print_tables  # noqa: PLC0415
+
     print_tables(out, read_run(folder), summary)
     say(f"\nReport: {folder / 'report.html'}")
     if summary.validity.verdict == "invalid":
         raise typer.Exit(1)
-    return summary
 
 
 def measure_quietly(

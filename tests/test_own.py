@@ -3,19 +3,25 @@
 import asyncio
 import gzip
 import json
+import os
 import re
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 from wsgiref.util import FileWrapper, setup_testing_defaults
 
+import anyio.to_thread
 import duckdb
 import pytest
 import yaml
@@ -24,14 +30,27 @@ from rich.console import Console
 from analysis.classes import asked_as_json, read_asked
 from analysis.diagnosis import best, diagnose
 from analysis.folder import read_run, trial_folder
-from analysis.read.held import Held, Loops, read_held
+from analysis.omissions import Omissions, read_omissions
+from analysis.read.held import FullPool, Held, Loops, read_held
 from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.record import TODAY, Run, VariantRecord
-from analysis.result import Diagnosis, ErrorRow, Row, Summary, TrialValidity
+from analysis.result import (
+    Bottleneck,
+    Diagnosis,
+    ErrorRow,
+    Limit,
+    Row,
+    Summary,
+    TrialValidity,
+    Validity,
+    Verdict,
+)
 from analysis.show.terminal import print_tables
 from analysis.ways import says as says_of
 from lab.advice.ways import Way
+from lab.cli import app
 from lab.errors import WrongUse
+from lab.experiment.model import Experiment
 from lab.own.advised import advised
 from lab.own.found import described
 from lab.own.image import addresses_of, layer_of, with_server
@@ -39,8 +58,9 @@ from lab.own.replay import read_replay
 from lab.own.service import OwnService, Served, env_of, read_own_service
 from lab.own.show import print_advice
 from lab.own.trying import chosen, experiment_of, name_of
-from lab.own.variants import candidates, left_out
+from lab.own.variants import LIFTING, candidates, ignored, left_out, lifting, too_large
 from lab.paths import SERVERS
+from lab.plan import Plan
 from lab.servers.base import Layer
 from tests.conftest import Lab
 from tests.measuring import rows_of
@@ -226,6 +246,15 @@ def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str
         assert text.count("# guessed") == 6
 
 
+def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
+    (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=500 --bind :80 --timeout 120 shop:app\n")
+
+    served = yaml.safe_load(described(tmp_path))["served"]
+
+    assert served["left_out"] == ["--max-requests 500", "--timeout 120"]
+    assert Served.model_validate(served).workers == 3
+
+
 def test_init_writes_a_file_that_try_reads(lab: Lab, service: Path, tmp_path: Path) -> None:
     done = lab.call("init", str(service.parent / "shop"), "--to", str(tmp_path / "found.yaml"))
 
@@ -271,17 +300,19 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     def ways(**served: object) -> tuple[list[str], list[str]]:
         return [one.name for one in found_with(**served)], list(left_out(changed(**served)))
 
+    lifting_of_threads = ["more-workers-8x2", "more-threads-4x4"]
     every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "uwsgi-4x2", "least-conn-4x2",
-             "reuse-port-4x2", "sync-8x1"]  # fmt: skip
+             "reuse-port-4x2", "sync-8x1", *lifting_of_threads]  # fmt: skip
     assert ways(workers=4, threads=2) == (every, [])
     assert ways(workers=4, threads=2, gunicorn="22.0.0") == (
-        [TODAY, "one-process-1x8", "uwsgi-4x2", "least-conn-4x2", "sync-8x1"],
+        [TODAY, "one-process-1x8", "uwsgi-4x2", "least-conn-4x2", "sync-8x1", *lifting_of_threads],
         ["limit needs gunicorn 24 or later.", "idle-thread needs gunicorn 24 or later."],
     )
     assert ways(workers=4, threads=2, worker_connections=2)[0] == [one for one in every if "limit" not in one]
     assert ways(workers=1, threads=8) == (
-        [TODAY], ["With a single worker, no request can wait beside a free thread of another worker."]
-    )  # fmt: skip
+        [TODAY, "uwsgi-1x8", "sync-8x1", "more-workers-2x8", "more-threads-1x16"],
+        ["ways against waits beside a free thread, because a single worker has no other worker beside it."],
+    )
     assert "least-conn-40x1" not in ways(workers=40, memory_mib=1024)[0]
     with pytest.raises(WrongUse, match=r"served: 40 workers need about .* at most 27 fit\."):
         ways(workers=40)
@@ -296,14 +327,80 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     assert ways(workers=1, threads=2, replicas=4, balance="least_conn")[0] == [
         one for one in every if "least-conn" not in one
     ]
-    assert ways(workers=3, uvicorn="0.38.0") == ([TODAY, "least-conn-3x1"], [])
+    assert ways(workers=3, uvicorn="0.38.0") == ([TODAY, "least-conn-3x1", "more-workers-6x1"], [])
     assert ways(workers=3, worker_class="uvicorn.workers.UvicornWorker", gunicorn="23.0.0")[0] == [
-        TODAY, "least-conn-3x1"
+        TODAY, "least-conn-3x1", "more-workers-6x1"
     ]  # fmt: skip
-    assert ways(workers=3, worker_class="gevent")[0] == [TODAY, "least-conn-3x1", "reuse-port-3x1"]
+    assert ways(workers=3, worker_class="gevent")[0] == [
+        TODAY, "least-conn-3x1", "reuse-port-3x1", "more-workers-6x1", "threads-3x4"
+    ]  # fmt: skip
     assert ways(workers=3, threads=2, uwsgi="2.0.31")[0] == [
-        TODAY, "one-process-1x6", "least-conn-3x2", "map-socket-3x2"
+        TODAY, "one-process-1x6", "least-conn-3x2", "map-socket-3x2", "more-workers-6x2", "more-threads-3x4"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("served", "limit", "cores", "names"),
+    [
+        ({"workers": 1, "threads": 4}, "processors", 8, ["more-workers-8x4"]),
+        ({"workers": 1, "uvicorn": "0.38.0"}, "processors", 2, ["more-workers-2x1"]),
+        ({"workers": 6, "worker_class": "sync"}, "processors", 8, ["more-workers-12x1"]),
+        ({"workers": 2, "threads": 4}, "processors", 2, []),  # all processors are busy already
+        ({"workers": 1, "threads": 4}, "threads", 2, ["more-threads-1x8"]),
+        ({"workers": 2, "worker_class": "sync"}, "threads", 2, ["more-workers-4x1", "threads-2x4"]),
+        ({"workers": 2, "threads": 3, "uwsgi": "2.0.31"}, "threads", 2, ["more-threads-2x6"]),
+        ({"workers": 1, "uvicorn": "0.38.0"}, "event-loop", 4, ["more-workers-4x1"]),
+        ({"workers": 6, "worker_class": "gevent"}, "event-loop", 2, ["threads-6x4"]),
+        ({"workers": 1, "worker_class": "asgi"}, "thread-pool", 2, ["more-workers-2x1"]),
+        ({"workers": 2, "replicas": 2, "uvicorn": "0.38.0"}, "inside", 2, ["more-workers-8x1"]),
+        ({"workers": 2, "threads": 4}, "avoidable-wait", 2, []),
+    ],
+)
+def test_a_limit_is_met_with_ways_that_lift_it(
+    service: Path, served: dict[str, object], limit: Limit, cores: int, names: list[str]
+) -> None:
+    """They are tried beside the default ways, and only then, or if they are named."""
+    found = read_own_service(service).model_copy(update={"served": Served.model_validate(served)})
+    every = candidates(found, Layer(Path("nowhere"), "abc"), cores)
+    default = chosen(every, "")
+
+    tried = chosen(every, "", lifting(found, [limit], cores))
+
+    assert [way.name for way in tried if way not in default] == names
+    assert default[0].name == TODAY
+    assert not [way for way in default if way.name.startswith(LIFTING)]
+    for way in tried[len(default) :]:
+        assert f"{way.variant.workers}" in way.configuration()
+
+
+def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
+    served = Served.model_validate({"workers": 3, "threads": 2, "memory_mib": 80})
+    found = read_own_service(service).model_copy(update={"served": served})
+    layer = Layer(Path("nowhere"), "abc")
+
+    assert "more-workers" not in "".join(way.name for way in candidates(found, layer, 2))
+    [said] = too_large(found, layer, lifting(found, ["inside"], 2), 2)
+    assert re.match(r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\.", said)
+
+
+def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None:
+    """A settings file that nobody named, and variables that the server at home reads."""
+    (service.parent / "shop" / "gunicorn.conf.py").write_text("workers = 9\n")
+    text = service.read_text().replace("{GREETING: hello}", "{GREETING: hello, WEB_CONCURRENCY: '9'}")
+    service.write_text(text)
+    found = read_own_service(service)
+
+    [today, *_] = candidates(found, Layer(Path("nowhere"), "abc"))
+
+    assert today.variant.record(TODAY).settings["left_out"] == [
+        "gunicorn.conf.py, because served.settings does not name it", "the variable WEB_CONCURRENCY"
+    ]  # fmt: skip
+    with_options = found.model_copy(update={"served": Served(workers=2, left_out=["--max-requests 500"])})
+    assert "--max-requests 500 of the command line" in ignored(with_options, Layer(Path("nowhere"), "abc"))
+    named = found.model_copy(
+        update={"served": Served(workers=2, settings=service.parent / "shop" / "gunicorn.conf.py")}
+    )
+    assert ignored(named, Layer(Path("nowhere"), "abc")) == ["the variable WEB_CONCURRENCY"]
 
 
 def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
@@ -559,12 +656,15 @@ def run_of(tmp_path: Path, requests: list[Request], **settings: object) -> Run:
     return read_run(make_run(tmp_path / "run", {TODAY: requests}, variants=[variant]))
 
 
-def diagnosed(summary: Summary, run: Run, tmp_path: Path, alone_ms: dict[str, float] | None = None) -> Diagnosis:
+def diagnosed(
+    summary: Summary, run: Run, tmp_path: Path, alone_ms: dict[str, float] | None = None,
+    loops: Loops | None = None, omissions: Omissions | None = None,
+) -> Diagnosis:  # fmt: skip
     """Return the diagnosis of a run that run_of has written."""
     folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
     write_requests(folder, TODAY, "mix", 1)
     with opened([folder]) as rows:
-        return diagnose(summary, run, rows, Loops([], 0.0), alone_ms or {})
+        return diagnose(summary, run, rows, loops or Loops([], 0.0), alone_ms or {}, omissions or Omissions())
 
 
 def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
@@ -613,6 +713,26 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
     assert found.sentences[2].startswith("The cause is the balancer: ")
 
 
+@pytest.mark.parametrize(("streams", "too_few"), [(2, True), (1, False)])
+def test_threads_that_are_shared_badly_may_be_too_few_as_well(tmp_path: Path, streams: int, too_few: bool) -> None:
+    """Two workers of one thread each. With one queue, a page waits only if streams hold both threads."""
+    requests = [Request(asked_ms=5000, request="stream", worker="box:1", sent_s=0.01 * n) for n in range(streams)]
+    requests += [Request(asked_ms=10, request="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
+    run = run_of(tmp_path, requests)
+    summary = summary_of(
+        row(TODAY, "page", "overhead", "p90", 4000), row(TODAY, "page", "response_time", "p50", 3000),
+        row(TODAY, "page", "overhead", "p50", 2990),
+        row(TODAY, "page", "beside_free_thread", "share", 0.5, unit="share"),
+    )  # fmt: skip
+
+    found = diagnosed(summary, run, tmp_path)
+
+    assert [one.limit for one in found.bottlenecks] == ["avoidable-wait", *(["threads"] if too_few else [])]
+    told = [one for one in found.sentences if "from one queue, one in ten of the requests page would wait for " in one]
+    assert len(told) == too_few
+    assert all("2 requests at a time are too few" in one for one in told)
+
+
 def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
     run = run_of(tmp_path, [Request()])
     few = [
@@ -630,7 +750,52 @@ def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
     ]
     found = diagnosed(summary_of(*few, *busy), run, tmp_path)
     assert found.alarm
-    assert "interpreter lock" in found.sentences[0]
+    assert [one.limit for one in found.bottlenecks] == ["processors"]
+    assert "More threads or processes do not help" in found.sentences[0]  # two workers on two processors
+    assert found.sentences[1].endswith(" begins: the workers were computing meanwhile.")
+    assert "too few" not in " ".join(found.sentences)
+
+
+@pytest.mark.parametrize(
+    ("workers", "per_request_ms", "says"),
+    [
+        (1, 25, "The one worker process was computing for 100.0% of the time. A process can use only one processor, "
+                "and this machine has 2. More threads do not help; more processes do."),
+        (2, 40, "The workers kept this machine's 2 processors busy for 80.0% of the time. More threads or processes "
+                "do not help; more processors do, and requests that compute less."),
+        (8, 40, "The workers kept this machine's 2 processors busy for 80.0% of the time. "),
+        (1, 10, ""),
+    ],
+)  # fmt: skip
+def test_workers_that_compute_need_more_processes_or_more_processors(
+    tmp_path: Path, workers: int, per_request_ms: float, says: str
+) -> None:
+    """Which of them helps depends on whether the machine has processors that no worker can use."""
+    run = run_of(tmp_path, [Request()])
+    variant = VariantRecord(name=TODAY, workers=workers, settings={"workers": workers, "threads": 4})
+    rows = [
+        row(TODAY, "home", "overhead", "p99", 4), row(TODAY, None, "processor", "per_request", per_request_ms),
+        row(TODAY, None, "throughput", "per_second", 40),
+    ]  # fmt: skip
+
+    found = diagnosed(summary_of(*rows), run.model_copy(update={"variants": [variant]}), tmp_path)
+
+    assert found.alarm == bool(says)
+    assert found.sentences[0].startswith(says or "No request waits")
+    if says:
+        [bottleneck] = found.bottlenecks
+        assert (bottleneck.limit, bottleneck.numbers["workers"], bottleneck.numbers["cores"]) == (
+            "processors", workers, 2
+        )  # fmt: skip
+
+
+def test_a_diagnosis_is_kept_with_its_limits_and_older_ones_are_read() -> None:
+    limit = Bottleneck(limit="threads", requests=["home"], numbers={"threads": 4}, sentences=["They are few."])
+    kept = Diagnosis(alarm=True, sentences=["They are few."], bottlenecks=[limit]).model_dump(mode="json")
+
+    assert kept["bottlenecks"] == [{"limit": "threads", "requests": ["home"], "numbers": {"threads": 4}}]
+    assert Diagnosis.model_validate(kept).bottlenecks[0].limit == "threads"
+    assert Diagnosis.model_validate({"alarm": True, "sentences": []}).bottlenecks == []
 
 
 def test_requests_that_wait_for_an_event_loop_are_an_alarm(tmp_path: Path) -> None:
@@ -706,6 +871,78 @@ def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) 
     assert not diagnosed(summary_of(*summary.rows, *half), run, tmp_path, {"page": 20.0}).alarm
 
 
+def test_a_full_pool_of_threads_is_named_with_its_cures(tmp_path: Path) -> None:
+    """Of twenty seconds of two workers, the pool was full for twelve in all. No other reason is guessed beside it."""
+    run = run_of(tmp_path, [Request(request="page", asked_ms=500)], threads=None)
+    summary = summary_of(
+        row(TODAY, "page", "overhead", "p99", 1), row(TODAY, None, "processor", "per_request", 1),
+        row(TODAY, None, "throughput", "per_second", 40),
+    )  # fmt: skip
+    pools = [FullPool("pool", 40, 10.0), FullPool("pool", 40, 2.0), FullPool("executor", 6, 0.1)]
+
+    found = diagnosed(summary, run, tmp_path, {"page": 2.0}, Loops([], 20.0, pools))
+
+    assert [(one.limit, one.requests) for one in found.bottlenecks] == [("thread-pool", ["page"])]
+    of_pool, of_page = found.sentences
+    assert of_pool.startswith("For 30.0% of the time, all 40 threads of AnyIO's pool in a worker were busy, ")
+    assert all(cure in of_pool for cure in ("async def", "total_tokens", "more workers"))
+    assert of_page.endswith("ms; one of them alone takes 2.0 ms.")
+    assert not diagnosed(summary, run, tmp_path, loops=Loops([], 1000.0, pools)).alarm
+
+
+def test_full_pools_are_read_from_the_notes_of_the_load(tmp_path: Path) -> None:
+    run_of(tmp_path, [Request(worker="box:1", sent_s=1), Request(worker="box:1", sent_s=10)], threads=None)
+    folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
+    write_requests(folder, TODAY, "mix", 1)
+    with opened([folder]) as rows:
+        [(first, last)] = rows.execute("SELECT epoch(min(sent)), epoch(max(answered)) FROM requests").fetchall()
+        said = [("pool", 40, 1.0, first + 2), ("pool", 40, 0.5, first + 3), ("pool", 40, 1.0, last + 3),
+                ("executor", 6, 1.0, first + 2)]  # fmt: skip
+        (folder / "served-gunicorn-1.csv").write_text(
+            "".join(f"{what},,box:1,{threads},{seconds},{time}\n" for what, threads, seconds, time in said)
+        )
+        trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict="valid", reasons=[])
+        summary = summary_of().model_copy(update={"trials": [trial]})
+        found = read_held(rows, tmp_path / "run", summary, TODAY)
+
+    assert found.held == []
+    assert found.pools == [FullPool("executor", 6, 1.0), FullPool("pool", 40, 1.5)]
+
+
+@pytest.mark.parametrize(("computed_s", "advises"), [(3.0, "ProcessPoolExecutor"), (0.1, "def instead of async def")])
+def test_what_helps_depends_on_whether_a_loop_computes_or_blocks(
+    tmp_path: Path, computed_s: float, advises: str
+) -> None:
+    run = run_of(tmp_path, [Request()], threads=None)
+    held = [Held("held", "home", 1.0, 0.1), Held("computed", "home", computed_s, 0.2)]
+
+    found = diagnosed(summary_of(row(TODAY, "home", "overhead", "p99", 4)), run, tmp_path, loops=Loops(held, 20.0))
+
+    [said] = found.sentences
+    assert f"held up for {100 * (1 + computed_s) / 40:.1f}% of the time" in said
+    assert [one for one in ("ProcessPoolExecutor", "def instead of async def") if one in said] == [advises]
+
+
+def test_the_cause_of_a_hold_began_before_it(tmp_path: Path) -> None:
+    """When a hub goes on after five seconds, requests that waited begin before the watch notices it."""
+    requests = [Request(request="chart", worker="box:1", sent_s=1), Request(request="home", worker="box:1", sent_s=6)]
+    run = run_of(tmp_path, requests, threads=None, server="gunicorn-gevent")
+    folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
+    write_requests(folder, TODAY, "mix", 1)
+    with opened([folder]) as rows:
+        [(chart, home)] = rows.execute("SELECT min(began), max(began) FROM requests").fetchall()
+        (folder / "served-gunicorn-1.csv").write_text(f"held,,box:1,7,{home - chart - 0.01},{home + 0.005}\n")
+        trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict="valid", reasons=[])
+        summary = summary_of(row(TODAY, "home", "overhead", "p99", 4)).model_copy(update={"trials": [trial]})
+        loops = read_held(rows, tmp_path / "run", summary, TODAY)
+        found = diagnose(summary, run, rows, loops, {})
+
+    assert [one.request for one in loops.held] == ["chart"]
+    assert found.sentences[0].startswith("The hubs of the workers stood still for ")
+    assert "gthread" in found.sentences[0]
+    assert [one.limit for one in found.bottlenecks] == ["event-loop"]
+
+
 def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
     """A hold of half a second in forty seconds of two workers is no alarm, although it is one of its own trial."""
     run = run_of(tmp_path, [Request()], threads=None)
@@ -735,6 +972,64 @@ def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("status", "asks"), [("404", "path"), ("401", "token"), ("403", "token"), ("405", "method"), ("500", "its log"),
+                         ("503", "its log"), ("418", "")],
+)  # fmt: skip
+def test_what_is_asked_of_a_failure_fits_its_status(tmp_path: Path, status: str, asks: str) -> None:
+    run = run_of(tmp_path, [Request()])
+    error = ErrorRow(variant=TODAY, load="mix", trial=1, request="admin", error=f"status {status}", requests=7)
+    summary = summary_of(row(TODAY, "admin", "failures", "share", 1.0)).model_copy(update={"errors": [error]})
+
+    said = diagnosed(summary, run, tmp_path).sentences[0]
+
+    assert said.startswith(f"All requests admin failed (status {status}). No time is measured of them")
+    assert [word for word in ("path", "token", "method", "its log") if word in said] == ([asks] if asks else [])
+
+
+RESTARTS = {"max_requests": "200", "max_requests_jitter": "10", "keepalive": "5"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "workers", "says"),
+    [
+        (RESTARTS, 4, ["replaces each worker after 200 to 210 requests: at the measured rate, all 4 workers about "
+                       "every 16.4 s, and at nearly the same moment, because the jitter is only 10.",
+                       "keepalive = 5."]),
+        ({"max_requests": "200", "max_requests_jitter": "200"}, 4,
+         ["after 200 to 400 requests: at the measured rate, all 4 workers about every 24.0 s. The lab leaves this "]),
+        ({"max-requests": "100"}, 1, ["after 100 requests, at the measured rate about every 2.0 s."]),
+        ({"max-worker-lifetime": "60", "cheaper": "2"}, 4, ["max-worker-lifetime = 60, cheaper = 2."]),
+        ({"max_requests": "0"}, 4, []),
+    ],
+)  # fmt: skip
+def test_what_the_lab_leaves_out_stands_beside_the_verdict(
+    tmp_path: Path, settings: dict[str, str], workers: int, says: list[str]
+) -> None:
+    """Read from the settings that the container told, and never beside a bare 'no request waits'."""
+    run = run_of(tmp_path, [Request()])
+    variant = VariantRecord(name=TODAY, workers=workers, settings={"workers": workers, "threads": 5})
+    run = run.model_copy(update={"variants": [variant]})
+    path = trial_folder(tmp_path / "run", TODAY, "mix", 1) / "trial.json"
+    told = {"gunicorn-1": json.dumps({"timeout": "60", "left_out": settings})}
+    if any("-" in name for name in settings):
+        told = {"uwsgi-1": "".join(f"; left out: {name} = {value}\n" for name, value in settings.items())}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": told}))
+    trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict="valid", reasons=[])
+    summary = summary_of(
+        row(TODAY, "home", "overhead", "p99", 4), row(TODAY, None, "throughput", "per_second", 50)
+    ).model_copy(update={"trials": [trial]})
+    omissions = read_omissions(tmp_path / "run", run, summary)
+
+    found = diagnosed(summary, run, tmp_path, omissions=omissions)
+
+    assert not found.alarm
+    *left_out_, last = found.sentences
+    assert all(part in " ".join(left_out_) for part in says)
+    assert len(left_out_) == len(says)
+    assert last.startswith("Apart from what the lab leaves out, no request waits" if says else "No request waits")
+
+
+@pytest.mark.parametrize(
     ("today", "limit", "wins"),
     [
         ((900, 1000, 1100), (5, 6, 7), "limit"),
@@ -749,6 +1044,22 @@ def test_only_what_is_noticeably_better_is_advised(
     rows = [row(TODAY, "home", "overhead", "p99", *today), row("limit", "home", "overhead", "p99", *limit)]
 
     assert best(summary_of(*rows), [TODAY, "limit"]) == wins
+
+
+def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:
+    """Waits for a pool of threads are no overhead, because the requests count as at work meanwhile."""
+    rows = [
+        row(way, "home", metric, "p99", *values)
+        for way, metric, values in [
+            (TODAY, "overhead", (5, 6)), ("more-workers", "overhead", (5, 6)),
+            (TODAY, "response_time", (3000, 3100)), ("more-workers", "response_time", (20, 30)),
+        ]
+    ]  # fmt: skip
+    found = Diagnosis(alarm=True, sentences=[], bottlenecks=[Bottleneck(limit="thread-pool")])
+
+    assert best(summary_of(*rows), [TODAY, "more-workers"]) == TODAY
+    pooled = summary_of(*rows).model_copy(update={"diagnosis": found})
+    assert best(pooled, [TODAY, "more-workers"]) == "more-workers"
 
 
 def test_a_way_that_makes_another_class_wait_is_not_better() -> None:
@@ -787,6 +1098,95 @@ def test_the_diagnosis_ends_with_what_to_do(service: Path, wins: str, tmp_path: 
     else:
         assert "Better than today's, and the best that was tried: limit = threads." in said
         assert "worker_connections = 2" in said
+
+
+class Measured:
+    """The runs that a command would have measured: their variants and trials, and what it would have found."""
+
+    def __init__(
+        self, tmp_path: Path, first: Diagnosis, verdict: Verdict = "valid", outcome: str = "measured"
+    ) -> None:  # fmt: skip
+        self.asked: list[tuple[list[str], int]] = []
+        self._folder, self._first, self._verdict = tmp_path / "run", first, verdict
+        run_of(tmp_path, [Request()])
+        path = trial_folder(self._folder, TODAY, "mix", 1) / "trial.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": outcome}))
+
+    def __call__(
+        self, _name: str, _experiment: Experiment, plan_for: Callable[[None], Plan], **_options: object
+    ) -> tuple[Path, Summary]:
+        """Stand for measure_quietly."""
+        plan = plan_for(None)
+        names = list(dict.fromkeys(one.variant_name for one in plan.trials))
+        self.asked.append((names, len(plan.rounds)))
+        rows = [row(one, "home", "overhead", "p99", 4) for one in names]
+        reasons = [] if self._verdict == "valid" else ["the counts disagree"]
+        trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict=self._verdict, reasons=reasons)
+        validity = Validity(verdict=self._verdict, reasons=reasons)
+        found = {"diagnosis": self._first, "validity": validity, "trials": [trial]}
+        return self._folder, summary_of(*rows).model_copy(update=found)
+
+
+COMPUTING = Diagnosis(
+    alarm=True, sentences=["They compute all the time."],
+    bottlenecks=[Bottleneck(limit="processors", sentences=["They compute all the time."])],
+)  # fmt: skip
+WELL = Diagnosis(alarm=False, sentences=["All is well."])
+
+
+@pytest.mark.parametrize(
+    ("served", "first", "further", "asked"),
+    [
+        ("workers: 1, threads: 4", COMPUTING, [], [([TODAY], 1), ([TODAY, "more-workers-2x4"], 3)]),
+        ("workers: 1, threads: 4", WELL, [], [([TODAY], 1), ([TODAY], 3)]),
+        ("workers: 1, threads: 4", WELL, ["--trials", "1"], [([TODAY], 1)]),  # the first trial is all that is asked
+        ("workers: 1, threads: 4", COMPUTING, ["--ways", "more-threads"], [([TODAY, "more-threads-1x8"], 3)]),
+        ("worker_class: sync, workers: 1", COMPUTING, [], [([TODAY], 1), ([TODAY, "more-workers-2x1"], 3)]),
+    ],
+)
+def test_ways_follow_from_what_a_first_trial_finds(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    served: str, first: Diagnosis, further: list[str], asked: list[tuple[list[str], int]],
+) -> None:  # fmt: skip
+    service.write_text(service.read_text().replace("workers: 2, threads: 2", served))
+    measured = Measured(tmp_path, first)
+    monkeypatch.setattr("lab.machine.engine.engine_cores", lambda: 2)
+    monkeypatch.setattr("lab.measuring.measure_quietly", measured)
+    monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
+
+    app(["try", str(service), "--results", str(tmp_path / "results"), *further], standalone_mode=False)
+
+    assert measured.asked == asked
+    said = capsys.readouterr().err
+    assert ("So far, after one trial of today's way:" in said) == (asked[0] == ([TODAY], 1))
+    assert (f"- {first.sentences[0]}" in said) == (asked[0] == ([TODAY], 1))
+
+
+def test_an_invalid_first_trial_changes_nothing(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured = Measured(tmp_path, COMPUTING, "invalid")
+    monkeypatch.setattr("lab.measuring.measure_quietly", measured)
+    monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
+
+    assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1
+
+    [_, (tried, _)] = measured.asked
+    assert "limit-2x2" in tried
+    assert not [name for name in tried if name.startswith(LIFTING)]
+    assert "The first trial is invalid, so it says nothing:\n- the counts disagree" in capsys.readouterr().err
+
+
+def test_servers_that_do_not_start_are_not_started_in_other_ways(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = Measured(tmp_path, WELL, "invalid", outcome="failed")
+    monkeypatch.setattr("lab.measuring.measure_quietly", measured)
+    monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
+
+    assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1
+
+    assert measured.asked == [([TODAY], 1)]
 
 
 def test_requirements_name_the_release_of_the_server_that_is_served() -> None:
@@ -1046,7 +1446,9 @@ def test_requests_that_k6_cannot_be_told_are_refused(service: Path) -> None:
         read_own_service(service)
 
 
-@pytest.mark.parametrize(("all_s", "mine_s", "what"), [(0.0, 0.0, "held"), (0.2, 0.2, "held"), (0.25, 0.01, "locked")])
+@pytest.mark.parametrize(
+    ("all_s", "mine_s", "what"), [(0.0, 0.0, "held"), (0.2, 0.2, "computed"), (0.25, 0.01, "locked")]
+)
 def test_the_wrapper_tells_who_holds_up_an_event_loop(
     wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_s: float, mine_s: float, what: str
 ) -> None:
@@ -1070,6 +1472,125 @@ def test_the_wrapper_tells_who_holds_up_an_event_loop(
     [line] = notes(tmp_path)
     assert line[0] == what
     assert 0.2 < float(line[4]) < 1
+
+
+def test_the_wrapper_notes_when_the_pools_of_threads_are_full(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads and three calls of AnyIO, one thread and two calls of asyncio: the last call of each waits."""
+    monkeypatch.setenv("LAB_APP", "own:asgi")
+    own = wrapped(ASGI_APPLICATION)
+
+    async def served() -> None:
+        task = asyncio.create_task(own.watch())
+        anyio.to_thread.current_default_thread_limiter().total_tokens = 2
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        calls = [anyio.to_thread.run_sync(time.sleep, 0.3) for _ in range(3)]
+        await asyncio.gather(*calls, *(asyncio.to_thread(time.sleep, 0.3) for _ in range(2)))
+        await asyncio.sleep(0.1)
+        task.cancel()
+
+    asyncio.run(served())
+
+    full = {line[0]: (line[3], float(line[4])) for line in notes(tmp_path) if line[0] in ("pool", "executor")}
+    assert {what: threads for what, (threads, _) in full.items()} == {"pool": "2", "executor": "1"}
+    assert all(0.1 < seconds < 0.6 for _, seconds in full.values())
+
+
+def test_the_wrapper_notes_when_a_hub_stands_still(
+    wrapped: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module stands for gevent: ``spawn`` starts a thread, and its first sleep takes longer than it should."""
+    monkeypatch.setenv("LAB_WORKER_CLASS", "gevent")
+    late_s = iter([0.3])
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds + (late := next(late_s, 0)))
+        if not late:
+            raise StopIteration
+
+    def watched(run: Callable[..., None], *of: object) -> None:
+        with suppress(StopIteration):
+            run(*of)
+
+    spawned = []
+    gevent = ModuleType("gevent")
+    gevent.spawn = lambda run, *of: spawned.append(threading.Thread(target=watched, args=(run, *of)))  # type: ignore[attr-defined]
+    gevent.sleep = sleep  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gevent", gevent)
+    own = wrapped(APPLICATION)
+    ask(own.app, "/list", "1-1")
+    ask(own.app, "/list", "1-2")
+
+    [thread] = spawned
+    thread.start()
+    thread.join()
+
+    [line] = [line for line in notes(tmp_path) if line[0] == "held"]
+    assert 0.2 < float(line[4]) < 1
+
+
+SETTINGS_OF_SHOP = """\
+workers = 4
+threads = 5
+max_requests = 200
+max_requests_jitter = 10
+timeout = 60
+preload_app = True
+user = "nobody"
+"""
+
+
+def test_gunicorns_settings_in_force_name_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only settings that are not in force, and only those that change how long requests wait."""
+    settings = tmp_path / "settings"
+    text = (SERVERS / "gunicorn" / "gunicorn.conf.py").read_text().replace('"/tmp/settings"', repr(str(settings)))
+    (tmp_path / "gunicorn.conf.py").write_text(text)
+    (tmp_path / "own_settings.py").write_text(SETTINGS_OF_SHOP)
+    (tmp_path / "environment.json").write_text("{}")
+    monkeypatch.syspath_prepend(str(SERVERS / "app"))
+    for name, value in {"APP": "own:app", "WORKER_CLASS": "gthread", "WORKERS": "4", "THREADS": "2",
+                        "WORKER_CONNECTIONS": "1000", "KEEPALIVE_S": "0", "REUSE_PORT": "false",
+                        "LOOP": "auto"}.items():  # fmt: skip
+        monkeypatch.setenv(f"LAB_{name}", value)
+    spec = spec_from_file_location("conf_of_shop", tmp_path / "gunicorn.conf.py")
+    assert spec
+    assert spec.loader
+    conf = module_from_spec(spec)
+    spec.loader.exec_module(conf)
+
+    conf.on_starting(SimpleNamespace(cfg=SimpleNamespace(settings={})))
+
+    left_out = json.loads(settings.read_text())["left_out"]
+    assert left_out == {"max_requests": "200", "max_requests_jitter": "10", "threads": "5"}
+    assert (conf.timeout, conf.preload_app) == (60, True)
+
+
+def test_uwsgis_settings_in_force_name_what_is_left_out(tmp_path: Path) -> None:
+    """The program that starts uWSGI writes them as comments into the options in force."""
+    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nmaster = true\n")
+    (tmp_path / "own_settings.ini").write_text(
+        "[uwsgi]\nmax_requests=300\ncheaper = 2\nharakiri = 30\npidfile = /run/shop.pid\n[other]\nmax-requests = 1\n"
+    )
+    uwsgi = tmp_path / "uwsgi"
+    uwsgi.write_text('#!/bin/sh\ncat "$2"\n')
+    uwsgi.chmod(0o755)
+    start = (SERVERS / "uwsgi" / "start").read_text().replace("/tmp/uwsgi.ini", str(tmp_path / "in-force.ini"))
+    factors = {"WORKERS": "2", "THREADS": "2", "SOMAXCONN": "100", "PROTOCOL": "http", "THUNDER_LOCK": "false",
+               "MAP_SOCKET": "false", "CALLABLE": "app:app"}  # fmt: skip
+    environment = {f"LAB_{name}": value for name, value in factors.items()}
+
+    done = subprocess.run(
+        ["sh", "-c", start], cwd=tmp_path, check=True, capture_output=True, text=True,
+        env=os.environ | environment | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+
+    said = done.stdout.splitlines()
+    assert [line for line in said if line.startswith(";")] == [
+        "; left out: max-requests = 300", "; left out: cheaper = 2"
+    ]  # fmt: skip
+    assert "harakiri = 30" in said
+    assert not [line for line in said if "pidfile" in line or line.startswith(("max", "cheaper"))]
 
 
 @pytest.mark.parametrize(

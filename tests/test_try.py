@@ -66,7 +66,10 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
-    assert "All requests broken failed (status 500). No time is measured of them; is the path right?" in said
+    assert (
+        "All requests broken failed (status 500). No time is measured of them; the application failed; its log" in said
+    )
+    assert "gunicorn.conf.py replaces each worker after 5 requests: at the measured rate, all 2 workers about " in said
     assert max(map(len, done.stdout.splitlines())) <= 80
     run = (lab.results / "my-service-tried" / "latest").resolve()
     folder = trial_folder(run, "today", "own", 1)
@@ -86,6 +89,7 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     settings = json.loads(read_trial(folder).settings["gunicorn-1"])
     assert (settings["workers"], settings["bind"], settings["timeout"]) == ("2", "['0.0.0.0:8000']", "77")
     assert settings["max_requests"] == "0"
+    assert settings["left_out"] == {"max_requests": "5", "workers": "17"}
     assert lab.run("verify", str(run)).returncode == 0
 
 
@@ -248,6 +252,7 @@ def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -
         settings = read_trial(trial_folder(run, "today", "own", 1)).settings["uwsgi-1"]
         assert "harakiri = 77" in settings
         assert "nowhere" not in settings
+        assert "; left out: max-requests = 3\n" in settings
         assert rows_of(requests, "SELECT count(connection) > 0 FROM requests") == [(True,)]
 
 

@@ -1,9 +1,11 @@
-"""What holds up requests of somebody's own application: its event loops, and other requests.
+"""What holds up requests of somebody's own application: its event loops, its pools of threads, and other requests.
 
-It is known when event loops were held up, which request began last before, and how long requests take alone.
+It is known when event loops were held up, which request began last before, when all threads of a pool were busy while
+calls waited for a thread, and how long requests take alone.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -15,17 +17,31 @@ from analysis.read import ALONE, SERVED
 from analysis.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
 from analysis.result import Summary
 
-# servers/own/own.py writes the lines; the column of the connection has the seconds.
-_HELD = """
-SELECT held.what, last.request, sum(held.seconds), max(held.seconds)
-FROM (SELECT what, worker, connection::DOUBLE AS seconds, {time} AS time
+# servers/own/own.py writes the lines; the column of the connection has the seconds, which end at the time.
+_NOTES = """
+(SELECT what, worker, thread, connection::DOUBLE AS seconds, {time} AS time
     FROM read_csv($files, header = false, delim = ',', columns = {{
         'what': 'VARCHAR', 'id': 'VARCHAR', 'worker': 'VARCHAR', 'thread': 'BIGINT', 'connection': 'VARCHAR',
         'time': 'DOUBLE'}}) {clocks}
-    WHERE what IN ('held', 'locked')) AS held
+    WHERE what IN ('held', 'computed', 'locked', 'pool', 'executor'))
+"""
+# Nothing begins on a loop that is held up, and what begins right at the end is not its cause.
+_HELD = """
+SELECT held.what, last.request, sum(held.seconds), max(held.seconds)
+FROM {notes} AS held
 ASOF JOIN (FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND began IS NOT NULL) AS last
-    ON held.worker = last.worker AND held.time >= last.began
+    ON held.worker = last.worker AND held.time - held.seconds + 0.001 >= last.began
+WHERE held.what IN ('held', 'computed', 'locked')
 GROUP BY ALL ORDER BY ALL
+"""
+
+# The column of the thread has how many threads the pool has.
+_POOLS = """
+SELECT what, max(thread), sum(seconds) FROM {notes}
+WHERE what IN ('pool', 'executor') AND time - seconds BETWEEN
+    (SELECT epoch(min(sent)) FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial))
+    AND (SELECT epoch(max(answered)) FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial))
+GROUP BY what ORDER BY what
 """
 
 _SPAN = """
@@ -46,7 +62,8 @@ def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, fl
 class Held(NamedTuple):
     """How long requests of one class held up event loops in one trial, in all and at most, in seconds.
 
-    ``what`` is why: ``held`` on the loop itself, or ``locked`` by the interpreter lock (servers/own/own.py).
+    ``what`` is why: a function on the loop blocked (``held``; in older runs, also if it computed) or ``computed``, or
+    other threads had the interpreter lock (``locked``; servers/own/own.py).
     """
 
     what: str
@@ -55,16 +72,32 @@ class Held(NamedTuple):
     longest_s: float
 
 
+class FullPool(NamedTuple):
+    """How long all threads of a pool were busy in one trial while calls waited, summed over the workers, in seconds.
+
+    ``what`` is the pool: ``pool`` is AnyIO's, ``executor`` is asyncio's. ``threads`` is its size in each worker.
+    """
+
+    what: str
+    threads: int
+    total_s: float
+
+
 class Loops(NamedTuple):
     """When event loops were held up, and how long requests were under way in all trials together, in seconds."""
 
     held: list[Held]
     span_s: float
+    pools: Sequence[FullPool] = ()
 
 
 def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summary, variant: str) -> Loops:
-    """Return when the event loops of a variant were held up in its trusted trials; ``rows`` has the requests."""
+    """Return when event loops were held up and pools were full in the trusted trials of a variant.
+
+    ``rows`` has the requests.
+    """
     held: list[Held] = []
+    pools: list[FullPool] = []
     spans_s = []
     for one in summary.trials:
         if one.variant != variant or one.verdict == "invalid":
@@ -73,10 +106,11 @@ def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summar
         [(span_s,)] = rows.execute(_SPAN, key).fetchall()
         spans_s.append(span_s or 0.0)
         if files := sorted(trial_folder(run_folder, one.variant, one.load, one.trial).glob(SERVED)):
-            query = _HELD.format(time="time", clocks="")
+            notes = _NOTES.format(time="time", clocks="")
             if clocks := clocks_of_hosts(summary, one.variant, one.load, one.trial):
                 put_clocks(rows, clocks)
-                query = _HELD.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
-            found = rows.execute(query, key | {"files": [*map(str, files)]}).fetchall()
-            held += [Held(*row) for row in found]
-    return Loops(held, sum(spans_s))
+                notes = _NOTES.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
+            values = key | {"files": [*map(str, files)]}
+            held += [Held(*row) for row in rows.execute(_HELD.format(notes=notes), values).fetchall()]
+            pools += [FullPool(*row) for row in rows.execute(_POOLS.format(notes=notes), values).fetchall()]
+    return Loops(held, sum(spans_s), pools)

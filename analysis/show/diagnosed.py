@@ -30,11 +30,12 @@ def tried_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
         [(says(one.name), _size(one), *((_share(beside[one.name]),) if known else ()),
           number(figures.value(one.name, None, "memory", "total"))) for one in run.variants],
     )  # fmt: skip
+    what = "Response time" if figures.waits_within_work else "Lost outside the application"
     intervals = "95 % interval" if run.trials >= ENOUGH else "least and most of the trials"
     for start in range(0, len(statistics), _CLASSES):
         part = statistics[start : start + _CLASSES]
         yield TextGrid(
-            f"Lost outside the application, in ms ({intervals})",
+            f"{what}, in ms ({intervals})",
             ("way", *(f"{request} {stat}" for request, stat in part)),
             [(says(name), *(_lost(figures, name, *of) for of in part)) for name in names],
         )

@@ -41,7 +41,7 @@ class Way:
             case "uwsgi":
                 lines = self._uwsgi()
             case "uvicorn":
-                lines = []
+                lines = [f"uvicorn --workers {variant.workers}"] if variant.replicas == 1 else []
             case _:
                 lines = self._gunicorn()
         if variant.replicas == 1:

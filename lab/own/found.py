@@ -18,6 +18,9 @@ from lab.own.image import LEFT_OUT
 from lab.own.service import CALLABLE_PATTERN
 
 SETTINGS = ("workers", "threads", "worker_class", "worker_connections")
+OPTIONS_LEFT_OUT = ("--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
+                    "--max-requests-jitter", "--timeout", "--timeout-keep-alive")  # fmt: skip
+"""Options of commands that change how long requests wait, and that only a settings file can hand to the lab."""
 MOST_FILES = 500
 MOST_ROUTES = 10
 SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
@@ -125,7 +128,7 @@ def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) ->
     def line(name: str, otherwise: object, key: str = "") -> str:
         value = found.values.get(name, otherwise)
         place = found.places.get(name, "guessed")
-        text = json.dumps(value) if isinstance(value, str) else str(value)
+        text = json.dumps(value) if isinstance(value, (str, list)) else str(value)
         return f"  {key or name}: {text}  # {place if place.startswith('guessed') else f'from {place}'}"
 
     server = found.values["server"]
@@ -144,6 +147,7 @@ def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) ->
         *([line("worker_connections", 1000)] if server == "gunicorn" and "worker_connections" in found.values else []),
         *(line(name, 1) for name in ("replicas", "balance") if name in found.values),
         *([line(settings, "", "settings")] if (settings := f"settings of {server}") in found.values else []),
+        *([line("left_out", [])] if "left_out" in found.values else []),
         "requests:",
         *requests,
         *([] if any(not one.startswith("  #") for one in requests) else [SOMETHING]),
@@ -190,10 +194,14 @@ def _from_command(found: Found, words: list[str], place: str, folder: Path) -> N
     parser.add_argument("-k", "--worker-class")
     parser.add_argument("--worker-connections", type=int)
     parser.add_argument("-c", "--config")
+    for option in OPTIONS_LEFT_OUT:
+        parser.add_argument(option, dest=option)
     with suppress(argparse.ArgumentError, ValueError):
         known, rest = parser.parse_known_args(words)
         for name in SETTINGS:
             found.note(name, getattr(known, name), place)
+        stated = [f"{option} {value}" for option in OPTIONS_LEFT_OUT if (value := getattr(known, option)) is not None]
+        found.note("left_out", stated or None, place)
         if known.config:
             config = known.config.removeprefix("file:")
             _from_settings(found, folder / config, config)

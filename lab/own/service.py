@@ -82,6 +82,7 @@ class Served(Model):
     replicas: int = Field(1, ge=1, le=MOST_REPLICAS)
     balance: Balance = "round_robin"
     memory_mib: int = Field(512, ge=64)
+    left_out: list[str] = Field([], max_length=32)
 
     @model_validator(mode="after")
     def _one_server(self) -> Self:

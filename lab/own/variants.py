@@ -1,17 +1,20 @@
 """Variants that serve somebody's own application instead of the lab's workload."""
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from math import ceil
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from analysis.result import Limit
 from analysis.ways import KINDS_OF_OWN, KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB
-from lab.own.service import ASGI_WORKERS, CALLABLE_PATTERN, OwnService, Served
+from lab.own.service import ASGI_WORKERS, CALLABLE_PATTERN, OwnService, Served, env_of
 from lab.servers.asgi import Asgi
 from lab.servers.base import Layer, Variant
 from lab.servers.gunicorn import (
@@ -36,6 +39,21 @@ TRIED = {
 """The kinds of ways that are tried beside today's, by today's kind of workers; of all others, only least-conn."""
 ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi")
 """The kinds of ways that are tried only if ``WAYS`` names them; only for applications that gunicorn serves."""
+LIFTING = ("more-workers", "more-threads", "threads")
+"""The kinds of ways that are tried if ``WAYS`` names them, or if they lift a limit that was found of today's way."""
+_WORKERS = (("more-workers",),)
+LIFTED: Mapping[Limit, Sequence[tuple[str, ...]]] = {
+    "processors": _WORKERS,
+    "interpreter-lock": _WORKERS,
+    "threads": (("more-threads",), ("more-workers", "threads")),
+    "event-loop": (("threads",), ("more-workers",)),
+    "thread-pool": _WORKERS,
+    "inside": _WORKERS,
+}
+"""Which kinds of ways may lift a limit: the first that the server allows. All other ways lift the avoidable wait."""
+MOST_WORKERS, MOST_THREADS, LEAST_THREADS = 64, 256, 4
+FOR_SINGLE = (*LIFTING, "sync", "uwsgi")
+"""The kinds of ways that may be better for a single worker, too; all others are for several."""
 ADVISED = "advised"
 """The way that theory advises (lab/own/advised.py), if ``WAYS`` names it."""
 
@@ -49,6 +67,7 @@ class _Own(Variant, ABC):
     callable: str = Field(pattern=CALLABLE_PATTERN)
     locked: ClassVar[bool] = False
     own: Layer = Field(exclude=True, repr=False)
+    left_out: list[str] = Field([], description="What the application has at home and lacks in the lab.")
 
     @property
     def layer(self) -> Layer:
@@ -112,10 +131,10 @@ class OwnUvicorn(_Own, Asgi):
     packages: ClassVar[tuple[str, ...]] = ("python/uvicorn",)
 
 
-def candidates(service: OwnService, layer: Layer) -> list[Way]:
+def candidates(service: OwnService, layer: Layer, cores: int = 1) -> list[Way]:
     """Return today's way to serve an application, and the other ways that its server and release allow.
 
-    Raise WrongUse if today's workers do not fit into the memory.
+    ``cores`` are those that containers may use. Raise WrongUse if today's workers do not fit into the memory.
     """
     served = service.served
     try:
@@ -127,10 +146,12 @@ def candidates(service: OwnService, layer: Layer) -> list[Way]:
     for kind in KINDS:
         if kind.name not in _tried(service) or served.major < WITH_NEWER.get(kind.name, 0):
             continue
-        if served.processes == 1 or (kind.name == "least-conn" and served.processes > MOST_REPLICAS):
+        if kind.name not in FOR_SINGLE and served.processes == 1:
+            continue
+        if kind.name == "least-conn" and served.processes > MOST_REPLICAS:
             continue
         try:
-            way = way_of(kind, service, layer)
+            way = way_of(kind, service, layer, cores)
         except ValidationError:
             continue  # its workers do not fit into the memory
         if way.variant.model_dump(exclude={"own"}) != ways[0].variant.model_dump(exclude={"own"}):
@@ -138,33 +159,66 @@ def candidates(service: OwnService, layer: Layer) -> list[Way]:
     return ways
 
 
+def lifting(service: OwnService, limits: Sequence[Limit], cores: int) -> list[str]:
+    """Return the kinds of ways that may lift one of these limits, for a server on so many cores."""
+    allowed = _lifting_of(service.served)
+    useless = {"more-workers"} if "processors" in limits and service.served.processes >= cores else set()
+    found = [next((kinds for kinds in LIFTED.get(limit, ()) if {*kinds} <= {*allowed}), ()) for limit in limits]
+    return [kind for kind in allowed if kind in {*chain(*found)} - useless]
+
+
 def left_out(service: OwnService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
     if served.processes == 1:
-        return ["With a single worker, no request can wait beside a free thread of another worker."]
+        return ["ways against waits beside a free thread, because a single worker has no other worker beside it."]
     old = [f"{kind} needs gunicorn {first} or later." for kind, first in WITH_NEWER.items()
            if kind in TRIED.get(served.kind, ()) and served.major < first]  # fmt: skip
     many = [f"least-conn would need {served.processes} containers; the lab starts at most {MOST_REPLICAS}."]
     return old + (many if served.processes > MOST_REPLICAS else [])
 
 
+def too_large(service: OwnService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
+    """Yield why ways of these kinds cannot be tried: their workers do not fit into the memory."""
+    for kind in KINDS:
+        if kind.name in kinds:
+            try:
+                way_of(kind, service, layer, cores)
+            except ValidationError as error:
+                first = error.errors()[0]
+                yield f"{kind.name}: {first.get('ctx', {}).get('error', first['msg'])}. Give more memory_mib."
+
+
 def _tried(service: OwnService) -> tuple[str, ...]:
     served = service.served
     named = ONLY_IF_NAMED if served.kind == "gthread" else ONLY_IF_NAMED[:1] if served.server == "gunicorn" else ()
     further = tuple(one for one in named if one != "uwsgi" or service.application.folder)
-    return TRIED.get(served.kind, ("least-conn",)) + further
+    return TRIED.get(served.kind, ("least-conn",)) + further + _lifting_of(served)
 
 
-def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
-    """Return a way of a kind for a service, with as many threads as today. Raise ValidationError if it cannot be."""
+def _lifting_of(served: Served) -> tuple[str, ...]:
+    """Return the kinds of ways that lift limits of such workers."""
+    match served.kind:
+        case "gthread" | "uwsgi":
+            return LIFTING[:2]
+        case "sync" | "gevent" | "eventlet":
+            return ("more-workers", "threads")
+        case _:
+            return ("more-workers",)
+
+
+def way_of(kind: Kind, service: OwnService, layer: Layer, cores: int = 1) -> Way:
+    """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
+
+    ``cores`` are those that containers may use. Raise ValidationError if it cannot be.
+    """
     served = service.served
     today = _today(served)
     whole_mib = served.memory_mib * served.replicas
     alone = today | {
         "workers": served.processes, "replicas": 1, "balance": "round_robin", "memory_mib": whole_mib
     }  # fmt: skip
-    settings: Mapping[str, object]
+    settings: dict[str, Any]
     match kind.name:
         case "today":
             settings = today
@@ -173,6 +227,16 @@ def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
             settings["memory_mib"] = max(256, whole_mib // served.processes)
         case "one-process" if served.server == "uwsgi":
             settings = alone | {"workers": 1, "threads": served.slots}
+        case "more-workers":
+            most = max(cores, 2 * served.processes)
+            settings = today | {"workers": min(MOST_WORKERS, ceil(most / served.replicas))}
+        case "more-threads":
+            settings = today | {"threads": min(MOST_THREADS, 2 * served.threads)}
+            if today.get("worker_connections", MOST_THREADS) < settings["threads"]:
+                settings["worker_connections"] = settings["threads"]
+        case "threads":
+            settings = today | gthread(served.workers, _threads_for(service))
+            settings["worker_connections"] = max(served.worker_connections, settings["threads"])
         case "map-socket":
             settings = alone | {"map_socket": True, "balance": "least_conn"}
         case "reuse-port":
@@ -182,12 +246,39 @@ def way_of(kind: Kind, service: OwnService, layer: Layer) -> Way:
         case _:
             of = (1, served.slots) if kind.alone else (served.processes, served.threads)
             settings = kind.of(*of) | {"release": served.release, "memory_mib": whole_mib}
-    shared = {"callable": service.application.callable, "own": layer, "cpus": 0}
+    shared = {"callable": service.application.callable, "own": layer, "cpus": 0, "left_out": ignored(service, layer)}
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
     says = replace(kind, why=kind.why.replace("A gunicorn", f"A {served.server}"))
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
     return Way(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
+
+
+def _threads_for(service: OwnService) -> int:
+    """Return how many threads each worker needs, so that each user of the description can have one."""
+    users = sum(one.users or 0 for one in service.requests.values())
+    return min(MOST_THREADS, max(LEAST_THREADS, ceil(users / service.served.processes)))
+
+
+def ignored(service: OwnService, layer: Layer) -> list[str]:
+    """Return what is there of a service and its Compose file, and is not in force in the lab, in words."""
+    served, application = service.served, service.application
+    found = (
+        [f"{service.beside.compose.name}: {one}" for one in layer.beside.left_out]
+        if layer.beside and service.beside
+        else []
+    )
+    file = {"gunicorn": "gunicorn.conf.py", "uwsgi": "uwsgi.ini"}.get(served.server, "")
+    if file and application.folder and not served.settings and (application.folder / file).is_file():
+        found.append(f"{file}, because served.settings does not name it")
+    found += [f"{option} of the command line" for option in served.left_out]
+    variables = env_of(application.env_file) if application.env_file else {}
+    names = [name for name in _OF_SERVERS if name in variables | application.environment]
+    return [*found, *(f"the variable {name}" for name in names)]
+
+
+_OF_SERVERS = ("GUNICORN_CMD_ARGS", "WEB_CONCURRENCY", "UVICORN_WORKERS", "UVICORN_LIMIT_MAX_REQUESTS")
+"""Variables that tell servers how to serve. The lab sets variables when its server has started already."""
 
 
 def _today(served: Served) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Somebody's own application may have settings of its own, own_settings.py. They count unless this file sets them too, and
 their hooks are called. Settings of the place where the application runs at home are left out, and so are those that
-replace workers.
+replace workers. The settings in force name those that are left out and that change how long requests wait.
 """
 
 import json
@@ -18,6 +18,11 @@ _OF_THE_PLACE = (
     "max_requests_jitter", "pidfile", "proxy_protocol", "pythonpath", "statsd_host", "syslog", "tmp_upload_dir",
     "umask", "user", "worker_class",
 )  # fmt: skip
+_OF_WAITING = (
+    "keepalive", "max_requests", "max_requests_jitter", "reuse_port", "threads", "worker_class", "worker_connections",
+    "workers",
+)  # fmt: skip
+_asked: dict[str, object] = {}
 _own = Path(__file__).with_name("own_settings.py")
 if _own.exists():
     os.environ.update(json.loads(_own.with_name("environment.json").read_text(encoding="utf-8")))
@@ -25,6 +30,7 @@ if _own.exists():
     sys.path.insert(0, _folder)
     exec(compile(_own.read_text(encoding="utf-8"), "gunicorn.conf.py", "exec"))  # noqa: S102  # gunicorn does the same
     sys.path.remove(_folder)
+    _asked = {name: globals()[name] for name in _OF_WAITING if name in globals()}
     for _name in _OF_THE_PLACE:
         globals().pop(_name, None)
 _hooks = {name: globals().get(name) for name in ("on_starting", "post_worker_init", "post_request")}
@@ -46,8 +52,10 @@ graceful_timeout = 1  # gunicorn is stopped after the load, when no client waits
 
 
 def on_starting(server: Any) -> None:
-    settings = {name: repr(setting.get()) for name, setting in sorted(server.cfg.settings.items())}
+    settings: dict[str, Any] = {name: repr(setting.get()) for name, setting in sorted(server.cfg.settings.items())}
     settings["raw_env"] = "left out, because it may have secrets"
+    in_force = {name: globals().get(name, 0) for name in _asked}
+    settings["left_out"] = {name: repr(value) for name, value in _asked.items() if value != in_force[name]}
     Path("/tmp/settings").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     _call("on_starting", server)
 

@@ -3,8 +3,11 @@
 k6 sends an id with each request, in the header ``Lab-Id``. This wrapper takes the header away before the application
 sees it, and leaves the answer as it is. It writes a line when work on a request begins, and a line when it ends:
 ``began,ID,HOST:PID,THREAD,CONNECTION,TIME`` and ``ended,ID,,,,TIME``, with times in epoch seconds. If the event loop of
-an ASGI application does not go on for some time, it writes ``held,,HOST:PID,THREAD,SECONDS,TIME`` or ``locked,…`` at
-the end of this time (see ``watch``). The lines are in ``/tmp/served/PID``, so they outlive a worker that is killed.
+an ASGI application, or the hub of gevent or eventlet, does not go on for some time, it writes
+``held,,HOST:PID,THREAD,SECONDS,TIME``, ``computed,…`` or ``locked,…`` at the end of this time (see ``Stall``). If all
+threads of a pool are busy and calls wait for them, it writes ``pool,,HOST:PID,THREADS,SECONDS,TIME`` for AnyIO's pool,
+``executor,…`` for asyncio's (see ``Pool``). The lines are in ``/tmp/served/PID``, so they outlive a worker that is
+killed.
 """
 
 import asyncio
@@ -28,6 +31,10 @@ APPLICATION = os.environ.get("LAB_FOLDER", "/opt/application")
 SERVED = Path("/tmp/served")
 TICK_S, HELD_S = 0.02, 0.05
 """How often an event loop is looked at, and the delay from which on it counts as held up."""
+POOL_S = 1
+"""A pool that stays full is noted at least this often, so that little is lost when the worker ends."""
+GREENLETS = {"gevent": "gevent", "eventlet": "eventlet"}.get(os.environ.get("LAB_WORKER_CLASS", ""), "")
+"""The library of greenlets, if gunicorn's class of workers has one."""
 _ID = re.compile(r"[0-9-]{1,40}")
 _HOST = socket.gethostname()
 _files: dict[int, int] = {}
@@ -104,6 +111,10 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "6")])
         return [b"ready\n"]
     ident = environ.pop("HTTP_LAB_ID", "")
+    if GREENLETS and os.getpid() not in _watched:  # a worker may be forked after the import
+        _watched.add(os.getpid())
+        library = import_module(GREENLETS)
+        library.spawn(watch_hub, library.sleep)
     if not _ID.fullmatch(ident):
         return application(environ, start_response)
     began(ident, connection(environ))
@@ -161,21 +172,83 @@ async def asgi(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     return None
 
 
-async def watch() -> None:
-    """Note each time that the event loop of this process does not go on for some time, and for which reason.
+class Stall:
+    """The time between two looks at an event loop or a hub, and whether the loop did not go on in between.
 
-    ``held``: a function on the loop computes or blocks. ``locked``: other threads of the process compute meanwhile, so
-    they have the processor time that the loop lacks, and Python's interpreter lock.
+    ``held``: a function on the loop blocks. ``computed``: it computes. ``locked``: other threads of the process compute
+    meanwhile, so they have the processor time that the loop lacks, and Python's interpreter lock.
     """
-    while True:
-        began_s, mine_s, all_s = time.monotonic(), time.thread_time(), time.process_time()
-        await asyncio.sleep(TICK_S)
-        held_s = time.monotonic() - began_s - TICK_S
+
+    def __init__(self) -> None:
+        self._began_s, self._mine_s, self._all_s = time.monotonic(), time.thread_time(), time.process_time()
+
+    def end(self) -> float:
+        """Note the stall if there was one, and return how many seconds have passed."""
+        passed_s = time.monotonic() - self._began_s
+        held_s = passed_s - TICK_S
         if held_s > HELD_S:
-            mine_s, all_s = time.thread_time() - mine_s, time.process_time() - all_s
-            what = "locked" if all_s - mine_s > held_s / 2 > mine_s else "held"
-            worker = f"{_HOST}:{os.getpid()}"
-            note(what, "", worker, threading.get_native_id(), f"{held_s:.6f}", f"{time.time():.6f}")
+            mine_s, all_s = time.thread_time() - self._mine_s, time.process_time() - self._all_s
+            what = "computed" if mine_s >= held_s / 2 else "locked" if all_s - mine_s > held_s / 2 else "held"
+            note_span(what, threading.get_native_id(), held_s)
+        return passed_s
+
+
+class Pool:
+    """How long all threads of a pool have been busy while calls waited for a thread, until this was noted."""
+
+    def __init__(self, what: str, look: Callable[[], int]) -> None:
+        """Take the word for the notes, and a function that returns how many threads are busy if calls wait, else 0."""
+        self._what, self._look, self._full_s, self._threads = what, look, 0.0, 0
+
+    def look(self, passed_s: float) -> None:
+        """Look at the pool. ``passed_s`` is how long ago the last look was."""
+        threads = self._look()
+        if threads:
+            self._full_s, self._threads = self._full_s + passed_s, threads
+        if self._full_s and (not threads or self._full_s >= POOL_S):
+            note_span(self._what, self._threads, self._full_s)
+            self._full_s = 0.0
+
+
+def threads_of_anyio() -> int:
+    """Return the size of AnyIO's pool if all of its threads are busy and calls wait, else 0."""
+    to_thread: Any = sys.modules.get("anyio.to_thread")
+    if to_thread is None:
+        return 0
+    limiter = to_thread.current_default_thread_limiter()
+    full = limiter.borrowed_tokens >= limiter.total_tokens and limiter.statistics().tasks_waiting
+    return int(limiter.borrowed_tokens) if full else 0
+
+
+def threads_of_asyncio() -> int:
+    """Return the size of the pool of ``asyncio.to_thread`` if calls wait, else 0. uvloop does not tell."""
+    executor: Any = getattr(asyncio.get_running_loop(), "_default_executor", None)
+    waiting = getattr(executor, "_work_queue", None)
+    return int(executor._max_workers) if waiting is not None and waiting.qsize() else 0
+
+
+def note_span(what: str, number: int, seconds: float) -> None:
+    """Note what has lasted for some time until now."""
+    note(what, "", f"{_HOST}:{os.getpid()}", number, f"{seconds:.6f}", f"{time.time():.6f}")
+
+
+async def watch() -> None:
+    """Note each time that the event loop of this process does not go on, and when its pools of threads are full."""
+    pools = [Pool("pool", threads_of_anyio), Pool("executor", threads_of_asyncio)]
+    while True:
+        stall = Stall()
+        await asyncio.sleep(TICK_S)
+        passed_s = stall.end()
+        for pool in pools:
+            pool.look(passed_s)
+
+
+def watch_hub(sleep: Callable[[float], None]) -> None:
+    """Note each time that the hub of this process does not go on: no greenlet of the worker runs meanwhile."""
+    while True:
+        stall = Stall()
+        sleep(TICK_S)
+        stall.end()
 
 
 def until_shutdown(receive: Receive, task: "asyncio.Task[None]") -> Receive:
@@ -208,6 +281,7 @@ def interface_of(found: Callable[..., Any]) -> str:
 
 
 _counters: dict[int, Counters] = {}
+_watched: set[int] = set()
 sys.modules.pop("counters", None)  # the application may have a module of this name
 sys.path[:] = [APPLICATION, *(one for one in sys.path if one != str(Path(__file__).parent))]
 os.chdir(APPLICATION)
