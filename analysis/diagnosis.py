@@ -1,18 +1,18 @@
-"""What is wrong with a service, if anything, and which other way to serve it is better, from a measured run."""
+"""What is wrong with a service, if anything, from a measured run."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 import duckdb
 import numpy as np
 
 from analysis import waiting
+from analysis.lookup import STATISTICS, Figures
 from analysis.read.held import Loops
 from analysis.record import TODAY, Run
-from analysis.result import Diagnosis, Row, Summary
+from analysis.result import Diagnosis, Summary
+from analysis.show.spread import value_and_spread
 from analysis.show.words import number, percent
-from analysis.ways import AS_GOOD, AS_GOOD_MS
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and
@@ -28,51 +28,6 @@ COMPUTES = 0.7
 HELD = 0.01
 """The share of the workers' time that their event loops are held up from which on this is an alarm."""
 MOST_LOOKED_AT = 300
-_STATISTICS = ("p99", "p90", "p50")
-
-
-@dataclass(frozen=True)
-class Lost:
-    """What the requests of a class lose outside the application with one way to serve, in ms, with its interval."""
-
-    ms: float
-    low: float
-    high: float
-    values: Sequence[float] = ()
-
-
-class Figures:
-    """The figures of a summary, by variant, class and statistic."""
-
-    def __init__(self, summary: Summary) -> None:
-        """Take a summary."""
-        self._rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
-
-    def value(self, variant: str, request: str | None, metric: str, stat: str) -> float | None:
-        """Return a measured value; None: it was not measured."""
-        row = self._rows.get((variant, request, metric, stat))
-        return row.measured if row else None
-
-    def row(self, variant: str, request: str | None, metric: str, stat: str) -> Row | None:
-        """Return a row of the summary; None: there is none."""
-        return self._rows.get((variant, request, metric, stat))
-
-    def lost(self, variant: str, request: str, stat: str) -> Lost | None:
-        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place."""
-        row = self.row(variant, request, "overhead", stat)
-        if row is None or row.measured is None:
-            return None
-        values = list(row.values.values()) or [row.measured]
-        low, high = (row.low, row.high) if row.low is not None and row.high is not None else (min(values), max(values))
-        return Lost(row.measured, low, high, values)
-
-    def classes(self, variant: str) -> list[str]:
-        """Return the classes of requests, in order."""
-        return sorted({request for of, request, _, _ in self._rows if of == variant and request})
-
-    def statistic(self, request: str, variants: Sequence[str]) -> str | None:
-        """Return the highest percentile that was measured of all variants."""
-        return next((one for one in _STATISTICS if all(self.lost(name, request, one) for name in variants)), None)
 
 
 def is_own(run: Run) -> bool:
@@ -99,10 +54,9 @@ def diagnose(
     for name, row in hit.items():
         longest = figures.value(TODAY, name, "beside_free_thread", "max") or 0.0
         assert row
-        between = row.low is not None and row.high is not None
-        interval = f" ({percent(row.low or 0.0)} to {percent(row.high or 0.0)})" if between else ""
+        share = value_and_spread(row.measured or 0.0, [*row.values.values()], row.low, row.high, percent)
         sentences.append(
-            f"{percent(row.measured or 0.0)}{interval} of the requests {name} waited for a worker whose threads were "
+            f"{share} of the requests {name} waited for a worker whose threads were "
             f"all busy although another worker had a free thread, for up to {number(longest / 1000)} s."
         )
         alarm = True
@@ -121,7 +75,7 @@ def diagnose(
     for name in slow:
         if name in hit:
             continue
-        stat, lost = next((stat, found) for stat in _STATISTICS if (found := figures.lost(TODAY, name, stat)))
+        stat, lost = next((stat, found) for stat in STATISTICS if (found := figures.lost(TODAY, name, stat)))
         sentences.append(
             f"{_ONE_IN[stat]} of the requests {name} loses {number(lost.ms)} ms or more before its work begins: "
             f"{_why(run)}"
@@ -289,61 +243,3 @@ def _held_up_by(
         for of in np.unique(answered.request[mine]):
             both = overlap[answered.request[mine] == of]
             yield answered.classes[of], float(both[both > 0].sum())
-
-
-def best(summary: Summary, names: Sequence[str]) -> str:
-    """Return the way that is better than today's for some class and worse for none; else today's.
-
-    A way is better if its interval lies below the other interval, and it saves more than 10 % and 5 ms.
-    """
-    figures = Figures(summary)
-    better = [name for name in names if name != TODAY and _is_better(figures, name)]
-    if not better:
-        return TODAY
-    return min(better, key=lambda name: _slowest(figures, name, names))
-
-
-def as_good(summary: Summary, names: Sequence[str], chosen: str) -> list[str]:
-    """Return the other ways that are better than today's and that lose noticeably more for no class."""
-    figures = Figures(summary)
-    return [
-        name
-        for name in names
-        if name not in (TODAY, chosen) and _is_better(figures, name)
-        and not any(
-            _beats(one, other)
-            for request in figures.classes(TODAY)
-            if (stat := figures.statistic(request, [chosen, name]))
-            and (one := figures.lost(chosen, request, stat)) and (other := figures.lost(name, request, stat))
-        )
-    ]  # fmt: skip
-
-
-def _is_better(figures: Figures, name: str) -> bool:
-    gains = False
-    for request in figures.classes(TODAY):
-        stat = figures.statistic(request, [TODAY, name])
-        if stat is None:
-            continue
-        now, then = figures.lost(TODAY, request, stat), figures.lost(name, request, stat)
-        assert now
-        assert then
-        if _beats(now, then):
-            return False
-        gains |= _beats(then, now)
-    return gains
-
-
-def _beats(one: Lost, other: Lost) -> bool:
-    """Whether requests lose noticeably less with one way than with the other."""
-    return one.high < other.low and other.ms > AS_GOOD * one.ms + AS_GOOD_MS
-
-
-def _slowest(figures: Figures, name: str, names: Sequence[str]) -> float:
-    """Return what the classes lose together, in ms."""
-    found = 0.0
-    for request in figures.classes(TODAY):
-        stat = figures.statistic(request, names)
-        lost = figures.lost(name, request, stat) if stat else None
-        found += lost.ms if lost else 0.0
-    return found

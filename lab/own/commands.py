@@ -24,7 +24,6 @@ def try_(
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
-    from analysis.diagnosis import best  # noqa: PLC0415
     from lab.own.advised import advised  # noqa: PLC0415
     from lab.own.image import layer_of  # noqa: PLC0415
     from lab.own.replay import read_replay  # noqa: PLC0415
@@ -55,7 +54,7 @@ def try_(
         )
         plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed)
         summary = measure(name, experiment, plan_for, full=full, command=command, results=results)
-    print_advice(out, summary, tried, best(summary, [way.name for way in tried]))
+    print_advice(out, summary, tried)
 
 
 def init(
