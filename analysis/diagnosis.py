@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis import waiting
 from analysis.lookup import STATISTICS, Figures
+from analysis.processor_use import processor_sentences, processor_use
 from analysis.read.held import Loops
 from analysis.record import TODAY, Run
 from analysis.result import Diagnosis, Summary
@@ -36,12 +37,18 @@ def is_own(run: Run) -> bool:
 
 
 def diagnose(
-    summary: Summary, run: Run, rows: duckdb.DuckDBPyConnection, loops: Loops, alone_ms: Mapping[str, float]
+    summary: Summary,
+    run: Run,
+    rows: duckdb.DuckDBPyConnection,
+    loops: Loops,
+    alone_ms: Mapping[str, float],
+    busy: float | None = None,
 ) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
-    of each class takes alone. Nothing is said of trials that are invalid.
+    of each class takes alone; ``busy`` is which share of the processors was busy meanwhile. Nothing is said of trials
+    that are invalid.
     """
     figures = Figures(summary)
     if not figures.classes(TODAY):
@@ -81,9 +88,11 @@ def diagnose(
             f"{_why(run)}"
         )
         alarm = True
+    use = processor_use(figures, run, busy)
     said = list(_held_up(loops, workers))
-    if not said and used is not None and used < COMPUTES * may_use:
+    if not said and not use.may_delay_work and used is not None and used < COMPUTES * may_use:
         said = list(_waits_inside(rows, alone_ms, used / may_use))
+    said += processor_sentences(use)
     sentences += said
     alarm = alarm or bool(said)
     if not any(figures.statistic(one, [TODAY]) for one in figures.classes(TODAY)):

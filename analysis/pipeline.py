@@ -15,6 +15,7 @@ from analysis.measured import Results, measure, round_s, staircases
 from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.observed import Evidence, clock_rows, observe, read_evidence
 from analysis.prediction import not_predicted, predict
+from analysis.processor_use import busy_during
 from analysis.read.held import read_alone, read_held
 from analysis.read.rows import opened
 from analysis.record import SCHEMA, TODAY
@@ -84,5 +85,6 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         if is_own(run):
             loops = read_held(rows, run_folder, summary, TODAY)
             alone_ms = read_alone(run_folder, summary, TODAY)
-            return summary.model_copy(update={"diagnosis": diagnose(summary, run, rows, loops, alone_ms)})
+            found = diagnose(summary, run, rows, loops, alone_ms, busy_during(trusted))
+            return summary.model_copy(update={"diagnosis": found})
         return summary

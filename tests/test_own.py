@@ -706,6 +706,27 @@ def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) 
     assert not diagnosed(summary_of(*summary.rows, *half), run, tmp_path, {"page": 20.0}).alarm
 
 
+@pytest.mark.parametrize(("busy", "output", "names"), [(0.95, 1e6, "1.0 MB a request"), (0.95, 10, "95% busy")])
+def test_a_busy_machine_is_not_blamed_on_the_application(
+    tmp_path: Path, busy: float, output: float, names: str
+) -> None:
+    """The workers compute little, but something else keeps the processors busy: nobody waits for a pool."""
+    run = run_of(tmp_path, [Request(request="page", asked_ms=50)])
+    rows = [
+        row(TODAY, "page", "overhead", "p99", 1), row(TODAY, None, "processor", "per_request", 5),
+        row(TODAY, None, "throughput", "per_second", 13), row(TODAY, None, "output", "per_request", output),
+    ]  # fmt: skip
+    write_requests(folder := trial_folder(tmp_path / "run", TODAY, "mix", 1), TODAY, "mix", 1)
+    with opened([folder]) as requests:
+        found = diagnose(summary_of(*rows), run, requests, Loops([], 0.0), {"page": 10.0}, busy)
+
+    said = " ".join(found.sentences)
+    assert found.alarm
+    assert names in said
+    assert "not busy, so these requests wait" not in said
+    assert "a pool of connections" not in said
+
+
 def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
     """A hold of half a second in forty seconds of two workers is no alarm, although it is one of its own trial."""
     run = run_of(tmp_path, [Request()], threads=None)
