@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from analysis.improvement import compare_ways, suspicion
-from analysis.lookup import Figures, Lost
+from analysis.lookup import STATISTICS, Figures, Lost
 from analysis.replay import Replayed
 from analysis.result import Summary
 from analysis.show.diagnosed import how_many
@@ -54,7 +54,7 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Wa
     }
     compared = {
         request: stat for request in sorted({request for _, request, _ in lost})
-        if (stat := next((one for one in _STATISTICS if all((name, request, one) in lost for name in names)), None))
+        if (stat := next((one for one in STATISTICS if all((name, request, one) in lost for name in names)), None))
     }  # fmt: skip
     rows = [lost[name, request, stat] for request, stat in compared.items() for name in names]
     lines = [
@@ -67,10 +67,6 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Wa
     console.print(text_table(TextGrid("Tried: what requests lose, in ms", head, lines, words=2)))
     console.print()
     console.print(Text(verdict(summary, names), style="bold"))
-
-
-_STATISTICS = ("p99", "p90", "p50")
-"""Ways are compared by the highest percentile that was measured of all of them."""
 
 
 def verdict(summary: Summary, tried: Sequence[str]) -> str:
