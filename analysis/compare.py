@@ -4,7 +4,7 @@ All differences of one comparison together are wrong in at most one of twenty co
 (Bonferroni). Each trial is one draw; the trials of the two sides may vary differently (Welch 1947).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import exp, isclose, log, sqrt
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from analysis.deciding import LEAST
+from analysis.deciding import ENOUGH, LEAST
 from analysis.metrics import METRICS, MetricName, Statistic
 from analysis.record import LoadRecord, Run
 from analysis.result import Row, Summary
@@ -45,7 +45,7 @@ class Difference(NamedTuple):
     """How one statistic differs. ``low`` and ``high`` are the interval of b divided by a, or of b minus a for shares.
 
     ``smallest`` is the smallest change, as a ratio or a share, that these trials would have told from chance. The
-    verdict is ``~`` if the change may be chance.
+    verdict is ``~`` if the change may be chance. ``of_a`` and ``of_b`` have the value of each trial.
     """
 
     variant: str
@@ -61,6 +61,13 @@ class Difference(NamedTuple):
     high: float
     smallest: float
     verdict: Literal["lower", "higher", "~"]
+    of_a: Sequence[float] = ()
+    of_b: Sequence[float] = ()
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both sides have enough trials for an interval that tells a reader anything."""
+        return min(len(self.of_a), len(self.of_b)) >= ENOUGH
 
 
 def obstacles(one: Side, other: Side) -> Iterator[str]:
@@ -90,6 +97,16 @@ def obstacles(one: Side, other: Side) -> Iterator[str]:
             f"{one.name} was measured by method {one.run.method} and {other.name} by method {other.run.method} "
             "(see Method in CHANGELOG.md)"
         )
+
+
+def doubts(one: Side, other: Side) -> Iterator[str]:
+    """Yield how many trials of each side are suspect, and why the first of them is."""
+    cells = [*_cells(one, other)]
+    for place, side in enumerate((one, other)):
+        compared = {(cell[place], cell[2]) for cell in cells}
+        trials = [trial for trial in side.summary.trials if (trial.variant, trial.load) in compared]
+        if suspect := [trial for trial in trials if trial.verdict == "suspect"]:
+            yield f"{len(suspect)} of {len(trials)} trials of {side.name} are suspect: {suspect[0].reasons[0]}"
 
 
 def have_common(one: Side, other: Side) -> bool:
@@ -169,6 +186,8 @@ def _difference(variant: str, one: Row, other: Row, confidence: float) -> Differ
         high=high,
         smallest=reach,
         verdict="~" if same else "higher" if low > nothing else "lower" if high < nothing else "~",
+        of_a=a,
+        of_b=b,
     )
 
 

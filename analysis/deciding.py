@@ -7,6 +7,10 @@ from math import log, sqrt
 Interval = tuple[float, float]
 LEAST = 2
 """The number of trials below which there is no verdict: one trial does not show how far trials differ."""
+ENOUGH = 3
+"""The number of trials below which no interval is shown: the interval of two trials may reach to millions of ms."""
+FAR = 100
+"""No interval is shown if an end is so many times beyond everything that was measured."""
 RESAMPLED_FROM = 5
 """From this number of trials on, trials are resampled. The range of fewer trials holds the median too seldom."""
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 9: 2.262}
@@ -51,6 +55,14 @@ def _for_bound(trials: int, measured: float, interval: Interval, bound: float) -
 
 def _factor(trials: int) -> float:
     return STUDENT[trials - 1] if trials < RESAMPLED_FROM else _OF_MEDIAN
+
+
+def has_interval(values: Sequence[float], low: float | None, high: float | None) -> bool:
+    """Whether an interval tells a reader anything, given the values of the trials."""
+    if low is None or high is None or len(values) < ENOUGH:
+        return False
+    most, least = max(map(abs, values)), min(values)
+    return not (0 < FAR * most < high or 0 < low < least / FAR)
 
 
 def decided_by_looking(sides: Sequence[bool]) -> bool | None:

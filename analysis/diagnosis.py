@@ -1,4 +1,4 @@
-"""What is wrong with a service, if anything, and which other way to serve it is better, from a measured run."""
+"""What is wrong with a service, if anything, from a measured run."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,13 +10,15 @@ import duckdb
 import numpy as np
 
 from analysis import waiting
+from analysis.lookup import STATISTICS, Figures
 from analysis.omissions import Omissions
+from analysis.processor_use import ProcessorUse, processor_sentences, processor_use
 from analysis.read.held import Loops
 from analysis.record import TODAY, Run, VariantRecord
 from analysis.result import Bottleneck, Diagnosis, Limit, Row, Summary
 from analysis.show import bottlenecks as words
+from analysis.show.spread import value_and_spread
 from analysis.show.words import number, percent
-from analysis.ways import AS_GOOD, AS_GOOD_MS
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and
@@ -32,61 +34,7 @@ COMPUTES = 0.7
 HELD = 0.01
 """The share of the workers' time that their event loops are held up from which on this is an alarm."""
 MOST_LOOKED_AT = 300
-_STATISTICS = ("p99", "p90", "p50")
 _NO_OMISSIONS = Omissions()
-
-
-@dataclass(frozen=True)
-class Lost:
-    """What the requests of a class lose outside the application with one way to serve, in ms, with its interval."""
-
-    ms: float
-    low: float
-    high: float
-    values: Sequence[float] = ()
-
-
-WITHIN_WORK: frozenset[Limit] = frozenset({"event-loop", "interpreter-lock", "thread-pool", "inside"})
-"""The limits for which requests wait while they count as at work, so that overhead does not show these waits."""
-
-
-class Figures:
-    """The figures of a summary, by variant, class and statistic."""
-
-    def __init__(self, summary: Summary) -> None:
-        """Take a summary."""
-        self._rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
-        limits = {one.limit for one in summary.diagnosis.bottlenecks} if summary.diagnosis else set()
-        self.waits_within_work = bool(limits & WITHIN_WORK)
-
-    def value(self, variant: str, request: str | None, metric: str, stat: str) -> float | None:
-        """Return a measured value; None: it was not measured."""
-        row = self._rows.get((variant, request, metric, stat))
-        return row.measured if row else None
-
-    def row(self, variant: str, request: str | None, metric: str, stat: str) -> Row | None:
-        """Return a row of the summary; None: there is none."""
-        return self._rows.get((variant, request, metric, stat))
-
-    def lost(self, variant: str, request: str, stat: str) -> Lost | None:
-        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place.
-
-        If requests wait while they are at work, it is their whole response time.
-        """
-        row = self.row(variant, request, "response_time" if self.waits_within_work else "overhead", stat)
-        if row is None or row.measured is None:
-            return None
-        values = list(row.values.values()) or [row.measured]
-        low, high = (row.low, row.high) if row.low is not None and row.high is not None else (min(values), max(values))
-        return Lost(row.measured, low, high, values)
-
-    def classes(self, variant: str) -> list[str]:
-        """Return the classes of requests, in order."""
-        return sorted({request for of, request, _, _ in self._rows if of == variant and request})
-
-    def statistic(self, request: str, variants: Sequence[str]) -> str | None:
-        """Return the highest percentile that was measured of all variants."""
-        return next((one for one in _STATISTICS if all(self.lost(name, request, one) for name in variants)), None)
 
 
 def is_own(run: Run) -> bool:
@@ -108,7 +56,7 @@ class Symptoms:
     """What is known of a service as it is served today, by which rules find what limits it.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up and pools were full; ``alone_ms``
-    is how long a request of each class takes alone.
+    is how long a request of each class takes alone; ``use`` says who kept the machine's processors busy.
     """
 
     figures: Figures
@@ -116,6 +64,7 @@ class Symptoms:
     rows: duckdb.DuckDBPyConnection
     loops: Loops
     alone_ms: Mapping[str, float]
+    use: ProcessorUse
 
     @cached_property
     def variant(self) -> VariantRecord:
@@ -154,7 +103,7 @@ class Symptoms:
     def slow(self) -> dict[str, tuple[str, float]]:
         """What the other classes lose before their work begins, if noticeable: the statistic and its value in ms."""
         slow = [one for one in self._classes if one not in self.beside and _waits(self.figures, one)]
-        lost = {one: [(stat, self.figures.lost(TODAY, one, stat)) for stat in _STATISTICS] for one in slow}
+        lost = {one: [(stat, self.figures.lost(TODAY, one, stat)) for stat in STATISTICS] for one in slow}
         return {one: next((stat, of.ms) for stat, of in found if of) for one, found in lost.items()}
 
     @cached_property
@@ -181,7 +130,7 @@ class Symptoms:
     @cached_property
     def slower(self) -> dict[str, tuple[float, float]]:
         """The classes that take longer at work together than alone, more than computing explains: both times in ms."""
-        if self.busy is None or self.computes:
+        if self.busy is None or self.computes or self.use.may_delay_work:
             return {}
         return {
             name: (work_ms, alone)
@@ -235,16 +184,18 @@ def diagnose(
     loops: Loops,
     alone_ms: Mapping[str, float],
     omissions: Omissions = _NO_OMISSIONS,
+    busy: float | None = None,
 ) -> Diagnosis:
     """Say whether requests wait as the service is served today, for what, and behind what.
 
     ``rows`` has the view ``requests``; ``loops`` says when event loops were held up; ``alone_ms`` is how long a request
-    of each class takes alone; ``omissions`` is what the lab leaves out. Nothing is said of trials that are invalid.
+    of each class takes alone; ``omissions`` is what the lab leaves out; ``busy`` is the share of all processors of the
+    machine that was busy meanwhile. Nothing is said of trials that are invalid.
     """
     figures = Figures(summary)
     if not figures.classes(TODAY):
         return Diagnosis(alarm=False, sentences=[words.NOTHING_MEASURED])
-    symptoms = Symptoms(figures, run, rows, loops, alone_ms)
+    symptoms = Symptoms(figures, run, rows, loops, alone_ms, processor_use(figures, run, busy))
     bottlenecks = [found for rule in RULES if (found := rule(symptoms))]
     refused = list(_refused(summary, figures))
     per_second = figures.value(TODAY, None, "throughput", "per_second") or 0.0
@@ -264,8 +215,8 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
     sentences = []
     for name, row in found.beside.items():
         longest = found.figures.value(TODAY, name, "beside_free_thread", "max") or 0.0
-        ends = (row.low, row.high) if row.low is not None and row.high is not None else None
-        sentences.append(words.beside(name, row.measured or 0.0, ends, longest))
+        share = value_and_spread(row.measured or 0.0, [*row.values.values()], row.low, row.high, percent)
+        sentences.append(words.beside(name, share, longest))
     sentences += _behind(found.run, found.rows)
     sentences.append(words.CAUSES["socket" if int(found.variant.settings.get("workers") or 0) > 1 else "balancer"])
     worst = max(row.measured or 0.0 for row in found.beside.values())
@@ -355,8 +306,20 @@ def _inside(found: Symptoms) -> Bottleneck | None:
     )  # fmt: skip
 
 
+def _machine(found: Symptoms) -> Bottleneck | None:
+    """Something other than the workers keeps the machine busy, such as the engine that handles their output."""
+    if not found.use.may_delay_work:
+        return None
+    known = {"busy": found.use.busy, "output": found.use.output}
+    return Bottleneck(
+        limit="output" if found.use.writes_much else "machine",
+        numbers={name: value for name, value in known.items() if value is not None},
+        sentences=[*processor_sentences(found.use)],
+    )
+
+
 RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (
-    _avoidable_wait, _busy_processors, _busy_threads, _event_loop, _interpreter_lock, _thread_pool, _inside,
+    _machine, _avoidable_wait, _busy_processors, _busy_threads, _event_loop, _interpreter_lock, _thread_pool, _inside,
 )  # fmt: skip
 """In the order of their sentences."""
 
@@ -432,61 +395,3 @@ def _held_up_by(
         for of in np.unique(answered.request[mine]):
             both = overlap[answered.request[mine] == of]
             yield answered.classes[of], float(both[both > 0].sum())
-
-
-def best(summary: Summary, names: Sequence[str]) -> str:
-    """Return the way that is better than today's for some class and worse for none; else today's.
-
-    A way is better if its interval lies below the other interval, and it saves more than 10 % and 5 ms.
-    """
-    figures = Figures(summary)
-    better = [name for name in names if name != TODAY and _is_better(figures, name)]
-    if not better:
-        return TODAY
-    return min(better, key=lambda name: _slowest(figures, name, names))
-
-
-def as_good(summary: Summary, names: Sequence[str], chosen: str) -> list[str]:
-    """Return the other ways that are better than today's and that lose noticeably more for no class."""
-    figures = Figures(summary)
-    return [
-        name
-        for name in names
-        if name not in (TODAY, chosen) and _is_better(figures, name)
-        and not any(
-            _beats(one, other)
-            for request in figures.classes(TODAY)
-            if (stat := figures.statistic(request, [chosen, name]))
-            and (one := figures.lost(chosen, request, stat)) and (other := figures.lost(name, request, stat))
-        )
-    ]  # fmt: skip
-
-
-def _is_better(figures: Figures, name: str) -> bool:
-    gains = False
-    for request in figures.classes(TODAY):
-        stat = figures.statistic(request, [TODAY, name])
-        if stat is None:
-            continue
-        now, then = figures.lost(TODAY, request, stat), figures.lost(name, request, stat)
-        assert now
-        assert then
-        if _beats(now, then):
-            return False
-        gains |= _beats(then, now)
-    return gains
-
-
-def _beats(one: Lost, other: Lost) -> bool:
-    """Whether requests lose noticeably less with one way than with the other."""
-    return one.high < other.low and other.ms > AS_GOOD * one.ms + AS_GOOD_MS
-
-
-def _slowest(figures: Figures, name: str, names: Sequence[str]) -> float:
-    """Return what the classes lose together, in ms."""
-    found = 0.0
-    for request in figures.classes(TODAY):
-        stat = figures.statistic(request, names)
-        lost = figures.lost(name, request, stat) if stat else None
-        found += lost.ms if lost else 0.0
-    return found

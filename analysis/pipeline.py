@@ -16,6 +16,7 @@ from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.observed import Evidence, clock_rows, observe, read_evidence
 from analysis.omissions import read_omissions
 from analysis.prediction import not_predicted, predict
+from analysis.processor_use import busy_during
 from analysis.read.held import read_alone, read_held
 from analysis.read.rows import opened
 from analysis.record import SCHEMA, TODAY
@@ -86,6 +87,6 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             loops = read_held(rows, run_folder, summary, TODAY)
             alone_ms = read_alone(run_folder, summary, TODAY)
             left_out = read_omissions(run_folder, run, summary)
-            found = diagnose(summary, run, rows, loops, alone_ms, left_out)
+            found = diagnose(summary, run, rows, loops, alone_ms, left_out, busy_during(trusted))
             return summary.model_copy(update={"diagnosis": found})
         return summary

@@ -347,6 +347,17 @@ class MachineRecord(Record):
     pressure_during: float | None = None
 
 
+class Log(Record):
+    """What the engine kept of what a container wrote to its standard output and standard error, in bytes.
+
+    ``before`` is what it had kept when the load began. ``cut``: the engine has dropped the beginning since then.
+    """
+
+    kept: int
+    before: int = 0
+    cut: bool = False
+
+
 class TrialRecord(Record):
     """trial.json: one variant under one load, measured once.
 
@@ -354,7 +365,7 @@ class TrialRecord(Record):
     cores, ``pressure`` is the share of the time in which something waited for a processor. None: the machine does not
     report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
     None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
-    ``machines`` is empty if all containers ran on one machine.
+    ``machines`` is empty if all containers ran on one machine. ``logs`` has the logs of containers, by their names.
     """
 
     schema_: int = SCHEMA
@@ -376,4 +387,5 @@ class TrialRecord(Record):
     visits_per_s: float | None = None
     settings: dict[str, str] = {}
     machines: list[MachineRecord] = []
+    logs: dict[str, Log] = {}
     seconds: Seconds = Seconds()

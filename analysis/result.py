@@ -9,11 +9,13 @@ from analysis.model import Model
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
 Limit = Literal[
-    "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside"
+    "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside", "machine",
+    "output",
 ]  # fmt: skip
 """What limits a service: requests wait beside a free thread; the processors that its workers can use are busy; other
 threads have the interpreter lock; all threads are busy with requests that wait; event loops or hubs do not go on; a
-pool of threads behind an event loop is full; requests wait inside the application."""
+pool of threads behind an event loop is full; requests wait inside the application; other programs keep the machine
+busy; the workers write much to their output."""
 
 
 class TrialValidity(Model):

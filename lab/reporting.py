@@ -67,7 +67,7 @@ def compare(
     if reasons and not (force and comparing.have_common(one, other)):
         problem = "They cannot be compared: " + ";\n".join(reasons) + "."
         raise WrongUse(problem, hint=f"{_COMPARE} FORCE=1" if comparing.have_common(one, other) else _COMPARE)
-    for reason in reasons:
+    for reason in (*reasons, *comparing.doubts(one, other)):
         say(f"warning: {reason}")
     out.print(comparison((one.name, other.name), comparing.differences(one, other), comparing.what_differs(one, other)))
 

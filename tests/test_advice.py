@@ -25,7 +25,7 @@ from lab.advice.load import Load, chosen, of_run
 from lab.advice.ranking import best_of, foreseen_today, headroom, rank
 from lab.advice.replay import recorded
 from lab.advice.service import read_service, tries
-from lab.advice.show import print_replayed, print_whether_it_held, verdict
+from lab.advice.show import print_replayed, print_whether_it_held
 from lab.advice.ways import Way, ways
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
@@ -350,19 +350,6 @@ def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
     assert "# gunicorn.conf.py" in said.stdout
 
 
-@pytest.mark.parametrize(
-    ("lost", "says"),
-    [
-        ({"a": 5.0, "today": 900.0},
-         "The advice held: of all that were tried, nothing was faster than a by more than 10 % and 5 ms."),
-        ({"a": 900.0, "today": 5.0}, "The advice did not hold: light p99 is 900 ms with a, and 5.0 ms with today."),
-        ({}, "Whether the advice held is unknown, because no percentile was measured of all ways."),
-    ],
-)  # fmt: skip
-def test_whether_the_advice_held(lost: dict[str, float], says: str) -> None:
-    assert verdict({(way, "light p99"): value for way, value in lost.items()}, ["a", "today"]) == says
-
-
 def test_ways_are_compared_by_what_was_measured_of_all() -> None:
     """Today's way served too few light requests for a p99, so p90 counts."""
     served = [one for one in ways(Load(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
@@ -370,7 +357,7 @@ def test_ways_are_compared_by_what_was_measured_of_all() -> None:
     def lost(way: Way, stat: Statistic, value: float) -> Row:
         return Row(
             variant=way.name, load="mix", request="light", metric="overhead", stat=stat, unit="ms", published=None,
-            predicted=1.6, measured=value, low=1.0, high=1000.0, n=9, trials=5, values={},
+            predicted=1.6, measured=value, low=value, high=value, n=9, trials=2, values={1: value, 2: value},
         )  # fmt: skip
 
     best, other = served

@@ -1,17 +1,21 @@
 """analysis.compare: differences that are more than chance are named, and other differences are not."""
 
+import io
 import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from analysis.compare import Difference, Side, differences, obstacles, side, student, welch, what_differs
+from analysis.compare import Difference, Side, differences, doubts, obstacles, side, student, welch, what_differs
 from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic, unit
 from analysis.pipeline import derive_summary
 from analysis.record import LoadRecord, Run
 from analysis.result import Row, Summary
+from analysis.show.comparison import comparison
 from lab.paths import ROOT
 from tests.study import Cells, read
 from tests.synthetic import Request, make_run
@@ -214,3 +218,38 @@ def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) 
     found = compared(unsure, after)
     assert found.verdict == "~"
     assert (found.low, found.high, found.smallest) == pytest.approx((-0.1, 0.2, 0.2))
+
+
+def shown(*found: Difference) -> str:
+    """Return a comparison as it is printed."""
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(comparison(("a", "b"), found, []))
+    return console.export_text()
+
+
+def a_difference(of_a: list[float], of_b: list[float]) -> Difference:
+    """Return a difference of p99 whose interval reaches far."""
+    return Difference(
+        "one", "mix", "light", "overhead", "p99", "ms", of_a[0], of_b[0], False, 0.001, 1000, 1000, "~", of_a, of_b
+    )  # fmt: skip
+
+
+def test_two_trials_of_a_side_show_their_values_and_no_interval() -> None:
+    said = shown(a_difference([142, 219], [31.5, 61.5]))
+    assert re.search(r"142; 219 +31\.5; 61\.5 +– +– +~", said)
+    assert "×1000" not in said
+
+    assert "×1000" in shown(a_difference([142, 219, 150], [31, 61, 40]))
+
+
+def test_suspect_trials_of_a_side_are_named(one: Side) -> None:
+    trials = [
+        one_.model_copy(update={"verdict": "suspect", "reasons": ["the machine was 95% busy during the load"]})
+        if (one_.variant, one_.trial) == ("one", 1) else one_
+        for one_ in one.summary.trials
+    ]  # fmt: skip
+    other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}))
+
+    assert list(doubts(one, other)) == [
+        f"1 of {len(trials)} trials of b are suspect: the machine was 95% busy during the load"
+    ]

@@ -108,7 +108,7 @@ def test_families_measure_what_they_declare_and_nothing_else(tmp_path: Path) -> 
 
     found = {(row.metric, row.stat) for row in summary.rows}
     assert found <= {(name, stat) for name, stats in STATISTICS.items() for stat in stats}
-    told_by_nobody = {"accept_attempts", "accept_failures", "queued", "recovery", "burst", "capacity"}
+    told_by_nobody = {"accept_attempts", "accept_failures", "queued", "recovery", "burst", "capacity", "output"}
     assert {metric for metric, _ in found} == set(METRICS) - told_by_nobody
     assert all(row.unit == unit(row.metric, row.stat) for row in summary.rows)
 

@@ -830,7 +830,7 @@ def test_a_verdict_from_a_suspect_trial_is_never_plainly_green_or_red(tmp_path: 
     console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
     green, red, yellow = (f"\x1b[{colour}m" for colour in (32, 31, 33))
 
-    console.print(claims_table(summary))
+    console.print(claims_table(read_run(run), summary))
 
     said = console.export_text(styles=True)
     assert said.count(f"{yellow}reproduced,") == said.count(f"{yellow}not reproduced,") == 1

@@ -36,6 +36,12 @@ def post_request(worker, request):
     app = __import__("app")
     app.hooked.append(request.path)
 """
+CHATTER = """
+
+@app.before_request
+def chatter():
+    print("tick" * 3000, flush=True)
+"""
 FINE = ("home", "report", "stream", "buy")
 BUY = r"""  buy:
     path: /buy?token=${TOKEN}
@@ -61,8 +67,8 @@ def written(tmp_path: Path, further: str = "") -> Path:
 
 
 def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
-    """With its settings and its secrets. A class that the application answers with errors is told as well."""
-    done = lab.run("try", str(written(tmp_path)), "--trials", "1", "--duration", "3s", "--ways", "today")
+    """With its settings and its secrets. A class that is answered with errors is told, and so is much output."""
+    done = lab.run("try", str(written(tmp_path, CHATTER)), "--trials", "1", "--duration", "3s", "--ways", "today")
 
     assert done.returncode == 0, done.stdout + done.stderr
     said = " ".join(done.stdout.split())
@@ -90,6 +96,9 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     assert (settings["workers"], settings["bind"], settings["timeout"]) == ("2", "['0.0.0.0:8000']", "77")
     assert settings["max_requests"] == "0"
     assert settings["left_out"] == {"max_requests": "5", "workers": "17"}
+    log = read_trial(folder).logs["gunicorn-1"]
+    assert log.kept > log.before > 0
+    assert "kB a request to their output" in said
     assert lab.run("verify", str(run)).returncode == 0
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric, Stats
 from analysis.read.observation import Container, Observation, balanced, counted_by_worker
 from analysis.result import CounterRow
+from analysis.sizes import cut_logs
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,6 +71,18 @@ QUEUED = Metric(
     ),
     of_all=True,
 )
+OUTPUT = Metric(
+    "output",
+    (
+        Counted(
+            {"per_request": "bytes"},
+            "what the servers' containers write to their standard output and standard error during the load, divided "
+            "by the requests that they served; if the engine has dropped the beginning of a log, what their processes "
+            "write() beyond what the containers send, files included",
+        ),
+    ),
+    of_all=True,
+)
 
 
 def measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
@@ -92,10 +105,29 @@ def measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
     memory_mib = [after.memory_mib for _, after in servers if after.memory_mib is not None]
     if memory_mib:
         stats[MEMORY.name, "total"] = sum(memory_mib)
+    output = [written for one in containers if (written := _output(trial, one)) is not None]
+    if output and served:
+        stats[OUTPUT.name, "per_request"] = sum(output) / served
     for one in containers:
         if one.before and one.after and one.before.queued is not None and one.after.queued is not None:
             stats[QUEUED.name, "count"] = one.after.queued - one.before.queued
     yield Finding(None, stats)
+
+
+def _output(trial: Observed, one: Container) -> float | None:
+    """Return how many bytes a server's container wrote to its output during the load; None: nobody knows.
+
+    Some servers write() their answers, too, so what the container sent is left out of what its processes wrote.
+    """
+    log, before, after = trial.record.logs.get(one.name), one.before, one.after
+    if log is None or not (before and after) or not (before.workers or after.workers):
+        return None
+    if not log.cut:
+        return max(log.kept - log.before, 0)
+    if None in (before.written, after.written, before.sent, after.sent):
+        return log.kept
+    written = (after.written or 0) - (before.written or 0)
+    return max(log.kept, written - (after.sent or 0) + (before.sent or 0))
 
 
 def _counted(containers: tuple[Container, ...], name: str) -> int:
@@ -118,6 +150,7 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
     """Yield where counts disagree, and where the servers were not what the variant asks for."""
     yield from _counts(trial)
     yield from _servers(trial)
+    yield from _logs(trial)
 
 
 def _counts(trial: Observed) -> Iterator[Doubt]:
@@ -190,6 +223,13 @@ def _servers(trial: Observed) -> Iterator[Doubt]:
         yield "invalid", f"{living} workers served where {variant.workers} were asked for"
 
 
+def _logs(trial: Observed) -> Iterator[Doubt]:
+    """Say which logs lack their beginning, and how much of them is there."""
+    written = {one.name: one.after.written for one in trial.containers if one.after}
+    for name, there in cut_logs(trial.record.logs, written).items():
+        yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
+
+
 def _came_and_went(name: str, before: Observation, after: Observation, memory: str) -> Iterator[Doubt]:
     """Yield how many workers an elastic server started and ended, including dead workers that the server remembers."""
     known = before.workers | before.counts.keys()
@@ -220,4 +260,4 @@ def _workers(some: set[int]) -> str:
     return f"worker{'s' if len(some) > 1 else ''} {', '.join(map(str, sorted(some)))}"
 
 
-FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, MEMORY, QUEUED), measure, doubts)
+FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, MEMORY, QUEUED, OUTPUT), measure, doubts)

@@ -21,6 +21,8 @@ OBSERVATIONS = ("*.before.txt", "*.after.txt")
 GENERATOR = "k6-processor*.txt"
 """The names of the files that say how long each k6 waited for a processor."""
 
+WRITTEN, SENT = "bytes that processes wrote", "network interfaces"
+"""The sections that the lab puts before the output of servers/observe."""
 _SECTION = re.compile(r"^==> (.+) <==\n", re.MULTILINE)
 _NS_PER_S = 1e9
 
@@ -42,7 +44,9 @@ class Observation(Model):
     ``out_of_memory`` how many of its processes the kernel has killed; None: the machine does not report it. For a
     database, ``rows`` names for each row the visit that wrote the row, and ``database`` has two counters:
     ``connections_max`` (the most connections at the same time) and ``connections_refused``. For other containers
-    ``rows`` is None and ``database`` is empty.
+    ``rows`` is None and ``database`` is empty. ``written`` is how many bytes the processes wrote by write(): to files,
+    to their output, and with some servers to connections. ``sent`` is how many bytes the container sent. None: nobody
+    asked.
     """
 
     host: str
@@ -58,6 +62,8 @@ class Observation(Model):
     stalls: tuple[tuple[float, float], ...] = ()
     rows: tuple[str, ...] | None = None
     database: dict[str, int] = Field({})
+    written: int | None = None
+    sent: int | None = None
 
     @property
     def workers(self) -> set[int]:
@@ -193,6 +199,8 @@ def parse(text: str) -> Observation:
         stalls=_stalls(sections) if "stalls" in sections else (),
         rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
         database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
+        written=_written(sections),
+        sent=_sent(sections),
     )
 
 
@@ -236,6 +244,19 @@ def _stalls(sections: dict[str, str]) -> tuple[tuple[float, float], ...]:
         if not 0 <= began <= ended < math.inf:
             raise ValueError(f"a stall has no sound beginning and end: {began:g} {ended:g}")
     return stalls
+
+
+def _written(sections: dict[str, str]) -> int | None:
+    """Return the sum of the lines ``wchar: BYTES`` of all processes."""
+    found = [line.split()[-1] for line in sections.get(WRITTEN, "").splitlines()]
+    return sum(map(int, found)) if found else None
+
+
+def _sent(sections: dict[str, str]) -> int | None:
+    """Return how many bytes all network interfaces but the loopback interface sent; see proc_pid_net(5)."""
+    lines = [line.partition(":") for line in sections.get(SENT, "").splitlines()]
+    found = [numbers.split()[8] for name, colon, numbers in lines if colon and name.strip() != "lo"]
+    return sum(map(int, found)) if found else None
 
 
 def _processor_s(sections: dict[str, str]) -> float | None:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from analysis.deciding import has_interval
 from analysis.metrics import percentile
 from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
 from analysis.metrics.times import OVERHEAD
 from analysis.quantities import Claim, Quantity
 from analysis.record import Run
 from analysis.result import ClaimRow, Summary
-from analysis.show.words import after_number, claim_interval, claim_value, measured_thing, number, percent, whole
+from analysis.show.spread import claim_values, spread
+from analysis.show.words import after_number, claim_value, measured_thing, number, percent, whole
 
 
 class Answer(NamedTuple):
@@ -28,13 +30,15 @@ def answers(run: Run, summary: Summary) -> Iterator[Answer]:
     pairs = [*zip(run.claims, summary.claims, strict=True)]
     asked = [pair for pair in pairs if pair[0].role == "answer"] or [pair for pair in pairs[:1] if not pair[0].role]
     for claim, row in asked:
-        yield Answer(_lead(claim, row), row.says, _measured(claim, row))
+        yield Answer(_lead(claim, row), row.says, _measured(run, summary, claim, row))
     if run.because and any(row.verdict == "reproduced" for _, row in asked):
         yield Answer("Why:", "", run.because.removesuffix("."))
     for claim, row in pairs:
         if claim.role == "cure":
             there = [_there(summary, claim, of_answer) for of_answer, _ in asked[:1]]
-            yield Answer(_lead(claim, row), row.says, ". ".join([_measured(claim, row), *filter(None, there)]))
+            yield Answer(
+                _lead(claim, row), row.says, ". ".join([_measured(run, summary, claim, row), *filter(None, there)])
+            )
 
 
 def _lead(claim: Claim, row: ClaimRow) -> str:
@@ -49,15 +53,18 @@ def _lead(claim: Claim, row: ClaimRow) -> str:
             return "This run did not measure whether this is so:"
 
 
-def _measured(claim: Claim, row: ClaimRow) -> str:
+def _measured(run: Run, summary: Summary, claim: Claim, row: ClaimRow) -> str:
     """Return what was measured of a claim, in a sentence without its full stop."""
     if row.measured is None:
         return row.reason[0].upper() + row.reason[1:] if row.reason else ""
     unit = after_number(row.unit)
-    interval = f" (95 % interval: {claim_interval(row)}{unit})" if row.low is not None and row.low != row.high else ""
-    told = None if claim.relative_to else _told(claim.value, row.measured, at_least=claim.at_least is not None)
-    told = told or f"{measured_thing(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
-    return f"{told}{interval}" + (". It rests on a suspect trial" if row.suspect else "")
+    values = claim_values(claim, run, summary)
+    told = spread(values, row.low, row.high)
+    which = "95 % interval" if has_interval(values, row.low, row.high) else "in the trials"
+    interval = f" ({which}: {told}{unit})" if told and row.low != row.high else ""
+    says = None if claim.relative_to else _told(claim.value, row.measured, at_least=claim.at_least is not None)
+    says = says or f"{measured_thing(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
+    return f"{says}{interval}" + (". It rests on a suspect trial" if row.suspect else "")
 
 
 def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:

@@ -65,12 +65,11 @@ def duration(ms: float) -> str:
     return f"{number(ms / 1000)} s" if ms >= 1000 else f"{number(ms)} ms"
 
 
-def beside(request: str, share: float, ends: tuple[float, float] | None, longest_ms: float) -> str:
-    """Say which share of a class waited beside a free thread. ``ends``: of its interval."""
-    interval = f" ({percent(ends[0])} to {percent(ends[1])})" if ends else ""
+def beside(request: str, share: str, longest_ms: float) -> str:
+    """Say which share of a class waited beside a free thread. ``share``: with its interval."""
     return (
-        f"{percent(share)}{interval} of the requests {request} waited for a worker whose threads were all busy "
-        f"although another worker had a free thread, for up to {number(longest_ms / 1000)} s."
+        f"{share} of the requests {request} waited for a worker whose threads were all busy although another worker "
+        f"had a free thread, for up to {number(longest_ms / 1000)} s."
     )
 
 

@@ -1,18 +1,20 @@
 """A comparison of two runs or variants on a terminal of 80 columns."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from analysis.compare import Difference
+from analysis.deciding import ENOUGH
 from analysis.show.words import number, of_requests, words
 
 MEANING = (
     "change: the interval of b divided by a (×), or of b minus a (+ or -) for shares and where a value is 0; ~: the "
     "change may be chance; changes smaller than 'smallest' cannot be seen with these trials. If nothing differs, at "
-    "most one comparison in twenty names a difference."
+    f"most one comparison in twenty names a difference. A side of fewer than {ENOUGH} trials has its values, and there "
+    "is no interval."
 )
 _STYLE = {"higher": "yellow", "lower": "cyan", "~": "dim"}
 
@@ -37,7 +39,7 @@ def comparison(
     for one in found:
         style = _STYLE[one.verdict]
         name, above = "" if one.variant == above else one.variant, one.variant
-        values = number(one.a), number(one.b), _interval(one), _change(one, one.smallest), one.verdict
+        values = _side(one.a, one.of_a), _side(one.b, one.of_b), *_certainty(one), one.verdict
         table.add_row(Text(name), Text(_what(one)), *(Text(value, style=style) for value in values))
     return Group(setup, Text(), table, Text(MEANING, style="dim"))
 
@@ -47,8 +49,15 @@ def _what(one: Difference) -> str:
     return f"{of_requests(one.metric, one.request)} {words(one.stat)}{unit} ({one.load})"
 
 
-def _interval(one: Difference) -> str:
-    return f"{_change(one, one.low)} to {_change(one, one.high)}"
+def _side(middle: float, values: Sequence[float]) -> str:
+    return number(middle) if len(values) >= ENOUGH or not values else "; ".join(map(number, values))
+
+
+def _certainty(one: Difference) -> tuple[str, str]:
+    """Return the interval of a change, and the smallest change that is more than chance; –: too few trials."""
+    if not one.has_interval:
+        return number(None), number(None)
+    return f"{_change(one, one.low)} to {_change(one, one.high)}", _change(one, one.smallest)
 
 
 def _change(one: Difference, value: float) -> str:

@@ -1,10 +1,11 @@
 """Tables of results, which the terminal, Markdown and the report print."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from analysis.deciding import has_interval
 from analysis.metrics import PRINTED, STATISTICS, TIME_STATISTICS, MetricName, Statistic, unit
 from analysis.metrics.bursts import ordinal
 from analysis.record import Run
@@ -14,18 +15,22 @@ from analysis.show.words import divided, number, of_load, of_median, of_requests
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a grid: published, predicted or measured statistics of one variant, or one end of their intervals."""
+    """One line of a grid: published, predicted or measured statistics of one variant.
+
+    Below a measured line, there are lines with the ends of the intervals, or a line for each ``trial``.
+    """
 
     variant: str
-    word: Literal["published", "predicted", "measured", "low", "high"]
+    word: Literal["published", "predicted", "measured", "low", "high", "trial"]
     values: list[float | None]
     n: int | None
     divided_by: float = 1
+    trial: int | None = None
 
     @property
     def says(self) -> str:
         """The first word of the line; for published figures that were divided, also the divisor."""
-        return self.word + divided(self.divided_by)
+        return self.word + divided(self.divided_by) + (f" {self.trial}" if self.trial is not None else "")
 
 
 @dataclass(frozen=True)
@@ -196,7 +201,7 @@ def _grid(run: Run, load: str, metric: MetricName, request: str | None, rows: li
     lines = []
     for variant in run.variants_under(load):
         mine = {row.stat: row for row in rows if row.variant == variant.name}
-        for word in ("published", "predicted", "measured", "low", "high"):
+        for word in ("published", "predicted", "measured"):
             values = [
                 whole(unit(metric, stat), getattr(mine[stat], word)) if stat in mine else None for stat in statistics
             ]
@@ -205,9 +210,27 @@ def _grid(run: Run, load: str, metric: MetricName, request: str | None, rows: li
                 n = max((row.n for row in mine.values()), default=0) if measured else None
                 by = _divided_by(run, variant.name, load, metric, request, steps=False) if word == "published" else 1
                 lines.append(Line(variant.name, word, values, n, by))
+        lines += _spread(variant.name, statistics, mine)
     units = {stat: unit(metric, stat) for stat in statistics}
     title = of_requests(metric, request)
     only, *others = set(units.values())
     of_unit = f", {only}" if not others and only not in title.split() else ""
     columns = [f"{words(stat)}, ms" if others and units[stat] == "ms" else words(stat) for stat in statistics]
     return Grid(f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", columns, lines)
+
+
+def _spread(variant: str, statistics: Sequence[Statistic], rows: Mapping[Statistic, Row]) -> Iterator[Line]:
+    """Yield the lines that show how a variant's measured values vary: the ends of intervals, or the trials' values."""
+    certain = {stat: row for stat, row in rows.items() if has_interval([*row.values.values()], row.low, row.high)}
+    of_trials = {stat: row for stat, row in rows.items() if stat not in certain and len(row.values) > 1}
+
+    def line(word: Literal["low", "high", "trial"], ends: Mapping[Statistic, float | None], trial: int | None) -> Line:
+        values = [whole(unit(rows[stat].metric, stat), ends[stat]) if stat in ends else None for stat in statistics]
+        return Line(variant, word, values, None, trial=trial)
+
+    if any(stat in certain for stat in statistics):
+        yield line("low", {stat: row.low for stat, row in certain.items()}, None)
+        yield line("high", {stat: row.high for stat, row in certain.items()}, None)
+    if any(stat in of_trials for stat in statistics):
+        for trial in sorted({trial for row in of_trials.values() for trial in row.values}):
+            yield line("trial", {stat: row.values.get(trial) for stat, row in of_trials.items()}, trial)

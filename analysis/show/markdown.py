@@ -5,8 +5,8 @@ import re
 from analysis.record import Run
 from analysis.result import Summary
 from analysis.show.grids import TextGrid, errors_grids, quantity_grids, stairs_grids, visits_grids
+from analysis.show.spread import claim_spread
 from analysis.show.words import (
-    claim_interval,
     claim_value,
     number,
     published_figures,
@@ -22,9 +22,10 @@ def markdown(run: Run, summary: Summary) -> str:
     tables = [f"The measurement is {summary.validity.verdict}.\n\n{doubtful}"]
     if summary.claims:
         rows = [
-            [one.says, claim_value(one), claim_interval(one), one.bound, verdict_of(one), one.reason or ""]
-            for one in summary.claims
-        ]
+            [one.says, claim_value(one), claim_spread(said, one, run, summary), one.bound, verdict_of(one),
+             one.reason or ""]
+            for said, one in zip(run.claims, summary.claims, strict=True)
+        ]  # fmt: skip
         tables.append(table(["claim", "measured", "interval", "bound", "verdict", "reason"], rows))
     if summary.published:
         rows = [[published_what(run, one), published_figures(one), verdict_of(one)] for one in summary.published]

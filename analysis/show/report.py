@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,17 +19,17 @@ from analysis.result import Summary
 from analysis.show import figures, lanes
 from analysis.show.answer import answers
 from analysis.show.clocks import certain, clocks_grid, worst_clocks
-from analysis.show.diagnosed import tried_grids
+from analysis.show.diagnosed import answer_sentences, tried_grids
 from analysis.show.figures.table import Table, tables
 from analysis.show.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
 from analysis.show.page import policy, script, style, template
+from analysis.show.spread import INTERVAL, claim_spread
 from analysis.show.words import (
-    INTERVAL,
     MEANING,
     SMALLEST,
     WITHIN,
     bound_in_words,
-    claim_interval,
+    certainty,
     claim_value,
     number,
     published_figures,
@@ -71,6 +72,7 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         grids=list(quantity_grids(run, summary)),
         stairs=list(stairs_grids(run, summary)),
         tried=list(tried_grids(run, summary)),
+        tried_says=answer_sentences(run, summary),
         clocks=[clocks_grid(run, clocks)] if clocks else [],
         certain=certain(clocks) if clocks else "",
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
@@ -79,12 +81,13 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         claim_value=claim_value,
         claims=[*zip(run.claims, summary.claims, strict=True)],
         bound_in_words=bound_in_words,
-        claim_interval=claim_interval,
+        claim_spread=partial(claim_spread, run=run, summary=summary),
         interval=INTERVAL[0].upper() + INTERVAL[1:],
         differences=telling_differences(summary),
         smallest=SMALLEST,
         verdict_of=verdict_of,
         what=what,
+        certainty=certainty,
         published_what=published_what,
         published_figures=published_figures,
         within=WITHIN[0].upper() + WITHIN[1:],

@@ -6,6 +6,7 @@ from typing import Any
 import altair as alt
 from markupsafe import Markup
 
+from analysis.deciding import has_interval
 from analysis.folder import write_whole
 from analysis.reproduction import Reproduced, Reproduction
 from analysis.result import ClaimVerdict
@@ -34,6 +35,7 @@ def write_page(target: Path, own: Reproduction, reference: Reproduction | None) 
             if found and any(one.figures for one in found.experiments)
         ],
         number=number,
+        has_interval=has_interval,
         words=words,
         of_requests=of_requests,
     )

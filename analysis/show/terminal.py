@@ -20,13 +20,13 @@ from analysis.show.grids import (
     telling_differences,
     visits_grids,
 )
+from analysis.show.spread import INTERVAL, claim_spread
 from analysis.show.words import (
-    INTERVAL,
     MEANING,
     POWER,
     SMALLEST,
     WITHIN,
-    claim_interval,
+    certainty,
     claim_value,
     number,
     of_load,
@@ -76,7 +76,7 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
     elif summary.diagnosis:
         _print_diagnosis(console, run, summary.diagnosis, summary)
     else:
-        console.print(claims_table(summary))
+        console.print(claims_table(run, summary))
     if summary.published:
         console.print()
         console.print(published_table(run, summary))
@@ -241,7 +241,7 @@ def _verdict(row: ClaimRow | PublishedRow) -> Text:
     return Text(verdict_of(row).replace(", ", ",\n"), style=style)
 
 
-def claims_table(summary: Summary) -> RenderableType:
+def claims_table(run: Run, summary: Summary) -> RenderableType:
     """Return the claims with their measured values and verdicts."""
     if not summary.claims:
         return Text("This experiment makes no claims.")
@@ -250,12 +250,13 @@ def claims_table(summary: Summary) -> RenderableType:
     table.add_column("claim")
     table.add_column("measured", justify="right", no_wrap=True)
     table.add_column("bound", justify="right", no_wrap=True)
-    for claim in summary.claims:
+    for said, claim in zip(run.claims, summary.claims, strict=True):
+        spread = claim_spread(said, claim, run, summary)
         says = claim.says + (f" — {claim.reason}" if claim.reason else "")
         table.add_row(
             _verdict(claim),
             Text(says),
-            claim_value(claim) + (f"\n{claim_interval(claim)}" if claim.low is not None else ""),
+            claim_value(claim) + (f"\n{spread}" if spread else ""),
             claim.bound + (f" {claim.unit}" if claim.unit == "ms" else ""),
         )
     return Group(table, Text(MEANING, style="dim"))
@@ -300,8 +301,9 @@ def differences_table(run: Run, summary: Summary) -> RenderableType:
     for name in ("a", "b", "b - a", "smallest"):
         table.add_column(name, justify="right")
     for row in telling_differences(summary):
-        values = number(row.a), number(row.b), f"{number(row.low)} to {number(row.high)}", number(row.smallest)
-        table.add_row(f"{row.request}{of_load(run, row.load)}", what(row), *values)
+        table.add_row(
+            f"{row.request}{of_load(run, row.load)}", what(row), number(row.a), number(row.b), *certainty(row)
+        )
     return Group(table, Text(SMALLEST, style="dim"))
 
 

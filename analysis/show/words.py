@@ -3,7 +3,7 @@
 from math import ceil
 from typing import Protocol
 
-from analysis.deciding import MOST
+from analysis.deciding import ENOUGH, MOST, has_interval
 from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS, percentile, unit
 from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
 from analysis.quantities import Claim, Quantity
@@ -63,13 +63,18 @@ def published_figures(row: PublishedRow) -> str:
 
 
 def _ratio(figure: PublishedFigure) -> str:
-    """Return measured divided by published; if the figure is undecided, also the ends of the ratio's interval."""
+    """Return measured divided by published; if the figure is undecided, also the ends of the ratio's interval.
+
+    An interval of fewer than three trials tells a reader nothing.
+    """
     if figure.ratio is None:
         return number(None)
     ratio = _ratio_number(figure.ratio)
-    if figure.verdict != "undecided" or figure.low is None or figure.high is None:
+    low, high = figure.low, figure.high
+    known = has_interval([figure.measured or 0.0] * figure.trials, low, high)
+    if figure.verdict != "undecided" or not known or low is None or high is None:
         return ratio
-    low, high = figure.low / figure.published, figure.high / figure.published
+    low, high = low / figure.published, high / figure.published
     return f"{ratio} ({_ratio_number(low)} to {_ratio_number(high)})"
 
 
@@ -83,7 +88,17 @@ def what(row: DifferenceRow) -> str:
     return f"{words(row.metric)} {words(row.stat)}, {row.unit}"
 
 
-SMALLEST = "b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance"
+def certainty(row: DifferenceRow) -> tuple[str, str]:
+    """Return the interval of a difference, and the smallest difference that is more than chance; –: too few trials."""
+    if row.trials < ENOUGH:
+        return number(None), number(None)
+    return f"{number(row.low)} to {number(row.high)}", number(row.smallest)
+
+
+SMALLEST = (
+    "b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance; "
+    f"–: it takes {ENOUGH} trials to tell"
+)
 MEANING = "reproduced: the measured value satisfies the bound; it may differ from the published value"
 WITHIN = (
     "reproduced: every figure, with its interval, is within the stated percentage of the published figure; "
@@ -93,7 +108,6 @@ POWER = (
     "trials: about how many in all, if further trials differ as much as these; with one trial, as many as the lab "
     "resamples; > 100: the value is too near the bound"
 )
-INTERVAL = "low and high: 95 % interval of the median over trials; of a single trial, of its value"
 
 
 def claim_value(claim: ClaimRow) -> str:
@@ -157,11 +171,6 @@ _STATISTICS = {
 
 def _where(quantity: Quantity) -> str:
     return f"in {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
-
-
-def claim_interval(claim: ClaimRow) -> str:
-    """Return the interval of a claim's measured value, e.g. 1.2 to 3.4; empty if there is no interval."""
-    return "" if claim.low is None else f"{number(claim.low)} to {number(claim.high)}"
 
 
 def trials_and_time(claim: ClaimRow, round_s: float) -> tuple[str, str]:

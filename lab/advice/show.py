@@ -8,12 +8,15 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from analysis.improvement import compare_ways, suspicion
+from analysis.lookup import STATISTICS, Figures, Lost
 from analysis.replay import Replayed
 from analysis.result import Summary
+from analysis.show.diagnosed import how_many
 from analysis.show.grids import TextGrid
+from analysis.show.spread import spread, value_and_spread
 from analysis.show.terminal import text_table
 from analysis.show.words import number, percent
-from analysis.ways import AS_GOOD, AS_GOOD_MS
 from lab.advice.assumptions import Assumption, ranked_for_all
 from lab.advice.load import Load
 from lab.advice.ranking import Ranked, best_of, headroom
@@ -178,39 +181,48 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Wa
     }
     compared = {
         request: stat for request in sorted({request for _, request, _ in lost})
-        if (stat := next((one for one in _STATISTICS if all((name, request, one) in lost for name in names)), None))
+        if (stat := next((one for one in STATISTICS if all((name, request, one) in lost for name in names)), None))
     }  # fmt: skip
     rows = [lost[name, request, stat] for request, stat in compared.items() for name in names]
     lines = [
         (row.variant, f"{row.request} {row.stat}", number(row.predicted), number(row.measured),
-         f"{number(row.low)} to {number(row.high)}")
+         spread([*row.values.values()], row.low, row.high))
         for row in rows
     ]  # fmt: skip
-    head = ("way", "class", "predicted", "measured", "interval")
+    head = ("way", "class", "predicted", "measured", "interval or trials")
     console.print()
     console.print(text_table(TextGrid("Tried: what requests lose, in ms", head, lines, words=2)))
     console.print()
-    measured = {(row.variant, f"{row.request} {row.stat}"): row.measured or 0.0 for row in rows}
-    console.print(Text(verdict(measured, names), style="bold"))
+    console.print(Text(verdict(summary, names), style="bold"))
 
 
-_STATISTICS = ("p99", "p90", "p50")
-"""Ways are compared by the highest percentile that was measured of all of them."""
+def verdict(summary: Summary, tried: Sequence[str]) -> str:
+    """Say whether the first way was as good as the best of all that were tried, in every class, as far as trials tell.
 
-
-def verdict(lost_ms: dict[tuple[str, str], float], tried: Sequence[str]) -> str:
-    """Say whether the first way was as good as the best of all that were tried, in every class."""
-    first = tried[0]
-    for what in dict.fromkeys(what for _, what in lost_ms):
-        best = min(tried, key=lambda way: lost_ms[way, what])
-        if lost_ms[first, what] > AS_GOOD * lost_ms[best, what] + AS_GOOD_MS:
-            return (
-                f"The advice did not hold: {what} is {number(lost_ms[first, what])} ms with {first}, and "
-                f"{number(lost_ms[best, what])} ms with {best}."
-            )
-    if not lost_ms:
+    If intervals do not come apart, the trials are too few to tell; a single trial never tells.
+    """
+    first, figures = tried[0], Figures(summary)
+    compared = [(way, one) for way in tried[1:] for one in compare_ways(figures, first, way) if one.stat]
+    reason = suspicion(summary, tried)
+    doubt = f" (suspect: {reason})" if reason else ""
+    better = [(way, one) for way, one in compared if one.outcome == "better"]
+    saved = [(way, one) for way, one in compared if one.outcome == "open" and one.saves]
+    if better or saved:
+        way, one = max(better or saved, key=lambda found: found[1].before.ms - found[1].after.ms)
+        lead = "The advice did not hold" if better else "Too few trials to tell whether the advice held"
+        told = f"{one.request} {one.stat} is {_lost(one.before)} ms with {first}, and {_lost(one.after)} ms with {way}."
+        return f"{lead}{doubt}: {told}" + ("" if better else f" {how_many(one.trials_needed, summary.round_s)}")
+    if not compared:
         return "Whether the advice held is unknown, because no percentile was measured of all ways."
-    return f"The advice held: of all that were tried, nothing was faster than {first} by more than 10 % and 5 ms."
+    nothing = f"of all that were tried, nothing was faster than {first} by more than 10 % and 5 ms."
+    if left := [one.trials_needed for _, one in compared if one.outcome == "open"]:
+        needed = None if None in left else max(one for one in left if one is not None)
+        return f"As far as these trials tell, the advice held{doubt}: {nothing} {how_many(needed, summary.round_s)}"
+    return f"The advice held{doubt}: {nothing}"
+
+
+def _lost(lost: Lost) -> str:
+    return value_and_spread(lost.ms, lost.values, lost.low, lost.high)
 
 
 def print_replayed(console: Console, title: str, before: Replayed, after: Sequence[Replayed]) -> None:

@@ -1,10 +1,12 @@
 """What a student can do in a step. Each function reads the notes, does its work, and writes the notes."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.deciding import has_interval
 from lab.errors import LabError, WrongUse
 from lab.lesson import notes
 from lab.lesson.model import Asked, Lesson, Step, changed, experiment_of
@@ -163,19 +165,23 @@ def _bar(asked: Asked, yours: float, summary: "Summary", again: str) -> Bar:
     if not rows or rows[0].measured is None:
         raise LabError(f"The run has too few requests: {asked.says} … is unknown.", hint=f"Measure again: {again}")
     [row] = rows
+    known = has_interval([*row.values.values()], row.low, row.high)
     return Bar(
         says=asked.says, unit=asked.unit, yours=yours, theory=row.predicted, measured=row.measured,
-        low=row.low, high=row.high,
+        low=row.low if known else None, high=row.high if known else None,
     )  # fmt: skip
 
 
 def _verdicts(summary: "Summary") -> list[Verdict]:
+    trusted = Counter(one.variant for one in summary.trials if one.verdict != "invalid")
+    trials = min(trusted.values(), default=0)
+    known = [has_interval([row.measured or 0.0] * trials, row.low, row.high) for row in summary.claims]
     return [
         Verdict(
-            says=row.says, verdict=row.verdict, suspect=row.suspect, measured=row.measured, low=row.low, high=row.high,
-            bound=row.bound, unit=row.unit,
+            says=row.says, verdict=row.verdict, suspect=row.suspect, measured=row.measured,
+            low=row.low if shown else None, high=row.high if shown else None, bound=row.bound, unit=row.unit,
         )
-        for row in summary.claims
+        for row, shown in zip(summary.claims, known, strict=True)
     ]  # fmt: skip
 
 

@@ -24,7 +24,6 @@ def try_(
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
-    from analysis.diagnosis import best  # noqa: PLC0415
     from analysis.record import TODAY  # noqa: PLC0415
     from lab.machine.engine import engine_cores  # noqa: PLC0415
     from lab.own.advised import advised  # noqa: PLC0415
@@ -74,7 +73,7 @@ def try_(
             experiment = experiment_of(service, described, tried, replay)
             plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed)
             summary = measure(name, experiment, plan_for, full=full, command=command(ways, trials), results=results)
-    print_advice(out, summary, tried, best(summary, [way.name for way in tried]))
+    print_advice(out, summary, tried)
 
 
 def init(

@@ -114,6 +114,16 @@ def output_of(container: Seen) -> bytes:
     return done.stdout
 
 
+def first_line_of(container: Seen) -> bytes:
+    """Return the first line that the engine has of what a container wrote, with its time; empty: there is none."""
+    command = [*container.place.docker, "container", "logs", "--timestamps", container.id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as asked:
+        assert asked.stdout
+        line = asked.stdout.readline()
+        asked.terminate()
+    return line
+
+
 @contextmanager
 def tolerating_docker_errors() -> Iterator[None]:
     """Go on if the engine refuses or does not answer. The next command removes what could not be removed."""

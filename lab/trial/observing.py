@@ -9,8 +9,14 @@ from typing import Literal
 from python_on_whales.exceptions import DockerException
 
 from analysis.folder import write_whole
+from analysis.read.observation import SENT, WRITTEN
 from lab.servers.base import BESIDE
 from lab.trial.containers import Seen
+
+_OBSERVE = (
+    f"echo '==> {WRITTEN} <=='; cat /proc/[0-9]*/io 2> /dev/null | grep wchar; "
+    f"echo '==> {SENT} <=='; cat /proc/net/dev; exec observe"
+)
 
 
 def observe(
@@ -27,7 +33,7 @@ def observe(
         if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
             return
         with suppress(DockerException):
-            said = container.execute(["observe"])
+            said = container.execute(["sh", "-c", _OBSERVE])
             counts, last_section, settings = said.partition("==> settings <==\n")
             if last_section:  # else an interrupt has cut the output short
                 settings = masked(settings.encode()).decode()

@@ -16,7 +16,7 @@ from python_on_whales.exceptions import DockerException
 from analysis.classes import read_asked
 from analysis.folder import trial_folder, write_record, write_whole
 from analysis.read import ALONE
-from analysis.record import OWN, TODAY, Calibration, MachineRecord, Seconds, TrialRecord
+from analysis.record import OWN, TODAY, Calibration, Log, MachineRecord, Seconds, TrialRecord
 from lab.cluster.engines import Engines, Load, Watches
 from lab.cluster.images import unlike
 from lab.cluster.machines import Place
@@ -34,12 +34,14 @@ from lab.trial.containers import (
     LabelFilter,
     Seen,
     containers_of,
+    first_line_of,
     is_generator,
     output_of,
     tolerating_docker_errors,
 )
 from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
 from lab.trial.leftovers import remove_containers, remove_networks
+from lab.trial.logs import Beginning, beginnings, kept, note_cuts
 from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of
 from lab.trial.rates import NoRate, rate_after
@@ -83,6 +85,8 @@ class Stack:
         self.visits_per_s: float | None = None
         self.settings_in_force: dict[str, str] = {}
         self.limits_mib: dict[str, int] = {}
+        self.beginnings: dict[str, Beginning] = {}
+        self.logs: dict[str, Log] = {}
         self.loading = False
         self.took_s: dict[str, float] = {}
         self.gone = False
@@ -204,7 +208,8 @@ class Stack:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
 
     def look_before(self) -> None:
-        """Keep the settings and the counters of the containers before the load."""
+        """Keep the settings, the counters and the beginnings of the logs of the containers before the load."""
+        self.beginnings = beginnings(self.containers)
         self.settings_in_force |= observe(self.containers, self.part, "before", self._masked)
 
     def start_load(self, at: float, watches: Watches) -> None:
@@ -255,7 +260,7 @@ class Stack:
                     fetch_results(generator, self.part)
             for container in self.containers:
                 service = container.service
-                (self.part / f"{container.name}.log").write_bytes(self._output_of(container))
+                self._keep_log(container)
                 if container.state.oom_killed:
                     self.fail(self._limit_reached(service))
                 exit_code = container.state.exit_code
@@ -271,11 +276,18 @@ class Stack:
                 self.settings_in_force |= observe(self.containers, self.part, "after", self._masked)
                 if self.trial.variant.layer:
                     keep_who_served(self.containers, self.trial.variant.service, self.part)
+            note_cuts(self.part, self.logs)
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
         except OSError as error:
             self.fail(f"its logs could not be kept: {error.strerror or error}")
         self.took_s["collect"] = time.monotonic() - began
+
+    def _keep_log(self, container: Seen) -> None:
+        said = output_of(container)
+        (self.part / f"{container.name}.log").write_bytes(self._masked(said))
+        if before := self.beginnings.get(container.id):
+            self.logs[container.name] = kept(said, first_line_of(container), before)
 
     def _still_there(self) -> list[Seen]:
         """Return the containers of the machines that still answer, by the names that they had before.
@@ -335,6 +347,7 @@ class Stack:
             machines=[self._machine(place, load) for place in self.engines.places]
             if self.engines.overlay and load
             else [],
+            logs=self.logs,
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
         )
         told = record.reason and without(record.reason, here(results=self.folder.parents[4]))

@@ -8,6 +8,7 @@ from analysis.record import LoadRecord, Run
 from analysis.result import Summary
 from analysis.show.figures.drawing import (
     FLOOR_MS,
+    bars_show,
     inline_data,
     interval_ends,
     of_each_trial,
@@ -90,7 +91,7 @@ def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     ]
     title = f"What changes with {words(setting.lower())}"
     chart = alt.vconcat(*rows).resolve_scale(color="independent")
-    return styled(chart, title, f"median of {of_trials(run)}; bars show its interval; diamonds are published", None)
+    return styled(chart, title, f"median of {of_trials(run)}; bars show {bars_show(run)}; diamonds are published", None)
 
 
 def _only_difference(loads: list[LoadRecord]) -> str | None:

@@ -7,10 +7,12 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from analysis.deciding import ENOUGH
 from analysis.metrics import MetricName, Statistic
 from analysis.quantities import Measure
 from analysis.record import Run, VariantRecord
 from analysis.result import Row, Summary
+from analysis.show.spread import ends
 from analysis.show.words import divided, words
 
 MEASURED = "#1f5fa8"
@@ -87,10 +89,18 @@ def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
     }
 
 
+def bars_show(run: Run) -> str:
+    """Return what the bars through the median show."""
+    return "its interval" if run.trials >= ENOUGH else "the range of the trials"
+
+
 def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
-    """Return a measured value and the ends of its interval; values below ``floor`` become ``floor``."""
+    """Return a measured value and the ends of its interval, or of the range of few trials.
+
+    Values below ``floor`` become ``floor``.
+    """
     assert row.measured is not None
-    low, high = (row.measured if end is None else end for end in (row.low, row.high))
+    low, high = ends(row)
     return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
 
 
@@ -122,7 +132,8 @@ def measured_in_trials(
 
 def of_each_trial(run: Run) -> str:
     """Return what the marks of ``measured_in_trials`` are, for the subtitle of a figure."""
-    return f"median of {of_trials(run)}, its interval, and each trial" if run.trials > 1 else "1 trial and its interval"
+    interval = ", its interval" * (run.trials >= ENOUGH)
+    return f"median of {of_trials(run)}{interval}, and each trial" if run.trials > 1 else "1 trial"
 
 
 def of_trials(run: Run) -> str:

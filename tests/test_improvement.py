@@ -1,0 +1,172 @@
+"""Whether another way to serve is better: three answers, each consistent with the table above it."""
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from analysis import intervals
+from analysis.improvement import answer
+from analysis.intervals import Draw
+from analysis.record import TODAY
+from analysis.result import Diagnosis, Row, Summary, TrialValidity
+from analysis.show.diagnosed import sentences
+from analysis.show.spread import spread, value_and_spread
+from lab.advice.show import verdict
+
+LIMIT, QUEUE = "limit-4x2", "queue-4x2"
+
+
+def row(variant: str, request: str, *values: float, metric: str = "overhead", stat: str = "p99") -> Row:
+    """Return a row with the interval that the lab computes from the values of the trials."""
+    low, high = intervals.of_median([Draw(value) for value in values]) or (None, None)
+    if len(values) == 1:  # the interval within the trial, which says nothing about another start
+        low, high = 0.9 * values[0], 1.1 * values[0]
+    return Row(
+        variant=variant, load="own", request=request, metric=metric, stat=stat, unit="ms", published=None,
+        predicted=None, measured=sorted(values)[len(values) // 2], low=low, high=high, n=500, trials=len(values),
+        values=dict(enumerate(values, start=1)),
+    )  # fmt: skip
+
+
+def summary_of(*rows: Row, suspect: Sequence[str] = ()) -> Summary:
+    """Return a summary in which the first trial of some ways is suspect."""
+    trials = [
+        TrialValidity(
+            variant=name, load="own", trial=1, verdict="suspect" if name in suspect else "valid",
+            reasons=["the machine was 95% busy during the load"] if name in suspect else [],
+        )
+        for name in dict.fromkeys(one.variant for one in rows)
+    ]  # fmt: skip
+    of = Summary.of_nothing("mine").model_copy(update={"rows": list(rows), "trials": trials, "round_s": 30.0})
+    return of.model_copy(update={"diagnosis": Diagnosis(alarm=False, sentences=[])})
+
+
+def said(*rows: Row, suspect: Sequence[str] = ()) -> list[str]:
+    """Return what is said of the ways in the rows."""
+    summary = summary_of(*rows, suspect=suspect)
+    return [*sentences(answer(summary, list(dict.fromkeys(one.variant for one in rows))), summary.round_s)]
+
+
+def test_three_trials_that_lie_apart_are_better_and_say_how_sure() -> None:
+    main, sure = said(row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30))
+
+    assert main == "Better than today's, and the best that was tried: limit = threads."
+    assert re.fullmatch(
+        r"How sure: in 3 trials, home p99 is 28\.0 \([\d.]+ to [\d.]+\) ms "
+        r"with limit = threads, and 1000 \(\d+ to \d+\) ms today\.",
+        sure,
+    )
+
+
+def test_two_trials_that_promise_much_are_too_few_to_tell_and_say_how_many_would() -> None:
+    main, many = said(row(TODAY, "home", 142, 219), row(LIMIT, "home", 31, 61))
+
+    assert main == (
+        "Too few trials to tell whether another way is better: in 2 trials, home p99 is 31.0 and 61.0 ms with "
+        "limit = threads, and 142 and 219 ms today."
+    )
+    told = re.fullmatch(r"About (\d+) trials \(\d+ min\) would tell: TRIALS=\1", many)
+    assert told
+    assert 3 <= int(told[1]) <= 10
+
+
+@pytest.mark.parametrize("suspect", [(), (TODAY,), (LIMIT,)])
+def test_a_single_trial_never_says_better(suspect: tuple[str, ...]) -> None:
+    main, many = said(row(TODAY, "home", 289), row(LIMIT, "home", 21.6), suspect=suspect)
+
+    doubt = " (suspect: the machine was 95% busy during the load)" if suspect else ""
+    assert main == (
+        f"Too few trials to tell whether another way is better{doubt}: in one trial, home p99 is 21.6 ms with "
+        "limit = threads, and 289 ms today."
+    )
+    assert "TRIALS=5" in many
+
+
+def test_a_suspect_trial_is_named_in_the_sentence_that_says_better() -> None:
+    main, *_ = said(row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30), suspect=[LIMIT])
+    assert re.search(r"Better .* limit = threads \(suspect: the machine was 95% busy", main)
+
+    rows = row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 30), row(QUEUE, "home", 990, 1000, 1010)
+    main, *_ = said(*rows, suspect=[QUEUE])
+    assert "suspect" not in main  # the answer does not rest on this way
+
+
+def test_nothing_is_better_only_if_no_room_is_left() -> None:
+    main, why = said(row(TODAY, "home", 29, 30, 31), row(LIMIT, "home", 30, 30, 31))
+    assert main == "Nothing that was tried is better than today's way to serve."
+    assert "10 % and 5 ms" in why
+
+    main, *_ = said(row(TODAY, "home", 900, 1000, 1100), row(LIMIT, "home", 26, 28, 3000))
+    assert main.startswith("Too few trials to tell ")
+
+
+def test_better_for_a_class_and_worse_for_another_is_said_with_both() -> None:
+    rows = [
+        row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2),
+        row(TODAY, "report", 5, 5.1, 5.2), row(LIMIT, "report", 900, 910, 920),
+    ]  # fmt: skip
+
+    assert said(*rows) == ["Limit = threads is better than today's way for home, and worse for report."]
+    assert "suspect" in said(*rows, suspect=[TODAY])[0]
+
+
+def test_a_way_that_fails_requests_is_not_better() -> None:
+    """All requests of a class fail, so no time is measured of them, and the other class is faster."""
+    rows = [
+        row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2), row(TODAY, "report", 20, 21, 22),
+        row(LIMIT, "report", 1, 1, 1, metric="failures", stat="share"),
+    ]  # fmt: skip
+
+    assert said(*rows) == ["Limit = threads is better than today's way for home, and worse for report."]
+
+
+def test_ways_without_a_common_figure_are_not_compared() -> None:
+    [main] = said(row(TODAY, "home", 900, 910), row(LIMIT, "other", 5, 6))
+
+    assert "unknown" in main
+
+
+def test_as_good_are_the_ways_that_lose_noticeably_more_for_no_class() -> None:
+    rows = [row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2), row(QUEUE, "home", 6, 6.1, 6.2)]
+
+    found = answer(summary_of(*rows), [TODAY, LIMIT, QUEUE])
+
+    assert found.best
+    assert (found.best.name, list(found.as_good)) == (LIMIT, [QUEUE])
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [((142,), "142"), ((142, 219), "142 and 219"), ((-210, 123), "-210 and 123"), ((1.5, 2.5, 999), "1.5, 2.5 and 999"),
+     ((26, 28, 30), "28.0 (23.4 to 33.4)")],
+)  # fmt: skip
+def test_an_interval_that_tells_nothing_is_not_shown(values: tuple[float, ...], shown: str) -> None:
+    """One or two trials, or three whose interval reaches a hundred times beyond everything that was measured."""
+    one = row(TODAY, "home", *values)
+
+    assert value_and_spread(one.measured or 0, list(values), one.low, one.high) == shown
+    assert spread(list(values), one.low, one.high) == (
+        "" if len(values) == 1 else shown.removeprefix("28.0 (").strip(")")
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "today", "says"),
+    [
+        ((5, 5.1, 5.2), (900, 910, 920), r"The advice held: .* nothing was faster than a by more than 10 % and 5 ms\."),
+        ((900, 910, 920), (5, 5.1, 5.2),
+         r"The advice did not hold: home p99 is 910 \(\d+ to \d+\) ms with a, and 5\.1 \(.*\) ms with today\."),
+        ((142, 219), (31, 61),
+         r"Too few trials to tell whether the advice held: home p99 is 142 and 219 ms .*TRIALS=\d+"),
+        ((5,), (900,), r"As far as these trials tell, the advice held: .*TRIALS=5"),
+        ((), (), r"Whether the advice held is unknown, .*"),
+    ],
+)  # fmt: skip
+def test_the_advice_held_only_as_far_as_the_trials_tell(
+    first: tuple[float, ...], today: tuple[float, ...], says: str
+) -> None:
+    rows = [row(name, "home", *values) for name, values in (("a", first), (TODAY, today)) if values]
+    assert re.fullmatch(says, verdict(summary_of(*rows), ["a", TODAY]))
+    if rows:
+        assert "(suspect: " in verdict(summary_of(*rows, suspect=["a"]), ["a", TODAY])
