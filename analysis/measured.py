@@ -238,6 +238,7 @@ class Results:
         for load, request in sorted(classes):
             cells = {cell[0]: ones for cell, ones in self.cells.items() if cell[1:] == (load, request)}
             counts = {variant: [one.answered for one in ones] for variant, ones in cells.items()}
+            counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
             missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
             for stat in sorted(missed, key=lambda stat: (rows_needed(stat), stat)):
                 needed = rows_needed(stat)

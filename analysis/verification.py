@@ -102,10 +102,7 @@ _NAMED = 3
 
 def _figures(summary: Summary) -> dict[tuple[str, str, str | None, str, str], tuple[float | None, ...]]:
     """Return the measured figures of a summary with the sizes of their samples, by what they are of."""
-    return {
-        (row.variant, row.load, row.request, row.metric, row.stat): (row.measured, row.n)
-        for row in summary.rows
-    }
+    return {(row.variant, row.load, row.request, row.metric, row.stat): (row.measured, row.n) for row in summary.rows}
 
 
 def _is_close(one: float | None, other: float | None) -> bool:
