@@ -76,7 +76,13 @@ def _compare_figures(run_folder: Path, found: Verification) -> Verification:
 
     A newer version has further keys and metrics, and its files differ byte by byte.
     """
-    old = _figures(read_summary(run_folder))
+    try:
+        old = _figures(read_summary(run_folder))
+    except BadRun as error:
+        problem = str(error).removeprefix(f"{run_folder / 'summary.json'}: ")
+        return replace(
+            found, differences=[*found.differences, Difference("summary.json", f"cannot be read: {problem}")]
+        )
     with derived_elsewhere(run_folder) as (_, summary):
         new = _figures(summary)
     known = old.keys() & new.keys()

@@ -147,6 +147,16 @@ def test_a_run_of_any_generation_can_be_used_by_every_command(lab: Lab, tmp_path
         assert "by this version" not in report.stdout + page + verify.stdout
 
 
+@pytest.mark.parametrize("command", ["advise", "what-if"])
+def test_a_load_that_no_variant_was_measured_under_is_named(lab: Lab, command: str) -> None:
+    run = future(lab.results / "made-up" / "20260101T000000Z")
+
+    done = lab.call(command, str(run), "--load", "tide")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: The run measured no variant under tide.\n\nhint: LOAD=…, one of mix\n"
+
+
 def test_a_record_that_is_written_again_keeps_what_this_version_does_not_know(tmp_path: Path) -> None:
     run = future(tmp_path)
     before = json.loads((run / "run.json").read_text())
@@ -189,11 +199,17 @@ def test_results_of_a_newer_version_are_verified_figure_by_figure(lab: Lab) -> N
     read = read_summary(run)
     assert (read.claims[1].verdict, read.rows[0].model_extra) == ("plausible", {"skew": 0.5})
 
-    changed(run / "summary.json", lambda values: values["rows"][0].update({"measured": 1e6}))
+    changed(run / "summary.json", lambda values: values["rows"][0].update({"measured": 1e6, "n": 100}))
     done = lab.call("verify", str(run))
 
     assert done.returncode == 1
     assert "summary.json: does not follow from the raw points: one mix light" in done.stdout
+
+    changed(run / "summary.json", lambda values: values.pop("rows"))
+    done = lab.call("verify", str(run))
+
+    assert done.returncode == 1
+    assert "summary.json: cannot be read: rows: Field required" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -240,7 +256,12 @@ def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, de
         times=2,
         loads=[LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "1"})],
     )
-    changed(run / "run.json", lambda values: [one["settings"].update(threads=2) for one in values["variants"]] and None)
+
+    def with_threads(values: Any) -> None:
+        for variant in values["variants"]:
+            variant["settings"]["threads"] = 2
+
+    changed(run / "run.json", with_threads)
     seal(run)
     if derived:
         assert lab.call("report", str(run)).returncode == 0
