@@ -12,12 +12,12 @@ from typing import Literal, NamedTuple
 
 from analysis.quantities import Claim, Quantity
 from analysis.record import Run
-from analysis.result import ClaimVerdict, PublishedFigure, PublishedRow, Summary
+from analysis.result import PublishedFigure, PublishedRow, Summary
 
 Mode = Literal["sleep", "hold", "burn"]
 """How requests pass their time: they sleep, hold the interpreter lock, or really compute."""
 _ROLES = {"answer": 0, "cure": 1, None: 2}
-_VERDICTS: tuple[ClaimVerdict, ...] = ("reproduced", "not reproduced", "undecided", "invalid")
+_VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
 
 
 class Handed(NamedTuple):
@@ -62,7 +62,7 @@ class Dot(NamedTuple):
 
     laptop: int
     value: float | None
-    verdict: ClaimVerdict
+    verdict: str
     cores: int
     mode: Mode
     suspect: bool = False
@@ -96,15 +96,20 @@ class Strip:
         return median(self.values.values()) if self.values else None
 
     @property
-    def verdicts(self) -> dict[ClaimVerdict, int]:
+    def verdicts(self) -> dict[str, int]:
         """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
         found = Counter(dot.verdict for dot in self.dots)
-        return {one: found[one] for one in sorted(found, key=lambda one: (-found[one], _VERDICTS.index(one)))}
+        return {one: found[one] for one in sorted(found, key=lambda one: (-found[one], _place(one)))}
 
     @property
-    def most(self) -> ClaimVerdict:
+    def most(self) -> str:
         """The verdict of most laptops."""
         return next(iter(self.verdicts))
+
+
+def _place(verdict: str) -> int:
+    """Return the place of a verdict among all verdicts; words that this version does not know come last."""
+    return _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
 
 
 class _Said(NamedTuple):
@@ -154,7 +159,7 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: Known) -> list[Strip
     made = [_strip(words, all_of) for key, all_of in claims.items()
             if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
     places = {words: place for place, words in enumerate(own.claims.values())}
-    made.sort(key=lambda one: (_ROLES[one.claim.role if one.claim else None], places.get(one.says, len(places))))
+    made.sort(key=lambda one: (_ROLES.get(one.claim.role if one.claim else None, 2), places.get(one.says, len(places))))
     shown = {_key(one.quantity) for one in made if one.claim and one.quantity and not one.claim.relative_to}
     return made + [
         _strip("", all_of)

@@ -1,15 +1,13 @@
 """Many runs of one experiment, side by side, for the notebook."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
 
-from analysis.folder import BadRun, read_run
+from analysis.folder import read_run, read_values
 from analysis.metrics import MetricName, Statistic
 from analysis.read.rows import COLUMNS
-from analysis.record import SCHEMA
 
 Rows = list[dict[str, Any]]
 
@@ -210,7 +208,4 @@ def _chosen(chosen: Chosen) -> duckdb.DuckDBPyRelation:
 
 
 def _summary(run: Path) -> Any:  # noqa: ANN401  # JSON, with the keys of analysis.result.Summary
-    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-    if (schema := summary.get("schema")) != SCHEMA:
-        raise BadRun(f"{run / 'summary.json'} has schema {schema}; this version reads schema {SCHEMA}")
-    return summary
+    return read_values(run / "summary.json")

@@ -115,7 +115,7 @@ def have_common(one: Side, other: Side) -> bool:
 
 
 def _a(load: LoadRecord) -> str:
-    return "a closed loop" if load.loop == "closed" else "an open loop"
+    return {"closed": "a closed loop", "open": "an open loop"}.get(load.loop, f"of the loop {load.loop}")
 
 
 def _cells(one: Side, other: Side) -> Iterator[tuple[str, str, str]]:

@@ -7,11 +7,12 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from analysis.record import SCHEMA, Record, Run, TrialRecord
+from analysis.model import Record
+from analysis.record import SCHEMA, Run, TrialRecord
 
 R = TypeVar("R", bound=Record)
 
@@ -65,18 +66,29 @@ def write_whole(path: Path, text: str) -> None:
             raise
 
 
-def _read(path: Path, kind: type[R]) -> R:
+def read_values(path: Path) -> dict[str, Any]:
+    """Read the JSON object of a record or a summary. Raise BadRun if it is broken or has no number of a schema."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadRun(f"{path.parent} has no {path.name}") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadRun(f"{path} cannot be read: {error}") from None
-    schema = values.pop("schema", None) if isinstance(values, dict) else None
-    if schema != SCHEMA:
+    schema = values.get("schema") if isinstance(values, dict) else None
+    if type(schema) is not int or schema < SCHEMA:
         raise BadRun(f"{path} has schema {schema}; this version reads schema {SCHEMA}")
+    return cast("dict[str, Any]", values)
+
+
+def checked(path: Path, kind: type[R], values: dict[str, Any]) -> R:
+    """Return the model of a file's values. Raise BadRun with the place if this version needs another value there."""
     try:
-        return kind.model_validate({"schema_": schema, **values})
+        return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         raise BadRun(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _read(path: Path, kind: type[R]) -> R:
+    values = read_values(path)
+    return checked(path, kind, {"schema_": values.pop("schema"), **values})

@@ -1,6 +1,6 @@
 """The statistics of a run's trusted trials, and how to look up a quantity in them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import ceil
 from statistics import median
@@ -24,13 +24,14 @@ from analysis.metrics import (
     unit,
 )
 from analysis.metrics.failures import FAILURES
-from analysis.metrics.metric import Finding, Likely, Stats
+from analysis.metrics.metric import Finding, Key, Likely, Stats
 from analysis.metrics.visits import VISITS_FAILED
 from analysis.observed import Observed
 from analysis.quantities import Published, Quantity
 from analysis.read.rows import by_other_clocks
 from analysis.record import Run
 from analysis.result import Row, StairsRow
+from analysis.unknown import unknown_in_measure, unknown_in_published
 
 
 class Measured(NamedTuple):
@@ -69,14 +70,21 @@ class Stairs(NamedTuple):
     trials: Sequence[int] = ()
 
 
-def measure(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[Cell, list[Measured]]:
-    """Collect the findings of every family in each trial, and return the statistics of every cell."""
+def measure(
+    database: duckdb.DuckDBPyConnection, trials: Iterable[Observed], rejected: Mapping[Key, Container[str]] = {}
+) -> dict[Cell, list[Measured]]:
+    """Collect the findings of every family in each trial, and return the statistics of every cell.
+
+    ``rejected`` has the classes of request of a trial whose figures are invalid; such a trial is not in their cells.
+    """
     cells: dict[Cell, list[Measured]] = {}
     for trial in trials:
         found = [finding for family in FAMILIES for finding in family.measure(database, trial)]
         by_clocks = _by_clocks(database, trial, found)
         variant, load, number = trial.key
         for request in trial.requests.names:
+            if request in rejected.get(trial.key, ()):
+                continue
             mine = [finding for finding in found if finding.request == request]
             measured = Measured(
                 trial=number,
@@ -230,6 +238,7 @@ class Results:
         for load, request in sorted(classes):
             cells = {cell[0]: ones for cell, ones in self.cells.items() if cell[1:] == (load, request)}
             counts = {variant: [one.answered for one in ones] for variant, ones in cells.items()}
+            counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
             missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
             for stat in sorted(missed, key=lambda stat: (rows_needed(stat), stat)):
                 needed = rows_needed(stat)
@@ -249,7 +258,9 @@ class Results:
         return {
             one.stat
             for one in quantities
-            if percentile(one.stat) and (self.load_name(one.load), one.request) == (load, request)
+            if percentile(one.stat)
+            and not unknown_in_measure(one)
+            and (self.load_name(one.load), one.request) == (load, request)
         }
 
     def _cell(self, quantity: Quantity) -> list[Measured]:
@@ -319,7 +330,7 @@ class Results:
         asked = {variant.name for variant in self.run.variants}
         figures: dict[Quantity, float] = {}
         for one in self.run.published:
-            if one.variant in asked:
+            if one.variant in asked and not unknown_in_published(self.run, one):
                 figures |= self.figures(one)
         return figures
 
@@ -333,7 +344,11 @@ class Results:
 
     def stairs_rows(self) -> Iterator[StairsRow]:
         """Yield every staircase that was measured or published, in the experiment's order."""
-        published = {(one.variant, self.load_name(one.load)): one.steps_here for one in self.run.published if one.steps}
+        published = {
+            (one.variant, self.load_name(one.load)): one.steps_here
+            for one in self.run.published
+            if one.steps and not unknown_in_published(self.run, one)
+        }
         for load in self.run.loads:
             for variant in self.run.variants:
                 cell = variant.name, load.name

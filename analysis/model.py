@@ -1,4 +1,4 @@
-"""The base class of the models of experiment files and results, and the type of names."""
+"""The base classes of the models of experiment files and of records, and the type of names."""
 
 from typing import Annotated
 
@@ -13,3 +13,12 @@ class Model(BaseModel):
     """A frozen record that refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Record(BaseModel):
+    """A frozen record read back from a file that an older or newer version may have written.
+
+    Keys that this version does not know are kept, and they are written again with the record.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)

@@ -1,6 +1,6 @@
 """What is known of one trial: its record, totals over its rows, and the observations of its containers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,12 +30,16 @@ class ClassCount(NamedTuple):
     """How many requests of one class a trial sent, and how many of them failed.
 
     ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
+    ``errors`` says why requests failed, the most frequent reason first. ``of_client``: a client that misbehaves sent
+    them, and not k6.
     """
 
     request: str
     sent: int
     failed: int
     refused: int = 0
+    errors: Sequence[str] = ()
+    of_client: bool = False
 
     @property
     def answered(self) -> int:
@@ -49,11 +53,11 @@ class Requests(NamedTuple):
     ``began`` is when the first request was sent, in epoch seconds. ``with_status`` is how many requests got an answer
     of any kind. ``in_flight`` is the mean number of requests under way, from the times at which requests were sent and
     answered. ``little`` is what ``in_flight`` should be: throughput times mean response time, by k6's own timings.
-    ``by_worker`` counts answers by the worker (host:pid) that they name. ``quickest_ms`` is the shortest time that a
-    worker was at work on a request. ``direct_sent`` is how many requests went directly to the server, not through the
-    balancer, and ``direct_with_status`` how many of these requests were answered. ``sending`` is how bursts were sent;
-    None: the load has no bursts. ``generators`` is how many k6 containers sent requests. ``posts`` says which visits
-    posted a form.
+    ``in_flight``, ``little`` and ``quickest_ms``, the shortest time that a worker was at work on a request, are of the
+    requests that k6 sent. ``by_worker`` counts answers by the worker (host:pid) that they name. ``direct_sent`` is how
+    many requests went directly to the server, not through the balancer, and ``direct_with_status`` how many of these
+    requests were answered. ``sending`` is how bursts were sent; None: the load has no bursts. ``generators`` is how
+    many k6 containers sent requests. ``posts`` says which visits posted a form.
     """
 
     began: float | None
@@ -79,6 +83,11 @@ class Requests(NamedTuple):
     def answered(self) -> int:
         """How many requests did not fail."""
         return sum(one.answered for one in self.classes)
+
+    @property
+    def of_k6(self) -> list[ClassCount]:
+        """The counts of the classes that k6 sent."""
+        return [one for one in self.classes if not one.of_client]
 
     @property
     def names(self) -> list[str | None]:
@@ -212,23 +221,29 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
     rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
 
     def rows(query: str) -> list[tuple[Any, ...]]:
-        return database.execute(query.format(of_trial=rows_of_trial), of_trial(key)).fetchall()
+        return database.execute(query.format(of_trial=rows_of_trial, client=CLIENT), of_trial(key)).fetchall()
 
     [(began, with_status, quickest_ms)] = rows(
-        "SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0), 1000 * min(ended - began) {of_trial}"
+        "SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0), "
+        "1000 * min(ended - began) FILTER (WHERE generator <> '{client}') {of_trial}"
     )
     [(direct_sent, direct_with_status)] = rows(
-        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '" + CLIENT + "'"
+        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '{client}'"
     )
-    [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '" + CLIENT + "'")
+    [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '{client}'")
     [(in_flight, little)] = rows(_LITTLE)
+    errors: dict[str, list[str]] = {}
+    for request, error in rows(
+        "SELECT request, error {of_trial} AND error IS NOT NULL GROUP BY ALL ORDER BY count(*) DESC, error"
+    ):
+        errors.setdefault(request, []).append(error)
     return Requests(
         began=began,
         classes=[
-            ClassCount(*row)
-            for row in rows(
-                "SELECT request, count(*), count(error), count(ended) FILTER (WHERE error IS NOT NULL AND status > 0) "
-                "{of_trial} GROUP BY request ORDER BY request"
+            ClassCount(request, sent, failed, refused, errors.get(request, ()), of_client)
+            for request, sent, failed, refused, of_client in rows(
+                "SELECT request, count(*), count(error), count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), "
+                "bool_and(generator = '{client}') {of_trial} GROUP BY request ORDER BY request"
             )
         ],
         errors=[
@@ -253,12 +268,12 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
 # L = lambda W (Little 1961). L comes from the wall clock, W from k6's own timings, which use another clock. k6 itself
 # needs about a quarter of a millisecond for each request, which its timings leave out. We add the median of this time
 # to W. k6's blocked time includes the time of connecting. If a connection broke, k6 does not time the wait, so we leave
-# out these requests (status 0).
+# out these requests (status 0). A client that misbehaves is no k6, and has timings of its own.
 _LITTLE = """
 WITH timed AS (
     SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,
         1000 * (duration_ms + greatest(blocked_ms, connecting_ms)) AS response_us, sent, answered
-    {of_trial} AND status > 0)
+    {of_trial} AND status > 0 AND generator <> '{client}')
 SELECT sum(under_way_us) / any_value(span_us) AS in_flight,
     count(*) / any_value(span_us) * (avg(response_us) + median(under_way_us - response_us)) AS little
 FROM timed, (SELECT nullif(max(epoch_us(answered)) - min(epoch_us(sent)), 0) AS span_us FROM timed)

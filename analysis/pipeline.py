@@ -22,6 +22,7 @@ from analysis.read.rows import opened
 from analysis.record import SCHEMA, TODAY
 from analysis.result import Summary
 from analysis.show.report import write_report
+from analysis.unknown import unknown
 from analysis.validity import doubt_effects, judge_missing, judge_run, judge_trial, several_clocks, unapplied
 from analysis.verdicts import claim_row, differences, published_rows
 
@@ -59,16 +60,19 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         observed = [observe(rows, run, folder, found) for folder, found in evidence.items()]
         judged = [judge_trial(trial) for trial in observed]
         judged += judge_missing(run, judged)
-        keys = {(one.variant, one.load, one.trial) for one in judged if one.verdict != "invalid"}
+        rejected = {(one.variant, one.load, one.trial): one.classes for one in judged if one.verdict != "invalid"}
+        keys = {*rejected}
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
         predictions = predict(run)
-        cells = measure(rows, trusted)
+        cells = measure(rows, trusted, rejected)
         judged = doubt_effects(judged, cells)
         results = Results(run, cells, staircases(rows, trusted), round_s(observed), predictions)
+        further = [*unknown(run, [one.record for one in observed]), *unapplied(observed), *several_clocks(observed)]
+        further += results.too_few()
         summary = Summary(
             experiment=run.experiment,
             round_s=results.round_s,
-            validity=judge_run(run, judged, [*unapplied(observed), *several_clocks(observed), *results.too_few()]),
+            validity=judge_run(run, judged, further),
             trials=judged,
             rows=list(results.rows()),
             workers=spread.worker_rows(rows, keys),

@@ -18,7 +18,7 @@ from analysis.foreseen import Foreseen, Prediction, Predictions
 from analysis.intervals import median_of_each
 from analysis.measured import Results
 from analysis.metrics import FAMILIES, bursts, percentile
-from analysis.record import LoadRecord, Run, VariantRecord
+from analysis.record import KINDS, LoadRecord, Run, VariantRecord
 from analysis.result import NotPredicted, Summary
 from theory.model import (
     Balance,
@@ -118,6 +118,8 @@ def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, co
     if load.settings.get("CPU") == "burn" and _share_cores(variant, cores):
         raise NotModelled("workers that compute and share cores")
     sweeps = variant.settings.get("server") in _SWEEPING and variant.accept == "shared"
+    if load.kind not in KINDS:
+        raise NotModelled(f"loads of the kind {load.kind}")
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
         raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
     one_device = bool((load.api or {}).get("one_device"))
@@ -174,6 +176,9 @@ def servers_of(variant: VariantRecord) -> Servers:
     workers, replicas = int(settings.get("workers", 1)), int(settings.get("replicas", 1))
     if not isinstance(server, str) or server not in _WORKERS or "workers" not in settings:
         raise NotModelled(f"how {server} serves")
+    balance = settings.get("balance", "round_robin")
+    if balance not in _BALANCE:
+        raise NotModelled(f"the policy {balance}")
     own = variant.accept == "per-worker"
     by_kernel = own and not settings.get("map_socket")
     if variant.accept is None and workers > 1:
@@ -182,7 +187,7 @@ def servers_of(variant: VariantRecord) -> Servers:
         raise NotModelled("a balancer before sockets among which the kernel chooses")
     return Servers(
         sockets=workers * replicas if own else replicas,
-        balance="hash" if by_kernel else _BALANCE[settings.get("balance", "round_robin")],
+        balance="hash" if by_kernel else _BALANCE[balance],
         most=int(settings.get("max_conns", 0)) or None,
         queues=settings.get("balancer") == "haproxy",
         workers=1 if own else workers,

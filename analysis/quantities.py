@@ -1,59 +1,46 @@
-"""How experiment files name a measured number: its variant, load, class of request, metric and statistic."""
+"""How records name a measured number: its variant, load, class of request, metric and statistic.
 
-from itertools import pairwise
-from typing import Literal, Self
+Names of metrics and statistics are text here, because a newer version may have written the record. They are checked
+where an experiment is read (``lab.experiment.entries``), and ``analysis.unknown`` says which of them are unknown.
+"""
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import Field, FiniteFloat
 
-from analysis.metrics import OF_ALL_REQUESTS, STATISTICS, MetricName, Statistic, unit
-from analysis.metrics.spread import REQUESTS_BY_WORKER, evenness
-from analysis.metrics.times import RESPONSE_TIME
-from analysis.model import Model, Name
+from analysis.metrics import STATISTICS, unit
+from analysis.metrics.spread import evenness
+from analysis.model import Record
 
 
-class Measure(Model):
+class Measure(Record):
     """A statistic of one metric, for one class of request or for all classes together (None)."""
 
     request: str | None = None
-    metric: MetricName
-    stat: Statistic
-
-    @model_validator(mode="after")
-    def _metric_has_statistic(self) -> Self:
-        _check_statistic(self.request, self.metric, self.stat)
-        return self
-
-
-def _check_statistic(request: str | None, metric: str, stat: str) -> None:
-    """Raise ValueError if the metric lacks the statistic, or if a metric of all requests has a class of request."""
-    if stat not in STATISTICS[metric]:
-        raise ValueError(f"metric {metric} has no stat {stat}; it has {', '.join(STATISTICS[metric])}")
-    if request and metric in OF_ALL_REQUESTS:
-        raise ValueError(f"metric {metric} is of all requests; leave request out")
+    metric: str
+    stat: str
 
 
 class Quantity(Measure):
     """One number of an experiment. ``load`` may be left out if the experiment has only one load."""
 
-    variant: Name
-    load: Name | None = None
+    variant: str
+    load: str | None = None
 
 
-class Curve(Model):
+class Curve(Record):
     """A picture of how a setting changes statistics: one panel for each statistic, with the setting along the axis."""
 
     over: str = Field(description="The setting that is drawn along the axis.")
     values: list[Measure] = Field(min_length=1)
 
 
-class Published(Model):
+class Published(Record):
     """What a source published for one variant: statistics of one metric, requests by worker, or steps of a burst."""
 
-    variant: Name
-    load: Name | None = None
+    variant: str
+    load: str | None = None
     request: str | None = None
-    metric: MetricName
-    stats: dict[Statistic, FiniteFloat] = Field({})
+    metric: str
+    stats: dict[str, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
     steps: list[FiniteFloat] = Field(
         default=[], description="The response times of the requests of one burst, in ms, in order of completion."
@@ -68,37 +55,16 @@ class Published(Model):
         description="How far the measured figures may be from these, as a share: 0.15; without within, 0.25.",
     )
 
-    @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if [bool(self.stats), bool(self.counts), bool(self.steps)].count(True) != 1:
-            raise ValueError("give exactly one of stats, counts and steps")
-        if self.counts and self.metric != REQUESTS_BY_WORKER.name:
-            raise ValueError("counts belong to metric requests_by_worker")
-        if self.steps:
-            self._check_steps()
-        for stat in self.stats:
-            _check_statistic(self.request, self.metric, stat)
-        if self.divided_by != 1 and not self.steps and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
-            raise ValueError("divided_by is for times")
-        return self
-
-    def _check_steps(self) -> None:
-        if self.metric != RESPONSE_TIME.name:
-            raise ValueError("steps belong to metric response_time")
-        if self.request:
-            raise ValueError("steps are of all requests; leave request out")
-        if min(self.steps) <= 0:
-            raise ValueError(f"steps: {min(self.steps):g} ms is not a response time; a response time is more than 0 ms")
-        for one, after in pairwise(self.steps):
-            if after < one:
-                raise ValueError(f"steps are in order of completion; {after:g} ms comes after {one:g} ms")
-
     @property
     def figures_here(self) -> dict[str, float]:
-        """The statistics that this lab should measure; for published counts, the statistics of how even they are."""
+        """The statistics that this lab should measure; for published counts, the statistics of how even they are.
+
+        Statistics that this version does not know are left out.
+        """
         return {
             stat: value / self.divided_by if unit(self.metric, stat) == "ms" else value
             for stat, value in (self.stats | evenness(self.counts)).items()
+            if stat in STATISTICS.get(self.metric, ())
         }
 
     @property
@@ -107,7 +73,7 @@ class Published(Model):
         return [step / self.divided_by for step in self.steps]
 
 
-class Claim(Model):
+class Claim(Record):
     """A sentence with a test: a measured value, or the ratio of two measured values, is compared with a bound."""
 
     says: str
@@ -118,15 +84,9 @@ class Claim(Model):
     cores: int | None = Field(
         None, ge=2, description="With fewer cores for the servers on any machine, the claim is undecided."
     )
-    role: Literal["answer", "cure"] | None = Field(
+    role: str | None = Field(
         None, description="The report opens with the claims that answer the experiment's question, or name a cure."
     )
-
-    @model_validator(mode="after")
-    def _has_one_bound(self) -> Self:
-        if (self.at_least is None) == (self.at_most is None):
-            raise ValueError("a claim needs exactly one of at_least and at_most")
-        return self
 
     @property
     def variants(self) -> set[str]:
@@ -150,8 +110,15 @@ class Claim(Model):
         )
 
     @property
+    def has_one_bound(self) -> bool:
+        """Whether the claim has the bound that every claim of an experiment has; newer versions may have others."""
+        return (self.at_least is None) != (self.at_most is None)
+
+    @property
     def bound(self) -> str:
-        """The bound in words, e.g. ``>= 1000``."""
+        """The bound in words, e.g. ``>= 1000``; a dash if there is no bound that this version knows."""
+        if not self.has_one_bound:
+            return "–"
         return f"{'>=' if self.at_least is not None else '<='} {self.limit:g}"
 
     @property

@@ -1,10 +1,11 @@
 """What a run records of itself: the models of run.json and of each trial's trial.json."""
 
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from analysis.model import Record
 from analysis.quantities import Claim, Curve, Published
 
 SCHEMA = 1
@@ -20,12 +21,6 @@ SHOWN_STAIRS = 12
 """If a burst has at most this many requests, tables show every request, too."""
 
 
-class Record(BaseModel):
-    """A frozen record read back from a file that an older or newer version may have written."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
 class Image(Record):
     """A container image that took part in the run.
 
@@ -38,9 +33,9 @@ class Image(Record):
     name: str
     id: str
     stand_in: str | None = None
-    digests: list[str] = []
-    packages: dict[str, str] = {}
-    programs: dict[str, str] = {}
+    digests: list[str] = Field([])
+    packages: dict[str, str] = Field({})
+    programs: dict[str, str] = Field({})
 
     @model_validator(mode="before")
     @classmethod
@@ -68,10 +63,13 @@ class Host(Record):
 
 
 class RunMachine(Record):
-    """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all)."""
+    """One of the machines of a run: what ran on it, and which cores its containers could use (empty: all).
+
+    Its ``role`` is ``servers``, ``load`` or ``both``.
+    """
 
     name: str
-    role: Literal["servers", "load", "both"]
+    role: str
     cpuset: str = ""
     host: Host
 
@@ -91,14 +89,15 @@ class Git(Record):
 class VariantRecord(Record):
     """A variant as it was requested, with the number of workers that its requests should be spread over.
 
-    ``accept`` says whether the workers of one container share a listening socket, or whether each worker has a socket
-    of its own. An ``elastic`` server starts and ends workers as it needs them, and has at most ``workers``.
+    ``accept`` says whether the workers of one container share a listening socket (``shared``), or whether each worker
+    has a socket of its own (``per-worker``). An ``elastic`` server starts and ends workers as it needs them, and has at
+    most ``workers``.
     """
 
     name: str
     workers: int
     elastic: bool = False
-    accept: Literal["shared", "per-worker"] | None = None
+    accept: str | None = None
     settings: dict[str, Any]
 
 
@@ -119,6 +118,7 @@ class RelativeRate(Record):
 
 LoadKind = Literal["steady", "burst", "crash", "visits"]
 """How requests come: continuously, in bursts, in bursts with a request that kills its worker, or in visits."""
+KINDS: tuple[str, ...] = get_args(LoadKind)
 _KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
 """The kinds of scripts, for older records, which lack the kind; all other scripts were steady."""
 
@@ -135,19 +135,20 @@ class LoadRecord(Record):
     ``generators`` is how many k6 containers shared the load. ``api`` has the settings of the service that the servers
     call, times in seconds; ``database`` has the settings of the servers' database; None: there is no such service or
     database. A load that ``overloads`` asks for more than the servers can answer, so failures are findings.
-    ``relative`` says how the load's rate follows from a capacity.
+    ``relative`` says how the load's rate follows from a capacity. ``kind`` is a LoadKind, or a word that only a newer
+    version knows; ``loop`` is ``closed`` or ``open``.
     """
 
     name: str
     script: str
-    kind: LoadKind = "steady"
+    kind: str = "steady"
     client: ClientRecord | None = None
     generators: int = 1
     api: dict[str, float | bool] | None = None
     database: dict[str, int] | None = None
     overloads: bool = False
     relative: RelativeRate | None = None
-    loop: Literal["closed", "open"] = "closed"
+    loop: str = "closed"
     duration: str
     settings: dict[str, str]
 
@@ -211,7 +212,7 @@ class Run(Record):
     ``machines`` is empty if everything ran on one machine, which is then ``host``; otherwise ``host`` is the first
     machine for servers. ``encrypted``: the traffic between machines was encrypted. ``sleeping``: no request uses a
     core. ``until_decided``: the user asked for rounds until every claim was decided; ``trials`` is then the most rounds
-    that were planned.
+    that were planned. ``outcome`` is ``running``, ``completed``, ``interrupted`` or ``failed``.
     """
 
     schema_: int = SCHEMA
@@ -235,13 +236,13 @@ class Run(Record):
     order: list[list[str]]
     command: str
     host: Host
-    machines: list[RunMachine] = []
+    machines: list[RunMachine] = Field([])
     encrypted: bool = False
     git: Git | None
     images: list[Image]
     began: str
     ended: str | None = None
-    outcome: Literal["running", "completed", "interrupted", "failed"] = "running"
+    outcome: str = "running"
     reason: str | None = None
 
     def load(self, name: str) -> LoadRecord:
@@ -303,7 +304,7 @@ class Calibration(Record):
     ``alone_ms`` has how long a worker was at work on each request.
     """
 
-    cpu: Literal["hold", "burn"]
+    cpu: str
     call_us: float | None
     asked_ms: float
     alone_ms: list[float]
@@ -339,9 +340,9 @@ class MachineRecord(Record):
     """
 
     name: str
-    hosts: list[str] = []
-    generators: list[str] = []
-    exchanges: list[Exchange] = []
+    hosts: list[str] = Field([])
+    generators: list[str] = Field([])
+    exchanges: list[Exchange] = Field([])
     busy_during: float | None = None
     steal_during: float | None = None
     pressure_during: float | None = None
@@ -366,13 +367,14 @@ class TrialRecord(Record):
     report it. ``settings`` has the settings that each container reports, by the container's name. ``calibration`` is
     None if no request computes. ``visits_per_s`` is the load's rate if the rate follows from a measured capacity.
     ``machines`` is empty if all containers ran on one machine. ``logs`` has the logs of containers, by their names.
+    ``outcome`` is ``measured``, ``interrupted`` or ``failed``.
     """
 
     schema_: int = SCHEMA
     variant: str
     load: str
     trial: int
-    outcome: Literal["measured", "interrupted", "failed"]
+    outcome: str
     reason: str | None = None
     k6_exit_code: int | None = None
     began: str
@@ -385,7 +387,7 @@ class TrialRecord(Record):
     clock_step_s: float | None = None
     calibration: Calibration | None = None
     visits_per_s: float | None = None
-    settings: dict[str, str] = {}
-    machines: list[MachineRecord] = []
-    logs: dict[str, Log] = {}
+    settings: dict[str, str] = Field({})
+    machines: list[MachineRecord] = Field([])
+    logs: dict[str, Log] = Field({})
     seconds: Seconds = Seconds()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from analysis.folder import BadRun, read_run, write_whole
-from analysis.model import Model
+from analysis.folder import BadRun, checked, read_run, read_values, write_whole
+from analysis.model import Record
 from analysis.record import METHOD, Run
-from analysis.result import ClaimVerdict, Summary
+from analysis.result import Summary
 
 
-class Figure(Model):
+class Figure(Record):
     """A published figure beside the measured one. ``ratio`` is measured divided by published; None: not measured."""
 
     variant: str
@@ -28,10 +28,10 @@ class Figure(Model):
     low: float | None
     high: float | None
     within: float
-    verdict: ClaimVerdict
+    verdict: str
 
 
-class Reproduced(Model):
+class Reproduced(Record):
     """What one experiment's run says. ``claims`` counts the verdicts on claims; ``report`` is a path or empty."""
 
     experiment: str
@@ -42,18 +42,18 @@ class Reproduced(Model):
     measured: str
     trials: int
     validity: str
-    claims: dict[ClaimVerdict, int]
+    claims: dict[str, int]
     figures: list[Figure]
     report: str = ""
 
     @property
-    def verdicts(self) -> dict[ClaimVerdict, int]:
+    def verdicts(self) -> dict[str, int]:
         """How many published figures have each verdict."""
         found = [figure.verdict for figure in self.figures]
         return {verdict: found.count(verdict) for verdict in dict.fromkeys(found)}
 
 
-class Reproduction(Model):
+class Reproduction(Record):
     """What the runs of one machine say, an element for each experiment."""
 
     experiments: list[Reproduced]
@@ -97,15 +97,11 @@ def _figures(summary: Summary) -> Iterator[Figure]:
 
 
 def read_summary(folder: Path) -> Summary:
-    """Read summary.json. Raise BadRun if it is missing or was written by another version."""
+    """Read summary.json, whichever version wrote it. Raise BadRun if it is missing or broken."""
     path = folder / "summary.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        values.pop("schema", None)
-        return Summary.model_validate(values)
-    except (OSError, ValueError) as error:
-        problem = str(error).splitlines()[0]
-        raise BadRun(f"{path} cannot be read: {problem}") from None
+    values = read_values(path)
+    del values["schema"]
+    return checked(path, Summary, values)
 
 
 def default_run(results: Path, experiment: str, variants: list[str], trials: int) -> Path | None:

@@ -4,10 +4,11 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from analysis.model import Model
+from analysis.model import Record
 
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
+"""The verdicts of this version. Summaries keep verdicts as text, because a newer version may know further words."""
 Limit = Literal[
     "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside", "machine",
     "output",
@@ -18,24 +19,32 @@ pool of threads behind an event loop is full; requests wait inside the applicati
 busy; the workers write much to their output."""
 
 
-class TrialValidity(Model):
-    """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial."""
+class TrialValidity(Record):
+    """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
+
+    ``classes`` has the classes of request whose figures are invalid although the trial is not, each with the reason.
+    """
 
     variant: str
     load: str
     trial: int
-    verdict: Verdict
+    verdict: str
     reasons: list[str]
+    classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
+
+    def rejects(self, request: str | None) -> str | None:
+        """Return why the figures of a class of request are invalid in this trial; None: they are not."""
+        return self.classes.get(request) if request else None
 
 
-class Validity(Model):
+class Validity(Record):
     """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run."""
 
-    verdict: Verdict
+    verdict: str
     reasons: list[str]
 
 
-class Row(Model):
+class Row(Record):
     """One number as published, predicted and measured. The measured number comes from ``n`` rows in ``trials`` trials.
 
     ``request`` is None for all classes together. ``values`` has the value of each trial by the number of the trial, and
@@ -64,7 +73,7 @@ class Row(Model):
     by_clocks: dict[int, tuple[float, float]] | None = Field(None, exclude_if=lambda value: value is None)
 
 
-class WorkerRow(Model):
+class WorkerRow(Record):
     """How many requests of one class one worker answered in one trial, and which share of the class this is.
 
     ``connections`` is how many connections brought these requests; 0 if the server cannot tell.
@@ -80,7 +89,7 @@ class WorkerRow(Model):
     connections: int
 
 
-class CounterRow(Model):
+class CounterRow(Record):
     """The counters of one worker in one trial, counted during the load. Workers that died meanwhile are included."""
 
     variant: str
@@ -90,7 +99,7 @@ class CounterRow(Model):
     counts: dict[str, int]
 
 
-class ClaimRow(Model):
+class ClaimRow(Record):
     """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful.
 
     ``suspect``: the verdict rests on a suspect trial. ``trials_needed`` is about how many trials decide; None: nothing
@@ -99,7 +108,7 @@ class ClaimRow(Model):
 
     says: str
     stat: str
-    verdict: ClaimVerdict
+    verdict: str
     measured: float | None
     low: float | None
     high: float | None
@@ -115,7 +124,7 @@ class ClaimRow(Model):
         return self.verdict in ("reproduced", "not reproduced")
 
 
-class PublishedFigure(Model):
+class PublishedFigure(Record):
     """One published figure and the measured figure. ``ratio`` is the measured divided by the published figure.
 
     ``stat`` is a statistic or, for a staircase, which answer of a burst the figure is for: 1st, 2nd, 3rd …
@@ -129,7 +138,7 @@ class PublishedFigure(Model):
     high: float | None
     ratio: float | None
     trials: int
-    verdict: ClaimVerdict
+    verdict: str
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -137,7 +146,7 @@ class PublishedFigure(Model):
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-class PublishedRow(Model):
+class PublishedRow(Record):
     """Published figures of one metric with their common verdict.
 
     ``reason`` says why the verdict is undecided, invalid or doubtful. ``suspect``: the verdict rests on a suspect
@@ -151,13 +160,13 @@ class PublishedRow(Model):
     steps: bool = False
     divided_by: float = 1
     within: float
-    verdict: ClaimVerdict
+    verdict: str
     reason: str | None
     suspect: bool
     figures: list[PublishedFigure]
 
 
-class StairsRow(Model):
+class StairsRow(Record):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
     ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. ``low``
@@ -174,7 +183,7 @@ class StairsRow(Model):
     high: list[float] | None
 
 
-class NotPredicted(Model):
+class NotPredicted(Record):
     """A variant under a load that theory cannot simulate, and which mechanism is missing."""
 
     variant: str
@@ -182,7 +191,7 @@ class NotPredicted(Model):
     missing: str
 
 
-class WaveRow(Model):
+class WaveRow(Record):
     """How many requests of one burst a worker began in one wave.
 
     A wave lasts as long as one request asks for. Waves and bursts are counted from 1.
@@ -197,7 +206,7 @@ class WaveRow(Model):
     requests: int
 
 
-class LevelRow(Model):
+class LevelRow(Record):
     """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
     If the rate does not climb, the trial has one such row.
@@ -211,7 +220,7 @@ class LevelRow(Model):
     failed: int
 
 
-class ErrorRow(Model):
+class ErrorRow(Record):
     """How many requests of one class failed for one reason in one trial."""
 
     variant: str
@@ -222,7 +231,7 @@ class ErrorRow(Model):
     requests: int
 
 
-class DifferenceRow(Model):
+class DifferenceRow(Record):
     """How far two measurements of the same variant differ: medians ``a`` and ``b``, and the interval of b minus a.
 
     ``smallest`` is the distance from zero of the interval's farther end. A difference up to ``smallest`` may be chance.
@@ -241,20 +250,21 @@ class DifferenceRow(Model):
     trials: int
 
 
-class Bottleneck(Model):
+class Bottleneck(Record):
     """What limits a service as it is served today.
 
-    ``requests`` are the classes of requests that are known to wait for it. ``numbers`` has its measured values by names
-    with units; shares are between 0 and 1. ``sentences`` say the same; a summary has them in its diagnosis.
+    ``limit`` is a ``Limit``, or a word of a newer version. ``requests`` are the classes of requests that are known to
+    wait for it. ``numbers`` has its measured values by names with units; shares are between 0 and 1.
+    ``sentences`` say the same; a summary has them in its diagnosis.
     """
 
-    limit: Limit
+    limit: str
     requests: list[str] = Field([])
     numbers: dict[str, float] = Field({})
     sentences: list[str] = Field([], exclude=True, repr=False)
 
 
-class Diagnosis(Model):
+class Diagnosis(Record):
     """What is found of the way in which somebody's own service is served today, and whether to change something.
 
     ``bottlenecks`` has the limits that the sentences name; older summaries lack it.
@@ -265,7 +275,7 @@ class Diagnosis(Model):
     bottlenecks: list[Bottleneck] = Field([], exclude_if=lambda value: not value)
 
 
-class ClockRow(Model):
+class ClockRow(Record):
     """The clock of one machine in one trial, and the containers there by their hosts and files of points.
 
     When the clock showed ``since`` (epoch seconds), it was ``ahead_ms`` ahead of the lab's clock, and it gained
@@ -281,7 +291,7 @@ class ClockRow(Model):
     uncertain_ms: float
 
 
-class TrialClocks(Model):
+class TrialClocks(Record):
     """The clocks in a trial whose containers ran on several machines.
 
     ``apart_ms`` is how far the difference between the clocks of ``pair``, the machines of a load generator and of a
@@ -296,7 +306,7 @@ class TrialClocks(Model):
     machines: list[ClockRow]
 
 
-class Summary(Model):
+class Summary(Record):
     """All results of one run.
 
     ``differences`` has rows only if a variant was measured
@@ -311,15 +321,15 @@ class Summary(Model):
     validity: Validity
     trials: list[TrialValidity]
     rows: list[Row]
-    workers: list[WorkerRow]
-    counters: list[CounterRow]
+    workers: list[WorkerRow] = Field([])
+    counters: list[CounterRow] = Field([])
     claims: list[ClaimRow]
-    published: list[PublishedRow]
-    differences: list[DifferenceRow]
-    steps: list[StairsRow]
-    waves: list[WaveRow]
-    visit_steps: list[LevelRow]
-    errors: list[ErrorRow]
+    published: list[PublishedRow] = Field([])
+    differences: list[DifferenceRow] = Field([])
+    steps: list[StairsRow] = Field([])
+    waves: list[WaveRow] = Field([])
+    visit_steps: list[LevelRow] = Field([])
+    errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])
     diagnosis: Diagnosis | None = Field(None, description="Only of somebody's own service.")
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)

@@ -8,7 +8,7 @@ from analysis.foreseen import Cell
 from analysis.measured import Measured
 from analysis.metrics import FAMILIES, METRICS
 from analysis.metrics.metric import Doubt
-from analysis.observed import Observed, Requests
+from analysis.observed import ClassCount, Observed, Requests
 from analysis.read.observation import Reading
 from analysis.record import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
 from analysis.result import TrialValidity, Validity, Verdict
@@ -30,8 +30,9 @@ _K6_MEASURED = {0, 99}  # 99: the load crossed a threshold of its script, which 
 
 def judge_trial(trial: Observed) -> TrialValidity:
     """Judge one trial from its record, its requests, its containers, and each family's doubts."""
-    doubts = [*_record(trial), *_failures(trial), *_machine(trial)]
-    if trial.record.outcome == "measured" and trial.requests.sent:
+    rejected = _rejected(trial)
+    doubts = [*_record(trial), *_failures(trial, rejected), *_machine(trial)]
+    if trial.record.outcome == "measured" and trial.requests.of_k6:
         doubts += _load(trial)
         for family in FAMILIES:
             doubts += family.doubts(trial)
@@ -45,6 +46,7 @@ def judge_trial(trial: Observed) -> TrialValidity:
         trial=trial.record.trial,
         verdict="invalid" if "invalid" in kinds else "suspect" if "suspect" in kinds else "valid",
         reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in doubts if kind == wanted],
+        classes={} if "invalid" in kinds else rejected,
     )
 
 
@@ -83,28 +85,56 @@ def _record(trial: Observed) -> Iterator[Doubt]:
         yield "invalid", f"k6 ended with exit code {record.k6_exit_code}"
     elif trial.evidence.problem is not None:
         yield "invalid", trial.evidence.problem
-    elif not trial.requests.sent:
+    elif not trial.requests.of_k6:
         yield "invalid", "no request was sent"
 
 
-def _failures(trial: Observed) -> Iterator[Doubt]:
+def _rejected(trial: Observed) -> dict[str, str]:
+    """Return each class of request that k6 sent and that failed as a whole, although nothing expected it, and why.
+
+    The figures of such a class are invalid. The other classes are suspect, because they met another load than planned.
+    """
+    return {
+        one.request: f"all {one.sent} {one.request} requests failed ({_reasons(one.errors)})"
+        for one in trial.requests.of_k6
+        if one.failed == one.sent and not _expected(trial, one)
+    }
+
+
+def _failures(trial: Observed, rejected: Mapping[str, str]) -> Iterator[Doubt]:
     """Judge each class of request by itself, so that failures of a rare class stay visible among many other requests.
 
-    Failures are a finding, and only a note, if a claim says that the requests fail, if a request kills its worker, if
-    the load asks for more than the servers can answer, or if somebody's own application answers with an error.
+    The trial is invalid if k6 got no answer at all. ``rejected`` are the classes whose figures are invalid.
     """
-    variant, load, _ = trial.key
-    kinds = "; ".join(trial.requests.errors[:3]) or "no reason given"
+    answered = any(one.answered for one in trial.requests.of_k6)
     for one in trial.requests.classes:
-        claimed = any(claim.expects_failures_of(variant, load, one.request) for claim in trial.run.claims)
-        refused = trial.load.is_own and one.refused == one.failed
-        expected = claimed or trial.load.crashes or trial.load.overloads or refused
-        if one.failed == one.sent:
-            yield "note" if expected else "invalid", f"all {one.sent} {one.request} requests failed ({kinds})"
+        kinds = _reasons(one.errors if one.of_client else trial.requests.errors)
+        if one.request in rejected:
+            effect = ": their figures are invalid, and the other requests met another load than planned"
+            yield "suspect" if answered else "invalid", rejected[one.request] + (effect if answered else "")
+        elif one.failed == one.sent:
+            yield "note", f"all {one.sent} {one.request} requests failed ({kinds})"
         elif one.failed:
-            seriously = one.failed > FAILURES_ALLOWED * one.sent and not expected
+            seriously = one.failed > FAILURES_ALLOWED * one.sent and not _expected(trial, one)
             reason = f"{one.failed} of {one.sent} {one.request} requests failed ({kinds})"
             yield "suspect" if seriously else "note", reason
+
+
+def _expected(trial: Observed, one: ClassCount) -> bool:
+    """Whether failures of a class of request are a finding, so that they are only a note.
+
+    They are if a client that misbehaves sent the requests, if a claim says that the requests fail, if a request kills
+    its worker, if the load asks for more than the servers can answer, or if somebody's own application answers with an
+    error.
+    """
+    variant, load, _ = trial.key
+    claimed = any(claim.expects_failures_of(variant, load, one.request) for claim in trial.run.claims)
+    refused = trial.load.is_own and one.refused == one.failed
+    return one.of_client or claimed or trial.load.crashes or trial.load.overloads or refused
+
+
+def _reasons(errors: Sequence[str]) -> str:
+    return "; ".join(errors[:3]) or "no reason given"
 
 
 def _machine(trial: Observed) -> Iterator[Doubt]:
@@ -187,7 +217,7 @@ def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
         "completed": "its folder is gone",
         "interrupted": "the run was interrupted before",
         "failed": f"the run failed before ({run.reason})",
-    }[run.outcome]
+    }.get(run.outcome, f"the run is {run.outcome}")
     return [
         TrialValidity(variant=variant, load=load, trial=number, verdict="invalid", reasons=[f"not measured: {why}"])
         for variant, load, number in planned
@@ -212,7 +242,7 @@ _RULES: dict[str, Callable[[Observed], bool]] = {
 
 def unapplied(trials: Sequence[Observed]) -> Iterator[str]:
     """Yield which rules could not be applied to which of the measured ``trials``."""
-    measured = [one for one in trials if one.record.outcome == "measured" and one.requests.sent]
+    measured = [one for one in trials if one.record.outcome == "measured" and one.requests.of_k6]
     for what, is_missing in _RULES.items():
         if missing := sum(map(is_missing, measured)):
             where = f" in {missing} of {len(measured)} trials" if missing < len(measured) else ""

@@ -12,10 +12,13 @@ from analysis.metrics import bursts, statistics_of, unit
 from analysis.quantities import Claim, Published, Quantity
 from analysis.record import STAIRS, LoadRecord, Run
 from analysis.result import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigure, PublishedRow, TrialValidity
+from analysis.unknown import unknown_in_claim, unknown_in_published, unknown_statistics
 
 
 def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
     """Return a claim with its measured value and its verdict, given the verdicts on all trials."""
+    if what := unknown_in_claim(results.run, claim):
+        return _unknown_claim(claim, what)
     verdict: ClaimVerdict
     measured: float | None = None
     interval: Interval | None = None
@@ -51,6 +54,23 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
         reason=reason,
         suspect=bool(doubts),
         trials_needed=needed,
+    )
+
+
+def _unknown_claim(claim: Claim, what: str) -> ClaimRow:
+    """Return a claim that this version cannot judge because it does not know ``what`` the claim asks for."""
+    return ClaimRow(
+        says=claim.says,
+        stat=claim.value.stat,
+        verdict="undecided",
+        measured=None,
+        low=None,
+        high=None,
+        bound=claim.bound,
+        unit="ratio" if claim.relative_to else unit(claim.value.metric, claim.value.stat),
+        reason=f"not judged by this version: the claim asks for {what}",
+        suspect=False,
+        trials_needed=None,
     )
 
 
@@ -95,23 +115,46 @@ def published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[Pu
     """Yield the verdicts on published rows, for the variants that are part of the run."""
     asked = {variant.name for variant in results.run.variants}
     for one in results.run.published:
-        if one.variant in asked:
-            yield _published_row(one, WITHIN if one.within is None else one.within, results, judged)
+        within = WITHIN if one.within is None else one.within
+        if one.variant in asked and (figures := _figures(one, within, results, judged)):
+            yield _published_row(one, within, figures, results, judged)
 
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
 
 
-def _published_row(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> PublishedRow:
+Compared = tuple[PublishedFigure, str | None]
+"""A published figure with its verdict, and why there is nothing to compare it with; None: there is."""
+
+
+def _figures(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> list[Compared]:
+    """Return the figures of a published entry; those that this version does not know are undecided."""
+    if what := unknown_in_published(results.run, one):
+        return [_not_judged(one, stat, what) for stat in one.stats]
+    if one.steps:
+        return _published_stairs(one, within, results, judged)
+    known = results.figures(one).items()
+    return [
+        *(_published_figure(quantity, value, within, results, judged) for quantity, value in known),
+        *(_not_judged(one, stat, what) for stat, what in unknown_statistics(one).items()),
+    ]
+
+
+def _not_judged(one: Published, stat: str, what: str) -> Compared:
+    reason = f"not judged by this version: {what} was published"
+    return _not_measured(stat, unit(one.metric, stat), one.stats[stat], "undecided"), reason
+
+
+def _published_row(
+    one: Published, within: float, compared: list[Compared], results: Results, judged: list[TrialValidity]
+) -> PublishedRow:
     load = results.load_name(one.load)
-    compared = _published_stairs(one, within, results, judged) if one.steps else [
-        _published_figure(quantity, value, within, results, judged) for quantity, value in results.figures(one).items()
-    ]  # fmt: skip
     figures = [figure for figure, _ in compared]
     reasons = [reason for _, reason in compared if reason]
     reasons += _why_undecided(figures, within, results)
     doubts = _doubts({(one.variant, load)}, judged)
+    verdicts = {figure.verdict for figure in figures}
     return PublishedRow(
         variant=one.variant,
         load=load,
@@ -120,7 +163,7 @@ def _published_row(one: Published, within: float, results: Results, judged: list
         steps=bool(one.steps),
         divided_by=one.divided_by,
         within=within,
-        verdict=min((figure.verdict for figure in figures), key=_WORST_FIRST.index),
+        verdict=next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
         reason="; ".join(dict.fromkeys([*reasons, *doubts])) or None,
         suspect=bool(doubts),
         figures=figures,
@@ -151,7 +194,7 @@ _WORST_FIRST: tuple[ClaimVerdict, ...] = ("invalid", "not reproduced", "undecide
 
 def _published_figure(
     quantity: Quantity, published: float, within: float, results: Results, judged: list[TrialValidity]
-) -> tuple[PublishedFigure, str | None]:
+) -> Compared:
     """Return one published figure with its verdict; if nothing was measured for the figure, also return why."""
     measured, of_unit = results.measured(quantity), unit(quantity.metric, quantity.stat)
     if measured is None:
@@ -161,9 +204,7 @@ def _published_figure(
     return _compared(quantity.stat, of_unit, published, measured, results.interval(quantity), trials, within), None
 
 
-def _published_stairs(
-    one: Published, within: float, results: Results, judged: list[TrialValidity]
-) -> list[tuple[PublishedFigure, str | None]]:
+def _published_stairs(one: Published, within: float, results: Results, judged: list[TrialValidity]) -> list[Compared]:
     """Return the steps of a published staircase with their verdicts; if they cannot be compared, also return why."""
     load = results.run.load(results.load_name(one.load))
     stairs = results.stairs.get((one.variant, load.name), Stairs([], []))
@@ -287,15 +328,18 @@ def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | None]:
 
 def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:
     """Return why a quantity has no value: no trial can be trusted, or the trusted trials do not have the statistic."""
-    if untrusted := _not_trusted(quantity.variant, quantity.load, judged):
+    if untrusted := _not_trusted(quantity.variant, quantity.load, judged, quantity.request):
         return "invalid", untrusted
     return "undecided", results.why_not(quantity)
 
 
-def _not_trusted(variant: str, load: str | None, judged: list[TrialValidity]) -> str | None:
-    """Return why all trials of a variant under a load (None: the only load) are invalid; None: not all are invalid."""
+def _not_trusted(variant: str, load: str | None, judged: list[TrialValidity], request: str | None = None) -> str | None:
+    """Return why no trial of a variant under a load can be trusted for a class of request; None: a trial can be.
+
+    ``load``: None is the only load; ``request``: None asks for all classes together.
+    """
     trials = [one for one in judged if one.variant == variant and load in (None, one.load)]
-    if any(one.verdict != "invalid" for one in trials):
+    if any(one.verdict != "invalid" and not one.rejects(request) for one in trials):
         return None
-    invalid = [reason for one in trials for reason in one.reasons]
-    return f"{variant}: {invalid[0] if invalid else 'not part of this run'}"
+    reasons = [reason for one in trials for reason in [one.rejects(request), *one.reasons] if reason]
+    return f"{variant}: {reasons[0] if reasons else 'not part of this run'}"

@@ -2,12 +2,20 @@
 
 import filecmp
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import isclose
 from pathlib import Path, PurePosixPath
 
-from analysis.folder import BadRun
+from analysis.folder import BadRun, read_run, read_trial, read_values, trial_folders
 from analysis.manifest import MANIFEST, Difference, changes, files, is_derived, read_manifest, sha256
-from analysis.pipeline import derive
+from analysis.metrics import METRICS
+from analysis.pipeline import derive, derive_summary
+from analysis.record import SCHEMA
+from analysis.reproduction import read_summary
+from analysis.result import Summary
+from analysis.unknown import unknown
 
 _RECORDS = {"run.json", "trial.json"}
 
@@ -18,12 +26,17 @@ class Verification:
 
     ``manifest`` is the hash of the manifest, ``recorded`` the number of files that the manifest lists. ``derived``
     names the derived files that were checked; None: none was checked, because run.json or a trial.json was changed.
+    ``unknown`` says what this version does not know of the run and could not judge. If a newer version derived the
+    results, ``figures`` has how many of its measured figures follow from the raw points, and of how many that this
+    version knows; None: the derived files were compared byte by byte.
     """
 
     manifest: str
     recorded: int
     derived: list[str] | None
     differences: list[Difference]
+    unknown: list[str] = field(default_factory=list)
+    figures: tuple[int, int] | None = None
 
     @property
     def is_as_measured(self) -> bool:
@@ -40,19 +53,73 @@ def verify(run_folder: Path) -> Verification:
     if not (run_folder / MANIFEST).exists() and not (run_folder / "run.json").exists():
         raise BadRun(f"{run_folder} has no run.json")
     recorded = len(read_manifest(run_folder))
-    differences = changes(run_folder)
-    derived = None
-    if not any(PurePosixPath(one.path).name in _RECORDS for one in differences):
-        derived, more = _compare_derived(run_folder)
-        differences += more
-    return Verification(sha256(run_folder / MANIFEST), recorded, derived, differences)
+    found = Verification(sha256(run_folder / MANIFEST), recorded, None, changes(run_folder))
+    if any(PurePosixPath(one.path).name in _RECORDS for one in found.differences):
+        return found
+    found = replace(found, unknown=[*unknown(read_run(run_folder), map(read_trial, trial_folders(run_folder)))])
+    if _schema_of_results(run_folder) > SCHEMA:
+        return _compare_figures(run_folder, found)
+    derived, more = _compare_derived(run_folder)
+    return replace(found, derived=derived, differences=[*found.differences, *more])
+
+
+def _schema_of_results(run_folder: Path) -> int:
+    """Return the number of the schema of summary.json; 0: the summary is missing or broken."""
+    try:
+        return int(read_values(run_folder / "summary.json")["schema"])
+    except BadRun:
+        return 0
+
+
+def _compare_figures(run_folder: Path, found: Verification) -> Verification:
+    """Compare the measured figures of a summary that a newer version wrote with what follows from the raw points.
+
+    A newer version has further keys and metrics, and its files differ byte by byte.
+    """
+    try:
+        old = _figures(read_summary(run_folder))
+    except BadRun as error:
+        problem = str(error).removeprefix(f"{run_folder / 'summary.json'}: ")
+        return replace(
+            found, differences=[*found.differences, Difference("summary.json", f"cannot be read: {problem}")]
+        )
+    with derived_elsewhere(run_folder) as (_, summary):
+        new = _figures(summary)
+    known = old.keys() & new.keys()
+    wrong = [key for key in sorted(known, key=str) if not all(map(_is_close, old[key], new[key]))]
+    names = [" ".join(word or "all" for word in key) for key in wrong[:_NAMED]]
+    more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+    what = f"does not follow from the raw points: {', '.join(names)}{more}"
+    differences = [*found.differences, Difference("summary.json", what)] if wrong else found.differences
+    left = [metric for metric in dict.fromkeys(key[3] for key in old) if metric not in METRICS]
+    not_judged = [f"not verified by this version: the figures of {', '.join(left)} in summary.json"] if left else []
+    return replace(
+        found,
+        derived=["summary.json"],
+        differences=differences,
+        unknown=[*found.unknown, *not_judged],
+        figures=(len(known) - len(wrong), len(known)),
+    )
+
+
+_NAMED = 3
+"""How many wrong figures a message names."""
+
+
+def _figures(summary: Summary) -> dict[tuple[str, str, str | None, str, str], tuple[float | None, ...]]:
+    """Return the measured figures of a summary with the sizes of their samples, by what they are of."""
+    return {(row.variant, row.load, row.request, row.metric, row.stat): (row.measured, row.n) for row in summary.rows}
+
+
+def _is_close(one: float | None, other: float | None) -> bool:
+    return one == other if one is None or other is None else isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
     """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
     with tempfile.TemporaryDirectory(prefix="stampede-verify-") as folder:
         again = Path(folder)
-        link_recorded(run_folder.resolve(), again)
+        link_recorded(run_folder, again)
         try:
             derive(again)
         except BadRun as error:
@@ -72,7 +139,23 @@ def link_recorded(run_folder: Path, again: Path) -> None:
     for name in files(run_folder):
         if (name == MANIFEST or not is_derived(name)) and (run_folder / name).is_file():
             (again / name).parent.mkdir(parents=True, exist_ok=True)
-            (again / name).symlink_to(run_folder / name)
+            (again / name).symlink_to((run_folder / name).resolve())
+
+
+@contextmanager
+def derived_elsewhere(run_folder: Path) -> Iterator[tuple[Path, Summary]]:
+    """Compute a run's results in a temporary folder of links to its files, and yield this folder and the summary.
+
+    Write nothing into the run's folder, and no report.html. Raise BadRun if the run cannot be understood.
+    """
+    with tempfile.TemporaryDirectory(prefix="stampede-derived-") as folder:
+        again = Path(folder)
+        link_recorded(run_folder, again)
+        try:
+            summary = derive_summary(again)
+        except BadRun as error:
+            raise BadRun(str(error).replace(folder, str(run_folder))) from None
+        yield again, summary
 
 
 def _derived(run_folder: Path) -> set[str]:

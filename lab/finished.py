@@ -1,7 +1,7 @@
 """Find, check and verify a finished run for a command."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +9,7 @@ from rich.console import Console
 
 from lab.errors import LabError, WrongUse
 from lab.interruption import uninterrupted
+from lab.terminal import say
 
 if TYPE_CHECKING:
     from analysis.record import Run
@@ -40,13 +41,13 @@ def run_for(command: str) -> Iterator[None]:
         raise WrongUse(f"{error}.", hint=f"make {command} {which}, or …/latest") from None
 
 
-def derived(command: str, folder: Path, results: Path) -> "Summary":
-    """Compute all results of a run for a command."""
+def reported(folder: Path, results: Path) -> "Summary":
+    """Compute all results of a run and write them, with the report, into the run's folder."""
     from analysis.folder import NoTemporaryRoom  # noqa: PLC0415
     from analysis.pipeline import derive  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
 
-    with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
+    with run_for("report"), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
         try:
             return derive(folder)
         except NoTemporaryRoom as error:
@@ -54,6 +55,40 @@ def derived(command: str, folder: Path, results: Path) -> "Summary":
         except OSError as error:
             problem = f"{folder} cannot be written: {error.strerror or error}."
             raise LabError(problem, hint="Copy the run to a folder that you can write to.") from None
+
+
+@contextmanager
+def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Path, Summary]]":
+    """Compute all results of a run without writing into its folder.
+
+    Yield a temporary folder, which has the run's files and requests, and the summary. Say what this version does not
+    know of the run.
+    """
+    from analysis.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
+    from analysis.unknown import unknown  # noqa: PLC0415
+    from analysis.verification import derived_elsewhere  # noqa: PLC0415
+    from lab.run import no_room  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
+            sentences = [*unknown(read_run(folder))]
+            try:
+                found = stack.enter_context(derived_elsewhere(folder))
+            except NoTemporaryRoom as error:
+                raise no_room(error, results) from None
+            except OSError as error:
+                problem = f"The results of {folder} cannot be computed: {error.strerror or error}."
+                hint = "The folder must be readable, and TMPDIR needs room for the results."
+                raise LabError(problem, hint) from None
+            for sentence in sentences:
+                say(f"{folder}: {sentence}")
+        yield found
+
+
+def summary_of(command: str, folder: Path, results: Path) -> "Summary":
+    """Compute the summary of a run without writing into its folder."""
+    with results_of(command, folder, results) as (_, summary):
+        return summary
 
 
 def verified(folder: Path, console: Console) -> list[str]:
@@ -78,10 +113,12 @@ def verified(folder: Path, console: Console) -> list[str]:
     if found.differences:
         raise LabError(f"{folder} was changed since it was measured.")
     recorded = f"{found.recorded} measured files are" if found.recorded != 1 else "1 measured file is"
-    return [
-        f"{recorded} unchanged; {_derived(found.derived)} follow from these files.",
-        f"{MANIFEST}: {found.manifest}",
-    ]
+    if found.figures:
+        follow = f"a newer version computed the results: {found.figures[0]} of {found.figures[1]} figures that this "
+        follow += "version knows follow from these files, the others and report.html were not compared."
+    else:
+        follow = f"{_derived(found.derived)} follow from these files."
+    return [f"{recorded} unchanged; {follow}", *found.unknown, f"{MANIFEST}: {found.manifest}"]
 
 
 def _derived(paths: list[str]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.errors import LabError, WrongUse
-from lab.finished import derived, latest, run_for, verified
+from lab.finished import latest, reported, run_for, summary_of, verified
 from lab.options import Results, RunFolder
 from lab.paths import RESULTS
 from lab.terminal import count, out, say, talk
@@ -29,7 +29,7 @@ def report(
     from analysis.show.terminal import print_tables  # noqa: PLC0415
 
     folder = run or latest(results)
-    summary = derived("report", folder, results)
+    summary = reported(folder, results)
     record = read_run(folder)
     if as_markdown:
         sys.stdout.write(markdown(record, summary))
@@ -44,7 +44,7 @@ def power(run: RunFolder = None, results: Results = RESULTS) -> None:
     from analysis.show.terminal import power_table  # noqa: PLC0415
 
     folder = run or latest(results)
-    summary = derived("power", folder, results)
+    summary = summary_of("power", folder, results)
     out.print(power_table(read_run(folder), summary))
 
 
@@ -82,7 +82,7 @@ def _side(text: str, results: Path) -> "Side":
     from analysis.nearest import nearest_first  # noqa: PLC0415
 
     folder, variant = side(text)
-    summary = derived("compare", folder, results)
+    summary = summary_of("compare", folder, results)
     run = read_run(folder)
     known = [one.name for one in run.variants]
     if variant is not None and variant not in known:

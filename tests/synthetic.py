@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -208,8 +208,8 @@ def make_run(
     run: Path,
     requests: dict[str, list[Request]],
     *,
-    published: list[Published] | None = None,
-    claims: list[Claim] | None = None,
+    published: Sequence[Published] | None = None,
+    claims: Sequence[Claim] | None = None,
     times: int = 1,
     **changed: Any,
 ) -> Path:

@@ -280,7 +280,7 @@ def rewritten(archive: Path, name: str, change: Any) -> None:
 def test_changed_points_and_other_schemas_are_named(lab: Lab, some: list[Path]) -> None:
     points, schema, manifest = some
     rewritten(points, "1/points.json.gz", lambda content: content + gzip.compress(b"\n"))
-    rewritten(schema, "run.json", lambda content: content.replace(b'"schema": 1', b'"schema": 9'))
+    rewritten(schema, "run.json", lambda content: content.replace(b'"schema": 1', b'"schema": 0'))
     rewritten(manifest, "manifest.sha256", lambda content: content[:-3])
 
     code, said, page = shown(lab, points, schema, manifest)
@@ -292,7 +292,7 @@ def test_changed_points_and_other_schemas_are_named(lab: Lab, some: list[Path]) 
     lines = said.splitlines()
     assert lines[0] == f"{points}: the run of keep-alive was changed since it was measured: {listed}{more}."
     top = "keep-alive-20261122T144029Z"
-    assert lines[1] == f"{schema}: {top}/run.json has schema 9; this version reads schema 1."
+    assert lines[1] == f"{schema}: {top}/run.json has schema 0; this version reads schema 1."
     assert re.fullmatch(
         re.escape(f"{manifest}: {top}/manifest.sha256:") + r"\d+: cut short, the line does not end\.", lines[2]
     )

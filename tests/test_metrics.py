@@ -10,9 +10,9 @@ from pydantic import TypeAdapter, ValidationError
 from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, statistics_of, table, unit
 from analysis.metrics.metric import Counted, Metric
 from analysis.pipeline import derive_summary
-from analysis.quantities import Measure, Published
 from analysis.record import Image, LoadRecord, VariantRecord
 from analysis.show.words import of_requests, whole
+from lab.experiment.entries import MeasureEntry, PublishedEntry
 from lab.experiment.file import editor_schema
 from lab.paths import ROOT
 from tests.synthetic import Request, make_run, visit
@@ -46,7 +46,7 @@ def test_units_and_statistics_follow_from_the_declarations() -> None:
 
 
 def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
-    measure = json.loads(editor_schema())["$defs"]["Measure"]["properties"]
+    measure = json.loads(editor_schema())["$defs"]["MeasureEntry"]["properties"]
 
     assert measure["metric"]["enum"] == list(METRICS)
     assert set(measure["stat"]["enum"]) == {stat for stats in STATISTICS.values() for stat in stats}
@@ -72,17 +72,21 @@ def test_an_unknown_metric_is_told_the_known_ones_nearest_first() -> None:
 @pytest.mark.parametrize(
     ("model", "values", "message"),
     [
-        (Measure, {"metric": "overhead", "stat": "p98"}, "there is no stat p98; there are p99, p95, p90"),
-        (Published, {"variant": "one", "metric": "overhead", "stats": {"p98": 1}}, "there is no stat p98; there are"),
+        (MeasureEntry, {"metric": "overhead", "stat": "p98"}, "there is no stat p98; there are p99, p95, p90"),
         (
-            Published,
+            PublishedEntry,
+            {"variant": "one", "metric": "overhead", "stats": {"p98": 1}},
+            "there is no stat p98; there are",
+        ),
+        (
+            PublishedEntry,
             {"variant": "one", "metric": "throughput", "stats": {"p99": 1}},
             "Value error, metric throughput has no stat p99; it has per_second, of_ideal [",
         ),
     ],
 )
 def test_an_unknown_statistic_is_told_the_known_ones_nearest_first(
-    model: type[Measure | Published], values: dict[str, object], message: str
+    model: type[MeasureEntry | PublishedEntry], values: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ValidationError, match=re.escape(message)):
         model.model_validate(values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -106,7 +107,7 @@ def of_trial(key: Key) -> dict[str, Any]:
 @cache
 def percentile(stat: str) -> float | None:
     """Return the q of a percentile, between 0 and 100; None for other statistics."""
-    return float(stat[1:]) if stat[0] == "p" and stat[1].isdecimal() else None
+    return float(stat[1:]) if re.fullmatch(r"p[0-9]+(\.[0-9]+)?", stat) else None
 
 
 @cache

@@ -243,7 +243,7 @@ def _accept_model(name: str, observed: Observation, variant: VariantRecord) -> I
     """Check that the workers hold the listening sockets that the variant asks for."""
     held = [observed.holds[worker] for worker in sorted(observed.workers)]
     sockets = frozenset[int]().union(*held)
-    if variant.accept is None:
+    if variant.accept not in ("shared", "per-worker"):
         return
     if variant.accept == "shared":
         right = len(sockets) == 1 and all(one == sockets for one in held)

@@ -8,13 +8,12 @@ from markupsafe import Markup
 
 from analysis.deciding import has_interval
 from analysis.folder import write_whole
-from analysis.reproduction import Reproduced, Reproduction
-from analysis.result import ClaimVerdict
+from analysis.reproduction import Figure, Reproduced, Reproduction
 from analysis.show.figures.drawing import CROSS, inline_data, scattered, styled, svg
 from analysis.show.page import style, template
 from analysis.show.words import number, of_requests, words
 
-_LOOKS: dict[ClaimVerdict, tuple[str, str]] = {
+_LOOKS: dict[str, tuple[str, str]] = {
     "reproduced": ("circle", "#1a7f37"),
     "undecided": ("diamond", "#b07d00"),
     "not reproduced": (CROSS, "#c02020"),
@@ -42,6 +41,11 @@ def write_page(target: Path, own: Reproduction, reference: Reproduction | None) 
     write_whole(target, page)
 
 
+def _can_be_drawn(figure: Figure) -> bool:
+    """Whether a figure was measured, and has a verdict that this version knows."""
+    return figure.ratio is not None and figure.verdict in _LOOKS
+
+
 def picture(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
     """Draw measured divided by published for every published figure: a row for each experiment, a dot for each figure.
 
@@ -51,7 +55,7 @@ def picture(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
     order = [one.experiment for one in shown]
     dots: list[dict[str, Any]] = []
     for one in shown:
-        for place, figure in enumerate(figure for figure in one.figures if figure.ratio is not None):
+        for place, figure in enumerate(figure for figure in one.figures if _can_be_drawn(figure)):
             assert figure.ratio is not None
             dots.append({
                 "experiment": one.experiment,

@@ -127,7 +127,7 @@ def doubts(summary: Summary) -> RenderableType:
     valid = sum(trial.verdict == "valid" for trial in summary.trials)
     head = Text.assemble(
         "The measurement is ",
-        (verdict, _VERDICT_STYLE[verdict]),
+        (verdict, _VERDICT_STYLE.get(verdict, "")),
         f": {valid} of {len(summary.trials)} trials are valid.",
     )
     grid = Table.grid(padding=(0, 1))
@@ -237,7 +237,7 @@ def counts_by_worker(rows: list[WorkerRow], workers: int) -> list[int]:
 
 def _verdict(row: ClaimRow | PublishedRow) -> Text:
     """Return a verdict in two lines and in the colour of doubt if it rests on a suspect trial."""
-    style = _VERDICT_STYLE["suspect" if row.suspect else row.verdict]
+    style = _VERDICT_STYLE.get("suspect" if row.suspect else row.verdict, "")
     return Text(verdict_of(row).replace(", ", ",\n"), style=style)
 
 

@@ -122,6 +122,8 @@ def claim_value(claim: ClaimRow) -> str:
 
 def bound_in_words(claim: Claim) -> str:
     """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
+    if not claim.has_one_bound:
+        return "this version does not know the bound"
     value, side = claim.value, "at least" if claim.at_least is not None else "at most"
     q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
     if other := claim.relative_to:
@@ -208,9 +210,11 @@ def words(name: str) -> str:
 
 def of_requests(metric: str, request: str | None) -> str:
     """Return the name of a metric, with the class of request unless the metric is of all requests."""
-    if (declared := METRICS[metric]).of_all:
+    declared = METRICS.get(metric)
+    if declared and declared.of_all:
         return words(metric)
-    return declared.called.format(metric=words(metric), requests=request or "all")
+    called = declared.called if declared else "{metric} of {requests} requests"
+    return called.format(metric=words(metric), requests=request or "all")
 
 
 def of_load(run: Run, load: str) -> str:

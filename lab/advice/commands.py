@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lab.errors import WrongUse
-from lab.finished import derived, latest_of_each, run_and_variant
+from lab.finished import latest_of_each, results_of, run_and_variant, summary_of
 from lab.measuring import make_command, measure, names_of, planner
 from lab.options import Cpu, Duration, Full, Name, Results, Trials, Variants
 from lab.paths import RESULTS
@@ -162,23 +162,26 @@ def what_if(
     from lab.advice.load import chosen  # noqa: PLC0415
     from lab.advice.replay import lanes, recorded  # noqa: PLC0415
     from lab.advice.show import print_replayed  # noqa: PLC0415
-    from lab.run import writing  # noqa: PLC0415
 
     folder, record, variant = run_and_variant("what-if", run, results)
     under, serving = chosen(record, variant, load or None)
     if not (threads or serving.settings.get("threads")):
         raise WrongUse(f"The workers of {serving.name} have no threads.", hint="THREADS=8")
-    derived("what-if", folder, results)
-    answered = recorded(folder, record, serving, under, trial)
-    before = measured(answered, serving)
-    of = workers or before.workers, threads or before.threads
-    title = f"{record.experiment}, {serving.name}, trial {trial}"
-    print_replayed(out, title, before, list(replay(answered, *of)))
+    with results_of("what-if", folder, results) as (derived, _):
+        answered = recorded(derived, record, serving, under, trial)
+        before = measured(answered, serving)
+        of = workers or before.workers, threads or before.threads
+        title = f"{record.experiment}, {serving.name}, trial {trial}"
+        print_replayed(out, title, before, list(replay(answered, *of)))
+        page = lanes(derived, record, serving, under, trial, *of)
     target = results / "what-if.html"
-    with writing(results):
+    try:
         results.mkdir(parents=True, exist_ok=True)
-        write_whole(target, lanes(folder, record, serving, under, trial, *of))
-    say(f"\nLanes: {target}")
+        write_whole(target, page)
+    except OSError as error:
+        say(f"\nThere is no page of lanes: {target} cannot be written ({error.strerror or error}).")
+    else:
+        say(f"\nLanes: {target}")
 
 
 def validate(
@@ -199,7 +202,7 @@ def validate(
 
     compared = []
     for folder in runs or latest_of_each(results):
-        summary = derived("validate", folder, results)
+        summary = summary_of("validate", folder, results)
         compared += list(compared_in(read_run(folder), summary))
     if not compared:
         raise WrongUse("No figure of these runs is both measured and predicted.", hint="lab predict heavy-mix")

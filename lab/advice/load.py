@@ -79,6 +79,9 @@ def chosen(run: Run, variant: str | None, load: str | None) -> tuple[LoadRecord,
         raise WrongUse(f"The run has no load {load!r}.", hint=f"LOAD=…, one of {', '.join(under)}")
     record = under[load] if load else run.loads[0]
     serving = {one.name: one for one in run.variants_under(record.name)}
+    if not serving:
+        loads = [one.name for one in run.loads if run.variants_under(one.name)]
+        raise WrongUse(f"The run measured no variant under {record.name}.", hint=f"LOAD=…, one of {', '.join(loads)}")
     if variant is not None and variant not in serving:
         raise WrongUse(
             f"The run has no variant {variant!r} under this load.", hint=f"Its variants: {', '.join(serving)}"

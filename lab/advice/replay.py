@@ -23,7 +23,7 @@ def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecor
     with opened([folder]) as rows:
         answered = read_answered(rows, variant.name, load.name, trial)
     if not len(answered.sent_s):
-        problem = f"{folder} has no answered request."
+        problem = f"Trial {trial} of {variant.name} under {load.name} has no answered request."
         raise WrongUse(problem, hint=f"TRIAL=…, from 1 to {run.trials}")
     return answered
 

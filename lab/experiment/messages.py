@@ -38,16 +38,17 @@ PATTERNS = {
 
 EXAMPLES = {
     "Api": "{first_s: 5, every_s: 20, stall_s: 5, takes_s: 10}",
-    "Claim": "{says: One process is quick, value: {variant: one-process, metric: overhead, stat: p99}, at_most: 50}",
+    "ClaimEntry": "{says: One process is quick, value: {variant: one-process, metric: overhead, stat: p99}, "
+    "at_most: 50}",
     "Client": "{script: silent.py, settings: {connections: 2, silent_s: 10}}",
-    "Curve": "{over: threads, values: [{metric: overhead, stat: p99}]}",
+    "CurveEntry": "{over: threads, values: [{metric: overhead, stat: p99}]}",
     "Database": "{max_connections: 151}",
     "Durations": "{short: 60s, full: 5m}",
     "Experiment": "title: …, question: …, load: {…}, variants: {…}",
     "Load": "{script: heavy-mix.js, duration: {short: 60s, full: 5m}, settings: {…}}",
-    "Measure": "{request: light, metric: overhead, stat: p99}",
-    "Published": "{variant: one-process, request: light, metric: overhead, stats: {p99: 13.07}}",
-    "Quantity": "{variant: one-process, request: light, metric: overhead, stat: p99}",
+    "MeasureEntry": "{request: light, metric: overhead, stat: p99}",
+    "PublishedEntry": "{variant: one-process, request: light, metric: overhead, stats: {p99: 13.07}}",
+    "QuantityEntry": "{variant: one-process, request: light, metric: overhead, stat: p99}",
     "Relative": "{times: 2, of: gunicorn-5, under: capacity}",
     "Source": "{title: …, publisher: …, year: 2025}",
 }

@@ -9,9 +9,9 @@ from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validat
 
 from analysis.model import Model, Name
 from analysis.nearest import nearest_first
-from analysis.quantities import Claim, Curve, Published, Quantity
 from lab import limits
 from lab.errors import Misplaced, WrongUse
+from lab.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, LoadScript, WrongSetting, as_variables, in_seconds
 from lab.paths import CLIENTS, K6
 from lab.servers import Server
@@ -271,9 +271,9 @@ class Experiment(Model):
     parallel: bool = Field(False, description="true: requests only sleep, so variants may be measured side by side.")
     trials: int = Field(5, ge=1, le=1000, description="How often each variant is measured by default.")
     variants: dict[Name, Server] = Field(min_length=1)
-    published: list[Published] = Field([])
-    claims: list[Claim] = Field([])
-    curve: Curve | None = Field(None, description="A picture in the report that shows what a setting does.")
+    published: list[PublishedEntry] = Field([])
+    claims: list[ClaimEntry] = Field([])
+    curve: CurveEntry | None = Field(None, description="A picture in the report that shows what a setting does.")
 
     @model_validator(mode="after")
     def _curve_fits(self) -> Self:
@@ -365,7 +365,7 @@ class Experiment(Model):
         """Return where the file describes a load."""
         return ("load",) if self.load else ("loads", load)
 
-    def _references(self) -> list[tuple[tuple[str | int, ...], Quantity | Published]]:
+    def _references(self) -> list[tuple[tuple[str | int, ...], QuantityEntry | PublishedEntry]]:
         """Return the places that name a variant and a load, each with its quantity or published row."""
         published = [(("published", number), one) for number, one in enumerate(self.published)]
         claims = [

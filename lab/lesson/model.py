@@ -9,8 +9,8 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError, model_val
 from analysis.metrics import unit
 from analysis.model import Model, Name
 from analysis.nearest import nearest_first
-from analysis.quantities import Claim, Quantity
 from lab.errors import Misplaced, WrongUse
+from lab.experiment.entries import ClaimEntry, QuantityEntry
 from lab.experiment.file import read_experiment, read_yaml
 from lab.experiment.messages import line_of
 from lab.experiment.model import Cpu, Experiment
@@ -30,7 +30,7 @@ class Asked(Model):
     """One number that the student predicts."""
 
     says: str = Field(min_length=1, description="What the number is, so that the number can follow it.")
-    value: Quantity
+    value: QuantityEntry
     at_most: FiniteFloat = Field(gt=0, description="The largest prediction that is accepted.")
 
     @property
@@ -49,7 +49,7 @@ class Exercise(Model):
     task: str = Field(min_length=1)
     variant: Name
     settings: list[str] = Field(min_length=1, description="The settings of which the student may change one.")
-    check: Claim
+    check: ClaimEntry
     trials: int = Field(3, ge=2, le=10, description="How often the changed variant is measured.")
     answer: dict[str, Setting] = Field(min_length=1, max_length=1, description="A change that passes the check.")
     solution: str = Field(min_length=1)
@@ -192,7 +192,7 @@ def _check_variant(experiment: Experiment, name: str, place: tuple[str | int, ..
         raise Misplaced(f"there is no variant {name}; there are {known}", *place)
 
 
-def _check_quantity(experiment: Experiment, value: Quantity, place: tuple[str | int, ...]) -> None:
+def _check_quantity(experiment: Experiment, value: QuantityEntry, place: tuple[str | int, ...]) -> None:
     _check_variant(experiment, value.variant, (*place, "variant"))
     loads = list(experiment.all_loads)
     if value.load is None and len(loads) > 1:

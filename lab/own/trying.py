@@ -10,7 +10,7 @@ from analysis.classes import asked_as_json
 from analysis.folder import read_trial, trial_folder
 from analysis.nearest import nearest_first
 from analysis.record import OWN, REPLAY, TODAY
-from analysis.result import Limit, Summary
+from analysis.result import Summary
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
@@ -72,7 +72,7 @@ def started(folder: Path, summary: Summary) -> bool:
     return any(trial.outcome != "failed" for trial in trials)
 
 
-def limits_of(summary: Summary) -> list[Limit]:
+def limits_of(summary: Summary) -> list[str]:
     """Return what limits today's way, as far as a summary can be trusted."""
     if summary.diagnosis is None or summary.validity.verdict == "invalid":
         return []

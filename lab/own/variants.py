@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from analysis.result import Limit
 from analysis.ways import KINDS_OF_OWN, KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
 from lab.advice.ways import Way
 from lab.errors import WrongUse
@@ -42,7 +41,7 @@ ONLY_IF_NAMED = ("reuse-port", "sync", "uwsgi")
 LIFTING = ("more-workers", "more-threads", "threads")
 """The kinds of ways that are tried if ``WAYS`` names them, or if they lift a limit that was found of today's way."""
 _WORKERS = (("more-workers",),)
-LIFTED: Mapping[Limit, Sequence[tuple[str, ...]]] = {
+LIFTED: Mapping[str, Sequence[tuple[str, ...]]] = {
     "processors": _WORKERS,
     "interpreter-lock": _WORKERS,
     "threads": (("more-threads",), ("more-workers", "threads")),
@@ -159,7 +158,7 @@ def candidates(service: OwnService, layer: Layer, cores: int = 1) -> list[Way]:
     return ways
 
 
-def lifting(service: OwnService, limits: Sequence[Limit], cores: int) -> list[str]:
+def lifting(service: OwnService, limits: Sequence[str], cores: int) -> list[str]:
     """Return the kinds of ways that may lift one of these limits, for a server on so many cores."""
     allowed = _lifting_of(service.served)
     useless = {"more-workers"} if "processors" in limits and service.served.processes >= cores else set()

@@ -19,13 +19,17 @@ from analysis.show.figures.drawing import (
     told_apart,
 )
 from analysis.show.words import of_load, words
+from analysis.unknown import unknown_in_measure
 
 
 def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw how the experiment's setting changes statistics, a panel for each; None: the experiment has no curve."""
-    if not run.curve:
+    if not run.curve or not all(run.curve.over in variant.settings for variant in run.variants):
         return None
-    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in run.curve.values]
+    known = [measure for measure in run.curve.values if not unknown_in_measure(measure)]
+    if not known:
+        return None
+    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in known]
     title = f"What changes with {words(run.curve.over)}{of_load(run, load)}"
     return styled(alt.hconcat(*panels), title, of_each_trial(run), None)
 

@@ -1,0 +1,307 @@
+"""Records of three generations: of an older version, of this version, and of a version that does not exist yet."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.folder import BadRun, read_run, write_record
+from analysis.manifest import MANIFEST, seal
+from analysis.pipeline import derive_summary
+from analysis.quantities import Claim, Published, Quantity
+from analysis.record import LoadRecord
+from analysis.reproduction import read_summary
+from analysis.unknown import unknown
+from tests.conftest import Lab
+from tests.real_runs import unpack
+from tests.synthetic import Request, make_run
+
+HUNDRED = [Request(overhead_ms=n, sent_s=n / 10) for n in range(1, 101)]
+P50 = Quantity(variant="one", load="mix", request="light", metric="overhead", stat="p50")
+KNOWN = "It is quick"
+NEW_METRIC = "The queue is short"
+
+
+def changed(path: Path, change: Callable[[Any], None]) -> None:
+    """Change the values of a JSON file."""
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values, indent=2) + "\n")
+
+
+def of_the_future(values: Any) -> None:  # JSON
+    """Make a run.json what a newer version may write."""
+    values |= {"schema": 2, "energy": {"joules": 12.5}, "outcome": "completed"}
+    values["host"]["gpu"] = "none"
+    values["variants"][0]["shards"] = 3
+    values["variants"][0]["settings"]["sharding"] = "by user"
+    values["loads"][0]["colour"] = "green"
+    values["loads"].append(values["loads"][0] | {"name": "tide", "kind": "tide", "script": "tide.js", "loop": "half"})
+    value = values["claims"][0]["value"]
+    claim = values["claims"][0] | {"says": NEW_METRIC, "value": value | {"metric": "queue_time"}}
+    values["claims"] += [
+        claim,
+        claim | {"says": "Its median is short", "value": value | {"stat": "p50_of_max"}},
+        claim | {"says": "It lies between", "value": value, "at_most": None, "between": [1, 2]},
+        claim | {"says": "It is high tide", "value": value | {"load": "tide"}, "role": "moral"},
+    ]
+    values["published"] += [
+        values["published"][0] | {"metric": "queue_time"},
+        values["published"][0] | {"stats": {"p50": 50, "p50_of_max": 3}},
+        values["published"][0] | {"stats": {}, "shape": [1, 2, 3]},
+    ]
+    values["curve"] = {"over": "workers", "values": [{"metric": "queue_time", "stat": "p99"}]}
+
+
+def today(folder: Path) -> Path:
+    """Write a run as this version does, and return its folder."""
+    return make_run(
+        folder,
+        {"one": HUNDRED, "two": HUNDRED},
+        claims=[Claim(says=KNOWN, value=P50, at_most=1000)],
+        published=[Published(variant="one", load="mix", request="light", metric="overhead", stats={"p50": 50})],
+        times=5,
+    )
+
+
+def future(folder: Path) -> Path:
+    """Write a run as a newer version might do, and return its folder."""
+    run = today(folder)
+    changed(run / "run.json", of_the_future)
+    changed(run / "one" / "mix" / "1" / "trial.json", lambda values: values.update({"schema": 2, "watts": 7}))
+    seal(run)
+    return run
+
+
+NOT_KNOWN = [
+    "the records have schema 2, and this version reads schema 1: it leaves out what is new",
+    "not read by this version: energy, published[3].shape, claims[3].between, variants[0].shards, loads[0].colour, "
+    "loads[1].colour, host.gpu in run.json",
+    "not read by this version: watts in trial.json",
+    "not judged by this version: tide is a load of the kind tide",
+    f"not judged by this version: the claim {NEW_METRIC!r} asks for the metric queue_time",
+    "not judged by this version: the claim 'Its median is short' asks for the statistic p50_of_max of overhead",
+    "not judged by this version: the claim 'It lies between' asks for the key between",
+    "not judged by this version: the claim 'It is high tide' asks for a load of the kind tide",
+    "not judged by this version: of one, the metric queue_time was published",
+    "not judged by this version: of one, the statistic p50_of_max of overhead was published",
+    "not judged by this version: of one, the key shape was published",
+    "not drawn by this version: the curve asks for the metric queue_time",
+]
+
+
+def test_everything_that_a_newer_version_wrote_is_named_and_not_judged(tmp_path: Path) -> None:
+    """The claim and the figures that this version knows have the verdicts that they have without the rest."""
+    summary = derive_summary(future(tmp_path / "future"))
+    known = derive_summary(today(tmp_path / "today"))
+
+    assert [one for one in summary.validity.reasons if one not in known.validity.reasons] == NOT_KNOWN
+    first, *others = summary.claims
+    assert first == known.claims[0]
+    assert first.verdict == "reproduced"
+    assert [(one.verdict, one.measured) for one in others] == [("undecided", None)] * 4
+    assert others[0].reason == "not judged by this version: the claim asks for the metric queue_time"
+    assert summary.rows == known.rows
+    [one, of_metric, of_statistic] = summary.published
+    assert one == known.published[0]
+    assert (of_metric.verdict, of_metric.suspect) == ("undecided", False)
+    assert of_metric.reason == "not judged by this version: the metric queue_time was published"
+    verdicts = {figure.stat: figure.verdict for figure in of_statistic.figures}
+    assert verdicts == {"p50": known.published[0].figures[0].verdict, "p50_of_max": "undecided"}
+    assert [one.missing for one in summary.not_predicted if one.load == "tide"] == []
+
+
+@pytest.mark.parametrize("generation", ["older", "today", "future"])
+def test_a_run_of_any_generation_can_be_used_by_every_command(lab: Lab, tmp_path: Path, generation: str) -> None:
+    made = {"older": lambda folder: unpack("keep-alive", folder), "today": today, "future": future}
+    run = made[generation](lab.results / "made-up" / "20260101T000000Z")
+    if generation == "today":
+        seal(run)
+
+    report = lab.call("report", str(run))
+    verify = lab.call("verify", str(run))
+    others = {
+        "markdown": lab.call("report", str(run), "--markdown"),
+        "power": lab.call("power", str(run)),
+        "compare": lab.call("compare", str(run), str(run), "--force"),
+        "export": lab.call("export", str(run), "--to", str(tmp_path / "run.tar.gz")),
+    }
+
+    assert (report.returncode, verify.returncode) == (0, 0), report.stderr + verify.stderr
+    assert "Traceback" not in "".join(one.stderr for one in others.values())
+    single = "fewer than two trusted trials"  # the older run has one trial of each variant
+    assert {name for name, one in others.items() if one.returncode and single not in one.stderr} == set()
+    page = (run / "report.html").read_text()
+    if generation == "future":
+        words = " ".join(report.stdout.split())
+        for said in ("the records have schema 2", "asks for the metric queue_time"):
+            assert said in words
+            assert said in page
+            assert said in verify.stdout
+            assert said in others["power"].stderr
+            assert said in others["markdown"].stdout
+    else:
+        assert "by this version" not in report.stdout + page + verify.stdout
+
+
+@pytest.mark.parametrize("command", ["advise", "what-if"])
+def test_a_load_that_no_variant_was_measured_under_is_named(lab: Lab, command: str) -> None:
+    run = future(lab.results / "made-up" / "20260101T000000Z")
+
+    done = lab.call(command, str(run), "--load", "tide")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: The run measured no variant under tide.\n\nhint: LOAD=…, one of mix\n"
+
+
+def test_a_record_that_is_written_again_keeps_what_this_version_does_not_know(tmp_path: Path) -> None:
+    run = future(tmp_path)
+    before = json.loads((run / "run.json").read_text())
+
+    write_record(run / "run.json", read_run(run))
+
+    assert keeps(before, json.loads((run / "run.json").read_text()))
+
+
+def keeps(old: Any, new: Any) -> bool:
+    """Whether everything in old JSON values is in new ones; further keys may be there."""
+    if isinstance(old, dict):
+        return all(key in new and keeps(value, new[key]) for key, value in old.items())
+    if isinstance(old, list):
+        return len(old) == len(new) and all(map(keeps, old, new))
+    return bool(old == new)
+
+
+def test_results_of_a_newer_version_are_verified_figure_by_figure(lab: Lab) -> None:
+    """This version knows neither the further metric nor the further word for a verdict; both stay in the file."""
+    run = future(lab.results / "made-up" / "20260101T000000Z")
+    assert lab.call("report", str(run)).returncode == 0
+
+    def newer(values: Any) -> None:  # JSON
+        values["schema"] = 2
+        values["claims"][1] |= {"verdict": "plausible", "measured": 3.0}
+        values["rows"].append(values["rows"][0] | {"metric": "queue_time", "stat": "p99", "skew": 1.5})
+        values["rows"][0]["skew"] = 0.5
+
+    changed(run / "summary.json", newer)
+    before = (run / "summary.json").read_bytes()
+
+    done = lab.call("verify", str(run))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = len(json.loads(before)["rows"])
+    assert f"a newer version computed the results: {rows - 1} of {rows - 1} figures" in done.stdout
+    assert "not verified by this version: the figures of queue_time in summary.json" in done.stdout
+    assert (run / "summary.json").read_bytes() == before
+    read = read_summary(run)
+    assert (read.claims[1].verdict, read.rows[0].model_extra) == ("plausible", {"skew": 0.5})
+
+    changed(run / "summary.json", lambda values: values["rows"][0].update({"measured": 1e6, "n": 100}))
+    done = lab.call("verify", str(run))
+
+    assert done.returncode == 1
+    assert "summary.json: does not follow from the raw points: one mix light" in done.stdout
+
+    changed(run / "summary.json", lambda values: values.pop("rows"))
+    done = lab.call("verify", str(run))
+
+    assert done.returncode == 1
+    assert "summary.json: cannot be read: rows: Field required" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda values: values.update({"trials": "many"}), "trials: "),
+        (lambda values: values["loads"][0].update({"settings": 3}), "loads.0.settings: "),
+        (lambda values: values["claims"][0].pop("value"), "claims.0.value: "),
+        (lambda values: values.update({"schema": "two"}), "has schema two"),
+    ],
+)
+def test_a_record_that_lacks_what_this_version_needs_is_refused_with_the_place(
+    tmp_path: Path, change: Callable[[Any], None], place: str
+) -> None:
+    run = future(tmp_path)
+    changed(run / "run.json", change)
+
+    with pytest.raises(BadRun) as caught:
+        read_run(run)
+
+    assert str(caught.value).startswith(f"{run}/run.json")
+    assert place in str(caught.value)
+
+
+def test_nothing_is_unknown_in_a_run_of_this_version(tmp_path: Path) -> None:
+    assert [*unknown(read_run(today(tmp_path)))] == []
+
+
+def files_with_times(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Return all of a folder: when everything in it was written, and the content of each file."""
+    return {
+        str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+@pytest.mark.parametrize("derived", [True, False], ids=["with results", "without results"])
+def test_no_command_that_reads_a_run_writes_into_it(lab: Lab, tmp_path: Path, derived: bool) -> None:
+    """The results of the run are gone or, as after an update of the lab, not what this version would write."""
+    run = make_run(
+        lab.results / "made-up" / "20260101T000000Z",
+        {"one": HUNDRED, "two": HUNDRED},
+        claims=[Claim(says=KNOWN, value=P50, at_most=1000)],
+        times=2,
+        loads=[LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "1"})],
+    )
+
+    def with_threads(values: Any) -> None:
+        for variant in values["variants"]:
+            variant["settings"]["threads"] = 2
+
+    changed(run / "run.json", with_threads)
+    seal(run)
+    if derived:
+        assert lab.call("report", str(run)).returncode == 0
+        (run / "report.html").write_text("as an older version wrote it")
+    before = files_with_times(run)
+
+    commands = {
+        "power": lab.call("power", str(run)),
+        "compare": lab.call("compare", f"{run}:one", f"{run}:two"),
+        "what-if": lab.call("what-if", f"{run}:one", "--workers", "1"),
+        "validate": lab.call("validate", str(run)),
+        "advise": lab.call("advise", f"{run}:one"),
+        "verify": lab.call("verify", str(run)),
+        "export": lab.call("export", str(run), "--to", str(tmp_path / "run.tar.gz")),
+        "class": lab.call("class", str(run), "--to", str(tmp_path / "class.html")),
+    }
+
+    assert files_with_times(run) == before
+    for name in ("power", "compare", "what-if"):
+        assert (name, commands[name].returncode) == (name, 0), commands[name].stderr
+    assert (lab.results / "what-if.html").exists()
+    assert not any("Traceback" in one.stderr for one in commands.values())
+
+
+def test_what_if_answers_although_the_results_folder_cannot_be_written(lab: Lab) -> None:
+    """The page has no place, so only the tables are there. Root may write everywhere, so a file is in the way."""
+    run = make_run(lab.results / "made-up" / "20260101T000000Z", {"one": HUNDRED})
+    changed(run / "run.json", lambda values: values["variants"][0]["settings"].update({"threads": 2}))
+    (lab.results / "what-if.html").mkdir()
+
+    done = lab.call("what-if", str(run))
+
+    assert done.returncode == 0
+    assert "made-up, one, trial 1: 100 requests, replayed" in done.stdout
+    assert "There is no page of lanes: " in done.stderr
+
+
+def test_a_run_without_a_manifest_can_still_be_read(tmp_path: Path, lab: Lab) -> None:
+    run = today(tmp_path / "run")
+    (run / MANIFEST).unlink(missing_ok=True)
+    copy = shutil.copytree(run, lab.results / "made-up" / "copy")
+
+    assert lab.call("power", str(copy)).returncode == 0
