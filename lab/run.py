@@ -102,6 +102,8 @@ def run_plan(
         write_record(folder / "run.json", record)
         number = 1
         try:
+            for remark in batch.check(plan, folder, progress, engines):
+                say(remark)
             began = time.monotonic()
             for number, part in enumerate(plan.rounds, start=1):
                 for done in batch.measure(part, folder, progress, engines):
