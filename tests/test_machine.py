@@ -19,6 +19,7 @@ from lab.limits import Room
 from lab.machine import doctor, engine, images, processor, provenance
 from lab.machine.engine import room
 from lab.paths import TOOLS
+from tests.conftest import Lab
 
 HEALTHY = """
 case "$*" in
@@ -525,3 +526,21 @@ def test_a_package_that_the_processor_cannot_run_is_named_when_it_is_installed(t
     assert "error: The package duckdb has an instruction that this machine's processor lacks.\n" in done.stderr
     assert "x86-64-v3" in done.stderr
     assert not (tmp_path / ".venv" / "core").exists()
+
+
+def test_no_command_starts_on_a_processor_that_would_end_it_but_the_doctor(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instead of "Illegal instruction" and nothing else."""
+    (tmp_path / "cpuinfo").write_text(FLAGS.replace(" avx2", ""))
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    refused = lab.call("list")
+    looked = lab.call("doctor")
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: duckdb ")
+    assert "lacks avx2" in refused.stderr
+    assert "x86-64-v3" in refused.stderr
+    assert "missing processor: duckdb" in looked.stdout
