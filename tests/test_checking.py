@@ -29,6 +29,10 @@ class Started:
         """Note it."""
         self.steps.append("up")
 
+    def end_up(self) -> None:
+        """Note it."""
+        self.steps.append("end_up")
+
     def check(self) -> list[str]:
         """Note it, and do it."""
         self.steps.append("check")

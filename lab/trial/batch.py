@@ -60,7 +60,7 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) ->
         with _watching([stack], engines.places):
             try:
                 starting = partial(progress, "starting your application")
-                _together(Stack.up, [stack], starting, expected_s=4, asked=asked)
+                _together(Stack.up, [stack], starting, expected_s=4, asked=asked, stop=Stack.end_up)
                 asking = partial(progress, "asking for each class alone")
                 _together(lambda one: words.extend(one.check()), [stack], asking, expected_s=2, asked=asked)
             except KeyboardInterrupt:
@@ -98,7 +98,7 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int], e
 
     try:
         starting = partial(progress, "starting the servers")
-        _together(Stack.up, stacks, starting, expected_s=3 + len(stacks), asked=asked)
+        _together(Stack.up, stacks, starting, expected_s=3 + len(stacks), asked=asked, stop=Stack.end_up)
         if computing := [stack for stack in ready() if stack.trial.load.computes]:
             quiet = settled()
             for stack in computing:  # one after the other, because calibration needs requests that run alone

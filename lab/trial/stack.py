@@ -3,8 +3,9 @@
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,11 +23,11 @@ from lab.cluster.images import unlike
 from lab.cluster.machines import Place
 from lab.cluster.network import create_network
 from lab.errors import LabError
-from lab.machine.engine import last_line
+from lab.machine.engine import in_words, last_line
 from lab.machine.watch import Quiet
 from lab.plan import PlannedTrial
 from lab.servers.base import BEFORE
-from lab.trial import calibration, checking, reasons
+from lab.trial import calibration, checking, reasons, starting
 from lab.trial.alone import Answer, Front, alone_ms, ask
 from lab.trial.compose import Composed, compose, env_file
 from lab.trial.containers import (
@@ -51,6 +52,7 @@ K6_STOPS_WITHIN_S = 10
 _ONE_NETWORK = threading.Lock()
 """Networks that span machines are made one after the other, because a swarm makes several of them no faster."""
 DOWN_ATTEMPTS = 5
+END_AGAIN_S = 0.5
 UNHEALTHY = "the servers did not become healthy"
 LOGGED_WITHIN_S = 1
 """How long the lab waits for what an application writes because of a request."""
@@ -136,8 +138,8 @@ class Stack:
     def up(self) -> None:
         """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
         began = time.monotonic()
-        self.part.mkdir(parents=True)
         try:
+            self.part.mkdir(parents=True)
             if follows := self.trial.follows:
                 self.visits_per_s = self._rate_after(follows)
             self.composed = compose(
@@ -147,8 +149,9 @@ class Stack:
             if self.engines.overlay:
                 with _ONE_NETWORK:
                     create_network(self.engines, self.project)
-            for services in in_order(self.trial, overlay=self.engines.overlay):
-                start(services, self.composed)
+            with self._limit():
+                for services in in_order(self.trial, overlay=self.engines.overlay):
+                    start(services, self.composed)
             create_generators(self.trial.load, self.composed)
             self.containers = containers_of(self.project, self.engines.places)
             if reason := unlike((one.service, one.place, one.image) for one in self.containers):
@@ -167,8 +170,39 @@ class Stack:
                     if one.state.running:
                         one.place.client.container.kill(one.id)
         finally:
+            self.took_s["up"] = time.monotonic() - began
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
-        self.took_s["up"] = time.monotonic() - began
+
+    @contextmanager
+    def _limit(self) -> Iterator[None]:
+        """Fail, and end what has started, if the block takes too long: Compose waits for a command without a limit."""
+
+        def give_up() -> None:
+            with tolerating_docker_errors():
+                there = containers_of(self.project, self.engines.places)
+                waiting = [one for one in reasons.unhealthy(there, self.trial.variant.front) if one.state.running]
+                what = waiting[0].service if waiting else "the start"
+                named = "the command of application.before" if what == BEFORE else what
+                self.fail(f"{named} was not ready within {in_words(starting.START_WITHIN_S)}")
+                for one in waiting:
+                    one.place.client.container.kill(one.id)
+
+        late = threading.Timer(starting.START_WITHIN_S, give_up)
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
+            late.join()
+
+    def end_up(self) -> None:
+        """End the containers that start, again and again until ``up`` has ended: Compose may start further ones."""
+        while "up" not in self.took_s:
+            with tolerating_docker_errors():
+                for one in containers_of(self.project, self.engines.places):
+                    if one.state.running:
+                        one.place.client.container.kill(one.id)
+            time.sleep(END_AGAIN_S)
 
     def calibrate(self) -> None:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
