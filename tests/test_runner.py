@@ -14,9 +14,11 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
+from analysis.classes import Asked
 from analysis.folder import read_trial
 from lab.cluster.engines import Engines, Watches
 from lab.cluster.machines import only_place
+from lab.errors import LabError
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
 from lab.machine.engine import ca_bundle, last_line
 from lab.paths import ROOT
@@ -24,6 +26,7 @@ from lab.plan import PlannedTrial
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
+from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, shared_out
 from lab.trial.containers import Seen, owner
 from lab.trial.rates import NoRate
@@ -397,3 +400,22 @@ def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
     stack.end_up()
 
     assert killed == ["1", "1", "1"]
+
+
+def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_this_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The balancer's 502 is only a consequence."""
+    stack = overload(tmp_path)
+    monkeypatch.setattr("lab.trial.stack.OWN", stack.trial.load.script)
+    monkeypatch.setattr(Stack, "_asked", lambda _: {"home": Asked(path="/", users=1)})
+    monkeypatch.setattr(Stack, "_front", lambda _: None)
+
+    def ask(*_: object) -> Answer:
+        stack.fail("gunicorn needed more memory than its limit of 64 MiB")
+        return Answer(502, 1, "", "", "")
+
+    monkeypatch.setattr("lab.trial.stack.ask", ask)
+
+    with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
+        stack.check()

@@ -254,6 +254,8 @@ class Stack:
             for name, one in self._asked().items():
                 logged = self._logged()
                 answer = ask(front, one, layer.secrets if layer else {})
+                if self.reason:  # e.g. it needed more memory than its limit
+                    raise self._not_healthy()
                 if not answer.is_meant(one):
                     raise self._not_meant(name, one, answer, logged)
                 if 300 <= answer.status < 400 and not one.expected_status:
