@@ -64,7 +64,7 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     """With its settings and its secrets. A class that fails stops the run, unless the file says that it should."""
     file = written(tmp_path)
     stopped = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
-    file.write_text(file.read_text().replace("per_second: 2}", "per_second: 2, expected_status: 500}"))
+    file.write_text(file.read_text().replace("path: /items/1,", "path: /items/1, expected_status: 500,"))
     done = lab.run("try", str(file), "--trials", "1", "--duration", "3s", "--ways", "today")
 
     assert stopped.returncode == 1
