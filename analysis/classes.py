@@ -73,13 +73,15 @@ class Asked(Arrivals):
     """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
 
     The path may have a query string. Records of a run keep path, headers and body as they are written here, so secrets
-    are written as ``${NAME}``; only k6 gets their values.
+    are written as ``${NAME}``; only k6 and single requests get their values. If ``expected_status`` is given, a request
+    succeeds if it is answered with this status, otherwise with a status below 400.
     """
 
     path: str = Field(pattern=PATH_PATTERN, max_length=2000)
     method: str = Field("GET", pattern=r"^[A-Z]{3,10}$")
     headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({})
     body: str | None = Field(None, max_length=100_000)
+    expected_status: int | None = Field(None, ge=100, le=599)
 
     @property
     def names_of_secrets(self) -> list[str]:

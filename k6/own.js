@@ -21,12 +21,12 @@ export const options = {
 
 export function ask() {
   const name = exec.scenario.name;
-  const { path, method, headers, body, pause_s: pauseS } = CLASSES[name];
+  const { path, method, headers, body, pause_s: pauseS, expected_status: expected } = CLASSES[name];
   if (pauseS && exec.vu.iterationInScenario === 0) {
     sleep(Math.random() * pauseS); // otherwise all users would send their requests at the same moments
   }
   const filled = Object.fromEntries(Object.entries(headers || {}).map(([header, value]) => [header, whole(value)]));
-  send(name, method || 'GET', fill(path), filled, body ? whole(body) : null);
+  send(name, method || 'GET', fill(path), filled, body ? whole(body) : null, expected);
   if (pauseS) {
     sleep(pauseS);
   }

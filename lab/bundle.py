@@ -18,6 +18,7 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
+from lab.cluster.machines import only_place
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
@@ -25,6 +26,7 @@ from lab.interruption import program
 from lab.lesson.model import experiment_of, read_lesson
 from lab.machine.doctor import make_ready
 from lab.machine.engine import Say, ca_bundle, output, run_command
+from lab.machine.heartbeat import hearing
 from lab.machine.images import BASE_IMAGES, BESIDE_SERVERS, OwnImage, build_images, images_of
 from lab.paths import ROOT, TOOLS
 from lab.plan import lay_out
@@ -56,7 +58,7 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
         raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="PYTHONS=3.11,3.13")
     images_for(names)  # report an unknown experiment before anything else
     target = target_of(to)
-    with alone(say):  # packing would disturb a run that is measuring
+    with alone(say, "make bundle"), hearing([only_place()], say):  # packing would disturb a run that is measuring
         size = pack(names, releases, target, say)
     if size > MOST_BYTES:
         say(f"The bundle has {size / 1e9:.1f} GB, more than {MOST_BYTES / 1e9:.1f} GB. Name fewer experiments.")
@@ -108,10 +110,10 @@ def pack(names: Sequence[str], pythons: Sequence[str], target: Path, say: Say) -
             folder.mkdir()
             shutil.copy(TOOLS / "install-bundle.sh", folder / "install.sh")
             _write_about(folder / "about", names, pythons)
-            _pack_lab(folder / "lab.tar.gz")
+            _pack_lab(folder / "lab.tar.gz", say)
             for python in pythons:
                 say(f"Downloading the packages for Python {python} …")
-                _download(python, folder / "wheels")
+                _download(python, folder / "wheels", say)
             began = time.monotonic()
             say(f"Packing {len(images) + len(BASE_IMAGES)} images …")
             _pack_images([*BASE_IMAGES, *(image.name for image in images)], folder / "images.tar.xz")
@@ -136,13 +138,14 @@ def _write_about(path: Path, names: Sequence[str], pythons: Sequence[str]) -> No
     path.write_text("".join(f"{name}={value}\n" for name, value in lines.items()), encoding="utf-8")
 
 
-def _pack_lab(path: Path) -> None:
+def _pack_lab(path: Path, say: Say) -> None:
     """Pack the committed files with the last commit, so that a run from a bundle names its commit and its changes."""
     with tempfile.TemporaryDirectory(prefix="stampede-bundle-") as temporary:
         clone = Path(temporary) / "lab"
         problem = "The lab's files could not be copied."
-        run_command(["git", "clone", "--quiet", "--depth", "1", "--no-tags", ROOT.as_uri(), str(clone)], problem)
-        run_command(["git", "-C", str(clone), "remote", "remove", "origin"], problem)
+        copying = ["git", "clone", "--quiet", "--depth", "1", "--no-tags", ROOT.as_uri(), str(clone)]
+        run_command(copying, "copying the lab's files", problem, say)
+        run_command(["git", "-C", str(clone), "remote", "remove", "origin"], "copying the lab's files", problem, say)
         shutil.rmtree(clone / ".git" / "logs", ignore_errors=True)  # they name the user and this folder
         shutil.rmtree(clone / ".git" / "hooks", ignore_errors=True)
         with tarfile.open(path, "w:gz") as packed:
@@ -156,7 +159,7 @@ def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def _download(python: str, folder: Path) -> None:
+def _download(python: str, folder: Path, say: Say) -> None:
     """Download the lab's packages for a release of Python, each with a hash of requirements/core.txt."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as locked:
         locked.write(requirements_for(python, (ROOT / "requirements" / "core.txt").read_text(encoding="utf-8")))
@@ -170,7 +173,8 @@ def _download(python: str, folder: Path) -> None:
             command += [word for one in _GLIBCS for word in ("--platform", f"manylinux{one}_{machine}")]
         certificates = {"PIP_CERT": found} if (found := ca_bundle()) != os.devnull else {}
         environment = certificates | os.environ
-        run_command(command, f"The packages for Python {python} could not be downloaded.", environment)
+        problem = f"The packages for Python {python} could not be downloaded."
+        run_command(command, f"downloading the packages for Python {python}", problem, say, environment)
 
 
 _GLIBCS = ("_2_28", "_2_27", "_2_17", "2014", "2010", "_2_12")

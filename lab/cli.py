@@ -328,8 +328,10 @@ def doctor() -> None:
 def setup() -> None:
     """Install the engine, and pull or build the images, without measuring anything, e.g. lab setup."""
     from lab.bundle import bundled, images_for  # noqa: PLC0415
+    from lab.cluster.machines import only_place  # noqa: PLC0415
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
+    from lab.machine.heartbeat import hearing  # noqa: PLC0415
     from lab.machine.images import build_images, images_of  # noqa: PLC0415
     from lab.run import alone  # noqa: PLC0415
 
@@ -339,7 +341,7 @@ def setup() -> None:
     else:
         needed = [image for name in names() for image in images_of(lay_out(load_experiment(name)))]
         images = {image.name: image for image in needed if not image.build_minutes}
-    with alone(say):  # a build would disturb a run that is measuring
+    with alone(say, "make setup"), hearing([only_place()], say):  # a build would disturb a run that is measuring
         make_ready(say, images.values())
         build_images(images.values(), say)
 
@@ -362,22 +364,28 @@ def down(machines: Machines = None, results: Results = RESULTS) -> None:
     from lab.cluster.machines import places_of, read_machines  # noqa: PLC0415
     from lab.cluster.ready import the_engine  # noqa: PLC0415
     from lab.machine.engine import engine_version  # noqa: PLC0415
+    from lab.machine.heartbeat import hearing  # noqa: PLC0415
     from lab.run import alone, clean_up, writing  # noqa: PLC0415
 
     cluster = read_machines(machines) if machines else None
     if not cluster and not engine_version():
         say("No container engine answers, so nothing was cleaned up.")
         return
-    with alone(say), writing(results):
-        clean_up(results, say, places_of(cluster) if cluster else (the_engine(),))
+    places = places_of(cluster) if cluster else (the_engine(),)
+    with alone(say, "make down"), writing(results), hearing(places, say):
+        clean_up(results, say, places)
 
 
 def main() -> NoReturn:
     """Run the command line and exit: 0 measured, 1 failed or invalid, 2 wrong use, 130 interrupted."""
     from python_on_whales.exceptions import DockerException  # noqa: PLC0415
 
+    from lab.machine import processor  # noqa: PLC0415
     from lab.machine.engine import last_line  # noqa: PLC0415
 
+    if sys.argv[1:2] != ["doctor"] and (lack := processor.problem()):
+        tell(LabError(lack, hint=processor.WAY_OUT))
+        sys.exit(1)
     for name in [name for name in os.environ if name.startswith("LAB_")]:
         del os.environ[name]  # a factor must come from the experiment, never from the user's shell
     heed_signals()

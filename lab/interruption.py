@@ -11,6 +11,8 @@ from types import FrameType
 from typing import Any
 
 LOOK_FOR_PARENT_EVERY_S = 1
+ENDS_WITHIN_S = 10
+"""How long a program may take to end after SIGTERM. Then it is killed."""
 
 _held_back: list[list[int]] = []
 _signals: list[int] = []
@@ -78,7 +80,7 @@ def program(command: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[byt
     """Run a program beside the block and wait for its end. If the block raises an exception, end the program first.
 
     ``how``: what subprocess.Popen takes. An interrupt while the program starts comes afterwards, because otherwise
-    nobody would know the program.
+    nobody would know the program. A program that ignores SIGTERM is killed: ``docker run`` only passes it on.
     """
     started: list[subprocess.Popen[bytes]] = []
     try:
@@ -87,11 +89,20 @@ def program(command: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[byt
         yield started[0]
         started[0].wait()
     except BaseException:
-        for one in started:
-            one.terminate()
+        with uninterrupted():
+            for one in started:
+                _end(one)
         raise
     finally:
         for one in started:
             one.wait()
             for stream in filter(None, (one.stdin, one.stdout, one.stderr)):
                 stream.close()
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

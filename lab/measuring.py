@@ -86,8 +86,10 @@ def measure_quietly(
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
+    from lab.cluster.machines import only_place  # noqa: PLC0415
     from lab.cluster.ready import rooms  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
+    from lab.machine.heartbeat import hearing  # noqa: PLC0415
     from lab.machine.images import images_of  # noqa: PLC0415
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
@@ -95,9 +97,10 @@ def measure_quietly(
     check_room(results, live=live)
     with interruptible():
         wait_for_turn(say)
-        planned = plan_for(rooms(cluster))
-        print_plan(talk, name, planned, budget_s)
-        make_ready(say, images_of(planned))
+        with hearing([only_place()], say):
+            planned = plan_for(rooms(cluster))
+            print_plan(talk, name, planned, budget_s)
+            make_ready(say, images_of(planned))
     with interruptible(), showing_progress() as progress:
         return run_plan(
             name,

@@ -33,6 +33,7 @@ from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
 from lab.machine import provenance
+from lab.machine.heartbeat import hearing
 from lab.machine.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from lab.machine.watch import Progress
 from lab.plan import Plan
@@ -46,6 +47,9 @@ ROOM_NEEDED = 256 * 2**20
 """The free bytes that a run needs to start. A minute at k6's full rate writes all of them, a light load 1 %."""
 UNCOMPRESSED = 16
 """How many times as much room points take before they are compressed."""
+
+TELL_AGAIN_S, LOOK_AGAIN_S = 60, 0.2
+"""How often a lab that waits for the lock says so, and how often it looks, in seconds."""
 
 Say = Callable[[str], None]
 
@@ -72,10 +76,12 @@ def run_plan(
     keep the finished trials in the folder, with summary.json and report.html.
     """
     with ExitStack() as stack:
-        stack.enter_context(alone(say))
+        note = stack.enter_context(alone(say, command))
+        say, progress = _noting(note, say, progress)
         stack.enter_context(writing(results))
         images = images_of(plan)
         places = places_for(cluster)
+        stack.enter_context(hearing(places, say))
         build_images(images if places[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
         names = [K6, *(image.name for image in images)]
         engines = stack.enter_context(engines_on(places, names, say, encrypted=bool(cluster and cluster.encrypted)))
@@ -96,6 +102,8 @@ def run_plan(
         write_record(folder / "run.json", record)
         number = 1
         try:
+            for remark in batch.check(plan, folder, progress, engines):
+                say(remark)
             began = time.monotonic()
             for number, part in enumerate(plan.rounds, start=1):
                 for done in batch.measure(part, folder, progress, engines):
@@ -116,6 +124,20 @@ def run_plan(
         with uninterrupted():
             summary = _close(folder, _cut(record, number).model_copy(update={"outcome": "completed"}))
         return folder, summary
+
+
+def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[Say, Progress]:
+    """Return the same functions, which also tell labs that wait for this run at which step it is."""
+
+    def noted(text: str) -> None:
+        note(text.strip().partition("\n")[0])
+        say(text)
+
+    def progressing(what: str, passed_s: float, expected_s: float) -> None:
+        note(what)
+        progress(what, passed_s, expected_s)
+
+    return noted, progressing
 
 
 def _is_enough(folder: Path, record: Run, rounds: int, spent_s: float, budget_s: float, say: Say) -> bool:
@@ -207,21 +229,53 @@ _OTHER_PLACE = "Free some space, or choose another place: make experiment NAME=â
 
 
 @contextmanager
-def alone(say: Say) -> Iterator[None]:
-    """Hold the lock of this machine, and wait for it first: two runs at the same time would disturb each other."""
+def alone(say: Say, doing: str = "") -> Iterator[Callable[[str], None]]:
+    """Hold the lock of this machine, and wait for it first: two runs at the same time would disturb each other.
+
+    ``doing`` is the command that holds the lock. Yield a function that tells labs that wait for the lock at which step
+    the command is.
+    """
     descriptor = _open_lock()
     try:
+        _wait_for_lock(descriptor, say)
+        began = f"{os.getpid()}\n{datetime.now().astimezone():%H:%M}\n{doing}\n"
+        noted: list[str] = []
+
+        def note(step: str) -> None:
+            if noted[-1:] == [step]:
+                return
+            noted[:] = [step]
+            with suppress(OSError):  # the lock file of another user can be locked but not written
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{began}{step}\n".encode(), 0)
+
+        note("")
+        yield note
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int, say: Say) -> None:
+    """Wait for the lock, and repeat now and then who holds it and what that command is doing."""
+    told_s: float | None = None
+    while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"Another run is measuring (process {_read(descriptor)}). This run starts when that run has ended.")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with suppress(OSError):  # the lock file of another user can be locked but not written
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield
-    finally:
-        os.close(descriptor)
+            pass
+        else:
+            return
+        if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
+            told_s = time.monotonic()
+            say(f"Another run is measuring ({_holder(_read(descriptor))}). This run starts when that run has ended.")
+        time.sleep(LOOK_AGAIN_S)
+
+
+def _holder(noted: str) -> str:
+    """Return who holds the lock: its process and how to stop it, since when, and what it does."""
+    process, since, doing, step = [*noted.split("\n"), "", "", "", ""][:4]
+    said = [f"process {process}", since and f"since {since}", doing, step and f"now: {step}"]
+    return ", ".join(filter(None, said)) + (f"; to stop it: kill {process}" if process.isdecimal() else "")
 
 
 def wait_for_turn(say: Say) -> None:
@@ -240,7 +294,7 @@ def _open_lock() -> int:
 
 
 def _read(descriptor: int) -> str:
-    return os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+    return os.pread(descriptor, 1000, 0).decode(errors="replace").strip()
 
 
 def clean_up(results: Path, say: Say, places: Sequence[Place]) -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from lab.plan import Plan
 
 
+WORD_EVERY_S = 60
+"""How often a step that takes longer than expected says so, if there is no terminal."""
+
+
 class Unheard:
     """Standard error that stays silent after its terminal was closed, where other streams would raise OSError.
 
@@ -109,16 +113,22 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def showing_progress() -> "Iterator[Progress]":
-    """Yield a Progress: a live line on a terminal, one plain line per step elsewhere."""
+    """Yield a Progress: a live line on a terminal; elsewhere a plain line per step, and more if it takes too long."""
     if talk.is_terminal:
         with talk.status("") as status:
             yield lambda what, spent, of: status.update(f"{what}: {spent:.0f} s of about {of:.0f} s")
         return
     said: list[str] = []
+    next_word_s = 0.0
 
-    def once(what: str, _spent: float, of: float) -> None:
+    def progress(what: str, spent: float, of: float) -> None:
+        nonlocal next_word_s
         if said[-1:] != [what]:
             said.append(what)
+            next_word_s = max(of, 0) + WORD_EVERY_S
             say(f"{what} (about {of:.0f} s) …")
+        elif spent >= next_word_s:
+            next_word_s = spent + WORD_EVERY_S
+            say(f"{what}: {spent:.0f} s of about {of:.0f} s …")
 
-    yield once
+    yield progress

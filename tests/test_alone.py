@@ -1,6 +1,9 @@
-"""Requests that are asked alone before the load: which are asked, and what is kept of them."""
+"""Single requests before the load: how they are asked, what stops a run, and what is kept of them."""
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,33 +14,46 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.classes import Asked
 from lab.cluster.machines import only_place
-from lab.trial import alone
+from lab.trial import alone, checking
+from lab.trial.alone import Answer, Front, ask
 from lab.trial.containers import Seen
 
-
-class Engine:
-    """An engine whose curl takes so many seconds for each path, or fails with an exit code."""
-
-    def __init__(self, answers: dict[str, list[float | int]]) -> None:
-        self.answers = answers
-        self.commands: list[list[str]] = []
-
-    def execute(self, _: str, command: list[str]) -> str:
-        """Answer as curl does."""
-        self.commands.append(command)
-        answer = self.answers[command[-1].removeprefix("http://127.0.0.1:8080")].pop(0)
-        if isinstance(answer, int):
-            raise DockerException(["docker", "exec"], answer)
-        return str(answer)
+DOCKER = """\
+#!/bin/sh
+n=$(ls {folder} | grep -c asked-)
+cat > {folder}/asked-$n
+echo "$*" >> {folder}/commands
+. {folder}/answer-$n
+"""
 
 
-def asked(engine: Engine, classes: dict[str, Asked]) -> dict[str, list[float]]:
-    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(container=engine)))
-    return alone.alone_ms(Seen("abc", "nginx", "nginx-1", ContainerState(), place, ""), 8080, classes)
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    """Return a folder with a client of an engine that keeps what curl is told and answers as ``answers`` says."""
+    (tmp_path / "docker").write_text(DOCKER.format(folder=tmp_path))
+    (tmp_path / "docker").chmod(0o755)
+    return tmp_path
 
 
-def test_the_first_request_is_not_counted_and_harmful_classes_are_not_asked() -> None:
-    engine = Engine({"/": [0.5, 0.02, 0.03], "/head": [0.1, 0.1, 0.1]})
+def answers(engine: Path, *given: tuple[int, float] | int) -> None:
+    """Let the engine answer with a status in so many seconds, or fail with an exit code."""
+    for number, one in enumerate(given):
+        told = f"exit {one}" if isinstance(one, int) else f"printf 'no\\nlab-told {one[0]} {one[1]} ' >&2; printf body"
+        (engine / f"answer-{number}").write_text(told)
+
+
+def front(engine: Path) -> Front:
+    config = SimpleNamespace(docker_cmd=[engine / "docker"])
+    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(client_config=config)))
+    return Front(Seen("abc", "nginx", "nginx-1", ContainerState(), place, ""), "balancer", 8080)
+
+
+def config_of(engine: Path, number: int = 0) -> list[str]:
+    return (engine / f"asked-{number}").read_text().splitlines()
+
+
+def test_the_first_request_is_not_counted_and_harmful_classes_are_not_timed(engine: Path) -> None:
+    answers(engine, (200, 0.5), (200, 0.02), (302, 0.03), *[(200, 0.1)] * 3)
     classes = {
         "home": Asked(path="/", users=1, headers={"X-Own": "a %22b%22"}),
         "search": Asked(path="/search", users=1, body="x"),
@@ -46,18 +62,127 @@ def test_the_first_request_is_not_counted_and_harmful_classes_are_not_asked() ->
         "secret": Asked(path="/?t=${TOKEN}", users=1),
     }
 
-    assert asked(engine, classes) == {"home": [20.0, 30.0], "head": [100.0, 100.0]}
-    assert engine.commands[0][engine.commands[0].index("--header") + 1] == 'X-Own: a "b"'
-    assert "--head" in engine.commands[3]
+    assert alone.alone_ms(front(engine), classes) == {"home": [20.0, 30.0], "head": [100.0, 100.0]}
+    assert 'header = "X-Own: a \\"b\\""' in config_of(engine)
+    assert "head" in config_of(engine, 3)
 
 
-def test_a_class_that_is_not_answered_is_left_out_and_the_engine_may_fail() -> None:
-    one = {"home": Asked(path="/", users=1)}
-    assert asked(Engine({"/": [0.1, 22, 0.1]}), one) == {}
+@pytest.mark.parametrize(
+    ("status", "expected", "found"), [(404, None, {}), (0, None, {}), (404, 404, {"home": [100.0] * 2}), (200, 404, {})]
+)
+def test_a_class_that_is_not_answered_as_it_should_be_has_no_time(
+    engine: Path, status: int, expected: int | None, found: Mapping[str, list[float]]
+) -> None:
+    answers(engine, *[(status, 0.1)] * 3)
+    assert alone.alone_ms(front(engine), {"home": Asked(path="/", users=1, expected_status=expected)}) == found
+
+
+def test_an_engine_that_fails_is_no_answer(engine: Path) -> None:
+    answers(engine, 126)
     with pytest.raises(DockerException):
-        asked(Engine({"/": [126]}), one)
+        ask(front(engine), Asked(path="/", users=1))
 
 
-def test_no_further_class_is_asked_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_further_class_is_asked_after_a_while(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "MOST_S", -1)
-    assert asked(Engine({}), {"home": Asked(path="/", users=1)}) == {}
+    assert alone.alone_ms(front(engine), {"home": Asked(path="/", users=1)}) == {}
+
+
+BUY = Asked(
+    path="/buy?t=${TOKEN}",
+    method="POST",
+    users=1,
+    body="50 %25 %5C %22${TOKEN}%22",
+    headers={"authorization": "B ${TOKEN}"},
+)
+
+
+def test_a_request_has_its_secrets_and_no_command_shows_them(engine: Path) -> None:
+    """All users of a machine can read the words of a command. k6 names the balancer in the header Host."""
+    answers(engine, (200, 0.1))
+
+    ask(front(engine), BUY, {"TOKEN": "hush-hush"})
+
+    lines = config_of(engine)
+    assert 'url = "http://127.0.0.1:8080/buy?t=hush-hush"' in lines
+    assert 'header = "Authorization: B hush-hush"' in lines
+    assert 'header = "Host: balancer:8080"' in lines
+    assert 'data-raw = "50 % \\\\ \\"hush-hush\\""' in lines
+    assert 'request = "POST"' in lines
+    assert "hush" not in (engine / "commands").read_text()
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl itself must understand what it is told")
+def test_curl_understands_what_it_is_told(tmp_path: Path) -> None:
+    """Nobody listens at the port, so the answer has status 0 and curl's reason."""
+    (tmp_path / "docker").write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
+    (tmp_path / "docker").chmod(0o755)
+    where = replace(front(tmp_path), port=1)
+
+    answer = ask(where, BUY, {"TOKEN": "hush"})
+
+    assert answer.status == 0
+    assert "onnect" in answer.problem
+
+
+def answer(status: int, body: str = "", location: str = "", problem: str = "") -> Answer:
+    return Answer(status, 10.0, location, body, problem, "http://127.0.0.1:8080")
+
+
+def masked(said: bytes) -> bytes:
+    return said.replace(b"hush-hush", b"$TOKEN")
+
+
+def test_a_class_that_fails_is_told_with_what_belongs_to_its_request() -> None:
+    said = 'Traceback (most recent call last):\n  File "app.py", line 3\nTypeError: no total'
+    error = checking.not_meant("total", Asked(path="/total", users=1), answer(500, "no hush-hush"), said, masked)
+
+    assert "GET /total, the class total, is answered with status 500" in error.message
+    for word in ("The answer says: no $TOKEN", "TypeError: no total", "requests.total", "expected_status: 500"):
+        assert word in error.hint
+    assert "hosts:" not in error.hint
+
+
+def test_a_class_that_fails_because_of_a_host_names_it() -> None:
+    said = 'psycopg.OperationalError: could not translate host name "db" to address'
+    error = checking.not_meant("total", Asked(path="/total", users=1), answer(500), said, masked)
+
+    assert "could not reach the host db" in error.hint
+    assert "beside" in error.hint
+
+
+def test_a_class_without_an_answer_and_another_status_than_expected_are_told() -> None:
+    one = Asked(path="/gone", users=1, expected_status=404)
+    silent = checking.not_meant("gone", one, answer(0, problem="curl: (28) timed out"), "", masked)
+    other = checking.not_meant("gone", one, answer(200, "\0\1"), "", masked)
+
+    assert "is not answered when it is asked alone: curl: (28) timed out" in silent.message
+    assert "expected_status:" not in silent.hint
+    assert "status 200, but expected_status is 404" in other.message
+    assert "The answer says" not in other.hint
+    assert "wrote nothing" in other.hint
+
+
+@pytest.mark.parametrize(("where", "login"), [("/accounts/login?next=/", True), ("/shop/", False)])
+def test_a_redirect_is_worth_a_word_and_more_if_it_leads_to_a_login(where: str, login: bool) -> None:
+    said = checking.redirected(
+        "old", Asked(path="/old", users=1), answer(302, location=f"http://127.0.0.1:8080{where}"), masked
+    )
+
+    assert f"status 302, a redirect to {where}." in said
+    assert ("needs a login" in said or "need a login" in said) == login
+
+
+def test_what_was_written_before_a_request_does_not_belong_to_it() -> None:
+    assert (
+        checking.written_since({"a": "booted\n"}, {"a": "booted\nTypeError\n", "b": "hello\n"}) == "TypeError\nhello\n"
+    )
+
+
+def test_a_server_that_does_not_start_is_told_by_its_cause() -> None:
+    error = checking.not_healthy(
+        "Your application", "Traceback (most recent call last):\n  x\nKeyError: 'SHOP_KEY'\nbye"
+    )
+
+    assert error.message == "Your application does not start as it is served today: KeyError: 'SHOP_KEY'"
+    assert error.hint.endswith("bye")

@@ -142,9 +142,7 @@ def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: st
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
     wait_for_line(process, stage)
     following = fast_lab.start(*ONE)
-    wait_for_line(
-        following, f"Another run is measuring (process {process.pid}). This run starts when that run has ended."
-    )
+    wait_for_line(following, f"Another run is measuring (process {process.pid}, since ")
     finish(process, signal.SIGKILL)
     assert lab_objects() != []
 
@@ -165,7 +163,7 @@ def test_two_runs_at_once_are_measured_one_after_the_other(fast_lab: Lab) -> Non
     first = fast_lab.start(*ONE)
     wait_for_line(first, "starting the servers")
     second = fast_lab.start(*ONE)
-    wait_for_line(second, f"Another run is measuring (process {first.pid}). This run starts when that run has ended.")
+    wait_for_line(second, f"Another run is measuring (process {first.pid}, since ")
 
     assert finish(first)[0] == 0
     assert finish(second)[0] == 0

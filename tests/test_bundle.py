@@ -255,7 +255,7 @@ def packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Let packing cost nothing: no image is built, no package is downloaded, and the engine saves a word."""
     for name in ("make_ready", "build_images"):
         monkeypatch.setattr(bundle, name, lambda *_: None)
-    monkeypatch.setattr(bundle, "_download", lambda _python, folder: put(folder, "one.whl", ""))
+    monkeypatch.setattr(bundle, "_download", lambda _python, folder, _say: put(folder, "one.whl", ""))
     put(tmp_path / "bin", "docker", "echo images of $*")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
     return tmp_path / "bundle.tar"
@@ -294,7 +294,7 @@ def test_a_bundle_has_the_committed_lab_and_names_nobody(packed: Path, tmp_path:
 def test_a_bundle_may_be_made_in_the_folder_in_which_one_is(packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pip runs in the folder of the lab, so it needs to know the whole path of the packages."""
     folders: list[Path] = []
-    monkeypatch.setattr(bundle, "_download", lambda _python, folder: folders.append(folder))
+    monkeypatch.setattr(bundle, "_download", lambda _python, folder, _say: folders.append(folder))
     monkeypatch.chdir(packed.parent)
 
     bundle.pack(["ten-at-once"], ["3.11"], Path(packed.name), lambda _: None)
@@ -323,14 +323,14 @@ def test_the_size_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path, size: i
     heard: list[str] = []
     monkeypatch.setattr(bundle, "pack", lambda *_: size)
     monkeypatch.setattr(bundle, "target_of", lambda _: packed)
-    monkeypatch.setattr(bundle, "alone", lambda _: open(os.devnull))  # noqa: PTH123, SIM115  # any context
+    monkeypatch.setattr(bundle, "alone", lambda *_: open(os.devnull))  # noqa: PTH123, SIM115  # any context
 
     assert bundle.make_bundle(["ten-at-once heavy-mix"], "", None, heard.append) == packed
     assert heard == [said]
 
 
 def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path) -> None:
-    def full(_path: Path) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(bundle, "_pack_lab", full)
@@ -414,9 +414,9 @@ def test_setup_of_an_installed_bundle_makes_only_its_images_ready(
 @pytest.mark.parametrize(
     ("program", "call", "message"),
     [
-        ("pip", lambda folder: bundle._download("3.11", folder),
+        ("pip", lambda folder: bundle._download("3.11", folder, print),
          "The packages for Python 3.11 could not be downloaded."),
-        ("git", lambda folder: bundle._pack_lab(folder / "lab.tar.gz"), "The lab's files could not be copied."),
+        ("git", lambda folder: bundle._pack_lab(folder / "lab.tar.gz", print), "The lab's files could not be copied."),
     ],
 )  # fmt: skip
 def test_a_program_that_fails_is_named_with_its_last_words(

@@ -307,6 +307,40 @@ def test_an_engine_that_is_stopped_and_started(spoilt: Lab, engine: Engine, how:
     assert engine.docker("ps", "--all", "--quiet").stdout == b""
 
 
+@needs_root
+@pytest.mark.skipif(not shutil.which("dockerd"), reason="only the engine's program can be started")
+@pytest.mark.soak
+@pytest.mark.containers
+@pytest.mark.parametrize("stage", ["starting the servers", "load "])
+def test_an_engine_that_is_frozen_does_not_keep_the_lab_waiting(spoilt: Lab, engine: Engine, stage: str) -> None:
+    """The run fails with this reason, and the lock is free again."""
+    write_experiment(spoilt, duration="10s")
+    assert spoilt.run("setup").returncode == 0
+    engine.take("debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
+    spoilt.environment["DOCKER_HOST"] = engine.address
+    spoilt.edit("lab/machine/heartbeat.py", "LATE_S, SILENT_S = 15, 60", "LATE_S, SILENT_S = 2, 6")
+    spoilt.edit("lab/machine/heartbeat.py", "ASK_EVERY_S = 20", "ASK_EVERY_S = 1")
+    process = spoilt.start("run", "spoilt")
+    wait_for_line(process, stage)
+
+    assert engine.process
+    engine.process.send_signal(signal.SIGSTOP)
+    try:
+        code, out, said = finish(process)
+    finally:
+        engine.process.send_signal(signal.SIGCONT)
+
+    assert code == 1
+    assert "Traceback" not in said
+    assert "The container engine has not answered for 6 s: is it paused" in said
+    assert "The measurement is invalid" in out
+    verdict, reasons = judged(spoilt)
+    assert verdict == "invalid"
+    assert "so the lab ended Docker's client" in reasons[0]
+    next_run_works(spoilt)
+    assert engine.docker("ps", "--all", "--quiet").stdout == b""
+
+
 @pytest.fixture
 def old_run(lab: Lab) -> Path:
     """A run that another version wrote, and that was killed while a second trial was measured."""

@@ -16,9 +16,10 @@ import pytest
 
 from lab.errors import LabError
 from lab.limits import Room
-from lab.machine import doctor, engine, images, provenance
+from lab.machine import doctor, engine, images, processor, provenance
 from lab.machine.engine import room
 from lab.paths import TOOLS
+from tests.conftest import Lab
 
 HEALTHY = """
 case "$*" in
@@ -107,6 +108,23 @@ def test_an_engine_that_may_not_be_started_is_explained(
     assert caught.value.hint == (
         "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
     )
+
+
+def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
+    path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen engine may keep even the questions for the versions of the plug-ins waiting. Root would install it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(engine, "ANSWERS_WITHIN_S", 0.3)
+    started = put(path, "dockerd", "")
+    put(path, "docker", "exec /bin/sleep 1000")
+
+    with pytest.raises(LabError, match="The container engine is there and does not answer") as caught:
+        doctor.make_ready(said.append)
+
+    assert "paused or frozen" in caught.value.hint
+    assert said == []
+    assert not started.exists()
 
 
 def test_an_engine_that_is_installed_where_only_root_looks_is_not_called_missing(
@@ -400,7 +418,7 @@ def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
     found = doctor.findings()
 
     assert [finding.what for finding in found] == [
-        "Python >= 3.11", "docker", "container engine", "Compose v2", "buildx", "debian:trixie-slim",
+        "Python >= 3.11", "processor", "docker", "container engine", "Compose v2", "buildx", "debian:trixie-slim",
         "grafana/k6:2.1.0", "disk space >= 2 GiB",
     ]  # fmt: skip
     assert all(finding.there for finding in found)
@@ -408,7 +426,7 @@ def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
     assert path.exists()
-    python, docker = doctor.findings()
+    python, _, docker = doctor.findings()
 
     assert python.there
     assert not docker.there
@@ -455,3 +473,74 @@ def test_without_an_engine_the_room_is_that_of_this_machine(path: Path) -> None:
 
     assert room().total_mib == total_mib
     assert 0 < room().available_mib <= total_mib
+
+
+FLAGS = "flags\t\t: fpu sse4_2 popcnt avx avx2 fma bmi1 bmi2 abm\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "lacking"),
+    [
+        (f"processor\t: 0\nmodel name\t: Some CPU\n{FLAGS}", None),
+        (f"model name\t: Old CPU\n{FLAGS}".replace(" avx avx2", ""), "Old CPU lacks avx, avx2"),
+        (FLAGS.replace(" bmi2", ""), "the processor of this machine lacks bmi2"),
+        ("Features\t: fp asimd\n", None),  # not an x86-64
+        ("", None),
+    ],
+)
+def test_a_processor_that_cannot_run_a_package_is_told_with_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, lacking: str | None
+) -> None:
+    (tmp_path / "cpuinfo").write_text(told)
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+
+    problem = processor.problem()
+    found = next(one for one in doctor.findings() if one.what == "processor")
+
+    assert (problem is None) == (lacking is None) == found.there
+    if lacking:
+        assert problem
+        assert lacking in problem
+        assert "duckdb" in problem
+        assert "x86-64-v3" in found.remedy
+
+
+def test_a_machine_that_does_not_describe_its_processor_lacks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "nothing")
+    assert processor.problem() is None
+
+
+def test_a_package_that_the_processor_cannot_run_is_named_when_it_is_installed(tmp_path: Path) -> None:
+    """A python that is ended by the signal when it imports duckdb stands for such a processor."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(TOOLS / "venv.sh", tmp_path / "tools")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    put(tmp_path / ".venv" / "bin", "pip", "")
+    put(tmp_path / ".venv" / "bin", "python", 'case "$2" in *duckdb) kill -ILL $$ ;; esac')
+
+    done = subprocess.run([tmp_path / "tools/venv.sh", "core"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "error: The package duckdb has an instruction that this machine's processor lacks.\n" in done.stderr
+    assert "x86-64-v3" in done.stderr
+    assert not (tmp_path / ".venv" / "core").exists()
+
+
+def test_no_command_starts_on_a_processor_that_would_end_it_but_the_doctor(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instead of "Illegal instruction" and nothing else."""
+    (tmp_path / "cpuinfo").write_text(FLAGS.replace(" avx2", ""))
+    monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    refused = lab.call("list")
+    looked = lab.call("doctor")
+
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("error: duckdb ")
+    assert "lacks avx2" in refused.stderr
+    assert "x86-64-v3" in refused.stderr
+    assert "missing processor: duckdb" in looked.stdout

@@ -1,6 +1,7 @@
 """lab.trial: what is started for a trial, without starting it."""
 
 import os
+import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
+from analysis.classes import Asked
 from analysis.folder import read_trial
 from lab.cluster.engines import Engines, Watches
 from lab.cluster.machines import only_place
+from lab.errors import LabError
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
 from lab.machine.engine import ca_bundle, last_line
 from lab.paths import ROOT
@@ -23,6 +26,7 @@ from lab.plan import PlannedTrial
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
+from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, shared_out
 from lab.trial.containers import Seen, owner
 from lab.trial.rates import NoRate
@@ -347,3 +351,71 @@ def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tm
     with pytest.raises(NoRate) as caught:
         stack._rate_after(FOLLOWED)
     assert str(caught.value) == f"{start}{folder} has no points.json.gz"
+
+
+def test_a_command_before_the_application_that_does_not_end_has_a_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Compose waits for it without a limit, so the lab ends its container, and Compose then fails."""
+    over = threading.Event()
+
+    def up(*_: object, **__: object) -> None:
+        assert over.wait(20)
+        raise DockerException(["docker"], 1, None, b"service beside-before didn't complete successfully: exit 137")
+
+    container = SimpleNamespace(kill=lambda _: over.set())
+    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(container=container)))
+    state = ContainerState(status="running", running=True)
+    before = Seen("1", "beside-before", "beside-before-1", state, place, "")
+    composed = Composed(place, cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up))), ("nginx",), {})
+    monkeypatch.setattr("lab.trial.starting.START_WITHIN_S", 0.1)
+    monkeypatch.setattr("lab.trial.stack.compose", lambda *_: [composed])
+    monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [before])
+    stack = overload(tmp_path)
+    monkeypatch.setattr(Stack, "_rate_after", lambda *_: 75.6)
+    monkeypatch.setattr(Stack, "_output_of", lambda *_: b"migrating\n")
+
+    stack.up()
+
+    assert stack.reason == "the command of application.before was not ready within 0 s"
+
+
+def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Compose may start further containers after the first ones have ended."""
+    killed: list[str] = []
+    stack = overload(tmp_path)
+
+    def kill(container: str) -> None:
+        killed.append(container)
+        if len(killed) == 3:
+            stack.took_s["up"] = 1.0
+
+    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(kill=kill))))
+    one = Seen("1", "nginx", "nginx-1", ContainerState(status="running", running=True), place, "")
+    monkeypatch.setattr("lab.trial.stack.END_AGAIN_S", 0)
+    monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [one])
+
+    stack.end_up()
+
+    assert killed == ["1", "1", "1"]
+
+
+def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_this_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The balancer's 502 is only a consequence."""
+    stack = overload(tmp_path)
+    monkeypatch.setattr("lab.trial.stack.OWN", stack.trial.load.script)
+    monkeypatch.setattr(Stack, "_asked", lambda _: {"home": Asked(path="/", users=1)})
+    monkeypatch.setattr(Stack, "_front", lambda _: None)
+
+    def ask(*_: object) -> Answer:
+        stack.fail("gunicorn needed more memory than its limit of 64 MiB")
+        return Answer(502, 1, "", "", "")
+
+    monkeypatch.setattr("lab.trial.stack.ask", ask)
+
+    with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
+        stack.check()

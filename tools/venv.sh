@@ -53,6 +53,17 @@ chmod +x .venv/bin/lab
 say "Installing the Python packages of requirements/$wanted.txt …"
 .venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement "requirements/$wanted.txt"
 if [ "$wanted" = core ]; then
+    for package in numpy numba duckdb pydantic_core vl_convert psutil; do
+        code=0
+        (.venv/bin/python -c "import $package") > /dev/null 2>&1 || code=$?
+        if [ "$code" = 132 ]; then  # SIGILL
+            say "error: The package $package has an instruction that this machine's processor lacks."
+            say ""
+            say "hint: In a virtual machine, choose the CPU type host or x86-64-v3."
+            say "      Otherwise use a machine with a newer processor."
+            exit 1
+        fi
+    done
     say "Compiling the simulator …"
     PYTHONPATH=. .venv/bin/python -c 'from theory.simulate import warm_up; warm_up()'
 fi

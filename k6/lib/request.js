@@ -33,11 +33,12 @@ export function visit(number, timeoutS) {
 
 // Sends a request to an application that does not name its workers. A wrapper around the application takes the id from
 // the header Lab-Id and notes who served the request, so nobody knows beforehand how much work the request asks for.
-export function ask(name, method, path, headers, body) {
-  return exchange(name, method, path, body, {}, { redirects: 0, headers }, failed);
+// With `expected`, a request succeeds with this status alone, otherwise with every status below 400.
+export function ask(name, method, path, headers, body, expected = 0) {
+  return exchange(name, method, path, body, {}, { redirects: 0, headers }, failed, expected);
 }
 
-function exchange(name, method, path, body, known, params = {}, told = served) {
+function exchange(name, method, path, body, known, params = {}, told = served, expected = 0) {
   sequence += 1;
   vu = vu || exec.vu;
   const { tags, metadata } = vu.metrics;
@@ -54,7 +55,7 @@ function exchange(name, method, path, body, known, params = {}, told = served) {
     status: String(response.status),
     blocked_ms: String(blocked),
     connecting_ms: String(connecting),
-    ...told(response),
+    ...told(response, expected),
   });
   requestAnswered.add(duration);
   for (const field of Object.keys(metadata)) {
@@ -69,11 +70,12 @@ export function isGood(response) {
 }
 
 // The error of a request to somebody's own application; nothing if there is none.
-function failed(response) {
+function failed(response, expected) {
   if (response.error_code !== 0 && response.status === 0) {
     return { error: response.error || `k6 error ${response.error_code}` };
   }
-  return response.status < 400 ? {} : { error: `status ${response.status}` };
+  const isMeant = expected ? response.status === expected : response.status < 400;
+  return isMeant ? {} : { error: `status ${response.status}` };
 }
 
 // Which worker served the request, or the error. The answer must name the worker, as JSON or in the header Lab-Served.

@@ -26,10 +26,11 @@ DEFAULT = Path("machines.yaml")
 def check(file: MachinesFile = DEFAULT) -> None:
     """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
     from lab.cluster.ready import using  # noqa: PLC0415  # so that other commands start faster
+    from lab.machine.heartbeat import hearing  # noqa: PLC0415
 
     cluster = read_machines(file)
     places = places_of(cluster)
-    with using(cluster):
+    with using(cluster), hearing(places, say):
         lacks = [*_show_machines(places), *_show_links(cluster, places)]
     for lack in lacks:
         out.print(f"lacking: {lack}", markup=False, soft_wrap=True)
@@ -45,11 +46,12 @@ def join(file: MachinesFile = DEFAULT) -> None:
     from lab.cluster.probe import IMAGE  # noqa: PLC0415
     from lab.cluster.ready import using  # noqa: PLC0415
     from lab.machine.doctor import make_ready  # noqa: PLC0415
+    from lab.machine.heartbeat import hearing  # noqa: PLC0415
     from lab.machine.images import BESIDE_SERVERS, build_images  # noqa: PLC0415
 
     cluster = read_machines(file)
     places = places_of(cluster)
-    with using(cluster):
+    with using(cluster), hearing(places, say):
         swarm.nodes_of(places)
         make_ready(say)
         build_images([BESIDE_SERVERS["client"]], say)
@@ -63,8 +65,11 @@ def join(file: MachinesFile = DEFAULT) -> None:
 def leave(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. lab machines leave."""
     from lab.cluster import swarm  # noqa: PLC0415
+    from lab.machine.heartbeat import hearing  # noqa: PLC0415
 
-    swarm.leave(places_of(read_machines(file)), say)
+    places = places_of(read_machines(file))
+    with hearing(places, say):
+        swarm.leave(places, say)
 
 
 def _show_machines(places: Sequence[Place]) -> Iterator[str]:

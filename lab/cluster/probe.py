@@ -27,6 +27,7 @@ IMAGE = "stampede/client:trixie"
 ANSWERS_WITHIN_S = 15
 EXCHANGES = 20
 """How many times a machine is asked for its time before the load, and again after the load."""
+TELL_AGAIN_S = 60
 LOOK_AGAIN_S = 1.0
 _READS = ("/proc/stat", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/meminfo")
 _TELL = """\
@@ -131,7 +132,7 @@ def _engine_id(place: Place) -> str:
 
 @contextmanager
 def _probe(place: Place, say: Say) -> Iterator[Probe]:
-    told = False
+    told_s: float | None = None
     while True:
         command = [*place.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", "--read-only",
                    "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534", "--pids-limit", "16",
@@ -149,10 +150,10 @@ def _probe(place: Place, say: Say) -> Iterator[Probe]:
                     f"Nothing can be measured on {place.name}: {_last(problem)}", hint="lab machines check"
                 ) from None
             _remove_if_ended(place)
-            if not told:
+            if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
+                told_s = time.monotonic()
                 say(f"Another run is measuring on {place.name} ({_holder(place)}). "
                     "This run starts when that run has ended.")  # fmt: skip
-                told = True
             time.sleep(LOOK_AGAIN_S)
             continue
         break

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from python_on_whales import DockerClient
 
+from lab.machine import processor
 from lab.machine.engine import (
     INSTALL_BY_HAND,
     Say,
@@ -50,6 +51,8 @@ def findings() -> list[Finding]:
     client = DockerClient()
     found = [
         Finding("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),
+        Finding("processor", not (lack := processor.problem()), lack or "has what the packages need",
+                processor.WAY_OUT),
         Finding("docker", shutil.which("docker") is not None, shutil.which("docker") or "not installed",
                 INSTALL_BY_HAND),
     ]  # fmt: skip

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import psutil
 from python_on_whales.exceptions import DockerException
@@ -21,12 +23,20 @@ from python_on_whales.exceptions import DockerException
 from lab.errors import LabError
 from lab.interruption import program
 from lab.limits import Room
+from lab.machine import processor
 from lab.paths import ROOT, TOOLS
 
 ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
 SYSTEMD = Path("/run/systemd/system")  # there if systemd starts the services of this machine
 ENGINE_SETTINGS = Path("/etc/docker/daemon.json")
 ENGINE_START_S = 60
+ANSWERS_WITHIN_S = 20
+BUILD_WITHIN_S = 3600
+"""How long a command may run that builds, pulls or installs."""
+FIRST_WORD_S, WORD_EVERY_S = 30, 60
+"""When the lab first says that a command is still running, and how often it then repeats this, in seconds."""
+LAST_BYTES = 16384
+"""How much of a command's output is looked at for its last lines."""
 _HALF_A_NETWORK = (
     "libnetwork.(*controller).reservePools"  # in its log, an engine's panic: github.com/moby/moby/issues/45057
 )
@@ -92,10 +102,27 @@ def make_engine_ready(say: Say) -> None:
     client = bool(shutil.which("docker")) and is_v2(plugin_version("compose")) and bool(plugin_version("buildx"))
     if client and engine_version():
         return
+    if _is_silent():
+        raise LabError(
+            "The container engine is there and does not answer.",
+            hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the engine: "
+            "sudo systemctl restart docker, or Docker Desktop.",
+        )
     if not client or (is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
         _install_engine(say)
     if not engine_version():
         _start_engine(say)
+
+
+def _is_silent() -> bool:
+    """Whether an engine keeps its client waiting. It must be neither installed nor started once more."""
+    try:
+        subprocess.run(["docker", "version"], capture_output=True, timeout=ANSWERS_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        return True
+    except OSError:  # there is no client
+        return False
+    return False
 
 
 def check_that_memory_is_limited() -> None:
@@ -124,7 +151,8 @@ def _install_engine(say: Say) -> None:
         raise LabError("No container engine was installed.", hint=INSTALL_BY_HAND)
     say("Installing Docker's engine, Compose and buildx from the distribution …")
     began = time.monotonic()
-    run_command([str(TOOLS / "install-engine.sh")], "The container engine could not be installed.")
+    run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
+                "The container engine could not be installed.", say)  # fmt: skip
     say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
 
 
@@ -134,7 +162,8 @@ def _start_engine(say: Say) -> None:
         raise LabError("The container engine does not answer.", hint=how_to_start())
     say("Starting the container engine …")
     if SYSTEMD.is_dir():
-        run_command(["systemctl", "start", "docker"], "The container engine could not be started.")
+        run_command(["systemctl", "start", "docker"], "starting the container engine",
+                    "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
         _wait_for_engine(None)
         return
     said = _run_engine(program)
@@ -217,30 +246,87 @@ def how_to_start() -> str:
 def output(command: list[str]) -> str:
     """Return what a command prints; empty if the command fails, hangs or is missing."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def run_command(command: list[str], problem: str, environment: dict[str, str] | None = None) -> None:
-    """Run a command in the checkout. If it fails, raise LabError with the message ``problem`` and its last lines."""
-    with running_beside(command, problem, environment):
+def run_command(
+    command: list[str],
+    what: str,
+    problem: str,
+    say: Say,
+    environment: dict[str, str] | None = None,
+    within_s: float = BUILD_WITHIN_S,
+) -> None:
+    """Run a command in the checkout, and now and then say that it is still running.
+
+    ``what`` says in the progress what the command does, e.g. ``building nginx``. If the command fails or does not end
+    within ``within_s`` seconds, raise LabError with the message ``problem``, the reason and the command's last lines.
+    """
+    with running_beside(command, what, problem, say, environment, within_s):
         pass
 
 
 @contextmanager
-def running_beside(command: list[str], problem: str, environment: dict[str, str] | None = None) -> Iterator[None]:
+def running_beside(
+    command: list[str],
+    what: str,
+    problem: str,
+    say: Say,
+    environment: dict[str, str] | None = None,
+    within_s: float = BUILD_WITHIN_S,
+) -> Iterator[None]:
     """Do the same, but run the command beside the block. If the block raises an exception, end the command."""
+    began = time.monotonic()
+    named = f"{' '.join(command[:4])} …"
     with (
-        tempfile.TemporaryFile("w+", errors="replace") as output,
+        tempfile.TemporaryFile() as output,
         program(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
     ):
         yield
-        if process.wait() != 0:
-            output.seek(0)
-            last = "\n".join(output.read().strip().splitlines()[-12:])
-            raise LabError(problem, hint=f"{' '.join(command[:4])} … ended with {process.returncode}:\n{last}")
+        next_word_s = FIRST_WORD_S
+        while True:
+            try:
+                code = process.wait(max(0.1, min(next_word_s, within_s) - (time.monotonic() - began)))
+                break
+            except subprocess.TimeoutExpired:
+                pass
+            passed_s = time.monotonic() - began
+            if passed_s >= within_s:
+                last = _last_lines(output) or "it printed nothing"
+                raise LabError(problem, hint=f"{named} did not end within {in_words(within_s)}:\n{last}")
+            if passed_s >= next_word_s:
+                last = f"; its last line: {said[0]}" if (said := _last_lines(output, 1).splitlines()) else ""
+                say(f"Still {what} after {in_words(passed_s)}{last}")
+                next_word_s += WORD_EVERY_S
+        if code != 0:
+            meaning = f": {known}" if (known := meaning_of(code)) else ":"
+            last = _last_lines(output) or "It printed nothing."
+            raise LabError(problem, hint=f"{named} ended with {code}{meaning}\n{last}")
+
+
+def _last_lines(output: IO[bytes], count: int = 12) -> str:
+    """Return the last lines of a file that a program still writes: reading must not move the place of writing."""
+    size = os.fstat(output.fileno()).st_size
+    said = os.pread(output.fileno(), LAST_BYTES, max(0, size - LAST_BYTES)).decode(errors="replace")
+    return "\n".join(said.strip().splitlines()[-count:])
+
+
+def in_words(seconds: float) -> str:
+    """Return a time in whole seconds or minutes, e.g. ``40 s`` or ``3 min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def meaning_of(code: int) -> str:
+    """Return what the exit code of a program or a container means if a signal ended it; empty: no signal did."""
+    number = -code if code < 0 else code - 128
+    if number == signal.SIGILL:
+        return f"a program in it has an instruction that this processor lacks. {processor.WAY_OUT}"
+    if number == signal.SIGKILL:
+        return "it was killed: perhaps by hand, or because its memory was not enough"
+    return "it was ended by SIGSEGV, a fault of a compiled program" if number == signal.SIGSEGV else ""
 
 
 def last_line(error: DockerException) -> str:
@@ -248,6 +334,8 @@ def last_line(error: DockerException) -> str:
 
     Cut a long line after at most 300 characters, at the end of a word: ``without`` would not recognise half a path.
     """
+    if error.return_code == -signal.SIGKILL:
+        return "it was silent for too long, so the lab ended Docker's client"
     said = (error.stderr or str(error)).strip().splitlines()
     line = ([one for one in said if one and "--help" not in one] or ["Docker gave no reason"])[-1]
     return line if len(line) <= 300 else f"{line[:299].rpartition(' ')[0]} …"

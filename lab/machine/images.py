@@ -12,12 +12,15 @@ from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException, NoSuchImage
 
 from lab.errors import LabError
-from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, run_command, running_beside
+from lab.interruption import uninterrupted
+from lab.machine.engine import Say, ca_bundle, is_debian_root, last_line, output, run_command, running_beside
 from lab.machine.inputs import inputs_digest
 from lab.paths import COMPOSE_FILE, SERVERS, TOOLS
 from lab.plan import Plan
 from lab.servers.base import BESIDE, BESIDE_PROJECT, Beside, Layer
 from lab.services import image_of
+from lab.trial.causes import cause, way_to_host
+from lab.trial.containers import OWNER_LABEL, PROJECT, owner
 
 DEBIAN = "debian:trixie-slim"
 K6_RELEASE = "2.1.0"
@@ -91,7 +94,8 @@ def build_images(images: Iterable[OwnImage], say: Say) -> None:
         began = time.monotonic()
         environment = os.environ | image.factors | {"LAB_INPUTS": digest, "LAB_CA_BUNDLE": ca_bundle()}
         command = ["docker", "compose", "--file", str(COMPOSE_FILE), "--profile", "*", "build", image.service]
-        run_command(command, f"The image {image.name} could not be built.", environment)
+        problem = f"The image {image.name} could not be built."
+        run_command(command, f"building {image.name}", problem, say, environment)
         say(f"Built {image.name} in {time.monotonic() - began:.0f} s.")
 
 
@@ -120,16 +124,70 @@ def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:
 
 def _load_own(image: OwnImage, layer: Layer, say: Say) -> None:
     """Load the application once, unless the services that are missing now may be needed. Raise LabError if it fails."""
-    loading = [
-        "docker", "run", "--rm", "--network", "none", "--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL",  # noqa: S108  # in the container
-        "--security-opt", "no-new-privileges", "--env", f"LAB_CALLABLE={image.factors['LAB_CALLABLE']}",
-        "--env", f"LAB_APP={image.factors['LAB_APP']}",
-        "--entrypoint", "python", image.name, "-c", "import own",
-    ]  # fmt: skip
-    if layer.beside or layer.before:  # the application may need these services to be loaded
+    if layer.beside or layer.before or layer.hosts:  # the application may need them to be loaded
         _make_beside_ready(layer.beside, say)
-    else:
-        run_command(loading, "Your application cannot be loaded.")
+        return
+    factors = [word for name in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{name}={image.factors[name]}")]
+    try:
+        _run_once(
+            [*factors, "--tmpfs", "/tmp"], image.name, ["-c", _LOAD, str(LOADED_WITHIN_S)], "loading your application",  # noqa: S108  # in the container
+            "Your application cannot be loaded.", say,
+        )  # fmt: skip
+    except LabError as error:
+        said = layer.masked(error.hint.encode()).decode()
+        if found := way_to_host(said):
+            raise LabError(f"Your application cannot be loaded: {cause(said)}", f"{found}\n{said}") from None
+        raise LabError(error.message, said) from None
+
+
+LOADED_WITHIN_S = 120
+"""How long somebody's own application may take to be loaded. Twenty seconds are normal for a large one."""
+_LOAD = """\
+import os, sys, threading, time, traceback
+def give_up(main=threading.get_ident(), sleep=time.sleep):
+    sleep(float(sys.argv[1]))
+    traceback.print_stack(sys._current_frames()[main])
+    print(f"It was not loaded within {sys.argv[1]} s; the last line above is what it was doing.", file=sys.stderr)
+    os._exit(1)
+threading.Thread(target=give_up, daemon=True).start()
+code = 0
+try:
+    import own
+except SystemExit as left:
+    print(left.code if isinstance(left.code, str) else f"It called sys.exit({left.code}).", file=sys.stderr)
+    code = 1
+except BaseException:
+    traceback.print_exc()
+    code = 1
+for stream in (sys.stdout, sys.stderr):
+    stream.flush()
+os._exit(code)
+"""
+"""Load an application and leave at once, whatever threads, handlers of signals and exit functions it has."""
+
+
+def _run_once(options: list[str], image: str, words: list[str], what: str, problem: str, say: Say) -> None:
+    """Run Python in a container without a network, and remove the container. Raise LabError if it fails.
+
+    The container has a name, because ending Docker's client does not end a container.
+    """
+    name = f"{CHECK_PROJECT}-{os.getpid()}-{time.monotonic_ns()}"
+    labels = {OWNER_LABEL: owner(), PROJECT: CHECK_PROJECT}
+    labelled = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
+    command = [
+        "docker", "run", "--rm", "--init", "--name", name, *labelled, "--network", "none", "--read-only", "--cap-drop",
+        "ALL", "--security-opt", "no-new-privileges", *options, "--entrypoint", "python", image, *words,
+    ]  # fmt: skip
+    try:
+        run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60)
+    except BaseException:
+        with uninterrupted():
+            output(["docker", "rm", "--force", name])
+        raise
+
+
+CHECK_PROJECT = "stampede-check"
+"""The project in the label of containers that check an image, so that the clean-up after a killed lab finds them."""
 
 
 def _make_beside_ready(beside: Beside | None, say: Say) -> None:
@@ -141,7 +199,7 @@ def _make_beside_ready(beside: Beside | None, say: Say) -> None:
             say(f"Building {service} …")
             command = ["docker", "compose", "--file", str(beside.file), "--project-name", BESIDE_PROJECT,
                        "build", service]  # fmt: skip
-            run_command(command, f"The image of {service} could not be built.")
+            run_command(command, f"building {service}", f"The image of {service} could not be built.", say)
         else:
             _pull_own(image, f"The image {image} of {service} could not be pulled.", say)
 
@@ -150,7 +208,7 @@ def _pull_own(image: str, problem: str, say: Say) -> None:
     """Pull somebody's own image, if it is missing. Raise LabError with ``problem`` if this is not possible."""
     if not DockerClient().image.exists(image):
         say(f"Pulling {image} …")
-        run_command(["docker", "pull", "--quiet", image], problem)
+        run_command(["docker", "pull", "--quiet", image], f"pulling {image}", problem, say)
 
 
 def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
@@ -165,9 +223,8 @@ def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
     if label(image.name, INPUTS) == under.id:
         return
     check = (SERVERS / "own" / "image" / "check.py").read_text(encoding="utf-8")
-    checking = ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--entrypoint",
-                "python", layer.image, "-c", check, *layer.server]  # fmt: skip
-    run_command(checking, f"The image {layer.image} cannot be measured.")
+    problem = f"The image {layer.image} cannot be measured."
+    _run_once([], layer.image, ["-c", check, *layer.server], f"checking {layer.image}", problem, say)
     imports = next((one.partition("=")[2] for one in config.env or [] if one.startswith("PYTHONPATH=")), "")
     say(f"Building a layer on {layer.image} …")
     command = [
@@ -175,17 +232,18 @@ def _build_on_image(image: OwnImage, layer: Layer, say: Say) -> None:
         "--build-arg", f"FOLDER={config.working_dir or '/'}", "--build-arg", f"IMPORTS={imports}",
         "--build-arg", f"RUNS_AS={runs_as}", "--label", f"{INPUTS}={under.id}", str(layer.folder),
     ]  # fmt: skip
-    run_command(command, f"The layer on {layer.image} could not be built.")
+    run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
 
 
 def _build_own(image: OwnImage, layer: Layer, server: OwnImage, under: str, say: Say) -> None:
+    problem = "The image of your application could not be built."
     say(f"Building the image of your application with {' '.join(layer.server)} …")
     began = time.monotonic()
     command = [
         "docker", "buildx", "build", "--load", "--tag", image.name, "--build-arg", f"SERVER={server.name}",
         "--label", f"{INPUTS}={under}", "--secret", f"id=ca_bundle,src={ca_bundle()}", str(layer.folder),
     ]  # fmt: skip
-    run_command(command, "The image of your application could not be built.")
+    run_command(command, "building the image of your application", problem, say)
     say(f"Built it in {time.monotonic() - began:.0f} s.")
 
 
@@ -200,22 +258,23 @@ def make_base_images_ready(say: Say, images: Iterable[OwnImage] = ()) -> None:
         began = time.monotonic()
         if not _pull(image, say):
             if image == K6:
-                with running_beside(*_k6_stand_in()):
+                with running_beside(_k6_stand_in(), f"building {K6}", _NEITHER.format(K6), say):
                     build_images(images, say)
             else:
-                _build_debian_stand_in()
+                _build_debian_stand_in(say)
         say(f"{image} is ready after {time.monotonic() - began:.0f} s.")
 
 
 def _pull(image: str, say: Say) -> bool:
     """Pull a base image, and return whether this was possible."""
-    client = DockerClient()
     say(f"Pulling {image} …")
+    pulling = ["docker", "image", "pull", "--quiet", PINNED[image]]
     try:
-        client.image.pull(PINNED[image], quiet=True)
-        client.image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
-    except DockerException as error:
-        say(f"{image} could not be pulled ({last_line(error)}). Building a stand-in from package registries …")
+        run_command(pulling, f"pulling {image}", "", say)
+        DockerClient().image.tag(PINNED[image], image)  # the name that FROM and Compose use, also for a stand-in
+    except (DockerException, LabError) as error:
+        reason = last_line(error) if isinstance(error, DockerException) else error.hint.splitlines()[-1]
+        say(f"{image} could not be pulled ({reason}). Building a stand-in from package registries …")
         return False
     return True
 
@@ -223,7 +282,7 @@ def _pull(image: str, say: Say) -> bool:
 _NEITHER = "The image {} can be neither pulled nor built on this machine."
 
 
-def _build_debian_stand_in() -> None:
+def _build_debian_stand_in(say: Say) -> None:
     problem = _NEITHER.format(DEBIAN)
     if not is_debian_root():
         raise LabError(
@@ -232,15 +291,15 @@ def _build_debian_stand_in() -> None:
             f"docker pull {PINNED[DEBIAN]} && docker tag {PINNED[DEBIAN]} {DEBIAN} "
             f"&& docker save {DEBIAN} --output image.tar\nOn this machine: docker load --input image.tar",
         )
-    run_command([str(TOOLS / "build-debian.sh"), DEBIAN], problem)
+    run_command([str(TOOLS / "build-debian.sh"), DEBIAN], f"building {DEBIAN}", problem, say)
 
 
-def _k6_stand_in() -> tuple[list[str], str]:
-    """Return the command that builds a stand-in of k6, and what to say if the command fails."""
+def _k6_stand_in() -> list[str]:
+    """Return the command that builds a stand-in of k6."""
     return [
         "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
         "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),
-    ], _NEITHER.format(K6)  # fmt: skip
+    ]  # fmt: skip
 
 
 def origin(image: str) -> str:

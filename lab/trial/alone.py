@@ -1,27 +1,66 @@
-"""How long requests to somebody's own application take while nobody else asks, before the load."""
+"""Single requests to somebody's own application before any load: whether it answers them, and how long they take."""
 
+import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.classes import Asked
+from analysis.classes import SECRET, Asked
 from lab.trial.containers import Seen
 
 REQUESTS = 3
 """How many requests of each class are sent; the first one is not counted, because applications load modules late."""
 WITHIN_S = 20
+FIRST_WITHIN_S = 60
+"""How long the first request of a class may take: as long as k6 waits for an answer."""
 MOST_S = 60
 """After this time, no further class is asked."""
+BODY_BYTES = 4096
+"""How much of an answer's body is kept."""
 _HARMLESS = ("GET", "HEAD")
+_SHELL = f"curl --config - | head --bytes {BODY_BYTES}"
+_TOLD = "lab-told"
 
 
-def alone_ms(front: Seen, port: int, asked: Mapping[str, Asked]) -> dict[str, list[float]]:
+@dataclass(frozen=True)
+class Front:
+    """The container that k6 connects to, in which single requests are sent, and its name and port in k6's requests."""
+
+    container: Seen
+    host: str
+    port: int
+
+    @property
+    def origin(self) -> str:
+        """The beginning of all URLs in this container."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a single request. ``status`` is 0 if there was none in time; ``problem`` then says why."""
+
+    status: int
+    took_ms: float
+    location: str
+    body: str
+    problem: str
+    origin: str = ""
+    """The beginning of all URLs of the application, as curl was told it."""
+
+    def is_meant(self, one: Asked) -> bool:
+        """Whether a request of a class should be answered so."""
+        return self.status == one.expected_status if one.expected_status else 0 < self.status < 400
+
+
+def alone_ms(front: Front, asked: Mapping[str, Asked]) -> dict[str, list[float]]:
     """Return the response times of single requests by class, in ms, measured in the container of the balancer.
 
     ``asked`` is as a setting of the load has it, with percent-encoded headers. Classes that may change data, that need
-    a secret or a body, or that are not answered with success in time are left out.
+    a secret or a body, or that are not answered as they should be in time are left out.
     Raise DockerException if the engine fails.
     """
     found: dict[str, list[float]] = {}
@@ -31,24 +70,58 @@ def alone_ms(front: Seen, port: int, asked: Mapping[str, Asked]) -> dict[str, li
             break
         if one.method not in _HARMLESS or one.names_of_secrets or one.body:
             continue
-        times = [_ask(front, port, one) for _ in range(REQUESTS)][1:]
-        if all(times):
-            found[name] = [one_ms for one_ms in times if one_ms is not None]
+        answers = [ask(front, one, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
+        if all(answer.is_meant(one) for answer in answers):
+            found[name] = [answer.took_ms for answer in answers]
     return found
 
 
-def _ask(front: Seen, port: int, one: Asked) -> float | None:
-    headers = [word for name, value in one.headers.items() for word in ("--header", f"{name}: {unquote(value)}")]
-    method = ["--head"] if one.method == "HEAD" else []
-    command = ["curl", "--silent", "--fail", "--globoff", "--output", "/dev/null", "--max-time", str(WITHIN_S), *method,
-               *headers, "--write-out", "%{time_total}", f"http://127.0.0.1:{port}{one.path}"]  # fmt: skip
-    try:
-        return 1000 * float(front.execute(command))
-    except DockerException as error:
-        if error.return_code in _OF_CURL:
-            return None
-        raise
+def ask(
+    front: Front,
+    one: Asked,
+    secrets: Mapping[str, str] | None = None,
+    *,
+    within_s: int = FIRST_WITHIN_S,
+    whole: bool = False,
+) -> Answer:
+    """Send one request of a class as k6 will. Raise DockerException if the engine fails.
+
+    curl reads the request from its standard input, because the words of a command are visible to all users of a
+    machine, and a request may have secrets. ``whole``: receive the whole body, and keep nothing of it.
+    """
+    config = _config(front, one, secrets or {}, within_s, whole=whole)
+    command = [*front.container.place.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
+    done = subprocess.run(command, input=config.encode(), capture_output=True, check=False)
+    problem, found, told = done.stderr.decode(errors="replace").rpartition(f"\n{_TOLD} ")
+    if not found:
+        raise DockerException(command, done.returncode, done.stdout, done.stderr)
+    status, took_s, location = f"{told.strip()} ".split(" ", 2)
+    body = done.stdout.decode(errors="replace")
+    return Answer(int(status), 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
 
 
-_OF_CURL = range(1, 100)
-"""The exit codes of curl; those of the engine itself are 125 to 127."""
+def _config(front: Front, one: Asked, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:
+    """Return the lines that tell curl what to send."""
+
+    def fill(said: str) -> str:
+        return SECRET.sub(lambda found: secrets.get(found[1], found[0]), said)
+
+    headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if one.body else {})
+    given = {name.title(): fill(unquote(value)) for name, value in one.headers.items()}
+    lines = [
+        ("url", f"{front.origin}{fill(one.path)}"),
+        ("max-time", str(within_s)),
+        ("write-out", f"%{{stderr}}\n{_TOLD} %{{http_code}} %{{time_total}} %{{redirect_url}}\n"),
+        *(("header", f"{name}: {value}".strip()) for name, value in (headers | given).items()),
+        *([("data-raw", fill(unquote(one.body)))] if one.body else []),
+        *([("request", one.method)] if one.method not in _HARMLESS or one.body else []),
+        *([("output", "/dev/null")] if whole else []),
+    ]
+    flags = ["silent", "show-error", "globoff", "path-as-is", *(["head"] if one.method == "HEAD" else [])]
+    return "".join([*(f"{flag}\n" for flag in flags), *(f"{name} = {_quoted(value)}\n" for name, value in lines)])
+
+
+def _quoted(value: str) -> str:
+    for character, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+        value = value.replace(character, escaped)
+    return f'"{value}"'

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from analysis.record import TrialRecord
+from analysis.record import TODAY, TrialRecord
 from lab.cluster.engines import Engines, Load, Watches
 from lab.cluster.machines import Place
 from lab.cluster.probe import Lost
@@ -44,6 +44,39 @@ def measure(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) 
         yield _measure_batch(batch, run_folder, progress, engines)
 
 
+def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) -> list[str]:
+    """Start somebody's own application once as it is served today, and send a request of each class, without a load.
+
+    Return what is worth a word. Raise LabError if the application does not start, or if a class is not answered as it
+    should be; then the record of the first trial says so.
+    """
+    own = [one for one in plan.trials if one.variant.layer and one.variant_name == TODAY]
+    if not own:
+        return []
+    with uninterrupted() as asked:
+        stack = Stack(own[0], run_folder, 1, engines, asked)
+        words: list[str] = []
+        stopping = partial(progress, "stopping the servers")
+        with _watching([stack], engines.places):
+            try:
+                starting = partial(progress, "starting your application")
+                _together(Stack.up, [stack], starting, expected_s=4, asked=asked, stop=Stack.end_up)
+                asking = partial(progress, "asking for each class alone")
+                _together(lambda one: words.extend(one.check()), [stack], asking, expected_s=2, asked=asked)
+            except KeyboardInterrupt:
+                stack.interrupt()
+                raise
+            finally:
+                if stack.outcome == "failed":
+                    _together(Stack.collect, [stack] if stack.composed else [], stopping, expected_s=1)
+                _together(Stack.down, [stack], stopping, expected_s=2)
+                if not stack.gone or stack.outcome == "failed":
+                    _save([stack], None, None)
+                else:
+                    shutil.rmtree(stack.part, ignore_errors=True)
+    return words
+
+
 def _measure_batch(
     batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress, engines: Engines
 ) -> list[TrialRecord]:
@@ -65,7 +98,7 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int], e
 
     try:
         starting = partial(progress, "starting the servers")
-        _together(Stack.up, stacks, starting, expected_s=3 + len(stacks), asked=asked)
+        _together(Stack.up, stacks, starting, expected_s=3 + len(stacks), asked=asked, stop=Stack.end_up)
         if computing := [stack for stack in ready() if stack.trial.load.computes]:
             quiet = settled()
             for stack in computing:  # one after the other, because calibration needs requests that run alone

@@ -1,24 +1,20 @@
 """Say why a trial failed, from what its containers wrote and from the limits that they reached."""
 
 import re
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab.loads import K6_SCRIPTS
+from lab.machine.engine import meaning_of
 from lab.plan import PlannedTrial
 from lab.servers.base import BESIDE
 from lab.trial.containers import Seen
 
 
 def not_healthy(containers: Sequence[Seen], front: str, output_of: Callable[[Seen], bytes]) -> str | None:
-    """Return the last lines of the first container that is not healthy; None if no such container wrote anything.
-
-    The front comes last, because a balancer only waits for the servers.
-    """
-    for container in sorted(containers, key=lambda one: one.service == front):
-        health = container.state.health.status if container.state.health else None
-        if container.state.status == "created" or health == "healthy":
-            continue
+    """Return the last lines of the first container that is not healthy; None if no such container wrote anything."""
+    for container in unhealthy(containers, front):
         lines = output_of(container).decode(errors="replace").splitlines()
         probes = container.state.health.log if container.state.health else None
         if probes:
@@ -27,6 +23,22 @@ def not_healthy(containers: Sequence[Seen], front: str, output_of: Callable[[See
             where = f" on {container.place.name}" if container.place.name else ""
             return f"{container.service}{where} said:\n" + "\n".join(lines[-8:])
     return None
+
+
+def ended(service: str, exit_code: int) -> str:
+    """Return that a service ended during the load, and what its exit code means if a lack of the processor ended it."""
+    meaning = f": {meaning_of(exit_code)}" if exit_code == 128 + signal.SIGILL else ""
+    return f"{service} ended during the load with exit code {exit_code}{meaning}"
+
+
+def unhealthy(containers: Sequence[Seen], front: str) -> list[Seen]:
+    """Return the containers that have started and are not healthy.
+
+    The front comes last, because a balancer only waits for the servers.
+    """
+    started = [one for one in containers if one.state.status != "created"]
+    found = [one for one in started if not one.state.health or one.state.health.status != "healthy"]
+    return sorted(found, key=lambda one: one.service == front)
 
 
 def limit_reached(trial: PlannedTrial, service: str, limit_mib: int) -> str:

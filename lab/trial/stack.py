@@ -3,8 +3,9 @@
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +14,7 @@ from typing import Literal
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.classes import read_asked
+from analysis.classes import Asked, read_asked
 from analysis.folder import trial_folder, write_record, write_whole
 from analysis.read import ALONE
 from analysis.record import OWN, TODAY, Calibration, Log, MachineRecord, Seconds, TrialRecord
@@ -21,12 +22,13 @@ from lab.cluster.engines import Engines, Load, Watches
 from lab.cluster.images import unlike
 from lab.cluster.machines import Place
 from lab.cluster.network import create_network
-from lab.machine.engine import last_line
+from lab.errors import LabError
+from lab.machine.engine import in_words, last_line
 from lab.machine.watch import Quiet
 from lab.plan import PlannedTrial
 from lab.servers.base import BEFORE
-from lab.trial import calibration, reasons
-from lab.trial.alone import alone_ms
+from lab.trial import calibration, checking, reasons, starting
+from lab.trial.alone import Answer, Front, alone_ms, ask
 from lab.trial.compose import Composed, compose, env_file
 from lab.trial.containers import (
     PROJECT,
@@ -52,6 +54,10 @@ K6_STOPS_WITHIN_S = 10
 _ONE_NETWORK = threading.Lock()
 """Networks that span machines are made one after the other, because a swarm makes several of them no faster."""
 DOWN_ATTEMPTS = 5
+END_AGAIN_S = 0.5
+UNHEALTHY = "the servers did not become healthy"
+LOGGED_WITHIN_S = 1
+"""How long the lab waits for what an application writes because of a request."""
 
 
 class Stack:
@@ -112,7 +118,7 @@ class Stack:
         if event == "oom":
             self.out_of_memory(place, container, service)
         elif self.loading and not is_generator(service):
-            self.fail(f"{service} ended during the load with exit code {labels['exitCode']}")
+            self.fail(reasons.ended(service, int(labels["exitCode"])))
             self.end_load()
 
     def out_of_memory(self, place: Place, container: str, service: str) -> None:
@@ -136,8 +142,8 @@ class Stack:
     def up(self) -> None:
         """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
         began = time.monotonic()
-        self.part.mkdir(parents=True)
         try:
+            self.part.mkdir(parents=True)
             if follows := self.trial.follows:
                 self.visits_per_s = self._rate_after(follows)
             self.composed = compose(
@@ -147,8 +153,9 @@ class Stack:
             if self.engines.overlay:
                 with _ONE_NETWORK:
                     create_network(self.engines, self.project)
-            for services in in_order(self.trial, overlay=self.engines.overlay):
-                start(services, self.composed)
+            with self._limit():
+                for services in in_order(self.trial, overlay=self.engines.overlay):
+                    start(services, self.composed)
             create_generators(self.trial.load, self.composed)
             self.containers = containers_of(self.project, self.engines.places)
             if reason := unlike((one.service, one.place, one.image) for one in self.containers):
@@ -161,14 +168,45 @@ class Stack:
         except NoRate as error:
             self.fail(str(error))
         except DockerException as error:
-            self.fail(f"the servers did not become healthy: {self._why_not_healthy(error)}")
+            self.fail(f"{UNHEALTHY}: {self._why_not_healthy(error)}")
             with tolerating_docker_errors():  # so that servers that start again and again do not disturb other trials
                 for one in containers_of(self.project, self.engines.places):
                     if one.state.running:
                         one.place.client.container.kill(one.id)
         finally:
+            self.took_s["up"] = time.monotonic() - began
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
-        self.took_s["up"] = time.monotonic() - began
+
+    @contextmanager
+    def _limit(self) -> Iterator[None]:
+        """Fail, and end what has started, if the block takes too long: Compose waits for a command without a limit."""
+
+        def give_up() -> None:
+            with tolerating_docker_errors():
+                there = containers_of(self.project, self.engines.places)
+                waiting = [one for one in reasons.unhealthy(there, self.trial.variant.front) if one.state.running]
+                what = waiting[0].service if waiting else "the start"
+                named = "the command of application.before" if what == BEFORE else what
+                self.fail(f"{named} was not ready within {in_words(starting.START_WITHIN_S)}")
+                for one in waiting:
+                    one.place.client.container.kill(one.id)
+
+        late = threading.Timer(starting.START_WITHIN_S, give_up)
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
+            late.join()
+
+    def end_up(self) -> None:
+        """End the containers that start, again and again until ``up`` has ended: Compose may start further ones."""
+        while "up" not in self.took_s:
+            with tolerating_docker_errors():
+                for one in containers_of(self.project, self.engines.places):
+                    if one.state.running:
+                        one.place.client.container.kill(one.id)
+            time.sleep(END_AGAIN_S)
 
     def calibrate(self) -> None:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
@@ -200,12 +238,70 @@ class Stack:
     def ask_alone(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
         try:
-            variant = self.trial.variant
-            [front] = [one for one in self.containers if one.service == variant.front]
-            found = alone_ms(front, variant.front_port, read_asked(str(self.trial.load.settings["classes"])))
+            found = alone_ms(self._front(), self._asked())
             write_whole(self.part / ALONE, json.dumps(found) + "\n")
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
+
+    def check(self) -> list[str]:
+        """Send a request of each class to somebody's own application, and return what is worth a word.
+
+        Raise LabError if it is not healthy, or if a class is not answered as it should be, with what it wrote.
+        """
+        if self.outcome == "failed":
+            raise self._not_healthy()
+        if self.trial.load.script != OWN:
+            return []
+        try:
+            layer = self.trial.variant.layer
+            front, words = self._front(), []
+            for name, one in self._asked().items():
+                logged = self._logged()
+                answer = ask(front, one, layer.secrets if layer else {})
+                if self.reason:  # e.g. it needed more memory than its limit
+                    raise self._not_healthy()
+                if not answer.is_meant(one):
+                    raise self._not_meant(name, one, answer, logged)
+                if 300 <= answer.status < 400 and not one.expected_status:
+                    words.append(checking.redirected(name, one, answer, self._masked))
+        except DockerException as error:
+            self.fail(f"the container engine stopped answering: {last_line(error)}")
+            raise
+        return words
+
+    def _front(self) -> Front:
+        variant = self.trial.variant
+        [front] = [one for one in self.containers if one.service == variant.front]
+        return Front(front, "app" if variant.balancer == "none" else "balancer", variant.front_port)
+
+    def _asked(self) -> dict[str, Asked]:
+        return read_asked(str(self.trial.load.settings["classes"]))
+
+    def _logged(self) -> dict[str, str]:
+        """Return what the containers with the application have written so far."""
+        mine = [one for one in self.containers if one.service == self.trial.variant.service]
+        return {one.id: self._output_of(one).decode(errors="replace") for one in mine}
+
+    def _not_meant(self, name: str, one: Asked, answer: Answer, before: dict[str, str]) -> LabError:
+        """Fail because a class is not answered as it should be. Return the error, with what the application wrote."""
+        deadline = time.monotonic() + LOGGED_WITHIN_S
+        while not (said := checking.written_since(before, self._logged())) and time.monotonic() < deadline:
+            time.sleep(LOGGED_WITHIN_S / 10)
+        error = checking.not_meant(name, one, answer, said, self._masked)
+        self.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
+        return error
+
+    def _not_healthy(self) -> LabError:
+        """Return the error that says why the application is not healthy as it is served today."""
+        reason = self.reason or "it failed"
+        if not reason.startswith(UNHEALTHY):
+            return LabError(f"Your application does not start as it is served today: {reason}")
+        with tolerating_docker_errors():
+            for one in reasons.unhealthy(containers_of(self.project, self.engines.places), self.trial.variant.front):
+                if said := self._output_of(one).decode(errors="replace").strip():
+                    own = one.service == self.trial.variant.service
+                    return checking.not_healthy("Your application" if own else one.service, said)
+        return LabError(f"Your application does not start as it is served today: {reason}")
 
     def look_before(self) -> None:
         """Keep the settings, the counters and the beginnings of the logs of the containers before the load."""
@@ -267,7 +363,7 @@ class Stack:
                 if container.state.status != "exited" or (service, exit_code) == (BEFORE, 0):
                     continue
                 if not is_generator(service):
-                    self.fail(f"{service} ended during the load with exit code {exit_code}")
+                    self.fail(reasons.ended(service, exit_code or 0))
                 elif service != "client":
                     self._k6_ended(exit_code)
                 elif exit_code:

@@ -12,6 +12,8 @@ from lab.plan import PlannedTrial
 from lab.trial.compose import Composed
 
 UP_WITHIN_S = 60
+START_WITHIN_S = 600
+"""How long all services of a trial may take to start, with a command before the application and the services beside."""
 AT_ONCE = 2
 """How many trials on several machines start their servers at the same time: a swarm lets containers join its networks
 slowly, and gives up after 20 s."""

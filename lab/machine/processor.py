@@ -1,0 +1,31 @@
+"""What the lab's packages need of the processor, and what of it this machine's processor lacks."""
+
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
+ENOUGH = 8192
+"""How many bytes of /proc/cpuinfo describe the first core. The whole file takes long on a machine with many cores."""
+NEEDED = ("avx", "avx2", "bmi1", "bmi2", "abm")
+"""The flags of an x86-64 processor without which duckdb ends with "Illegal instruction", or computes wrongly."""
+WAY_OUT = "In a virtual machine, choose the CPU type host or x86-64-v3; otherwise use a machine with a newer processor."
+
+
+def problem() -> str | None:
+    """Return in a sentence what the processor lacks; None if it lacks nothing, or if this is no x86-64 with Linux."""
+    try:
+        with CPUINFO.open(encoding="ascii", errors="replace") as file:
+            lines = file.read(ENOUGH).splitlines()
+    except OSError:
+        return None
+    values = {name.strip(): value.split() for name, _, value in (line.partition(":") for line in lines)}
+    flags = values.get("flags")
+    lacking = [one for one in NEEDED if flags and one not in flags]
+    if not lacking:
+        return None
+    model = " ".join(values.get("model name", [])) or "the processor of this machine"
+    try:
+        package = f"duckdb {version('duckdb')}"
+    except PackageNotFoundError:
+        package = "duckdb"
+    return f"{package} needs a processor with {', '.join(NEEDED)} (x86-64-v3), and {model} lacks {', '.join(lacking)}."

@@ -1,0 +1,66 @@
+"""Find in what a program wrote why it failed: the exception, and the host that it could not reach."""
+
+import re
+
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\s*$")
+_CONSEQUENCE = re.compile(r"HaltServer|^SystemExit|^KeyboardInterrupt|^asyncio\.\S*CancelledError|^StopIteration")
+"""Exceptions that only follow from the one that matters."""
+_ERROR = re.compile(r"\b(error|exception|fatal|critical|cannot|can't|could not|failed|denied|no such)\b", re.IGNORECASE)
+_UNREACHED = re.compile(
+    r"name or service not known|name resolution|getaddrinfo|nodename nor servname|failed to resolve|"
+    r"could not translate host name|no address associated|connection refused|connect call failed|connection timed out|"
+    r"connect(ion)? ?timeout|timed out|no route to host|network is unreachable|cannot connect to host|"
+    r"all connection attempts failed",
+    re.IGNORECASE,
+)
+_NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+_HOSTS = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"host ?name \"{_NAME}\"", rf"host='{_NAME}'", rf"resolve '{_NAME}'", rf"server at \"{_NAME}\"",
+        rf"server on '{_NAME}'", rf"connect to host {_NAME}", rf"connecting to {_NAME}[:.]", rf"://(?:[^@/\s]*@)?{_NAME}",
+        rf"\b{_NAME}:[0-9]{{2,5}}: \[Errno", rf"getaddrinfo\S* \S+ {_NAME}",
+    )
+]  # fmt: skip
+_LONGEST = 300
+
+
+def cause(said: str) -> str:
+    """Return the line that says why a program failed: the exception of its last traceback, or its first error.
+
+    Exceptions that only follow from another one do not count. Empty: the program wrote nothing.
+    """
+    lines = said.splitlines()
+    thrown = [line for start, line in enumerate(lines) if _TRACEBACK.search(line) for line in _exception(lines, start)]
+    told = [line for line in thrown if not _CONSEQUENCE.search(line)] or thrown[-1:]
+    errors = [line for line in lines if _ERROR.search(line)]
+    found = told[-1:] or errors[:1] or [line for line in lines if line.strip()][-1:]
+    return found[0].strip()[:_LONGEST] if found else ""
+
+
+def _exception(lines: list[str], start: int) -> list[str]:
+    """Return the line with the exception of a traceback; empty if the traceback has no end."""
+    return [line for line in lines[start + 1 :] if line and not line[0].isspace()][:1]
+
+
+def unreached(said: str) -> str | None:
+    """Return the host that a program could not reach; empty if its messages do not name it; None if it reached all."""
+    lines = [line for line in said.splitlines() if _UNREACHED.search(line)]
+    named = (found[1] for line in reversed(lines) for pattern in _HOSTS if (found := pattern.search(line)))
+    return next(named, "") if lines else None
+
+
+def way_to_host(said: str) -> str:
+    """Return how an application gets to the host that it could not reach; empty if it reached all hosts."""
+    host = unreached(said)
+    if host is None:
+        return ""
+    if host in ("localhost", "127.0.0.1"):
+        return ("In the lab, localhost is the application's own container. Name in beside the service that the "
+                "application needs, and let the application reach it by its name.")  # fmt: skip
+    what = f"The application could not reach the host {host}." if host else (
+        "The application could not reach a host, which its message does not name."
+    )  # fmt: skip
+    example = host if "." in host else "api.example.com"
+    return (f"{what} In the lab, it reaches only the hosts of application.hosts, such as hosts: [{example}], and the "
+            "services of beside.")  # fmt: skip

@@ -1,0 +1,73 @@
+"""Say what is wrong with somebody's own application before any load: a class fails, or its server does not start."""
+
+from collections.abc import Callable, Mapping
+
+from analysis.classes import Asked
+from lab.errors import LabError
+from lab.trial.alone import Answer
+from lab.trial.causes import cause, way_to_host
+
+LINES = 12
+"""How many lines of a log are shown."""
+MOST_BODY = 300
+_LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
+Masked = Callable[[bytes], bytes]
+
+
+def not_meant(name: str, one: Asked, answer: Answer, said: str, masked: Masked) -> LabError:
+    """Return the error for a class that is not answered as it should be, given what the application wrote for it."""
+    asked = f"{one.method} {one.path}, the class {name}"
+    if answer.status == 0:
+        problem = masked(answer.problem.encode()).decode(errors="replace")
+        reason = problem.splitlines()[-1] if problem else "nobody gave a reason"
+        message = f"{asked}, is not answered when it is asked alone: {reason}."
+    elif one.expected_status:
+        message = f"{asked}, is answered with status {answer.status}, but expected_status is {one.expected_status}."
+    else:
+        message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
+    parts = [
+        _body(answer, masked),
+        f"For this request, the application wrote:\n{_last(said)}" if said.strip() else "It wrote nothing to its log.",
+        way_to_host(said),
+        f"Correct requests.{name} (path, method, headers, body), or what the application needs (environment, env_file, "
+        "hosts, beside)." + (f" If this is meant, write expected_status: {answer.status}." if answer.status else ""),
+    ]
+    return LabError(message, hint="\n".join(filter(None, parts)))
+
+
+def not_healthy(what: str, said: str) -> LabError:
+    """Return the error for a container that does not become healthy, given what it wrote."""
+    found = way_to_host(said)
+    return LabError(f"{what} does not start as it is served today: {cause(said)}",
+                    hint="\n".join(filter(None, [found, f"Its last lines:\n{_last(said)}"])))  # fmt: skip
+
+
+def redirected(name: str, one: Asked, answer: Answer, masked: Masked) -> str:
+    """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
+    where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
+    login = " Does it need a login? Then give its cookie or token in headers." if _is_login(where) else ""
+    asked = f"{one.method} {one.path}, the class {name}"
+    return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
+            f"The load measures the redirect itself.{login}")  # fmt: skip
+
+
+def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return what containers have written since an earlier moment, given all that each of them wrote."""
+    return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
+
+
+def _is_login(location: str) -> bool:
+    return any(word in location.lower() for word in _LOGIN)
+
+
+def _body(answer: Answer, masked: Masked) -> str:
+    """Return the beginning of a body that is short text; empty: it is not."""
+    text = masked(answer.body.encode()).decode(errors="replace").strip()
+    if not text or "\0" in text or "�" in text:
+        return ""
+    shown = text if len(text) <= MOST_BODY else f"{text[:MOST_BODY]} …"
+    return f"The answer says: {' '.join(shown.split())}"
+
+
+def _last(said: str) -> str:
+    return "\n".join(f"  {line}" for line in said.strip().splitlines()[-LINES:])

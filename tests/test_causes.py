@@ -1,0 +1,83 @@
+"""lab.trial.causes: a log tells why a program failed, and which host it could not reach."""
+
+import pytest
+
+from lab.trial.causes import cause, unreached, way_to_host
+
+BOOT = """\
+[2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process
+Traceback (most recent call last):
+  File "/opt/venv/lib/python3.13/site-packages/gunicorn/arbiter.py", line 1, in spawn_worker
+    worker.init_process()
+KeyError: 'SHOP_KEY'
+[2026-11-25 10:00:00 +0000] [7] [INFO] Worker exiting (pid: 7)
+Traceback (most recent call last):
+  File "/opt/venv/bin/gunicorn", line 6, in <module>
+gunicorn.errors.HaltServer: <HaltServer 'Worker failed to boot.' 3>
+"""
+CHAINED = """\
+Traceback (most recent call last):
+  File "a.py", line 1, in <module>
+OSError: the first
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "a.py", line 2, in <module>
+shop.Unready: the second
+INFO:     Application startup failed. Exiting.
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (BOOT, "KeyError: 'SHOP_KEY'"),
+        (CHAINED, "shop.Unready: the second"),
+        ("starting\nfatal: no such table\nerror: giving up\nbye", "fatal: no such table"),
+        ("starting\nbye\n\n", "bye"),
+        ("Traceback (most recent call last):\n  File \"a.py\"\n", "Traceback (most recent call last):"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_cause_is_the_exception_that_matters_or_the_first_error(said: str, told: str) -> None:
+    assert cause(said) == told or (told.startswith("Traceback") and cause(said))
+
+
+@pytest.mark.parametrize(
+    ("said", "host"),
+    [
+        ("HTTPConnectionPool(host='flags.example.com', port=80): Failed to resolve 'flags.example.com'",
+         "flags.example.com"),
+        ('psycopg.OperationalError: could not translate host name "db" to address: Name or service not known', "db"),
+        ('connection to server at "db.example.com" (10.0.0.1), port 5432 failed: Connection refused',
+         "db.example.com"),
+        ("Can't connect to MySQL server on 'shop-db' ([Errno -2] Name or service not known)", "shop-db"),
+        ("redis.exceptions.ConnectionError: Error -2 connecting to cache:6379. Name or service not known.", "cache"),
+        ("Cannot connect to host rates.example.com:443 ssl:default [Temporary failure in name resolution]",
+         "rates.example.com"),
+        ("mongo:27017: [Errno -3] Temporary failure in name resolution", "mongo"),
+        ("Error 111 connecting to localhost:6379. Connection refused.", "localhost"),
+        ("httpx.ConnectError: [Errno -2] Name or service not known", ""),
+        ("ValueError: a time-out of 3 s", None),
+        ("the worker listens on http://0.0.0.0:8000", None),
+    ],
+)  # fmt: skip
+def test_the_host_that_was_not_reached_is_found_in_the_messages_of_libraries(said: str, host: str | None) -> None:
+    assert unreached(f"starting\n{said}\nbye") == host
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ("Failed to resolve 'flags.example.com'", ("flags.example.com", "application.hosts", "beside")),
+        ("httpx.ConnectError: [Errno -2] Name or service not known", ("does not name", "application.hosts")),
+        ("Error 111 connecting to localhost:6379. Connection refused.", ("localhost", "own container", "beside")),
+    ],
+)
+def test_the_way_to_a_host_names_the_key_of_the_file(said: str, named: tuple[str, ...]) -> None:
+    assert [word for word in named if word not in way_to_host(said)] == []
+
+
+def test_who_reached_every_host_needs_no_way() -> None:
+    assert way_to_host("ready\n") == ""

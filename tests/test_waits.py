@@ -1,0 +1,259 @@
+"""Everything that the lab waits for has a limit and a line of progress: programs, the engine, another run."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from python_on_whales import DockerClient
+from python_on_whales.exceptions import DockerException
+
+from lab import interruption, terminal
+from lab import run as running
+from lab.cluster.machines import only_place
+from lab.errors import LabError
+from lab.machine import engine, heartbeat, images
+from lab.machine.engine import last_line, meaning_of, run_command
+from lab.machine.images import OwnImage
+from lab.paths import SERVERS
+from lab.servers.base import Layer
+
+WITHIN_S = 20
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def command(script: str) -> list[str]:
+    return ["sh", "-c", script]
+
+
+def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(engine, "FIRST_WORD_S", 0.3)
+
+    run_command(command("echo step 1; echo step 2; sleep 1; echo step 3"), "building a tower", "No tower.", said.append)
+
+    assert said == ["Still building a tower after 0 s; its last line: step 2"]
+
+
+def test_a_program_that_does_not_end_is_ended_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ignores the first signal."""
+    monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.3)
+    staying = command("trap '' TERM; echo I stay; while :; do sleep 0.1; done")
+    began = time.monotonic()
+
+    with pytest.raises(LabError) as caught:
+        run_command(staying, "building a tower", "No tower.", lambda _: None, within_s=0.5)
+
+    assert caught.value.message == "No tower."
+    assert "did not end within 0 s:\nI stay" in caught.value.hint
+    assert time.monotonic() - began < WITHIN_S
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("exit 3", ("ended with 3:", "It printed nothing.")),
+        ("kill -ILL $$", ("instruction that this processor lacks", "x86-64-v3")),
+        ("exit 132", ("instruction that this processor lacks", "x86-64-v3")),
+        ("exit 137", ("ended with 137", "killed", "memory")),
+        ("exit 139", ("SIGSEGV",)),
+    ],
+)
+def test_a_program_that_fails_says_what_its_exit_code_means(script: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(LabError) as caught:
+        run_command(command(script), "building a tower", "No tower.", lambda _: None)
+
+    assert [word for word in words if word not in caught.value.hint] == []
+    assert meaning_of(1) == ""
+
+
+LOADED = {
+    "threads": "import threading, time\nfor _ in range(2): threading.Thread(target=time.sleep, args=(1e6,)).start()\n",
+    "signals": "import signal, atexit, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "atexit.register(time.sleep, 1e6)\n",
+}
+APP = "def app(environ, start_response): ...\n"
+
+
+def loaded(tmp_path: Path, source: str, within_s: float = 60) -> "subprocess.CompletedProcess[str]":
+    """Load an application as the container does that checks it."""
+    (tmp_path / "application").mkdir()
+    (tmp_path / "application" / "shop.py").write_text(source)
+    (tmp_path / "environment.json").write_text("{}")
+    for name in ("own/own.py", "app/counters.py"):
+        (tmp_path / Path(name).name).write_bytes((SERVERS / name).read_bytes())
+    environment = os.environ | {
+        "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": "own:app",
+        "PYTHONPATH": str(tmp_path),
+    }  # fmt: skip
+    words = [sys.executable, "-c", images._LOAD, f"{within_s:g}"]
+    return subprocess.run(
+        words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+
+
+@pytest.mark.parametrize("kind", LOADED)
+def test_an_application_whose_process_does_not_end_by_itself_can_be_loaded(tmp_path: Path, kind: str) -> None:
+    done = loaded(tmp_path, LOADED[kind] + APP)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (LOADED["threads"] + "raise KeyError('SHOP_KEY')\n", "KeyError: 'SHOP_KEY'"),
+        ("import sys\nsys.exit('no database')\n", "no database"),
+        ("import sys\nsys.exit(0)\n", "sys.exit(0)"),
+    ],
+)
+def test_an_application_that_cannot_be_loaded_says_why_and_leaves(tmp_path: Path, source: str, said: str) -> None:
+    done = loaded(tmp_path, source)
+
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_an_application_that_is_never_loaded_says_what_it_was_doing(tmp_path: Path) -> None:
+    done = loaded(tmp_path, "import time\nwhile True:\n    time.sleep(0.05)  # until the flags are there\n", 0.5)
+
+    assert done.returncode == 1
+    assert "time.sleep(0.05)  # until the flags are there" in done.stderr
+    assert "not loaded within 0.5 s" in done.stderr.splitlines()[-1]
+
+
+FROZEN = """\
+#!/bin/sh
+echo "$*" >> {folder}/calls
+[ -e {folder}/frozen ] || exit 0
+sleep 1000 &
+wait
+"""
+
+
+@pytest.fixture
+def frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a client of an engine on the PATH that hangs as long as a file is there, and return its folder."""
+    (tmp_path / "docker").write_text(FROZEN.format(folder=tmp_path))
+    (tmp_path / "docker").chmod(0o755)
+    (tmp_path / "frozen").touch()
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for name, value in {"ASK_EVERY_S": 0.1, "LATE_S": 0.3, "SILENT_S": 0.8, "ASK_AGAIN_S": 0.3}.items():
+        monkeypatch.setattr(heartbeat, name, value)
+    return tmp_path
+
+
+def test_an_engine_that_is_frozen_ends_every_call_with_a_reason(frozen: Path) -> None:
+    """The calls that wait already, and those that come later. What a call has started ends, too."""
+    said: list[str] = []
+    reasons: list[str] = []
+
+    def ask() -> None:
+        try:
+            DockerClient().container.list()
+        except DockerException as error:
+            reasons.append(last_line(error))
+
+    with heartbeat.hearing([only_place()], said.append):
+        waiting = threading.Thread(target=ask)
+        waiting.start()
+        ask()
+        ask()
+        waiting.join(WITHIN_S)
+        (frozen / "frozen").unlink()
+        until(lambda: said[-1:] == ["The container engine answers again."])
+
+    assert reasons == 3 * ["it was silent for too long, so the lab ended Docker's client"]
+    assert "has not answered" in said[0]
+    assert "paused" in said[1]
+    assert len(said) == 3
+
+
+def test_an_engine_that_answers_is_asked_in_silence(frozen: Path) -> None:
+    said: list[str] = []
+    (frozen / "frozen").unlink()
+
+    with heartbeat.hearing([only_place()], said.append):
+        until(lambda: (frozen / "calls").exists() and len((frozen / "calls").read_text().splitlines()) > 2)
+
+    assert said == []
+
+
+def test_a_frozen_engine_does_not_hold_up_the_end_of_a_block(frozen: Path) -> None:
+    began = time.monotonic()
+    with suppress(KeyError), heartbeat.hearing([only_place()], lambda _: None):
+        until((frozen / "calls").exists)
+        raise KeyError
+    assert time.monotonic() - began < WITHIN_S
+
+
+def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given_up(
+    frozen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ending the client alone would leave the container running."""
+    (frozen / "docker").write_text(
+        FROZEN.format(folder=frozen).replace("sleep 1000", 'case "$1" in run) sleep 1000 ;; esac')
+    )
+    monkeypatch.setattr(images, "LOADED_WITHIN_S", -59.5)
+    monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.2)
+    image = OwnImage("gunicorn", (), {"LAB_CALLABLE": "shop:app", "LAB_APP": "own:app"})
+
+    with pytest.raises(LabError, match="Your application cannot be loaded"):
+        images._load_own(image, Layer(frozen, "tag"), lambda _: None)
+
+    run, *_, removed = (frozen / "calls").read_text().splitlines()
+    name = run.split("--name ")[1].split()[0]
+    assert removed == f"rm --force {name}"
+    assert "--label stampede.owner=" in run
+
+
+def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(running, "TELL_AGAIN_S", 0.3)
+    monkeypatch.setattr(running, "LOOK_AGAIN_S", 0.05)
+    said: list[str] = []
+
+    def second() -> None:
+        with running.alone(said.append):
+            said.append("my turn")
+
+    with running.alone(said.append, "make try SERVICE=shop.yaml") as note:
+        note("load")
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        until(lambda: said)
+        note("stopping the servers")
+        until(lambda: len(said) > 1)
+    waiting.join(WITHIN_S)
+
+    for word in (f"process {os.getpid()}", "since ", "make try SERVICE=shop.yaml", f"kill {os.getpid()}"):
+        assert word in said[0]
+    assert "now: load" in said[0]
+    assert "now: stopping the servers" in said[1]
+    assert said[-1] == "my turn"
+
+
+def test_a_step_that_takes_longer_than_expected_says_so_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    with terminal.showing_progress() as progress:
+        for spent_s in (0, 4, 60, 65, 70, 130):
+            progress("starting the servers", spent_s, 4)
+
+    assert capfd.readouterr().err.splitlines() == [
+        "starting the servers (about 4 s) …",
+        "starting the servers: 65 s of about 4 s …",
+        "starting the servers: 130 s of about 4 s …",
+    ]
