@@ -534,3 +534,14 @@ def test_workers_without_threads_need_a_number(lab: Lab, tmp_path: Path) -> None
     said = lab.call("what-if", str(run))
     assert said.returncode == 2
     assert said.stderr == "error: The workers of one have no threads.\n\nhint: THREADS=8\n"
+
+
+def test_a_log_without_durations_gives_no_advice_until_somebody_writes_them(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("cores: 2\nmemory_mib: 512\nclasses:\n  page:\n    per_second: 5\n    takes_s:  # write it\n")
+
+    with pytest.raises(WrongUse) as refused:
+        read_service(file)
+
+    assert "mine.yaml:6: classes.page.takes_s: there is no value" in refused.value.message
+    assert "write how many seconds a request takes" in refused.value.message

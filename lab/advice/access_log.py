@@ -362,7 +362,7 @@ def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[
     if not route.seconds:
         return [
             *lines,
-            "    takes_s: 0.1  # a guess: the log has no durations of these requests",
+            "    takes_s:  # write how many seconds a request takes; the log has no durations of these requests",
         ]
     means = [f"{one:.4g}" for one in standing_for(route.seconds)]
     if len(means) == 1:

@@ -128,6 +128,8 @@ def read_service(path: Path) -> Service:
             says = f"unknown key; there are {nearest_first(str(place[-1]), list(of.model_fields))}"
         elif first["type"] == "missing":
             says = "missing key"
+        elif first["input"] is None and place[-1:] == ("takes_s",):
+            says = "there is no value, because the log has no durations; write how many seconds a request takes"
         elif first["type"] == "value_error":
             says = str(first["ctx"]["error"])
         else:
