@@ -22,7 +22,8 @@ busy; the workers write much to their output."""
 class TrialValidity(Record):
     """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
 
-    ``classes`` has the classes of request whose figures are invalid although the trial is not, each with the reason.
+    ``notes`` are those of the reasons that do not doubt the trial. ``classes`` has the classes of request whose figures
+    are invalid although the trial is not, each with the reason.
     """
 
     variant: str
@@ -30,6 +31,7 @@ class TrialValidity(Record):
     trial: int
     verdict: str
     reasons: list[str]
+    notes: list[str] = Field([], exclude_if=lambda value: not value)
     classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
 
     def rejects(self, request: str | None) -> str | None:

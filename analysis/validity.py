@@ -46,6 +46,7 @@ def judge_trial(trial: Observed) -> TrialValidity:
         trial=trial.record.trial,
         verdict="invalid" if "invalid" in kinds else "suspect" if "suspect" in kinds else "valid",
         reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in doubts if kind == wanted],
+        notes=[reason for kind, reason in doubts if kind == "note"],
         classes={} if "invalid" in kinds else rejected,
     )
 
@@ -269,11 +270,10 @@ def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Vali
         if any(one.verdict == worse for one in trials):
             verdict = worse
     reasons = [
-        f"{one.variant}{_which(run, one)}: {one.verdict}: {reason}" if one.verdict != "valid" else
-        f"{one.variant}{_which(run, one)}: {reason}"
+        f"{one.variant}{_which(run, one)}: {'' if reason in one.notes else f'{one.verdict}: '}{reason}"
         for one in trials
         for reason in one.reasons
-    ]  # fmt: skip
+    ]
     if run.outcome == "running":
         reasons.append("the run did not end: its process was killed, or it is still at work")
     if run.trials == 1:

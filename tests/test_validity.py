@@ -442,6 +442,21 @@ def test_what_a_client_that_misbehaves_suffers_is_a_finding(tmp_path: Path, refu
     assert bool(too_few) == (refused != REFUSED)  # that all failed says enough
 
 
+def test_a_note_on_a_suspect_trial_is_no_reason_for_its_doubt(tmp_path: Path) -> None:
+    with_client(tmp_path, SHARED, REFUSED)
+    for number in range(1, 6):
+        path = tmp_path / "one" / "mix" / str(number) / "trial.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"busy_before": 0.6}))
+
+    summary = derive_summary(tmp_path)
+
+    assert summary.validity.verdict == "suspect"
+    assert summary.validity.reasons[:2] == [
+        "one (trial 1): suspect: the machine was 60% busy before the load began",
+        "one (trial 1): all 5 silent requests failed (closed)",
+    ]
+
+
 HEAVY = [Request(request="heavy", sent_s=n, error="status 502") for n in range(5)]
 
 
