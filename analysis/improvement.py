@@ -164,6 +164,8 @@ def answer(summary: Summary, names: Sequence[str]) -> Answer:
         return Answer("better", tried, best, others, suspect=suspicion(summary, [TODAY, best.name]))
     if of["open"]:
         promising = max(of["open"], key=_saved_ms) if any(_saved_ms(way) for way in of["open"]) else None
+        if not promising and not of["mixed"] and summary.diagnosis and not summary.diagnosis.alarm:
+            return Answer("none better", tried, suspect=suspicion(summary, names))  # there is no wait to be saved
         rests_on = [promising] if promising else of["open"]
         needed = [
             one.trials_needed for way in rests_on for one in way.classes

@@ -101,6 +101,18 @@ def test_nothing_is_better_only_if_no_room_is_left() -> None:
     assert main.startswith("Too few trials to tell ")
 
 
+def test_nothing_is_to_be_gained_if_no_request_waits_today() -> None:
+    """More trials would only tell differences that nobody notices; with an alarm, they may tell more."""
+    rows = [row(TODAY, "home", 5, 6, 40), row(LIMIT, "home", 5, 7, 38)]
+    main, why = said(*rows)
+    assert main == "Nothing that was tried is better than today's way to serve."
+    assert "no request waits noticeably today" in why
+
+    alarm = Diagnosis(alarm=True, sentences=[])
+    summary = summary_of(*rows).model_copy(update={"diagnosis": alarm})
+    assert answer(summary, [TODAY, LIMIT]).verdict == "too few"
+
+
 def test_better_for_a_class_and_worse_for_another_is_said_with_both() -> None:
     rows = [
         row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2),

@@ -91,6 +91,9 @@ def sentences(found: Answer, round_s: float) -> Iterator[str]:
             yield f"Nothing that was tried is better than today's way to serve{doubt}."
             if all(way.verdict == "alike" for way in found.tried):
                 yield f"The intervals {in_trials} leave no room for a saving of more than 10 % and 5 ms."
+            elif any(way.verdict == "open" for way in found.tried):
+                capital = _capital(in_trials)
+                yield f"{capital}, no way saved more than 10 % and 5 ms, and no request waits noticeably today."
         case "unknown":
             yield "Whether another way is better is unknown: no class of requests was measured both with it and today."
         case "mixed":
