@@ -59,6 +59,10 @@ def test_the_cause_is_the_exception_that_matters_or_the_first_error(said: str, t
         ("mongo:27017: [Errno -3] Temporary failure in name resolution", "mongo"),
         ("Error 111 connecting to localhost:6379. Connection refused.", "localhost"),
         ("httpx.ConnectError: [Errno -2] Name or service not known", ""),
+        ("  for res in getaddrinfo(host, port, family, kind):\nsocket.gaierror: [Errno -3] Temporary failure in name "
+         "resolution", ""),
+        ("the lab found no address of the host db.example.com\nsocket.gaierror: [Errno -3] Temporary failure in name "
+         "resolution", "db.example.com"),
         ("ValueError: a time-out of 3 s", None),
         ("the worker listens on http://0.0.0.0:8000", None),
     ],

@@ -220,6 +220,8 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
         ({"Procfile": "web: uvicorn --host 0.0.0.0 --port $PORT main:api --workers 3\n",
           "requirements.txt": "uvicorn[standard]==0.37.0\n"},
          {"callable": "main:api", "uvicorn": "0.37.0", "workers": 3}),
+        ({"Procfile": "web: uvicorn --factory main:make_api --workers 2\n"},
+         {"callable": "main:make_api()", "uvicorn": "0.38.0", "workers": 2}),
         ({"nginx.conf": "upstream app {\n  least_conn;\n  server a:80;\n  server b:80;\n}\n", "app.py": ""},
          {"replicas": 2, "balance": "least_conn"}),
         ({"main.py": "api = FastAPI()\n"}, {"callable": "main:api", "uvicorn": "0.38.0", "workers": 1}),
@@ -229,8 +231,8 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
          {"callable": "a:b", "worker_class": "gthread", "threads": 4}),
         ({}, {"callable": "app:app", "workers": 1}),
     ],
-    ids=["procfile", "dockerfile", "config", "settings", "compose", "factory", "uvicorn", "nginx", "asgi", "uwsgi",
-         "threads", "nothing"],
+    ids=["procfile", "dockerfile", "config", "settings", "compose", "factory", "uvicorn", "factory option",
+         "nginx", "asgi", "uwsgi", "threads", "nothing"],
 )  # fmt: skip
 def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str], finds: dict[str, object]) -> None:
     for name, text in files.items():
@@ -597,6 +599,13 @@ def test_the_wrapper_finds_a_factory_and_serves_when_the_disk_is_full(
     (tmp_path / "served").write_text("a file in the place of the folder")
 
     assert ask(own.app, "/parts", "1-1")[0] == b"abcd"
+
+
+def test_a_factory_that_is_not_called_is_named_with_the_way_out(wrapped: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_CALLABLE", "wrapped_shop:create_app")
+
+    with pytest.raises(SystemExit, match=r"it is a factory: write callable: wrapped_shop:create_app\(\)"):
+        wrapped("def create_app(config=None):\n    return app\n")
 
 
 def own_points(folder: Path, requests: list[Request], served: str) -> None:

@@ -110,7 +110,7 @@ def test_an_application_that_cannot_be_loaded_says_why(lab: Lab, tmp_path: Path)
     done = lab.run("try", str(written(tmp_path, "\nimport humanize\n")))
 
     assert done.returncode == 1
-    assert "error: Your application cannot be loaded.\n" in done.stderr
+    assert "error: Your application cannot be loaded: ModuleNotFoundError: No module named 'humanize'\n" in done.stderr
     assert done.stderr.endswith("ModuleNotFoundError: No module named 'humanize'\n")
     assert not (lab.results / "my-service-tried").exists()
 

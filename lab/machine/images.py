@@ -19,7 +19,7 @@ from lab.paths import COMPOSE_FILE, SERVERS, TOOLS
 from lab.plan import Plan
 from lab.servers.base import BESIDE, BESIDE_PROJECT, Beside, Layer
 from lab.services import image_of
-from lab.trial.causes import cause, way_to_host
+from lab.trial.causes import NO_ADDRESS, cause, way_to_host
 from lab.trial.containers import OWNER_LABEL, PROJECT, owner
 
 DEBIAN = "debian:trixie-slim"
@@ -135,26 +135,32 @@ def _load_own(image: OwnImage, layer: Layer, say: Say) -> None:
         )  # fmt: skip
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
-        if found := way_to_host(said):
-            raise LabError(f"Your application cannot be loaded: {cause(said)}", f"{found}\n{said}") from None
-        raise LabError(error.message, said) from None
+        hint = "\n".join(filter(None, [way_to_host(said), said]))
+        raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
 
 
 LOADED_WITHIN_S = 120
 """How long somebody's own application may take to be loaded. Twenty seconds are normal for a large one."""
-_LOAD = """\
-import os, sys, threading, time, traceback
+_LOAD = f"""\
+import os, socket, sys, threading, time, traceback
+def resolve(host, *words, resolve=socket.getaddrinfo, **options):
+    try:
+        return resolve(host, *words, **options)
+    except socket.gaierror:
+        print("{NO_ADDRESS}", host, file=sys.stderr)
+        raise
+socket.getaddrinfo = resolve
 def give_up(main=threading.get_ident(), sleep=time.sleep):
     sleep(float(sys.argv[1]))
     traceback.print_stack(sys._current_frames()[main])
-    print(f"It was not loaded within {sys.argv[1]} s; the last line above is what it was doing.", file=sys.stderr)
+    print("It was not loaded within", sys.argv[1], "s; the last line above is what it was doing.", file=sys.stderr)
     os._exit(1)
 threading.Thread(target=give_up, daemon=True).start()
 code = 0
 try:
     import own
 except SystemExit as left:
-    print(left.code if isinstance(left.code, str) else f"It called sys.exit({left.code}).", file=sys.stderr)
+    print(left.code if isinstance(left.code, str) else "It called sys.exit(%s)." % left.code, file=sys.stderr)
     code = 1
 except BaseException:
     traceback.print_exc()

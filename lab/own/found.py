@@ -205,7 +205,9 @@ def _from_command(found: Found, words: list[str], place: str, folder: Path) -> N
         if known.config:
             config = known.config.removeprefix("file:")
             _from_settings(found, folder / config, config)
-        found.note("callable", next((one for one in rest if re.fullmatch(CALLABLE_PATTERN, one)), None), place)
+        called = next((one for one in rest if re.fullmatch(CALLABLE_PATTERN, one)), None)
+        is_factory = called is not None and "--factory" in rest and not called.endswith("()")
+        found.note("callable", f"{called}()" if is_factory else called, place)
 
 
 def _from_settings(found: Found, path: Path, place: str) -> None:

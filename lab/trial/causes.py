@@ -8,18 +8,21 @@ _CONSEQUENCE = re.compile(r"HaltServer|^SystemExit|^KeyboardInterrupt|^asyncio\.
 _ERROR = re.compile(r"\b(error|exception|fatal|critical|cannot|can't|could not|failed|denied|no such)\b", re.IGNORECASE)
 _UNREACHED = re.compile(
     r"name or service not known|name resolution|getaddrinfo|nodename nor servname|failed to resolve|"
-    r"could not translate host name|no address associated|connection refused|connect call failed|connection timed out|"
+    r"could not translate host name|no address associated|no address of the host|connection refused|"
+    r"connect call failed|connection timed out|"
     r"connect(ion)? ?timeout|timed out|no route to host|network is unreachable|cannot connect to host|"
     r"all connection attempts failed",
     re.IGNORECASE,
 )
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+NO_ADDRESS = "the lab found no address of the host"
+"""What the lab's check of an application writes before the name of a host that has no address in the lab."""
 _HOSTS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"host ?name \"{_NAME}\"", rf"host='{_NAME}'", rf"resolve '{_NAME}'", rf"server at \"{_NAME}\"",
         rf"server on '{_NAME}'", rf"connect to host {_NAME}", rf"connecting to {_NAME}[:.]", rf"://(?:[^@/\s]*@)?{_NAME}",
-        rf"\b{_NAME}:[0-9]{{2,5}}: \[Errno", rf"getaddrinfo\S* \S+ {_NAME}",
+        rf"\b{_NAME}:[0-9]{{2,5}}: \[Errno", rf"getaddrinfo\S* \S+ {_NAME}", rf"{NO_ADDRESS} {_NAME}",
     )
 ]  # fmt: skip
 _LONGEST = 300
@@ -44,8 +47,11 @@ def _exception(lines: list[str], start: int) -> list[str]:
 
 
 def unreached(said: str) -> str | None:
-    """Return the host that a program could not reach; empty if its messages do not name it; None if it reached all."""
-    lines = [line for line in said.splitlines() if _UNREACHED.search(line)]
+    """Return the host that a program could not reach; empty if its messages do not name it; None if it reached all.
+
+    Indented lines do not count: in a traceback, they are source, which may have any words.
+    """
+    lines = [line for line in said.splitlines() if line and not line[0].isspace() and _UNREACHED.search(line)]
     named = (found[1] for line in reversed(lines) for pattern in _HOSTS if (found := pattern.search(line)))
     return next(named, "") if lines else None
 

@@ -272,11 +272,14 @@ def counters() -> Counters:
 
 
 def interface_of(found: Callable[..., Any]) -> str:
-    """Return ``app`` for a WSGI application and ``asgi`` for an ASGI application, by how it is called; else nothing."""
+    """Return ``app`` for a WSGI application and ``asgi`` for an ASGI application, by how it is called; else nothing.
+
+    A function without arguments is a ``factory``, which returns an application.
+    """
     with suppress(TypeError, ValueError):  # there is no signature
         takes = [one for one in inspect.signature(found).parameters.values() if one.default is one.empty]
         if not any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in takes):
-            return {2: "app", 3: "asgi"}.get(len(takes), "")
+            return {0: "factory" if inspect.isfunction(found) else "", 2: "app", 3: "asgi"}.get(len(takes), "")
     return ""
 
 
@@ -289,6 +292,9 @@ os.environ.update(json.loads((Path(__file__).parent / "environment.json").read_t
 READY = os.environ.pop("LAB_READY", "")
 application: Callable[..., Any] = load(os.environ["LAB_CALLABLE"])
 _called, _is = os.environ["LAB_APP"].partition(":")[2], interface_of(application)
+if _is == "factory":
+    _name = os.environ["LAB_CALLABLE"]
+    sys.exit(f"{_name} is a function that takes no arguments, so it is a factory: write callable: {_name}()")
 if _is and _is != _called:
     names = {"app": "WSGI", "asgi": "ASGI"}
     sys.exit(f"{os.environ['LAB_CALLABLE']} is {names[_is]}, but the server that is named serves {names[_called]}.")
