@@ -22,6 +22,7 @@ from lab.machine.engine import last_line, meaning_of, run_command
 from lab.machine.images import OwnImage
 from lab.paths import SERVERS
 from lab.servers.base import Layer
+from lab.trial.causes import cause, unreached
 
 WITHIN_S = 20
 
@@ -132,6 +133,15 @@ def test_an_application_that_is_never_loaded_says_what_it_was_doing(tmp_path: Pa
     assert done.returncode == 1
     assert "time.sleep(0.05)  # until the flags are there" in done.stderr
     assert "not loaded within 0.5 s" in done.stderr.splitlines()[-1]
+
+
+def test_a_host_without_an_address_is_named(tmp_path: Path) -> None:
+    """The exception does not name the host, and the traceback's source names it only by chance."""
+    done = loaded(tmp_path, "import socket\nhost = 'db.' + 'invalid'\nsocket.create_connection((host, 5432))\n")
+
+    assert done.returncode == 1
+    assert unreached(done.stderr) == "db.invalid"
+    assert cause(done.stderr).startswith("socket.gaierror: ")
 
 
 FROZEN = """\

@@ -147,14 +147,21 @@ def resolve(host, *words, resolve=socket.getaddrinfo, **options):
     try:
         return resolve(host, *words, **options)
     except socket.gaierror:
-        print("{NO_ADDRESS}", host, file=sys.stderr)
+        unknown[host] = None
         raise
+unknown = {{}}
 socket.getaddrinfo = resolve
 def give_up(main=threading.get_ident(), sleep=time.sleep):
     sleep(float(sys.argv[1]))
     traceback.print_stack(sys._current_frames()[main])
     print("It was not loaded within", sys.argv[1], "s; the last line above is what it was doing.", file=sys.stderr)
-    os._exit(1)
+    leave(1)
+def leave(code, leave=os._exit):
+    for host in unknown:
+        print("{NO_ADDRESS}", host, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    leave(code)
 threading.Thread(target=give_up, daemon=True).start()
 code = 0
 try:
@@ -165,9 +172,7 @@ except SystemExit as left:
 except BaseException:
     traceback.print_exc()
     code = 1
-for stream in (sys.stdout, sys.stderr):
-    stream.flush()
-os._exit(code)
+leave(code)
 """
 """Load an application and leave at once, whatever threads, handlers of signals and exit functions it has."""
 
