@@ -77,6 +77,17 @@ def test_a_class_that_is_not_answered_as_it_should_be_has_no_time(
     assert alone.alone_ms(front(engine), {"home": Asked(path="/", users=1, expected_status=expected)}) == found
 
 
+@pytest.mark.parametrize(("code", "status"), [(28, 0), (18, 0), (23, 200)])
+def test_an_answer_whose_body_does_not_end_is_no_answer(engine: Path, code: int, status: int) -> None:
+    """k6 would count it as a failure. With 23, curl has stopped because enough of a long body was kept."""
+    (engine / "answer-0").write_text(f"printf 'curl: ({code}) a reason\nlab-told 200 0.1 ' >&2; printf body")
+
+    answer = ask(front(engine), Asked(path="/", users=1))
+
+    assert answer.status == status
+    assert answer.problem == f"curl: ({code}) a reason"
+
+
 def test_an_engine_that_fails_is_no_answer(engine: Path) -> None:
     answers(engine, 126)
     with pytest.raises(DockerException):
