@@ -47,6 +47,20 @@ def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(monkeypat
     assert said == ["Still building a tower after 0 s; its last line: step 2"]
 
 
+def test_a_program_that_was_not_looked_at_for_long_says_once_that_it_still_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the block beside it took its time, nothing was said."""
+    said: list[str] = []
+    monkeypatch.setattr(engine, "FIRST_WORD_S", 0.05)
+    monkeypatch.setattr(engine, "WORD_EVERY_S", 0.6)
+
+    with engine.running_beside(command("sleep 2.2"), "building a tower", "No tower.", said.append):
+        time.sleep(1.9)
+
+    assert said == ["Still building a tower after 2 s"]
+
+
 def test_a_program_that_does_not_end_is_ended_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ignores the first signal."""
     monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.3)
