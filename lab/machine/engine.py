@@ -286,7 +286,7 @@ def running_beside(
         program(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
     ):
         yield
-        next_word_s = FIRST_WORD_S
+        next_word_s: float = FIRST_WORD_S
         while True:
             try:
                 code = process.wait(max(0.1, min(next_word_s, within_s) - (time.monotonic() - began)))
