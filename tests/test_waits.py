@@ -233,6 +233,21 @@ def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given
     assert "--label stampede.owner=" in run
 
 
+def test_what_is_said_while_an_application_is_built_has_no_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The last line of a program that takes long is on the terminal, and in the lock that all users can read."""
+    said: list[str] = []
+    last = "Still loading your application after 30 s; its last line: connecting with hush-hush"
+    monkeypatch.setattr(images, "_build_on_image", lambda *_: None)
+    monkeypatch.setattr(images, "_load_own", lambda _image, _layer, say: say(last))
+    layer = Layer(tmp_path, "tag", {"TOKEN": "hush-hush"}, image="shop:1")
+
+    images._build_layer(OwnImage("gunicorn", (), layer=layer), layer, said.append)
+
+    assert said == [last.replace("hush-hush", "$TOKEN")]
+
+
 def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
