@@ -78,11 +78,12 @@ def measure_quietly(
     heeding: "Callable[[Progress], Progress] | None" = None,
     live: bool = False,
     cluster: "Cluster | None" = None,
+    check: bool = True,
 ) -> "tuple[Path, Summary]":
     """Make the machine ready and measure a plan. Return the run's folder and its summary, without printing results.
 
     ``heeding`` returns a Progress that also tells a page what the lab is doing; None: there is no page.
-    ``live``: the page reads the points while they are written.
+    ``live``: the page reads the points while they are written. ``check``: first ask somebody's own application once.
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
@@ -113,6 +114,7 @@ def measure_quietly(
             progress=heeding(progress) if heeding else progress,
             budget_s=budget_s,
             cluster=cluster,
+            check=check,
         )
 
 

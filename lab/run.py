@@ -66,10 +66,12 @@ def run_plan(
     progress: Progress,
     budget_s: float | None = None,
     cluster: Cluster | None = None,
+    check: bool = True,
 ) -> tuple[Path, Summary]:
     """Measure a plan on a machine that is ready, and return the run's folder and its summary.
 
     ``cluster``: the machines to measure on; None: the engine that Docker's own settings choose.
+    ``check``: before all trials, start somebody's own application and send it a request of each class.
     ``budget_s``: stop after the round that decides every claim, or before a round that would end later than that.
 
     Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
@@ -102,7 +104,7 @@ def run_plan(
         write_record(folder / "run.json", record)
         number = 1
         try:
-            for remark in batch.check(plan, folder, progress, engines):
+            for remark in batch.check(plan, folder, progress, engines) if check else ():
                 say(remark)
             began = time.monotonic()
             for number, part in enumerate(plan.rounds, start=1):

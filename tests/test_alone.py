@@ -13,10 +13,15 @@ from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
 from analysis.classes import Asked
+from lab.cluster.engines import Engines
 from lab.cluster.machines import only_place
+from lab.plan import PlannedTrial
+from lab.servers.base import Layer
 from lab.trial import alone, checking
+from lab.trial import stack as stack_module
 from lab.trial.alone import Answer, Front, ask
 from lab.trial.containers import Seen
+from lab.trial.stack import Stack
 
 DOCKER = """\
 #!/bin/sh
@@ -75,6 +80,17 @@ def test_a_class_that_is_not_answered_as_it_should_be_has_no_time(
 ) -> None:
     answers(engine, *[(status, 0.1)] * 3)
     assert alone.alone_ms(front(engine), {"home": Asked(path="/", users=1, expected_status=expected)}) == found
+
+
+@pytest.mark.parametrize(("code", "status"), [(28, 0), (18, 0), (23, 200)])
+def test_an_answer_whose_body_does_not_end_is_no_answer(engine: Path, code: int, status: int) -> None:
+    """k6 would count it as a failure. With 23, curl has stopped because enough of a long body was kept."""
+    (engine / "answer-0").write_text(f"printf 'curl: ({code}) a reason\nlab-told 200 0.1 ' >&2; printf body")
+
+    answer = ask(front(engine), Asked(path="/", users=1))
+
+    assert answer.status == status
+    assert answer.problem == f"curl: ({code}) a reason"
 
 
 def test_an_engine_that_fails_is_no_answer(engine: Path) -> None:
@@ -180,9 +196,41 @@ def test_what_was_written_before_a_request_does_not_belong_to_it() -> None:
 
 
 def test_a_server_that_does_not_start_is_told_by_its_cause() -> None:
-    error = checking.not_healthy(
-        "Your application", "Traceback (most recent call last):\n  x\nKeyError: 'SHOP_KEY'\nbye"
-    )
+    said = "Traceback (most recent call last):\n  x\nKeyError: 'SHOP_KEY'\nbye"
+    error = checking.not_healthy(said, "0 of 2 workers have loaded the application")
 
     assert error.message == "Your application does not start as it is served today: KeyError: 'SHOP_KEY'"
-    assert error.hint.endswith("bye")
+    assert "\n  bye\n" in error.hint
+    assert checking.not_healthy("booting\nbye", "").message.endswith("today: bye")
+
+
+def test_a_server_that_starts_and_is_never_ready_is_told_by_its_health_check() -> None:
+    """Its last line only says that it runs."""
+    error = checking.not_healthy("[INFO] Booting worker", "curl: (22) The requested URL returned error: 404\nNot Found")
+    beside = checking.not_healthy("", "no such database", "beside-db")
+
+    assert error.message.endswith(" today: the health check says curl: (22) The requested URL returned error: 404")
+    for word in ("Booting worker", "Not Found", "application.ready"):
+        assert word in error.hint
+    assert beside.message == "beside-db does not start as it is served today: the health check says no such database"
+    assert "application.ready" not in beside.hint
+
+
+def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are in the error, and in the record of the trial."""
+    probed = {"Status": "unhealthy", "Log": [{"Output": "curl: (22) error: 404\nno hush-hush"}]}
+    state = ContainerState.model_validate({"Status": "running", "Health": probed})
+    container = Seen("abc", "gunicorn", "gunicorn-1", state, only_place(), "")
+    variant = SimpleNamespace(service="gunicorn", front="nginx", layer=Layer(tmp_path, "abc", {"TOKEN": "hush-hush"}))
+    trial = SimpleNamespace(variant=variant, variant_name="today", load_name="own", number=1)
+    stack = Stack(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines())
+    monkeypatch.setattr(stack_module, "containers_of", lambda *_: [container])
+    monkeypatch.setattr(stack_module, "output_of", lambda _: b"I have hush-hush")
+
+    reason = stack._why_not_healthy(DockerException(["docker"], 1))
+    stack.fail(f"{stack_module.UNHEALTHY}: {reason}")
+    error = stack._not_healthy()
+
+    for said in (reason, error.hint):
+        assert "no $TOKEN" in said
+        assert "I have $TOKEN" in said

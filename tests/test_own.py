@@ -1116,15 +1116,18 @@ class Measured:
         self, tmp_path: Path, first: Diagnosis, verdict: Verdict = "valid", outcome: str = "measured"
     ) -> None:  # fmt: skip
         self.asked: list[tuple[list[str], int]] = []
+        self.checks: list[bool] = []
         self._folder, self._first, self._verdict = tmp_path / "run", first, verdict
         run_of(tmp_path, [Request()])
         path = trial_folder(self._folder, TODAY, "mix", 1) / "trial.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": outcome}))
 
     def __call__(
-        self, _name: str, _experiment: Experiment, plan_for: Callable[[None], Plan], **_options: object
-    ) -> tuple[Path, Summary]:
+        self, _name: str, _experiment: Experiment, plan_for: Callable[[None], Plan], *, check: bool,
+        **_options: object,
+    ) -> tuple[Path, Summary]:  # fmt: skip
         """Stand for measure_quietly."""
+        self.checks.append(check)
         plan = plan_for(None)
         names = list(dict.fromkeys(one.variant_name for one in plan.trials))
         self.asked.append((names, len(plan.rounds)))
@@ -1159,13 +1162,13 @@ def test_ways_follow_from_what_a_first_trial_finds(
 ) -> None:  # fmt: skip
     service.write_text(service.read_text().replace("workers: 2, threads: 2", served))
     measured = Measured(tmp_path, first)
-    monkeypatch.setattr("lab.machine.engine.engine_cores", lambda: 2)
-    monkeypatch.setattr("lab.measuring.measure_quietly", measured)
+    monkeypatch.setattr("lab.own.trying.engine_cores", lambda: 2)
     monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
 
     app(["try", str(service), "--results", str(tmp_path / "results"), *further], standalone_mode=False)
 
     assert measured.asked == asked
+    assert measured.checks == [True, False][: len(asked)]  # each class was asked alone a minute ago
     said = capsys.readouterr().err
     assert ("So far, after one trial of today's way:" in said) == (asked[0] == ([TODAY], 1))
     assert (f"- {first.sentences[0]}" in said) == (asked[0] == ([TODAY], 1))
@@ -1175,7 +1178,6 @@ def test_an_invalid_first_trial_changes_nothing(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = Measured(tmp_path, COMPUTING, "invalid")
-    monkeypatch.setattr("lab.measuring.measure_quietly", measured)
     monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
 
     assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1
@@ -1190,7 +1192,6 @@ def test_servers_that_do_not_start_are_not_started_in_other_ways(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = Measured(tmp_path, WELL, "invalid", outcome="failed")
-    monkeypatch.setattr("lab.measuring.measure_quietly", measured)
     monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
 
     assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1

@@ -48,6 +48,20 @@ def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(monkeypat
     assert said == ["Still building a tower after 0 s; its last line: step 2"]
 
 
+def test_a_program_that_was_not_looked_at_for_long_says_once_that_it_still_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the block beside it took its time, nothing was said."""
+    said: list[str] = []
+    monkeypatch.setattr(engine, "FIRST_WORD_S", 0.05)
+    monkeypatch.setattr(engine, "WORD_EVERY_S", 0.6)
+
+    with engine.running_beside(command("sleep 2.2"), "building a tower", "No tower.", said.append):
+        time.sleep(1.9)
+
+    assert said == ["Still building a tower after 2 s"]
+
+
 def test_a_program_that_does_not_end_is_ended_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """It ignores the first signal."""
     monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.3)
@@ -227,6 +241,21 @@ def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given
     name = run.split("--name ")[1].split()[0]
     assert removed == f"rm --force {name}"
     assert "--label stampede.owner=" in run
+
+
+def test_what_is_said_while_an_application_is_built_has_no_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The last line of a program that takes long is on the terminal, and in the lock that all users can read."""
+    said: list[str] = []
+    last = "Still loading your application after 30 s; its last line: connecting with hush-hush"
+    monkeypatch.setattr(images, "_build_on_image", lambda *_: None)
+    monkeypatch.setattr(images, "_load_own", lambda _image, _layer, say: say(last))
+    layer = Layer(tmp_path, "tag", {"TOKEN": "hush-hush"}, image="shop:1")
+
+    images._build_layer(OwnImage("gunicorn", (), layer=layer), layer, said.append)
+
+    assert said == [last.replace("hush-hush", "$TOKEN")]
 
 
 def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(

@@ -286,7 +286,7 @@ def running_beside(
         program(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
     ):
         yield
-        next_word_s = FIRST_WORD_S
+        next_word_s: float = FIRST_WORD_S
         while True:
             try:
                 code = process.wait(max(0.1, min(next_word_s, within_s) - (time.monotonic() - began)))
@@ -300,7 +300,7 @@ def running_beside(
             if passed_s >= next_word_s:
                 last = f"; its last line: {said[0]}" if (said := _last_lines(output, 1).splitlines()) else ""
                 say(f"Still {what} after {in_words(passed_s)}{last}")
-                next_word_s += WORD_EVERY_S
+                next_word_s = passed_s + WORD_EVERY_S
         if code != 0:
             meaning = f": {known}" if (known := meaning_of(code)) else ":"
             last = _last_lines(output) or "It printed nothing."

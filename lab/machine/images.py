@@ -109,6 +109,7 @@ def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:
 
     Then load the application once. Raise LabError with its last words if it cannot be loaded.
     """
+    say = _without_secrets(say, layer)
     if layer.image:
         _build_on_image(image, layer, say)
         _load_own(image, layer, say)
@@ -120,6 +121,11 @@ def _build_layer(image: OwnImage, layer: Layer, say: Say) -> None:
     if label(image.name, INPUTS) != under:
         _build_own(image, layer, server, under, say)
     _load_own(image, layer, say)
+
+
+def _without_secrets(say: Say, layer: Layer) -> Say:
+    """Return the same function for texts that may quote what an application or a build printed."""
+    return lambda text: say(layer.masked(text.encode()).decode())
 
 
 def _load_own(image: OwnImage, layer: Layer, say: Say) -> None:

@@ -1,7 +1,7 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,10 +14,22 @@ from analysis.result import Summary
 from lab.advice.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
-from lab.measuring import measure_quietly, planner
-from lab.own.replay import Replay
-from lab.own.service import OwnService
-from lab.own.variants import ADVISED, LIFTING, ONLY_IF_NAMED
+from lab.machine.engine import engine_cores
+from lab.measuring import make_command, measure_quietly, planner
+from lab.own.advised import advised
+from lab.own.image import layer_of
+from lab.own.replay import Replay, read_replay
+from lab.own.service import OwnService, read_own_service
+from lab.own.variants import (
+    ADVISED,
+    LIFTING,
+    ONLY_IF_NAMED,
+    candidates,
+    ignored,
+    left_out,
+    lifting,
+    too_large,
+)
 from lab.terminal import say
 
 LASTS = {"short": "20s", "full": "2m"}
@@ -26,9 +38,66 @@ REPLAY_LASTS_S = {"short": 60, "full": 600}
 TRIALS = 3
 
 
+def try_service(
+    path: Path, *, ways: str, full: bool, duration: str, trials: int, seed: int, results: Path
+) -> tuple[Path, Summary, list[Way]]:
+    """Measure a service as it is served today and in other ways. Return the run's folder, its summary and the ways.
+
+    If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
+    there is nothing to add to the first run, it is the result.
+    """
+    service = read_own_service(path)
+    replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
+    name = name_of(path)
+    with layer_of(service) as layer:
+        if replay:
+            replay.write(layer.replay)
+
+        def measure(tried: Sequence[Way], ways: str, trials: int, *, check: bool = True) -> tuple[Path, Summary]:
+            experiment = experiment_of(path, service, tried, replay)
+            return measure_quietly(
+                name, experiment,
+                planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed),
+                full=full, results=results, check=check,
+                command=make_command(
+                    f"make try SERVICE={path.name}", WAYS=ways, FULL=full, DURATION=duration, TRIALS=trials, SEED=seed
+                ),
+            )  # fmt: skip
+
+        cores = engine_cores()
+        possible = candidates(service, layer, cores)
+        if ADVISED in kinds_in(ways):
+            possible.append(advised(service, layer, results / name / "latest"))
+        tried = chosen(possible, ways)
+        _say_each("Not tried", left_out(service))
+        _say_each("Left out", ignored(service, layer))
+        if ways:
+            return *measure(tried, ways, trials), tried
+        folder, summary = measure(tried[:1], TODAY, 1)
+        say_so_far(summary)
+        if not reached_load(folder, summary):
+            return folder, summary, tried
+        kinds = lifting(service, limits_of(summary), cores)
+        _say_each("Not tried", too_large(service, layer, kinds, cores))
+        tried = chosen(possible, ways, kinds)
+        if len(tried) == 1 and trials == 1:
+            return folder, summary, tried
+        return *measure(tried, ways, trials, check=False), tried
+
+
+def _say_each(lead: str, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        say(f"{lead}: {sentence}")
+
+
 def name_of(path: Path) -> str:
     """Return the name of the folder of results for a file that describes a service."""
     return (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "service") + "-tried"
+
+
+def kinds_in(ways: str) -> list[str]:
+    """Return the names in the option WAYS."""
+    return [name.strip() for name in ways.split(",") if name.strip()]
 
 
 def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list[Way]:
@@ -36,7 +105,7 @@ def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list
 
     The kinds in ``lifting`` lift a limit that was found. Raise WrongUse for an unknown name.
     """
-    wanted = [one.strip() for one in names.split(",") if one.strip()]
+    wanted = kinds_in(names)
     known = [ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY for way in ways]
     for one in wanted:
         if one not in known:
@@ -47,26 +116,20 @@ def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
 
 
-def measure_first(
-    name: str, experiment: Experiment, *, full: bool, duration: str, seed: int, command: str, results: Path
-) -> tuple[Path, Summary]:
-    """Measure today's way with one trial, in a run of its own, and say what limits it so far."""
-    plan_for = planner(experiment, TODAY, full=full, duration=duration, trials=1, jobs=1, seed=seed)
-    folder, summary = measure_quietly(name, experiment, plan_for, full=full, command=command, results=results)
-    told, sentences = (
-        "\nThe first trial is invalid, so it says nothing:",
-        [reason for trial in summary.trials for reason in trial.reasons],
-    )
-    if summary.validity.verdict != "invalid" and summary.diagnosis:
-        told, sentences = "\nSo far, after one trial of today's way:", summary.diagnosis.sentences
-    say(told)
+def say_so_far(summary: Summary) -> None:
+    """Say what limits today's way after its first trial, or why the trial is invalid."""
+    if summary.validity.verdict == "invalid" or not summary.diagnosis:
+        say("\nThe first trial is invalid, so it says nothing:")
+        sentences = [reason for trial in summary.trials for reason in trial.reasons]
+    else:
+        say("\nSo far, after one trial of today's way:")
+        sentences = summary.diagnosis.sentences
     for sentence in sentences:
         say(f"- {sentence}")
     say("")
-    return folder, summary
 
 
-def started(folder: Path, summary: Summary) -> bool:
+def reached_load(folder: Path, summary: Summary) -> bool:
     """Whether any trial of a run got as far as its load."""
     trials = [read_trial(trial_folder(folder, one.variant, one.load, one.trial)) for one in summary.trials]
     return any(trial.outcome != "failed" for trial in trials)

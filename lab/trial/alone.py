@@ -1,5 +1,6 @@
 """Single requests to somebody's own application before any load: whether it answers them, and how long they take."""
 
+import re
 import subprocess
 import time
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ MOST_S = 60
 BODY_BYTES = 4096
 """How much of an answer's body is kept."""
 _HARMLESS = ("GET", "HEAD")
+_BROKEN_OFF = re.compile(r"^curl: \((?!23\))", re.MULTILINE)
+"""What curl says if an answer is not complete; with 23, only nobody reads the rest of the body any more."""
 _SHELL = f"curl --config - | head --bytes {BODY_BYTES}"
 _TOLD = "lab-told"
 
@@ -41,7 +44,7 @@ class Front:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to a single request. ``status`` is 0 if there was none in time; ``problem`` then says why."""
+    """The answer to a single request. ``status`` is 0 if it was not complete in time; ``problem`` then says why."""
 
     status: int
     took_ms: float
@@ -97,7 +100,8 @@ def ask(
         raise DockerException(command, done.returncode, done.stdout, done.stderr)
     status, took_s, location = f"{told.strip()} ".split(" ", 2)
     body = done.stdout.decode(errors="replace")
-    return Answer(int(status), 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
+    complete = not _BROKEN_OFF.search(problem)
+    return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
 
 
 def _config(front: Front, one: Asked, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:

@@ -29,15 +29,20 @@ _LONGEST = 300
 
 
 def cause(said: str) -> str:
-    """Return the line that says why a program failed: the exception of its last traceback, or its first error.
+    """Return the line that says why a program failed, or else its last line. Empty: the program wrote nothing."""
+    return failure(said) or next((line.strip()[:_LONGEST] for line in reversed(said.splitlines()) if line.strip()), "")
 
-    Exceptions that only follow from another one do not count. Empty: the program wrote nothing.
+
+def failure(said: str) -> str:
+    """Return the exception of a program's last traceback, or its first error. Empty: the program wrote neither.
+
+    Exceptions that only follow from another one do not count.
     """
     lines = said.splitlines()
     thrown = [line for start, line in enumerate(lines) if _TRACEBACK.search(line) for line in _exception(lines, start)]
     told = [line for line in thrown if not _CONSEQUENCE.search(line)] or thrown[-1:]
     errors = [line for line in lines if _ERROR.search(line)]
-    found = told[-1:] or errors[:1] or [line for line in lines if line.strip()][-1:]
+    found = told[-1:] or errors[:1]
     return found[0].strip()[:_LONGEST] if found else ""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from analysis.classes import Asked
 from lab.errors import LabError
 from lab.trial.alone import Answer
-from lab.trial.causes import cause, way_to_host
+from lab.trial.causes import cause, failure, way_to_host
 
 LINES = 12
 """How many lines of a log are shown."""
@@ -35,11 +35,20 @@ def not_meant(name: str, one: Asked, answer: Answer, said: str, masked: Masked) 
     return LabError(message, hint="\n".join(filter(None, parts)))
 
 
-def not_healthy(what: str, said: str) -> LabError:
-    """Return the error for a container that does not become healthy, given what it wrote."""
-    found = way_to_host(said)
-    return LabError(f"{what} does not start as it is served today: {cause(said)}",
-                    hint="\n".join(filter(None, [found, f"Its last lines:\n{_last(said)}"])))  # fmt: skip
+def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
+    """Return the error for a container that does not become healthy, given what it wrote and its health check said.
+
+    ``beside`` is its service; empty: it has the application.
+    """
+    reason = (failure(said) if probed else cause(said)) or f"the health check says {probed.splitlines()[0]}"
+    parts = [
+        way_to_host(said),
+        f"Its last lines:\n{_last(said)}" if said else "It wrote nothing to its log.",
+        f"Its health check said:\n{_last(probed)}" if probed else "",
+        "The health check asks for the path application.ready, if the file has it." if probed and not beside else "",
+    ]
+    what = beside or "Your application"
+    return LabError(f"{what} does not start as it is served today: {reason}", hint="\n".join(filter(None, parts)))
 
 
 def redirected(name: str, one: Asked, answer: Answer, masked: Masked) -> str:

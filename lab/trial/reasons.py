@@ -16,13 +16,18 @@ def not_healthy(containers: Sequence[Seen], front: str, output_of: Callable[[See
     """Return the last lines of the first container that is not healthy; None if no such container wrote anything."""
     for container in unhealthy(containers, front):
         lines = output_of(container).decode(errors="replace").splitlines()
-        probes = container.state.health.log if container.state.health else None
-        if probes:
-            lines.append(f"the health check last said: {(probes[-1].output or '').strip()}")
+        if probed := last_probe(container):
+            lines.append(f"the health check last said: {probed}")
         if lines:
             where = f" on {container.place.name}" if container.place.name else ""
             return f"{container.service}{where} said:\n" + "\n".join(lines[-8:])
     return None
+
+
+def last_probe(container: Seen) -> str:
+    """Return what the health check of a container said at last; empty: nothing."""
+    probes = container.state.health.log if container.state.health else None
+    return (probes[-1].output or "").strip() if probes else ""
 
 
 def ended(service: str, exit_code: int) -> str:

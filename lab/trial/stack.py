@@ -298,9 +298,11 @@ class Stack:
             return LabError(f"Your application does not start as it is served today: {reason}")
         with tolerating_docker_errors():
             for one in reasons.unhealthy(containers_of(self.project, self.engines.places), self.trial.variant.front):
-                if said := self._output_of(one).decode(errors="replace").strip():
-                    own = one.service == self.trial.variant.service
-                    return checking.not_healthy("Your application" if own else one.service, said)
+                said = self._output_of(one).decode(errors="replace").strip()
+                probed = self._masked(reasons.last_probe(one).encode()).decode()
+                if said or probed:
+                    beside = one.service if one.service != self.trial.variant.service else ""
+                    return checking.not_healthy(said, probed, beside)
         return LabError(f"Your application does not start as it is served today: {reason}")
 
     def look_before(self) -> None:
@@ -472,8 +474,8 @@ class Stack:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
         with tolerating_docker_errors():
             there = containers_of(self.project, self.engines.places)
-            if said := reasons.not_healthy(there, self.trial.variant.front, self._output_of):
-                return said
+            if said := reasons.not_healthy(there, self.trial.variant.front, output_of):
+                return self._masked(said.encode()).decode()
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
