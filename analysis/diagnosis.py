@@ -18,7 +18,7 @@ from analysis.record import TODAY, Run, VariantRecord
 from analysis.result import Bottleneck, Diagnosis, Limit, Row, Summary
 from analysis.show import bottlenecks as words
 from analysis.show.spread import value_and_spread
-from analysis.show.words import number, percent
+from analysis.show.words import percent
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and
@@ -108,14 +108,16 @@ class Symptoms:
 
     @cached_property
     def in_line(self) -> dict[str, tuple[str, float]]:
-        """What classes that wait beside a free thread would lose even if one queue led to all threads, if noticeable.
+        """What classes would lose even if one queue led to all threads, if noticeable.
 
-        Unknown, and so empty, if the workers have no threads.
+        These are classes that wait beside a free thread or, on a machine that was busy with something else, all that
+        are slow. Unknown, and so empty, if the workers have no threads.
         """
         threads = self.variant.settings.get("threads")
-        if not threads or not self.beside:
+        names = [*self.beside, *(self.slow if self.use.is_busy_elsewhere else ())]
+        if not threads or not names:
             return {}
-        waits: dict[str, list[float]] = {one: [] for one in self.beside}
+        waits: dict[str, list[float]] = {one: [] for one in names}
         for number_ in range(1, self.run.trials + 1):
             answered = waiting.read_answered(self.rows, TODAY, self.run.loads[0].name, number_)
             waits_s = waiting.waits_in_line_s(answered, self.variant.workers * int(threads))
@@ -126,6 +128,13 @@ class Symptoms:
         lost = {one: (stat, float(np.percentile(waits[one], int(stat[1:])))) for one, stat in stats.items()
                 if stat and waits[one]}  # fmt: skip
         return {one: of for one, of in lost.items() if of[1] > _noticeable_ms(self.figures, one)}
+
+    @cached_property
+    def slow_by_machine(self) -> dict[str, tuple[str, float]]:
+        """Those of the slow classes for which a machine that was busy with something else is the only known reason."""
+        if not self.use.is_busy_elsewhere or self.computes or self.held("held"):
+            return {}
+        return {one: of for one, of in self.slow.items() if one not in self.in_line}
 
     @cached_property
     def slower(self) -> dict[str, tuple[float, float]]:
@@ -204,7 +213,8 @@ def diagnose(
     if not any(figures.statistic(one, [TODAY]) for one in figures.classes(TODAY)):
         sentences.append(words.NOTHING_ELSE)
     elif not bottlenecks:
-        sentences.append(words.healthy(others=bool(refused), left_out=bool(left_out)))
+        without_times = any(figures.value(TODAY, one, "failures", "share") == 1 for one in figures.classes(TODAY))
+        sentences.append(words.healthy(others=without_times, left_out=bool(left_out)))
     return Diagnosis(alarm=bool(bottlenecks), sentences=sentences, bottlenecks=bottlenecks)
 
 
@@ -243,11 +253,12 @@ def _interpreter_lock(found: Symptoms) -> Bottleneck | None:
 def _busy_threads(found: Symptoms) -> Bottleneck | None:
     """All threads are busy with requests that wait for something else than a processor."""
     threads = found.variant.settings.get("threads")
-    lost = found.slow | found.in_line
+    slow = {} if found.use.is_busy_elsewhere else found.slow
+    lost = slow | found.in_line
     if not threads or not lost or found.computes:
         return None
     slots = found.variant.workers * int(threads)
-    sentences = [words.lost(name, *of, words.too_few(slots)) for name, of in found.slow.items()]
+    sentences = [words.lost(name, *of, words.too_few(slots)) for name, of in slow.items()]
     sentences += [words.in_line(name, *of, slots) for name, of in found.in_line.items()]
     numbers = {"threads": float(slots), "lost_ms": max(ms for _, ms in lost.values())}
     return Bottleneck(limit="threads", requests=[*lost], numbers=numbers, sentences=sentences)
@@ -256,7 +267,7 @@ def _busy_threads(found: Symptoms) -> Bottleneck | None:
 def _event_loop(found: Symptoms) -> Bottleneck | None:
     """A function on an event loop or a hub computes or blocks."""
     stalled = _stalled(found, "held", "event-loop")
-    if found.variant.settings.get("threads") or found.computes or not found.slow:
+    if found.variant.settings.get("threads") or found.computes or not found.slow or found.slow_by_machine:
         return stalled
     lost = [words.lost(name, *of, words.loop_of(found.greenlets)) for name, of in found.slow.items()]
     if stalled is None:
@@ -269,16 +280,13 @@ def _stalled(found: Symptoms, what: str, limit: Limit) -> Bottleneck | None:
     stall = found.held(what)
     if stall is None:
         return None
-    told = (words.GREENLETS if found.greenlets and what in words.GREENLETS else words.LOOPS)[what].format(
-        share=percent(stall.share), longest=number(stall.longest_s), most=stall.request, of_it=percent(stall.of_it)
-    )
-    if not found.greenlets or what == "locked":
-        told += words.advice(
-            what, single=found.variant.workers == 1, computes=found.computes or found.loops_compute,
-            processes_help=found.processes_help or not found.computes,
-        )  # fmt: skip
+    told = words.stalled(what, *stall, greenlets=found.greenlets)
+    helps = words.advice(
+        what, greenlets=found.greenlets, single=found.variant.workers == 1,
+        computes=found.computes or found.loops_compute, processes_help=found.processes_help or not found.computes,
+    )  # fmt: skip
     numbers = {"share": stall.share, "longest_s": stall.longest_s}
-    return Bottleneck(limit=limit, numbers=numbers, sentences=[told.strip()])
+    return Bottleneck(limit=limit, numbers=numbers, sentences=[f"{told} {helps}"])
 
 
 def _thread_pool(found: Symptoms) -> Bottleneck | None:
@@ -287,7 +295,8 @@ def _thread_pool(found: Symptoms) -> Bottleneck | None:
     full = {what: of for what, of in full.items() if of[0] >= HELD}
     if not full:
         return None
-    sentences = [words.pool(what, *of, found.variant.workers) for what, of in full.items()]
+    computes = found.computes or found.held("locked") is not None
+    sentences = [words.pool(what, *of, found.variant.workers, computes=computes) for what, of in full.items()]
     sentences += [words.slower(name, *of) for name, of in found.slower.items()]
     share, threads = max(full.values())
     numbers = {"share": share, "threads": float(threads)}
@@ -311,11 +320,12 @@ def _machine(found: Symptoms) -> Bottleneck | None:
     if not found.use.may_delay_work:
         return None
     known = {"busy": found.use.busy, "output": found.use.output}
+    lost = [words.lost(name, *of, words.MEANWHILE_BUSY) for name, of in found.slow_by_machine.items()]
     return Bottleneck(
-        limit="output" if found.use.writes_much else "machine",
+        limit="output" if found.use.writes_much else "machine", requests=[*found.slow_by_machine],
         numbers={name: value for name, value in known.items() if value is not None},
-        sentences=[*processor_sentences(found.use)],
-    )
+        sentences=[*processor_sentences(found.use), *lost],
+    )  # fmt: skip
 
 
 RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (

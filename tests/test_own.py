@@ -668,13 +668,14 @@ def run_of(tmp_path: Path, requests: list[Request], **settings: object) -> Run:
 
 def diagnosed(
     summary: Summary, run: Run, tmp_path: Path, alone_ms: dict[str, float] | None = None,
-    loops: Loops | None = None, omissions: Omissions | None = None,
+    loops: Loops | None = None, omissions: Omissions | None = None, busy: float | None = None,
 ) -> Diagnosis:  # fmt: skip
     """Return the diagnosis of a run that run_of has written."""
     folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
     write_requests(folder, TODAY, "mix", 1)
     with opened([folder]) as rows:
-        return diagnose(summary, run, rows, loops or Loops([], 0.0), alone_ms or {}, omissions or Omissions())
+        loops = loops or Loops([], 0.0)
+        return diagnose(summary, run, rows, loops, alone_ms or {}, omissions or Omissions(), busy)
 
 
 def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
@@ -948,7 +949,7 @@ def test_the_cause_of_a_hold_began_before_it(tmp_path: Path) -> None:
         found = diagnose(summary, run, rows, loops, {})
 
     assert [one.request for one in loops.held] == ["chart"]
-    assert found.sentences[0].startswith("The hubs of the workers stood still for ")
+    assert found.sentences[0].startswith("The hubs of the workers were held up for ")
     assert "gthread" in found.sentences[0]
     assert [one.limit for one in found.bottlenecks] == ["event-loop"]
 
@@ -972,6 +973,70 @@ def test_a_busy_machine_is_not_blamed_on_the_application(
     assert names in said
     assert "not busy, so these requests wait" not in said
     assert "a pool of connections" not in said
+
+
+ALL_BUSY = [row(TODAY, None, "processor", "per_request", 48), row(TODAY, None, "throughput", "per_second", 40)]
+
+
+@pytest.mark.parametrize(
+    ("server", "loops", "says"),
+    [
+        ("uvicorn", Loops([Held("computed", "home", 9.0, 0.3)], 10.0), "would not hold up the other requests, but"),
+        ("uvicorn", Loops([], 10.0, [FullPool("pool", 40, 8.0)]), "a larger pool does not help. Make quick end points"),
+        ("uvicorn", Loops([], 10.0, [FullPool("executor", 6, 8.0)]), "a larger pool does not help. What only waits"),
+        ("gunicorn-gevent", Loops([Held("computed", "home", 9.0, 0.3)], 10.0), "the processors would be as busy"),
+    ],
+)  # fmt: skip
+def test_no_cure_contradicts_that_all_processors_are_busy(tmp_path: Path, server: str, loops: Loops, says: str) -> None:
+    """Two workers keep two processors busy, so neither threads nor processes help."""
+    run = run_of(tmp_path, [Request()], threads=None, server=server)
+
+    found = diagnosed(summary_of(row(TODAY, "home", "overhead", "p99", 4), *ALL_BUSY), run, tmp_path, loops=loops)
+
+    of_processors, further = found.sentences
+    assert "More threads or processes do not help" in of_processors
+    assert says in further
+    assert [word for word in ("more workers", "belong into", "total_tokens", "with threads") if word in further] == []
+
+
+def test_a_pool_is_not_enlarged_while_threads_have_the_interpreter_lock(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [Request()], threads=None)
+    loops = Loops([Held("locked", "home", 1.0, 0.3)], 10.0, [FullPool("pool", 40, 8.0)])
+
+    found = diagnosed(summary_of(row(TODAY, "home", "overhead", "p99", 4)), run, tmp_path, loops=loops)
+
+    assert [one.limit for one in found.bottlenecks] == ["interpreter-lock", "thread-pool"]
+    assert "fewer threads" in found.sentences[0]
+    assert "a larger pool does not help" in found.sentences[1]
+
+
+@pytest.mark.parametrize("threads", [1, None])
+def test_a_busy_machine_explains_what_requests_lose_if_nothing_else_does(tmp_path: Path, threads: int | None) -> None:
+    """The threads of the workers were free, and their event loops went on."""
+    run = run_of(tmp_path, [Request(request="page", asked_ms=50)], threads=threads)
+    rows = [
+        row(TODAY, "page", "overhead", "p99", 400), row(TODAY, "page", "response_time", "p50", 30),
+        row(TODAY, None, "processor", "per_request", 5), row(TODAY, None, "throughput", "per_second", 13),
+    ]  # fmt: skip
+
+    found = diagnosed(summary_of(*rows), run, tmp_path, busy=0.95)
+
+    assert [(one.limit, one.requests) for one in found.bottlenecks] == [("machine", ["page"])]
+    assert found.sentences[-1].endswith("400 ms or more before its work begins: the machine was busy meanwhile.")
+
+
+def test_threads_that_are_all_at_work_are_too_few_on_a_busy_machine_too(tmp_path: Path) -> None:
+    requests = [Request(asked_ms=5000, request="stream", worker=f"box:{n}", sent_s=0.01 * n) for n in (1, 2)]
+    requests += [Request(asked_ms=10, request="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
+    rows = [
+        row(TODAY, "page", "overhead", "p90", 4000), row(TODAY, "page", "response_time", "p50", 30),
+        row(TODAY, None, "processor", "per_request", 5), row(TODAY, None, "throughput", "per_second", 13),
+    ]  # fmt: skip
+
+    found = diagnosed(summary_of(*rows), run_of(tmp_path, requests), tmp_path, busy=0.95)
+
+    assert [(one.limit, one.requests) for one in found.bottlenecks] == [("machine", []), ("threads", ["page"])]
+    assert "2 requests at a time are too few" in found.sentences[-1]
 
 
 def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
@@ -1000,6 +1065,8 @@ def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None
     assert found.sentences[2] == "Nothing was measured of today's way to serve, so nothing else is said."
     more = summary_of(*rows, row(TODAY, "home", "overhead", "p99", 4)).model_copy(update={"errors": [error]})
     assert diagnosed(more, run, tmp_path).sentences[2].startswith("No request of the other classes waits for a worker ")
+    in_part = summary_of(rows[1], row(TODAY, "home", "overhead", "p99", 4))
+    assert diagnosed(in_part, run, tmp_path).sentences[1].startswith("No request waits for a worker ")
 
 
 @pytest.mark.parametrize(

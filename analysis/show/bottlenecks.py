@@ -15,45 +15,55 @@ CAUSES = {
     "thread.",
 }
 """Why requests wait beside a free thread: in a container of several workers, or in containers of one worker each."""
-GREENLETS = {
+_STALLS = {
     "held": (
-        "The hubs of the workers stood still for {share} of the time, for up to {longest} s at once. Meanwhile, no "
-        "other greenlet of the worker went on; this time counts as work of the requests that had begun. The request "
-        "that had begun last was {most} for {of_it} of this time. A driver that waits in C, or a function that "
-        "computes, holds up all greenlets of its worker. The cure is a driver that the greenlets know, or worker_class "
-        "gthread with threads."
-    ),
-}
-LOOPS = {
-    "held": (
-        "The event loops of the workers were held up for {share} of the time, for up to {longest} s at once. "
-        "Meanwhile, no other request of the worker went on; this time counts as their work. The request that had begun "
-        "last was {most} for {of_it} of this time. "
+        "The {loops} of the workers were held up for {share} of the time, for up to {longest} s at once. Meanwhile, no "
+        "other request of the worker went on; this time counts as their work. "
     ),
     "locked": (
-        "For {share} of the time, and for up to {longest} s at once, the event loops of the workers did not go on "
-        "because other threads of the process computed and had Python's interpreter lock. The request that had begun "
-        "last was {most} for {of_it} of this time. "
+        "For {share} of the time, and for up to {longest} s at once, the {loops} of the workers did not go on because "
+        "other threads of the process computed and had Python's interpreter lock. "
     ),
 }
-_BELONG = (
-    "Calls that block and functions that compute belong into threads or processes: in FastAPI, def instead of "
-    "async def."
+_LAST = "The request that had begun last was {request} for {of_it} of this time."
+_BLOCK = (
+    "Calls that block belong into threads (in FastAPI, def instead of async def), and functions that compute belong "
+    "into other processes."
 )
 _COMPUTE = (
     "Functions that compute belong into other processes, such as those of a ProcessPoolExecutor; in threads, they keep "
     "the interpreter lock."
 )
+_COMPUTE_ALL = (
+    "In other processes, such as those of a ProcessPoolExecutor, functions that compute would not hold up the other "
+    "requests, but the processors would be as busy."
+)
+_GREENLETS_BLOCK = (
+    "A driver that waits in C holds up all greenlets of its worker. The cure is a driver that the greenlets know, or "
+    "worker_class gthread with threads."
+)
+_GREENLETS_COMPUTE = (
+    "A function that computes holds up all greenlets of its worker. In other processes, or in the threads of "
+    "worker_class gthread, it would let the other requests go on"
+)
 _OTHER_LOOPS = "More workers share the requests among more event loops, but the cure is in the application."
 _LOCK = "More processes with fewer threads share the lock among fewer requests."
 _POOLS = {
     "pool": "For {share} of the time, all {threads} threads of AnyIO's pool{where} were busy, and requests "
-    "waited for a thread of the pool. FastAPI and Starlette run def end points there. Make quick end points async def, "
-    "raise total_tokens of anyio.to_thread.current_default_thread_limiter(), or start more workers.",
+    "waited for a thread of the pool. FastAPI and Starlette run def end points there.",
     "executor": "For {share} of the time, all {threads} threads of asyncio's default executor{where} were "
-    "busy, and calls of asyncio.to_thread or run_in_executor waited for a thread. Give the loop an executor with "
-    "more threads, wait without threads, or start more workers.",
+    "busy, and calls of asyncio.to_thread or run_in_executor waited for a thread.",
 }  # fmt: skip
+_LARGER_POOLS = {
+    "pool": "Make quick end points async def, raise total_tokens of anyio.to_thread.current_default_thread_limiter(), "
+    "or start more workers.",
+    "executor": "Give the loop an executor with more threads, wait without threads, or start more workers.",
+}
+_NO_LARGER_POOLS = {
+    "pool": "While threads compute, a larger pool does not help. Make quick end points async def, so that they need no "
+    "thread.",
+    "executor": "While threads compute, a larger pool does not help. What only waits needs no thread.",
+}
 _FAILED = {
     "401": "is a login or a token missing?", "403": "is a login or a token missing?", "404": "is the path right?",
     "405": "is the method right?",
@@ -101,6 +111,7 @@ def lost(request: str, stat: str, ms: float, why: str) -> str:
 
 
 MEANWHILE_COMPUTED = "the workers were computing meanwhile."
+MEANWHILE_BUSY = "the machine was busy meanwhile."
 
 
 def too_few(slots: int) -> str:
@@ -113,7 +124,7 @@ def in_line(request: str, stat: str, ms: float, slots: int) -> str:
     """Say that there are too few threads even if they are shared as well as possible."""
     return (
         f"Even if all threads took requests from one queue, {ONE_IN[stat].lower()} of the requests {request} would "
-        f"wait for {duration(ms)} or more, so {slots} requests at a time are too few for this load, too."
+        f"wait for {duration(ms)} or more, so {slots} requests at a time are too few for this load."
     )
 
 
@@ -127,21 +138,35 @@ def loop_of(greenlets: bool) -> str:
     )
 
 
-def advice(what: str, *, single: bool, computes: bool, processes_help: bool) -> str:
-    """Return what helps against event loops that are held up (``what``: held or locked).
+def stalled(what: str, share: float, longest_s: float, request: str, of_it: float, *, greenlets: bool) -> str:
+    """Say for how long event loops or hubs did not go on (``what``: held or locked), and which request began last."""
+    loops = "hubs" if greenlets else "event loops"
+    said = _STALLS[what].format(loops=loops, share=percent(share), longest=number(longest_s))
+    return said + _LAST.format(request=request, of_it=percent(of_it))
+
+
+def advice(what: str, *, greenlets: bool, single: bool, computes: bool, processes_help: bool) -> str:
+    """Return what helps against event loops or hubs that are held up (``what``: held or locked).
 
     ``single``: there is one worker. ``computes``: functions that compute hold them up, so threads help little.
+    ``processes_help``: the processors are not all busy.
     """
     if what == "locked":
         return _LOCK if processes_help else "Requests that compute less share the lock better."
-    said = [_COMPUTE if computes else _BELONG]
+    if greenlets:
+        busy = "." if processes_help else ", but the processors would be as busy."
+        return f"{_GREENLETS_COMPUTE}{busy}" if computes else _GREENLETS_BLOCK
+    if computes and not processes_help:
+        return _COMPUTE_ALL
+    said = [_COMPUTE if computes else _BLOCK]
     return " ".join([*said, *([_OTHER_LOOPS] if single and processes_help else [])])
 
 
-def pool(what: str, share: float, threads: int, workers: int) -> str:
-    """Say that a pool of threads was full."""
+def pool(what: str, share: float, threads: int, workers: int, *, computes: bool) -> str:
+    """Say that a pool of threads was full, and what helps. ``computes``: threads compute, so more of them do not."""
     where = " in a worker" if workers > 1 else ""
-    return _POOLS[what].format(share=percent(share), threads=threads, where=where)
+    said = _POOLS[what].format(share=percent(share), threads=threads, where=where)
+    return f"{said} {(_NO_LARGER_POOLS if computes else _LARGER_POOLS)[what]}"
 
 
 def slower(request: str, work_ms: float, alone_ms: float) -> str:
@@ -171,7 +196,7 @@ def refused(request: str, share: float, errors: Sequence[str]) -> str:
 
 
 def healthy(others: bool, left_out: bool) -> str:
-    """Say that nothing was found. ``others``: apart from classes that failed."""
+    """Say that nothing was found. ``others``: apart from classes of which every request failed."""
     apart = "Apart from what the lab leaves out, no" if left_out else "No"
     of = " of the other classes" if others else ""
     return f"{apart} request{of} waits for a worker noticeably. How long an answer takes is up to the application."
