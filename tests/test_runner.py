@@ -373,7 +373,7 @@ def test_a_command_before_the_application_that_does_not_end_has_a_limit(
     monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [before])
     stack = overload(tmp_path)
     monkeypatch.setattr(Stack, "_rate_after", lambda *_: 75.6)
-    monkeypatch.setattr(Stack, "_output_of", lambda *_: b"migrating\n")
+    monkeypatch.setattr("lab.trial.stack.output_of", lambda _: b"migrating\n")
 
     stack.up()
 
