@@ -8,23 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from analysis.diagnosis import diagnose, is_own
-from analysis.folder import read_run, trial_folders, write_whole
-from analysis.manifest import sealed
-from analysis.measured import Results, measure, round_s, staircases
+from analysis.diagnosis.omissions import read_omissions
+from analysis.diagnosis.processor_use import busy_during
+from analysis.diagnosis.rules import diagnose, is_own
 from analysis.metrics import bursts, failures, servers, spread, visits
-from analysis.observed import Evidence, clock_rows, observe, read_evidence
-from analysis.omissions import read_omissions
-from analysis.prediction import not_predicted, predict
-from analysis.processor_use import busy_during
+from analysis.metrics.unknown import unknown
+from analysis.predict.prediction import not_predicted, predict
 from analysis.read.held import read_alone, read_held
+from analysis.read.observed import Evidence, clock_rows, observe, read_evidence
 from analysis.read.rows import opened
-from analysis.record import SCHEMA, TODAY
-from analysis.result import Summary
-from analysis.show.report import write_report
-from analysis.unknown import unknown
-from analysis.validity import doubt_effects, judge_missing, judge_run, judge_trial, several_clocks, unapplied
-from analysis.verdicts import claim_row, differences, published_rows
+from analysis.records.checksums import sealed
+from analysis.records.folder import read_run, trial_folders, write_whole
+from analysis.records.run import SCHEMA, TODAY
+from analysis.records.summary import Summary
+from analysis.report.html import write_report
+from analysis.statistics.measured import Results, measure, round_s, staircases
+from analysis.verdict.claims import claim_row, differences, published_rows
+from analysis.verdict.validity import doubt_effects, judge_missing, judge_run, judge_trial, several_clocks, unapplied
 
 READ_AT_ONCE = 2
 """How many trials are read at the same time; each may need as much memory as ``analysis.read.rows`` allows."""

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 from math import isclose
 from pathlib import Path, PurePosixPath
 
-from analysis.folder import BadRun, read_run, read_trial, read_values, trial_folders
-from analysis.manifest import MANIFEST, Difference, changes, files, is_derived, read_manifest, sha256
 from analysis.metrics import METRICS
+from analysis.metrics.unknown import unknown
 from analysis.pipeline import derive, derive_summary
-from analysis.record import SCHEMA
-from analysis.reproduction import read_summary
-from analysis.result import Summary
-from analysis.unknown import unknown
+from analysis.records.checksums import MANIFEST, Difference, changes, files, is_derived, read_manifest, sha256
+from analysis.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
+from analysis.records.run import SCHEMA
+from analysis.records.summary import Summary
 
 _RECORDS = {"run.json", "trial.json"}
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from analysis.folder import write_whole
+from analysis.records.folder import write_whole
 
 MOST = 200
 """How many answers of a kind are kept; the oldest go first."""

@@ -20,10 +20,10 @@ from typing import IO
 
 import yaml
 
-from analysis.folder import read_run, write_whole
-from analysis.manifest import MANIFEST, files, is_derived, read_manifest, seal, sha256
 from analysis.pipeline import derive
-from analysis.record import Run
+from analysis.records.checksums import MANIFEST, files, is_derived, read_manifest, seal, sha256
+from analysis.records.folder import read_run, write_whole
+from analysis.records.run import Run
 from lab.errors import LabError, WrongUse
 from lab.interruption import uninterrupted
 from lab.whereabouts import LOCAL, Words, here, placeless, read_factors, told_by, without

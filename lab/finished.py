@@ -12,8 +12,8 @@ from lab.interruption import uninterrupted
 from lab.terminal import say
 
 if TYPE_CHECKING:
-    from analysis.record import Run
-    from analysis.result import Summary
+    from analysis.records.run import Run
+    from analysis.records.summary import Summary
 
 
 def latest(results: Path) -> Path:
@@ -32,7 +32,7 @@ def latest_of_each(results: Path) -> list[Path]:
 @contextmanager
 def run_for(command: str) -> Iterator[None]:
     """Turn BadRun into WrongUse with a hint that shows how to give ``command`` the folder of a run."""
-    from analysis.folder import BadRun  # noqa: PLC0415
+    from analysis.records.folder import BadRun  # noqa: PLC0415
 
     try:
         yield
@@ -43,8 +43,8 @@ def run_for(command: str) -> Iterator[None]:
 
 def reported(folder: Path, results: Path) -> "Summary":
     """Compute all results of a run and write them, with the report, into the run's folder."""
-    from analysis.folder import NoTemporaryRoom  # noqa: PLC0415
     from analysis.pipeline import derive  # noqa: PLC0415
+    from analysis.records.folder import NoTemporaryRoom  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
 
     with run_for("report"), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
@@ -64,8 +64,8 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
     Yield a temporary folder, which has the run's files and requests, and the summary. Say what this version does not
     know of the run.
     """
-    from analysis.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
-    from analysis.unknown import unknown  # noqa: PLC0415
+    from analysis.metrics.unknown import unknown  # noqa: PLC0415
+    from analysis.records.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
     from analysis.verification import derived_elsewhere  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
 
@@ -93,7 +93,7 @@ def summary_of(command: str, folder: Path, results: Path) -> "Summary":
 
 def verified(folder: Path, console: Console) -> list[str]:
     """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
-    from analysis.manifest import MANIFEST  # noqa: PLC0415
+    from analysis.records.checksums import MANIFEST  # noqa: PLC0415
     from analysis.verification import verify as verify_run  # noqa: PLC0415
 
     try:
@@ -129,8 +129,8 @@ def _derived(paths: list[str]) -> str:
 
 def run_and_variant(command: str, run: str, results: Path) -> "tuple[Path, Run, str | None]":
     """Return the folder and the record of a run that ``RUN`` or ``RUN:VARIANT`` names, and the name of the variant."""
-    from analysis.compare import side  # noqa: PLC0415
-    from analysis.folder import read_run  # noqa: PLC0415
+    from analysis.records.folder import read_run  # noqa: PLC0415
+    from analysis.statistics.compare import side  # noqa: PLC0415
 
     folder, variant = side(run) if run else (latest(results), None)
     with run_for(command):

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from lab.loads import K6_SCRIPTS, Settings
 from lab.services import services
-
-if TYPE_CHECKING:
-    from lab.plan import PlannedTrial
 
 WORKER_MIB = {"wsgi": 8, "flask_app": 18, "django_app": 20, "fastapi_app": 30, "own": 18}
 """The memory of each worker, by the module of its application; of somebody's own application, at least so much."""
@@ -70,6 +67,14 @@ def pids_limit() -> int:
     return int(services()["gunicorn"]["pids_limit"])
 
 
+class NeedsMemory(Protocol):
+    """A planned trial, by the memory limits of its containers."""
+
+    @property
+    def needed_mib(self) -> dict[str, int]:
+        """The sum of the limits for each service, in MiB."""
+
+
 @dataclass(frozen=True)
 class Room:
     """The total and the available memory of the machine that the containers run on, in MiB."""
@@ -89,7 +94,7 @@ class Room:
         """The most that the limits of all containers may add up to."""
         return max(0, self.available_mib - self.free_mib - LAB_MIB)
 
-    def problem(self, trials: Sequence["PlannedTrial"]) -> str | None:
+    def problem(self, trials: Sequence[NeedsMemory]) -> str | None:
         """Return why the containers of trials side by side do not fit; None if they fit."""
         needed_mib: dict[str, int] = {}
         for trial in trials:

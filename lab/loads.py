@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from analysis.classes import Asked, Requests, read_asked, read_classes
 from analysis.metrics.visits import rates_per_s
-from analysis.nearest import nearest_first
-from analysis.record import LoadKind
+from analysis.records.classes import Asked, Requests, read_asked, read_classes
+from analysis.records.nearest import nearest_first
+from analysis.records.run import LoadKind
 from lab.errors import Misplaced
 from lab.settings import ANSWER_WITHIN_S, GIVES_UP, AskedFor, Described, Number, Word
 

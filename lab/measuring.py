@@ -10,13 +10,12 @@ from lab.plan import Plan, lay_out
 from lab.terminal import interruptible, out, print_plan, say, showing_progress, talk
 
 if TYPE_CHECKING:
-    from analysis.result import Summary
-    from lab.cluster.machines import Cluster
-    from lab.cluster.placing import Rooms
+    from analysis.records.summary import Summary
+    from lab.engine.cluster.machines import Cluster
+    from lab.engine.cluster.placing import Rooms
+    from lab.engine.watch import Progress
     from lab.experiment.model import Experiment
     from lab.limits import Room
-    from lab.live import News
-    from lab.machine.watch import Progress
 
     PlanFor = Callable[[Room | Rooms | None], Plan]
     """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
@@ -31,13 +30,13 @@ def measure(
     command: str,
     results: Path,
     budget_s: float | None = None,
-    news: "News | None" = None,
+    heeding: "Callable[[Progress], Progress] | None" = None,
     cluster: "Cluster | None" = None,
 ) -> "Summary":
     """Make the machine ready, measure a plan and print the results. Exit with 1 when the results are invalid.
 
     ``cluster``: the machines to measure on; None: the engine that Docker's own settings choose.
-    ``news`` is what a page tells of the run while it is measured; None: there is no page.
+    ``heeding`` returns a Progress that also tells a page what the lab is doing; None: there is no page.
     """
     folder, summary = measure_quietly(
         name,
@@ -47,8 +46,8 @@ def measure(
         command=command,
         results=results,
         budget_s=budget_s,
-        heeding=news.heeding if news else None,
-        live=news is not None,
+        heeding=heeding,
+        live=heeding is not None,
         cluster=cluster,
     )
     print_measured(folder, summary)
@@ -57,8 +56,8 @@ def measure(
 
 def print_measured(folder: Path, summary: "Summary") -> None:
     """Print the results of a run. Exit with 1 when they are invalid."""
-    from analysis.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
-    from analysis.show.terminal import print_tables  # noqa: PLC0415
+    from analysis.records.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
+    from analysis.report.terminal import print_tables  # noqa: PLC0415
 
     print_tables(out, read_run(folder), summary)
     say(f"\nReport: {folder / 'report.html'}")
@@ -87,11 +86,11 @@ def measure_quietly(
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
-    from lab.cluster.machines import only_place  # noqa: PLC0415
-    from lab.cluster.ready import rooms  # noqa: PLC0415
-    from lab.machine.doctor import make_ready  # noqa: PLC0415
-    from lab.machine.heartbeat import hearing  # noqa: PLC0415
-    from lab.machine.images import images_of  # noqa: PLC0415
+    from lab.engine.cluster.machines import only_place  # noqa: PLC0415
+    from lab.engine.cluster.ready import rooms  # noqa: PLC0415
+    from lab.engine.doctor import make_ready  # noqa: PLC0415
+    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.images import images_of  # noqa: PLC0415
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
     plan_for(None)  # report wrong use before waiting for another run
@@ -131,7 +130,7 @@ def planner(
     cores: int | None = None,
 ) -> "PlanFor":
     """Return a function that lays out the plan of these options in a given amount of memory."""
-    from lab.machine.engine import default_jobs  # noqa: PLC0415
+    from lab.engine.engine import default_jobs  # noqa: PLC0415
 
     def plan_for(room: "Room | Rooms | None") -> Plan:
         return lay_out(

@@ -1,12 +1,13 @@
 """Lay out a run before anything starts: which trials it has, their order, and which trials run side by side."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
+from typing import Protocol
 
 from lab import limits
-from lab.cluster.placing import Rooms
 from lab.errors import WrongUse
 from lab.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
 from lab.loads import in_seconds
@@ -84,6 +85,17 @@ class Plan:
         )
 
 
+class Memory(Protocol):
+    """The memory that containers may have, on one machine or on several."""
+
+    @property
+    def what(self) -> str:
+        """What has this memory: this machine, or these machines."""
+
+    def problem(self, trials: Sequence[PlannedTrial]) -> str | None:
+        """Return why the containers of trials side by side do not fit; None if they fit."""
+
+
 def lay_out(
     experiment: Experiment,
     *,
@@ -93,7 +105,7 @@ def lay_out(
     trials: int = 1,
     jobs: int = 1,
     seed: int = 0,
-    room: limits.Room | Rooms | None = None,
+    room: Memory | None = None,
     live: bool = False,
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
@@ -139,7 +151,7 @@ def lay_out(
     return Plan(tuple(batches), jobs, seed)
 
 
-def _batches(ready: list[PlannedTrial], jobs: int, room: limits.Room | Rooms | None) -> list[tuple[PlannedTrial, ...]]:
+def _batches(ready: list[PlannedTrial], jobs: int, room: Memory | None) -> list[tuple[PlannedTrial, ...]]:
     """Divide trials into as few batches as ``room`` allows. Raise WrongUse when a trial alone does not fit.
 
     The batches have equal sizes as far as possible, so that the trials disturb each other equally in all batches.

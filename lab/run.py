@@ -11,10 +11,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.deciding import RESAMPLED_FROM
-from analysis.folder import BadRun, NoTemporaryRoom, read_run, write_record
-from analysis.manifest import seal
-from analysis.record import (
+from analysis.records.checksums import seal
+from analysis.records.folder import BadRun, NoTemporaryRoom, read_run, write_record
+from analysis.records.run import (
     METHOD,
     ClientRecord,
     Git,
@@ -26,18 +25,19 @@ from analysis.record import (
     Source,
     TrialRecord,
 )
-from analysis.result import Summary
-from lab.cluster.machines import Cluster, Place
-from lab.cluster.ready import engines_on, host, machines_of, places_for
+from analysis.records.summary import Summary
+from analysis.statistics.deciding import RESAMPLED_FROM
+from lab.engine import leftovers, provenance
+from lab.engine.cluster.machines import Cluster, Place
+from lab.engine.cluster.ready import engines_on, host, machines_of, places_for
+from lab.engine.heartbeat import hearing
+from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
+from lab.engine.watch import Progress
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
-from lab.machine import provenance
-from lab.machine.heartbeat import hearing
-from lab.machine.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
-from lab.machine.watch import Progress
 from lab.plan import Plan
-from lab.trial import batch, leftovers
+from lab.trial import batch
 from lab.trial.points import compress_points
 from lab.trial.stack import now
 from lab.whereabouts import here, without
@@ -145,7 +145,7 @@ def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[
 def _is_enough(folder: Path, record: Run, rounds: int, spent_s: float, budget_s: float, say: Say) -> bool:
     """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
     from analysis.pipeline import derive_summary  # noqa: PLC0415
-    from analysis.verdicts import lacking  # noqa: PLC0415
+    from analysis.verdict.claims import lacking  # noqa: PLC0415
 
     if rounds >= RESAMPLED_FROM:
         with uninterrupted():

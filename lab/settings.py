@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.classes import read_asked, read_classes
-from analysis.nearest import nearest_first
+from analysis.records.classes import read_asked, read_classes
+from analysis.records.nearest import nearest_first
 
 ANSWER_WITHIN_S = 60
 """How long k6 waits for the answer to one request."""
@@ -70,7 +70,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Described:
-    """A setting that describes classes of requests, as JSON (analysis/classes.py). The requests sleep."""
+    """A setting that describes classes of requests, as JSON (analysis/records/classes.py). The requests sleep."""
 
     allowed: str = 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
 
@@ -97,7 +97,7 @@ class Described:
 
 @dataclass(frozen=True)
 class AskedFor(Described):
-    """A setting that describes what somebody's own application is asked for, as JSON (analysis/classes.py)."""
+    """A setting that describes what somebody's own application is asked for, as JSON (analysis/records/classes.py)."""
 
     allowed: str = 'JSON of classes by name, e.g. {"page": {"path": "/", "users": 5}}'
 

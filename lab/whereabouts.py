@@ -13,7 +13,7 @@ from getpass import getuser
 from pathlib import Path
 from typing import Any
 
-from lab.machine.engine import ca_bundle
+from lab.engine.engine import ca_bundle
 from lab.paths import ROOT
 
 LOCAL = {

@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from analysis.folder import read_trial, write_record
-from analysis.read import POINTS
-from analysis.read.observation import OBSERVATIONS
-from analysis.record import Exchange, MachineRecord
+from analysis.records.files import OBSERVATIONS, POINTS
+from analysis.records.folder import read_trial, write_record
+from analysis.records.run import Exchange, MachineRecord
 
 
 class Machine(NamedTuple):

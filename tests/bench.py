@@ -29,9 +29,9 @@ from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 from python_on_whales import Container, DockerClient
 
-from analysis.folder import read_trial, trial_folders
+from analysis.records.folder import read_trial, trial_folders
+from lab.engine.images import K6
 from lab.limits import REQUEST_MIB, USER_MIB
-from lab.machine.images import K6
 from lab.paths import K6 as SCRIPTS
 from lab.paths import ROOT, SERVERS
 from tests.classes import make_class

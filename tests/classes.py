@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from analysis.manifest import MANIFEST, seal
 from analysis.pipeline import derive_summary
+from analysis.records.checksums import MANIFEST, seal
 from lab.export import pack
 from tests.real_runs import unpack
 

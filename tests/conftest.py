@@ -22,9 +22,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
 from lab import cli
-from lab.advice import commands
+from lab.apps.advise import commands
+from lab.engine.containers import OWNER_LABEL
 from lab.paths import ROOT
-from lab.trial.containers import OWNER_LABEL
 
 PARTS = (
     "lab",
@@ -182,7 +182,7 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def without_pictures() -> Iterator[None]:
     """Leave the figures out of reports, because drawing them takes longer than all other parts."""
-    with patch("analysis.show.report._pictures", lambda *_: []):
+    with patch("analysis.report.html._pictures", lambda *_: []):
         yield
 
 

@@ -13,8 +13,10 @@ from statistics import median
 
 import numpy as np
 
-from analysis import intervals
-from analysis.intervals import Draw, Times
+from analysis.metrics import likely
+from analysis.metrics.likely import Times
+from analysis.statistics import intervals
+from analysis.statistics.intervals import Draw
 from tests.study import read
 
 SIMULATED = 300
@@ -53,9 +55,9 @@ def load(full_per_s: float, seconds: float) -> tuple[Times, Times]:
 def draws(full_per_s: float, seconds: float) -> list[Draw]:
     """Return what one load says of each percentile."""
     sent_s, waited_ms = load(full_per_s, seconds)
-    likely = intervals.likely_percentiles(waited_ms, intervals.blocks(sent_s), [*LEVELS.values()])
+    likely_values = likely.likely_percentiles(waited_ms, likely.blocks(sent_s), [*LEVELS.values()])
     values = np.quantile(waited_ms, [*LEVELS.values()])
-    return [Draw(float(value), some) for value, some in zip(values, likely, strict=True)]
+    return [Draw(float(value), some) for value, some in zip(values, likely_values, strict=True)]
 
 
 def holds(interval: tuple[float, float] | None, truth: float) -> bool:

@@ -17,7 +17,7 @@ import altair as alt
 import duckdb
 
 from analysis.pipeline import derive_summary
-from analysis.show.report import write_report
+from analysis.report.html import write_report
 
 
 def derive_again(run: Path, threads: int) -> None:
@@ -30,7 +30,7 @@ def derive_again(run: Path, threads: int) -> None:
     with (
         patch("duckdb.connect", connect_with_threads),
         patch("analysis.read.rows.THREADS", threads),
-        patch("analysis.show.figures.svg", _drawn_from),
+        patch("analysis.report.figures.svg", _drawn_from),
     ):
         summary = derive_summary(run)
         with _rows_in_another_order(run, order=threads):

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from analysis.folder import read_run
 from analysis.pipeline import derive_summary
-from analysis.record import LoadRecord
-from analysis.result import Summary
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord
+from analysis.records.summary import Summary
+from lab.apps.lesson import notes, teaching
+from lab.apps.lesson.model import read_lesson
+from lab.apps.lesson.teaching import Student
 from lab.experiment.model import Experiment
-from lab.lesson import notes, teaching
-from lab.lesson.model import read_lesson
-from lab.lesson.teaching import Student
 from lab.servers.base import Variant
 from tests.synthetic import Request, make_run, write_points
 

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import yaml
 
-from analysis.folder import trial_folder
+from analysis.records.folder import trial_folder
 from tests.conftest import Lab, lab_objects
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from python_on_whales import Container, DockerClient
 
-from lab.trial.containers import OWNER_LABEL
+from lab.engine.containers import OWNER_LABEL
 from tests.conftest import PATIENCE_S, Lab
 
 EXPERIMENT = """\

@@ -20,14 +20,14 @@ from pathlib import Path
 
 import duckdb
 
-from analysis.folder import read_run, trial_folders
-from analysis.manifest import sealed
-from analysis.measured import Measured, Results, measure
-from analysis.observed import Evidence, observe, read_evidence
-from analysis.quantities import Claim
+from analysis.read.observed import Evidence, observe, read_evidence
 from analysis.read.rows import opened
-from analysis.record import Run
-from analysis.verdicts import claim_row
+from analysis.records.checksums import sealed
+from analysis.records.claims import Claim
+from analysis.records.folder import read_run, trial_folders
+from analysis.records.run import Run
+from analysis.statistics.measured import Measured, Results, measure
+from analysis.verdict.claims import claim_row
 from lab.experiment.file import load_experiment
 
 KEPT = (

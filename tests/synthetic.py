@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from analysis.folder import trial_folder, write_record
-from analysis.quantities import Claim, Published
-from analysis.record import Host, Image, LoadRecord, Run, TrialRecord, VariantRecord
+from analysis.records.claims import Claim, Published
+from analysis.records.folder import trial_folder, write_record
+from analysis.records.run import Host, Image, LoadRecord, Run, TrialRecord, VariantRecord
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

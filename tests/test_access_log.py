@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
-from lab.advice.access_log import Log, described, read_logs, route_of, standing_for
-from lab.advice.ranking import rank
-from lab.advice.service import read_service
+from lab.apps.advise.ranking import rank
+from lab.apps.advise.service import read_service
+from lab.logs.access_log import Log, described, read_logs, route_of, standing_for
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'

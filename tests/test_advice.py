@@ -1,4 +1,4 @@
-"""lab.advice: which ways to serve a load are ranked first, what is said of them, and what is refused."""
+"""lab.apps.advise: which ways to serve a load are ranked first, what is said of them, and what is refused."""
 
 import io
 import os
@@ -11,22 +11,22 @@ import yaml
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from analysis import prediction
-from analysis.folder import read_run
 from analysis.metrics import Statistic
-from analysis.prediction import classes_of
-from analysis.record import LoadRecord, Run, VariantRecord
-from analysis.replay import measured, replay
-from analysis.result import Row, Summary
-from analysis.waiting import Answered
-from analysis.ways import KINDS_OF_WAYS
+from analysis.metrics.waiting import Answered
+from analysis.predict import prediction
+from analysis.predict.prediction import classes_of
+from analysis.predict.replay import measured, replay
+from analysis.predict.ways import KINDS_OF_WAYS
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord, Run, VariantRecord
+from analysis.records.summary import Row, Summary
 from lab import cache
-from lab.advice.load import Load, chosen, of_run
-from lab.advice.ranking import best_of, foreseen_today, headroom, rank
-from lab.advice.replay import recorded
-from lab.advice.service import read_service, tries
-from lab.advice.show import print_replayed, print_whether_it_held
-from lab.advice.ways import Way, ways
+from lab.apps.advise.load import Load, chosen, of_run
+from lab.apps.advise.ranking import best_of, foreseen_today, headroom, rank
+from lab.apps.advise.replay import recorded
+from lab.apps.advise.service import read_service, tries
+from lab.apps.advise.show import print_replayed, print_whether_it_held
+from lab.apps.advise.ways import Way, ways
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.loads import K6_SCRIPTS

@@ -12,15 +12,15 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from analysis.classes import Asked
-from lab.cluster.engines import Engines
-from lab.cluster.machines import only_place
+from analysis.records.classes import Asked
+from lab.engine.cluster.engines import Engines
+from lab.engine.cluster.machines import only_place
+from lab.engine.containers import Seen
 from lab.plan import PlannedTrial
 from lab.servers.base import Layer
 from lab.trial import alone, checking
 from lab.trial import stack as stack_module
 from lab.trial.alone import Answer, Front, ask
-from lab.trial.containers import Seen
 from lab.trial.stack import Stack
 
 DOCKER = """\

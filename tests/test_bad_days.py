@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.folder import read_run, read_trial, trial_folder
+from analysis.records.folder import read_run, read_trial, trial_folder
 from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, needs_root, small_disk
 
@@ -29,7 +29,7 @@ FAST = (
 def fast_lab(copied_lab: Lab) -> Lab:
     """A copy of the lab whose heavy requests do not take ten seconds, and that does not wait for a quiet machine."""
     copied_lab.edit("experiments/heavy-mix.yaml", *FAST)
-    copied_lab.edit("lab/machine/watch.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
+    copied_lab.edit("lab/engine/watch.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
     return copied_lab
 
 

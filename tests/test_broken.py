@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from analysis.folder import read_trial, trial_folder
+from analysis.records.folder import read_trial, trial_folder
 from tests.conftest import Lab, copy_lab, lab_objects
 from tests.spoilt import tell_which, trials
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import bundle
 from lab import run as running
+from lab.apps import bundle
+from lab.engine import doctor
+from lab.engine import images as of_lab
 from lab.errors import LabError, WrongUse
-from lab.machine import doctor
-from lab.machine import images as of_lab
 from lab.paths import ROOT, TOOLS
 from tests.conftest import Lab
 
@@ -437,7 +437,7 @@ def test_a_program_that_fails_is_named_with_its_last_words(
 PACKING = """
 import os, signal, subprocess, threading
 from pathlib import Path
-from lab.bundle import _pack_images
+from lab.apps.bundle import _pack_images
 from lab.interruption import heed_signals
 
 started = []

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.folder import read_run
 from analysis.metrics.bursts import ordinal
+from analysis.metrics.workers import in_order
 from analysis.pipeline import derive, derive_summary
-from analysis.quantities import Claim, Published, Quantity
-from analysis.record import LoadRecord, VariantRecord
-from analysis.result import Row, Summary, WaveRow
-from analysis.show.markdown import markdown
-from analysis.show.terminal import print_tables
-from analysis.show.words import published_figures, published_what
-from analysis.workers import in_order
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord, VariantRecord
+from analysis.records.summary import Row, Summary, WaveRow
+from analysis.report.markdown import markdown
+from analysis.report.terminal import print_tables
+from analysis.report.words import published_figures, published_what
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 

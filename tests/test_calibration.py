@@ -7,14 +7,14 @@ import pytest
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from lab.cluster.engines import Engines
-from lab.cluster.machines import only_place
+from lab.engine.cluster.engines import Engines
+from lab.engine.cluster.machines import only_place
+from lab.engine.containers import Seen
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Durations, Load
 from lab.experiment.variations import computing
 from lab.plan import lay_out
 from lab.trial.calibration import ALONE, TRIES, asks, calibrate
-from lab.trial.containers import Seen
 from lab.trial.stack import Stack
 
 LOAD = Load(

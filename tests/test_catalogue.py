@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.folder import trial_folder
+from analysis.records.folder import trial_folder
 from lab.experiment.file import load_experiment, names
 from lab.paths import ROOT
 from lab.trial.calibration import ALONE

@@ -1,8 +1,8 @@
-"""lab.trial.causes: a log tells why a program failed, and which host it could not reach."""
+"""lab.engine.causes: a log tells why a program failed, and which host it could not reach."""
 
 import pytest
 
-from lab.trial.causes import cause, unreached, way_to_host
+from lab.engine.causes import cause, unreached, way_to_host
 
 BOOT = """\
 [2026-11-25 10:00:00 +0000] [7] [ERROR] Exception in worker process

@@ -13,10 +13,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from analysis.folder import read_run
-from analysis.result import Summary
-from analysis.show.grids import quantity_grids
-from analysis.show.words import number
+from analysis.records.folder import read_run
+from analysis.records.summary import Summary
+from analysis.report.grids import quantity_grids
+from analysis.report.words import number
 from tests.conftest import Lab, copy_lab
 
 pytestmark = pytest.mark.containers

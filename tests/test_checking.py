@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
-from analysis.record import TODAY
-from lab.cluster.engines import Engines
+from analysis.records.run import TODAY
+from lab.engine.cluster.engines import Engines
 from lab.errors import LabError
 from lab.plan import Plan
 from lab.trial import batch

@@ -14,16 +14,16 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from analysis import packed as reading
-from analysis.classroom import Dot, Strip
-from analysis.folder import read_run
-from analysis.guesses import Guess, read_guesses, together
-from analysis.manifest import Difference, differences, seal
 from analysis.pipeline import derive_summary
-from analysis.show.strips import RADIUS, Scale, lanes, scale_of
-from analysis.standing_out import Why, far_off, kernel, standing_out, whys
+from analysis.records import archive as reading
+from analysis.records.checksums import Difference, differences, seal
+from analysis.records.folder import read_run
 from analysis.verification import link_recorded
-from lab import classroom
+from lab.apps.classroom import exports as classroom
+from lab.apps.classroom.guesses import Guess, read_guesses, together
+from lab.apps.classroom.outliers import Why, far_off, kernel, standing_out, whys
+from lab.apps.classroom.strips import RADIUS, Scale, lanes, scale_of
+from lab.apps.classroom.submissions import Dot, Strip
 from lab.export import pack
 from tests.classes import OTHER_PROGRAM, PEOPLE, make_class, two_cores_fail
 from tests.conftest import Lab

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from analysis.folder import NoTemporaryRoom, read_run
 from analysis.pipeline import derive
+from analysis.records.folder import NoTemporaryRoom, read_run
 from analysis.verification import verify
 from lab import run as running
-from lab.cluster.machines import only_place
+from lab.engine import leftovers
+from lab.engine.cluster.machines import only_place
 from lab.errors import LabError
-from lab.trial import leftovers
 from tests.conftest import Lab
 from tests.spoilt import fill, needs_root, small_disk
 from tests.synthetic import Request, make_run

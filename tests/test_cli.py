@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from analysis.manifest import MANIFEST, seal, sha256
 from analysis.pipeline import derive
-from analysis.quantities import Claim, Quantity
+from analysis.records.checksums import MANIFEST, seal, sha256
+from analysis.records.claims import Claim, Quantity
 from lab.cli import app
 from lab.experiment.file import load_experiment
 from lab.paths import ROOT

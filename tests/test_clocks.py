@@ -1,4 +1,4 @@
-"""analysis.clocks: the clocks of several machines are bounded by messages, and what they leave open is told."""
+"""analysis.read.clocks: the clocks of several machines are bounded by messages, and what they leave open is told."""
 
 import json
 import shutil
@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
-from analysis.folder import read_trial, trial_folders, write_record
-from analysis.manifest import files, is_derived, seal
-from analysis.observed import read_evidence
 from analysis.pipeline import derive, derive_summary
-from analysis.quantities import Claim, Quantity
+from analysis.read.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
 from analysis.read.held import Held, read_held
 from analysis.read.lab_time import Clocks
+from analysis.read.observed import read_evidence
 from analysis.read.rows import opened
-from analysis.record import MachineRecord, VariantRecord
-from analysis.result import Row, Summary
+from analysis.records.checksums import files, is_derived, seal
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import read_trial, trial_folders, write_record
+from analysis.records.run import MachineRecord, VariantRecord
+from analysis.records.summary import Row, Summary
 from tests.apart import Machine, set_apart
 from tests.real_runs import unpack
 from tests.synthetic import BEGAN, Request, make_run, observation

@@ -1,4 +1,4 @@
-"""lab.cluster without machines: the file of machines, what runs where, and what swarms and images are told to be."""
+"""lab.engine.cluster alone: the file of machines, what runs where, and what swarms and images are told to be."""
 
 import socket
 from collections.abc import Mapping
@@ -11,18 +11,19 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
-from analysis.record import Exchange
-from lab.cluster import images, swarm
-from lab.cluster.engines import offset_s
-from lab.cluster.machines import Place, places_of, read_machines
-from lab.cluster.placing import Rooms, placed
+from analysis.records.run import Exchange
+from lab.engine.cluster import images, swarm
+from lab.engine.cluster.engines import offset_s
+from lab.engine.cluster.machines import Place, places_of, read_machines
+from lab.engine.cluster.placing import Rooms, placed
+from lab.engine.containers import overlay_name
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.variations import generated_on
 from lab.limits import Room
 from lab.paths import COMPOSE_FILE
 from lab.plan import PlannedTrial, lay_out
-from lab.trial.compose import on_machine, overlay_name
+from lab.trial.compose import on_machine
 
 THREE = """\
 machines:

@@ -1,4 +1,4 @@
-"""analysis.compare: differences that are more than chance are named, and other differences are not."""
+"""analysis.statistics.compare: differences that are more than chance are named, and other differences are not."""
 
 import io
 import random
@@ -9,13 +9,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from analysis.compare import Difference, Side, differences, doubts, obstacles, side, student, welch, what_differs
-from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic, unit
 from analysis.pipeline import derive_summary
-from analysis.record import LoadRecord, Run
-from analysis.result import Row, Summary
-from analysis.show.comparison import comparison
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord, Run
+from analysis.records.summary import Row, Summary
+from analysis.report.comparison import comparison
+from analysis.statistics.compare import (
+    Difference,
+    Side,
+    differences,
+    doubts,
+    obstacles,
+    side,
+    student,
+    welch,
+    what_differs,
+)
 from lab.paths import ROOT
 from tests.study import Cells, read
 from tests.synthetic import Request, make_run

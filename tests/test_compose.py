@@ -9,6 +9,7 @@ import pytest
 import yaml
 from python_on_whales import DockerClient
 
+from lab.engine.containers import GENERATORS
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Api, Database
 from lab.paths import COMPOSE_FILE, K6, ROOT
@@ -18,7 +19,6 @@ from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornGthread, GunicornSync
 from lab.servers.python314 import Python314
 from lab.servers.uwsgi import Uwsgi
-from lab.trial.containers import GENERATORS
 from lab.whereabouts import LOCAL, placeless
 
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
@@ -173,7 +173,7 @@ def test_every_factor_of_the_file_is_set_by_a_variant_or_the_runner() -> None:
               "LAB_CA_BUNDLE", "LAB_INPUTS", "LAB_CLIENT", "LAB_CLIENT_SETTINGS",
               "LAB_POINTS", "LAB_SECRETS"}  # fmt: skip
     for_people = {"LAB_PORT"}
-    own = {"LAB_OWN", "LAB_CALLABLE"}  # lab/own/variants.py sets these
+    own = {"LAB_OWN", "LAB_CALLABLE"}  # lab/apps/service/variants.py sets these
 
     named = set(re.findall(r"\$\{(LAB_[A-Z0-9_]+)", COMPOSE_FILE.read_text()))
 

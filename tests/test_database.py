@@ -11,7 +11,7 @@ import pytest
 from python_on_whales import Container
 from python_on_whales.exceptions import DockerException
 
-from analysis.folder import read_trial, trial_folder
+from analysis.records.folder import read_trial, trial_folder
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects
 from tests.spoilt import container_of, tell_which, trials
 

@@ -1,10 +1,10 @@
-"""analysis.deciding: how many trials decide, and looking after every trial without deceiving oneself."""
+"""analysis.statistics.deciding: how many trials decide, and looking after every trial without deceiving oneself."""
 
 import random
 
 import pytest
 
-from analysis.deciding import ERROR, LEAST, MOST, decided_by_looking, trials_needed
+from analysis.statistics.deciding import ERROR, LEAST, MOST, decided_by_looking, trials_needed
 
 
 def test_one_trial_does_not_show_how_far_trials_differ() -> None:

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from analysis.manifest import files, is_derived, seal
 from analysis.pipeline import derive
-from analysis.quantities import Claim, Published, Quantity
-from analysis.record import ClientRecord, LoadRecord, VariantRecord
+from analysis.records.checksums import files, is_derived, seal
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
 from analysis.verification import verify
 from lab.paths import ROOT
 from tests.real_runs import NAMES, unpack

@@ -15,7 +15,7 @@ import pytest
 from python_on_whales import Container
 from python_on_whales.exceptions import DockerException
 
-from analysis.folder import read_run
+from analysis.records.folder import read_run
 from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_line
 from tests.spoilt import container_of, judged, tell_which, trials, write_experiment
 from tests.synthetic import Request, make_run
@@ -340,7 +340,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[
     assert lab_objects() == []
     lab = copy_lab(tmp_path_factory.mktemp("short"))
     write_experiment(lab)
-    lab.edit("lab/machine/watch.py", "round(time.time() -", "round(3.5 + time.time() -")
+    lab.edit("lab/engine/watch.py", "round(time.time() -", "round(3.5 + time.time() -")
     process = lab.start("run", "spoilt")
     wait_for_line(process, "load ")
     program = "import time\nend = time.monotonic() + 8\nwhile time.monotonic() < end: pass"

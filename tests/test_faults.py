@@ -19,12 +19,12 @@ import psutil
 import pytest
 from python_on_whales import DockerClient
 
-from analysis import collection
-from analysis.collection import Chosen
-from analysis.folder import BadRun, NoTemporaryRoom, read_run
-from analysis.manifest import seal
 from analysis.pipeline import derive
 from analysis.read import rows
+from analysis.records.checksums import seal
+from analysis.records.folder import BadRun, NoTemporaryRoom, read_run
+from lab.apps.notebook import queries
+from lab.apps.notebook.queries import Chosen
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.synthetic import Request, make_run, write_points
@@ -318,8 +318,8 @@ def test_an_engine_that_is_frozen_does_not_keep_the_lab_waiting(spoilt: Lab, eng
     assert spoilt.run("setup").returncode == 0
     engine.take("debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
     spoilt.environment["DOCKER_HOST"] = engine.address
-    spoilt.edit("lab/machine/heartbeat.py", "LATE_S, SILENT_S = 15, 60", "LATE_S, SILENT_S = 2, 6")
-    spoilt.edit("lab/machine/heartbeat.py", "ASK_EVERY_S = 20", "ASK_EVERY_S = 1")
+    spoilt.edit("lab/engine/heartbeat.py", "LATE_S, SILENT_S = 15, 60", "LATE_S, SILENT_S = 2, 6")
+    spoilt.edit("lab/engine/heartbeat.py", "ASK_EVERY_S = 20", "ASK_EVERY_S = 1")
     process = spoilt.start("run", "spoilt")
     wait_for_line(process, stage)
 
@@ -365,11 +365,11 @@ def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, co
 
 
 def test_a_run_of_an_older_schema_stops_the_notebook_with_a_reason(old_run: Path) -> None:
-    for collect in (collection.describe, collection.verdicts, collection.what_there_is):
+    for collect in (queries.describe, queries.verdicts, queries.what_there_is):
         with pytest.raises(BadRun, match=r"(run|summary)\.json has schema 0; this version reads schema 1"):
             collect([old_run])
     with pytest.raises(BadRun, match=r"summary\.json has schema 0; this version reads schema 1"):
-        collection.measured(Chosen([old_run], "mix", ["one"], "light", 0, 1), "overhead", "p50")
+        queries.measured(Chosen([old_run], "mix", ["one"], "light", 0, 1), "overhead", "p50")
 
 
 CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"

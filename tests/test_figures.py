@@ -1,4 +1,4 @@
-"""analysis.show.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
+"""analysis.report.figures: pictures show what was counted by hand, and are left out where there is nothing to show."""
 
 from pathlib import Path
 from typing import Any
@@ -7,14 +7,14 @@ import altair as alt
 import duckdb
 import pytest
 
-from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic
 from analysis.pipeline import derive_summary
-from analysis.quantities import Curve, Measure, Published
-from analysis.record import LoadRecord, VariantRecord
-from analysis.result import Row
-from analysis.show import figures
-from analysis.show.figures.times import worst_and_best
+from analysis.records.claims import Curve, Measure, Published
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord, VariantRecord
+from analysis.records.summary import Row
+from analysis.report import figures
+from analysis.report.figures.times import worst_and_best
 from tests.synthetic import Request, make_run, make_trial, visit
 
 PATIENT = [
@@ -350,7 +350,7 @@ def test_rare_reasons_have_one_colour_together(tmp_path: Path) -> None:
 def test_of_many_visits_evenly_spaced_ones_are_drawn_and_the_picture_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("analysis.show.figures.visits.VISITS", 5)
+    monkeypatch.setattr("analysis.report.figures.visits.VISITS", 5)
 
     drawn = visited(make_run(tmp_path, {"one": failing(*[None] * 20)}, loads=of_visits()), "times")
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from playwright.sync_api import sync_playwright
 
-from analysis.folder import read_run, read_trial, trial_folders
-from analysis.manifest import MANIFEST, read_manifest, sha256
+from analysis.records.checksums import MANIFEST, read_manifest, sha256
+from analysis.records.folder import read_run, read_trial, trial_folders
 from lab.experiment.file import load_experiment
 from tests.archives import telling
 from tests.conftest import Lab, copy_lab, lab_objects, on_host

@@ -1,4 +1,4 @@
-"""lab.machine: an image is built again when what it is made of has changed, and only then; its programs are kept."""
+"""lab.engine: an image is built again when what it is made of has changed, and only then; its programs are kept."""
 
 import os
 import re
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.record import Image
+from analysis.records.run import Image
 from lab import run as running
+from lab.engine import doctor, inputs, provenance
+from lab.engine import images as of_lab
+from lab.engine.images import BESIDE_SERVERS, images_of
+from lab.engine.inputs import files_of, inputs_digest, stages_of
 from lab.experiment.file import load_experiment, names
-from lab.machine import doctor, inputs, provenance
-from lab.machine import images as of_lab
-from lab.machine.images import BESIDE_SERVERS, images_of
-from lab.machine.inputs import files_of, inputs_digest, stages_of
 from lab.paths import ROOT
 from lab.plan import lay_out
 from lab.servers import SERVERS

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from analysis import intervals
-from analysis.improvement import answer
-from analysis.intervals import Draw
-from analysis.record import TODAY
-from analysis.result import Diagnosis, Row, Summary, TrialValidity
-from analysis.show.diagnosed import sentences
-from analysis.show.spread import spread, value_and_spread
-from lab.advice.show import verdict
+from analysis.diagnosis.improvement import answer
+from analysis.diagnosis.tables import sentences
+from analysis.records.run import TODAY
+from analysis.records.summary import Diagnosis, Row, Summary, TrialValidity
+from analysis.report.spread import spread, value_and_spread
+from analysis.statistics import intervals
+from analysis.statistics.intervals import Draw
+from lab.apps.advise.show import verdict
 
 LIMIT, QUEUE = "limit-4x2", "queue-4x2"
 

@@ -12,11 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from lab import interruption, reporting
-from lab.cluster.engines import Engines
+from lab import interruption
+from lab.cli import reading as reporting
+from lab.engine.cluster.engines import Engines
+from lab.engine.watch import Progress, Quiet
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt, uninterrupted
-from lab.machine.watch import Progress, Quiet
 from lab.paths import ROOT
 from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync

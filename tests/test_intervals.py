@@ -1,4 +1,4 @@
-"""analysis.intervals: known answers, and intervals that hold what they promise to hold."""
+"""analysis.statistics.intervals: known answers, and intervals that hold what they promise to hold."""
 
 import math
 import random
@@ -7,8 +7,10 @@ from statistics import median
 import numpy as np
 import pytest
 
-from analysis import intervals
-from analysis.intervals import BLOCKS, Draw
+from analysis.metrics import likely
+from analysis.metrics.likely import BLOCKS
+from analysis.statistics import intervals
+from analysis.statistics.intervals import Draw
 
 
 def draws(*values: float) -> list[Draw]:
@@ -129,18 +131,18 @@ def test_the_difference_of_a_thing_from_itself_spans_zero(trials: int) -> None:
 
 
 def test_a_trial_is_divided_into_blocks_of_equal_length() -> None:
-    assert intervals.blocks(np.array([5.0, 5.9, 14.0, 15.0])).tolist() == [0, 0, 9, BLOCKS - 1]
-    assert intervals.blocks(np.array([5.0, 5.0])).tolist() == [0, 0]
-    assert intervals.blocks(np.array([])).tolist() == []
+    assert likely.blocks(np.array([5.0, 5.9, 14.0, 15.0])).tolist() == [0, 0, 9, BLOCKS - 1]
+    assert likely.blocks(np.array([5.0, 5.0])).tolist() == [0, 0]
+    assert likely.blocks(np.array([])).tolist() == []
 
 
 def test_likely_percentiles_of_equal_blocks_are_the_percentile() -> None:
     """Every block has the same values, so the share below the median is the same in each."""
     values, block = np.tile([1.0, 2.0, 3.0, 4.0], BLOCKS), np.repeat(np.arange(BLOCKS), 4)
 
-    [likely] = intervals.likely_percentiles(values, block, [0.5])
+    [found] = likely.likely_percentiles(values, block, [0.5])
 
-    assert set(likely) == {2.5}
+    assert set(found) == {2.5}
 
 
 def test_likely_percentiles_know_that_slow_requests_come_together() -> None:
@@ -148,8 +150,8 @@ def test_likely_percentiles_know_that_slow_requests_come_together() -> None:
     block = np.repeat(np.arange(BLOCKS), 100)
     together, scattered = np.where(np.arange(1000) < 100, 900.0, 1.0), np.where(np.arange(1000) % 10, 1.0, 900.0)
 
-    [of_together] = intervals.likely_percentiles(together, block, [0.95])
-    [of_scattered] = intervals.likely_percentiles(scattered, block, [0.95])
+    [of_together] = likely.likely_percentiles(together, block, [0.95])
+    [of_scattered] = likely.likely_percentiles(scattered, block, [0.95])
 
     assert (min(of_together), max(of_together)) == (1, 900)
     assert set(of_scattered) == {900}
@@ -158,12 +160,12 @@ def test_likely_percentiles_know_that_slow_requests_come_together() -> None:
 def test_likely_shares_are_by_blocks_too() -> None:
     block = np.repeat(np.arange(BLOCKS), 10)
 
-    assert set(intervals.likely_share(np.tile([True, False], 50), block)) == {0.5}
-    together = intervals.likely_share(np.arange(100) < 10, block)
+    assert set(likely.likely_share(np.tile([True, False], 50), block)) == {0.5}
+    together = likely.likely_share(np.arange(100) < 10, block)
     assert min(together) == 0
     assert max(together) == pytest.approx(0.1 + 2.262 * 0.1, rel=0.02)
-    assert intervals.likely_share(np.array([], dtype=np.bool_), np.array([], dtype=np.intp)) == ()
-    assert intervals.likely_percentiles(np.array([]), np.array([], dtype=np.intp), [0.5]) == []
+    assert likely.likely_share(np.array([], dtype=np.bool_), np.array([], dtype=np.intp)) == ()
+    assert likely.likely_percentiles(np.array([]), np.array([], dtype=np.intp), [0.5]) == []
 
 
 @pytest.mark.parametrize("trials", [2, 5])

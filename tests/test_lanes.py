@@ -1,4 +1,4 @@
-"""analysis.show.lanes: the lanes hold every request, where and when it was served."""
+"""analysis.report.lanes: the lanes hold every request, where and when it was served."""
 
 from itertools import accumulate
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from analysis.folder import read_run
 from analysis.pipeline import derive_summary
-from analysis.quantities import Claim, Quantity
-from analysis.record import LoadRecord, VariantRecord
-from analysis.show import lane_rows, lanes
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord, VariantRecord
+from analysis.report import lane_rows, lanes
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
-from analysis.intervals import Draw, of_median, of_ratio
-from analysis.manifest import MANIFEST, seal, sha256
 from analysis.pipeline import derive
-from analysis.prediction import _trials, _values, model_of
-from analysis.quantities import Claim, Quantity
+from analysis.predict.prediction import _trials, _values, model_of
+from analysis.records.checksums import MANIFEST, seal, sha256
+from analysis.records.claims import Claim, Quantity
+from analysis.statistics.intervals import Draw, of_median, of_ratio
+from lab.apps.lesson import diagram, notes, picture, show, teaching
+from lab.apps.lesson.model import LONGEST_S, changed, experiment_of, read_lesson
+from lab.apps.lesson.notes import Attempt, Bar, Verdict
+from lab.apps.lesson.teaching import Student
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
-from lab.lesson import diagram, notes, picture, show, teaching
-from lab.lesson.model import LONGEST_S, changed, experiment_of, read_lesson
-from lab.lesson.notes import Attempt, Bar, Verdict
-from lab.lesson.teaching import Student
 from lab.paths import LESSONS
 from lab.plan import lay_out
 from lab.run import record_of

@@ -10,10 +10,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from lab.apps.lesson import notes, teaching
+from lab.apps.lesson.page import Desk, handler
+from lab.apps.lesson.teaching import Student
 from lab.errors import LabError
-from lab.lesson import notes, teaching
-from lab.lesson.page import Desk, handler
-from lab.lesson.teaching import Student
 from lab.loopback import MOST_POSTED, serving
 from tests.conftest import Lab, finish, wait_for_line
 from tests.lessons import DONE, HEAVY_MIX, Measuring, measuring, student

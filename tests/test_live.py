@@ -13,11 +13,11 @@ import duckdb
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from analysis.folder import trial_folder
 from analysis.pipeline import derive_summary
-from lab import live
+from analysis.records.folder import trial_folder
+from lab.apps.watch import live
+from lab.apps.watch.live import News, screen
 from lab.errors import LabError
-from lab.live import News, screen
 from lab.trial.points import compress_points
 from tests.conftest import Lab, wait_until
 from tests.live import ask, free_port

@@ -1,4 +1,4 @@
-"""lab.machine: what is missing is put in place where that is allowed, and explained where it is not.
+"""lab.engine: what is missing is put in place where that is allowed, and explained where it is not.
 
 The container engine is a program on the PATH that these tests replace: the real one cannot be missing, old or cut off
 from its registry on demand. Each replacement writes down how it was called.
@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lab.engine import doctor, engine, images, processor, provenance
+from lab.engine.engine import room
 from lab.errors import LabError
 from lab.limits import Room
-from lab.machine import doctor, engine, images, processor, provenance
-from lab.machine.engine import room
 from lab.paths import TOOLS
 from tests.conftest import Lab
 
@@ -97,7 +97,7 @@ def test_an_engine_that_may_not_be_started_is_explained(
     path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     not_root(monkeypatch)
-    monkeypatch.setattr("lab.machine.engine.platform.system", lambda: "Linux")
+    monkeypatch.setattr("lab.engine.engine.platform.system", lambda: "Linux")
     put(path, "dockerd", "")
     put(path, "docker", 'case "$1" in compose) echo 2.30.0 ;; buildx) echo 0.20 ;; *) exit 1 ;; esac')
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.folder import read_run, read_trial, trial_folder
-from analysis.record import TrialRecord
-from lab.machine.images import K6
+from analysis.records.folder import read_run, read_trial, trial_folder
+from analysis.records.run import TrialRecord
+from lab.engine.images import K6
 from lab.paths import TOOLS
 from tests.conftest import Lab, finish, on_host, wait_for_line
 from tests.measuring import Result, add_experiment

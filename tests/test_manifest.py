@@ -1,4 +1,4 @@
-"""analysis.manifest and analysis.verification: no change to a run goes unseen, and none is blessed."""
+"""analysis.records.checksums and analysis.verification: no change to a run goes unseen, and none is blessed."""
 
 import contextlib
 import shutil
@@ -10,18 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.folder import BadRun, read_run, read_trial, trial_folders
-from analysis.manifest import MANIFEST, changes, read_manifest, seal, sha256
 from analysis.pipeline import derive
-from analysis.quantities import Claim, Quantity
-from analysis.record import Run, TrialRecord
+from analysis.records.checksums import MANIFEST, changes, read_manifest, seal, sha256
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import BadRun, read_run, read_trial, trial_folders
+from analysis.records.run import Run, TrialRecord
 from analysis.verification import verify
 from lab import run as running
-from lab.cluster.engines import Engines
+from lab.engine import leftovers
+from lab.engine.cluster.engines import Engines
+from lab.engine.watch import Progress
 from lab.experiment.file import load_experiment
-from lab.machine.watch import Progress
 from lab.plan import Plan, lay_out
-from lab.trial import batch, leftovers
+from lab.trial import batch
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]

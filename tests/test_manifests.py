@@ -15,14 +15,22 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from lab.apps.kubernetes.box import (
+    ALLOWED_SYSCTLS,
+    KERNEL_DEFAULTS,
+    LEFT_OUT,
+    ONLY_COMPOSE,
+    TRANSLATED,
+    check_keys,
+    pod_spec,
+)
+from lab.apps.kubernetes.commands import BEGINS_AFTER_S, trial_of
+from lab.apps.kubernetes.documents import Setup, begins_together, documents, services_of
+from lab.apps.kubernetes.text import as_yaml
+from lab.apps.service.variants import OwnSync
+from lab.engine.images import LAB_USER
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment, names
-from lab.machine.images import LAB_USER
-from lab.manifests.box import ALLOWED_SYSCTLS, KERNEL_DEFAULTS, LEFT_OUT, ONLY_COMPOSE, TRANSLATED, check_keys, pod_spec
-from lab.manifests.commands import BEGINS_AFTER_S, trial_of
-from lab.manifests.documents import Setup, begins_together, documents, services_of
-from lab.manifests.text import as_yaml
-from lab.own.variants import OwnSync
 from lab.paths import CLIENTS, K6, ROOT
 from lab.servers import SERVERS
 from lab.servers.base import Layer
@@ -209,7 +217,9 @@ def test_a_key_without_a_translation_is_an_error() -> None:
     assert raised.value.message == (
         "The service gunicorn of docker-compose.yml has the key privileged, which has no place in a manifest yet."
     )
-    assert raised.value.hint == ("Translate it in lab/manifests/box.py, or add it to LEFT_OUT there with the reason.")
+    assert raised.value.hint == (
+        "Translate it in lab/apps/kubernetes/box.py, or add it to LEFT_OUT there with the reason."
+    )
     assert not TRANSLATED & (LEFT_OUT.keys() | ONLY_COMPOSE)
 
 

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, statistics_of, table, unit
 from analysis.metrics.metric import Counted, Metric
 from analysis.pipeline import derive_summary
-from analysis.record import Image, LoadRecord, VariantRecord
-from analysis.show.words import of_requests, whole
+from analysis.records.run import Image, LoadRecord, VariantRecord
+from analysis.report.words import of_requests, whole
 from lab.experiment.entries import MeasureEntry, PublishedEntry
 from lab.experiment.file import editor_schema
 from lab.paths import ROOT

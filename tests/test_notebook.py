@@ -11,12 +11,12 @@ from IPython.display import HTML, SVG
 from jupyter_client.manager import start_new_kernel
 from rich.table import Table
 
-from analysis import choosing, collection
-from analysis.choosing import Choice
-from analysis.collection import Chosen
-from analysis.folder import BadRun
 from analysis.pipeline import derive_summary
-from analysis.quantities import Claim, Quantity
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import BadRun
+from lab.apps.notebook import queries, widgets
+from lab.apps.notebook.queries import Chosen
+from lab.apps.notebook.widgets import Choice
 from lab.paths import ROOT
 from tests.real_runs import NAMES, unpack
 from tests.synthetic import Request, make_run
@@ -36,29 +36,29 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         run = results / "made-up" / name
         derive_summary(make_run(run, {"one": requests, "two": requests}, claims=claims, times=2))
     (results / "made-up" / "latest").symlink_to("20260102T000000Z")
-    return collection.find_runs(results, "made-up")
+    return queries.find_runs(results, "made-up")
 
 
 def test_runs_are_found_once_and_in_order(runs: list[Path]) -> None:
     assert [run.name for run in runs] == ["20260101T000000Z", "20260102T000000Z"]
-    assert [row["validity"] for row in collection.describe(runs)] == ["valid", "valid"]
+    assert [row["validity"] for row in queries.describe(runs)] == ["valid", "valid"]
 
 
 def test_verdicts_stand_side_by_side(runs: list[Path]) -> None:
-    assert collection.verdicts(runs) == [
+    assert queries.verdicts(runs) == [
         {"claim": "the tail is short", "20260101T000000Z": "reproduced", "20260102T000000Z": "not reproduced"}
     ]
 
 
 def test_a_statistic_is_collected_over_runs(runs: list[Path]) -> None:
-    rows = collection.measured(Chosen(runs, "mix", ["one", "two"], "light", 0, 1), "overhead", "p99")
+    rows = queries.measured(Chosen(runs, "mix", ["one", "two"], "light", 0, 1), "overhead", "p99")
 
     values = {row["run"]: row["value"] for row in rows if row["variant"] == "one"}
     assert values == pytest.approx({"20260101T000000Z": 99.01, "20260102T000000Z": 198.02})
 
 
 def test_requests_know_their_run(runs: list[Path]) -> None:
-    counted = collection.requests(runs).query("r", "SELECT run, count(*) FROM r GROUP BY run ORDER BY run")
+    counted = queries.requests(runs).query("r", "SELECT run, count(*) FROM r GROUP BY run ORDER BY run")
 
     assert counted is not None
     assert counted.fetchall() == [("20260101T000000Z", 400), ("20260102T000000Z", 400)]
@@ -70,7 +70,7 @@ def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path], 
     duckdb.sql(f"COPY (SELECT * EXCLUDE (visit) FROM '{table}') TO '{table}.older' (FORMAT parquet)")
     Path(f"{table}.older").rename(table)
 
-    counted = collection.requests([runs[0], older]).query("r", "SELECT count(*), count(visit) FROM r")
+    counted = queries.requests([runs[0], older]).query("r", "SELECT count(*), count(visit) FROM r")
 
     assert counted is not None
     assert counted.fetchall() == [(800, 0)]
@@ -78,20 +78,20 @@ def test_requests_of_an_older_run_lack_what_nobody_wrote_down(runs: list[Path], 
 
 def test_the_distribution_has_every_request_of_its_class_and_time(runs: list[Path]) -> None:
     chosen = Chosen(runs[:1], "mix", ["one"], "light", 0, 1000)
-    rows = collection.quantiles(chosen)
+    rows = queries.quantiles(chosen)
 
     assert [row["share"] for row in rows] == pytest.approx([(place + 1) / 200 for place in range(200)])
     assert [row["value"] for row in rows] == sorted(row["value"] for row in rows)
     assert sum(row["told"] for row in rows) == 10
-    assert collection.quantiles(chosen._replace(request="heavy")) == []
-    assert collection.quantiles(chosen._replace(from_s=900)) == []
+    assert queries.quantiles(chosen._replace(request="heavy")) == []
+    assert queries.quantiles(chosen._replace(from_s=900)) == []
 
 
 def test_waits_leave_out_the_shortest(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = Chosen(runs[:1], "mix", ["two", "one"], None, 0, 1000)
-    every, left_out = collection.waits(chosen)
-    monkeypatch.setattr(collection, "MOST_WAITS", 10)
-    longest, then_left_out = collection.waits(chosen)
+    every, left_out = queries.waits(chosen)
+    monkeypatch.setattr(queries, "MOST_WAITS", 10)
+    longest, then_left_out = queries.waits(chosen)
 
     assert (len(every), left_out) == (400, 0)
     assert (len(longest), then_left_out) == (20, 380)
@@ -105,9 +105,9 @@ def test_what_is_offered_follows_the_experiment(runs: list[Path]) -> None:
     assert choice.experiment.options == ("made-up",)
     assert choice.chosen.runs == runs
     assert choice.chosen.variants == ["one", "two"]
-    assert choice.request.options == ("light", choosing.ALL)
+    assert choice.request.options == ("light", widgets.ALL)
     choice.runs.value = [runs[1].name]
-    choice.request.value = choosing.ALL
+    choice.request.value = widgets.ALL
     assert choice.chosen.runs == runs[1:]
     assert choice.chosen.request is None
 
@@ -122,10 +122,10 @@ def test_each_load_offers_its_own_variants_and_classes(tmp_path: Path) -> None:
     choice.load.value = "crash"
 
     assert choice.chosen.load == "crash"
-    assert choice.request.options == ("after", "before", "crash", choosing.ALL) != first
-    failed, of = collection.failed(choice.chosen._replace(request=None))
+    assert choice.request.options == ("after", "before", "crash", widgets.ALL) != first
+    failed, of = queries.failed(choice.chosen._replace(request=None))
     assert 0 < failed <= of
-    title = choosing.waits(choice.chosen._replace(request=None)).data
+    title = widgets.waits(choice.chosen._replace(request=None)).data
     assert f"{failed} of {of} failed, and are left out" in title
 
 
@@ -137,7 +137,7 @@ def test_a_run_without_requests_offers_nothing_and_breaks_nothing(tmp_path: Path
     choice = Choice(tmp_path)
 
     assert choice.chosen.variants == []
-    assert choosing._answered(choosing.waits, choice.chosen, {}).data == (
+    assert widgets._answered(widgets.waits, choice.chosen, {}).data == (
         "Choose a run with requests, and a variant, above."
     )
 
@@ -147,7 +147,7 @@ def test_a_claim_in_other_words_is_the_same_claim(runs: list[Path], tmp_path: Pa
     claims = [Claim(says="in other words", value=TAIL, at_most=150)]
     derive_summary(make_run(reworded, {"one": [Request()]}, claims=claims))
 
-    [row] = collection.verdicts([*runs, reworded])
+    [row] = queries.verdicts([*runs, reworded])
 
     assert row["claim"] == "in other words"
     assert len(row) == 4
@@ -159,7 +159,7 @@ def test_an_older_summary_is_named_instead_of_an_answer(runs: list[Path], tmp_pa
     (older / "summary.json").write_text(text.replace('"values"', '"value"'))
     chosen = Chosen([older], "mix", ["one"], None, 0, 1)
 
-    said = choosing._answered(choosing.lanes, chosen, {}).data
+    said = widgets._answered(widgets.lanes, chosen, {}).data
 
     assert said.startswith(f"{older}/summary.json: rows.0.values: Field required")
     assert said.endswith(f"To compute its results again: make report RUN={older}")
@@ -181,9 +181,9 @@ def test_an_answer_is_given_once_for_each_change(runs: list[Path]) -> None:
 def test_answers_say_what_they_have_nothing_for(runs: list[Path]) -> None:
     nothing = Chosen(runs, "mix", ["one"], "heavy", 0, 1000)
 
-    assert choosing.waits(nothing).data == choosing.distribution(nothing, 99).data
-    assert choosing.waits(nothing).data == "No such request was answered in this time."
-    assert choosing.run_by_run(nothing, ("overhead", "p99")).data == "No run has overhead, p99 for heavy."
+    assert widgets.waits(nothing).data == widgets.distribution(nothing, 99).data
+    assert widgets.waits(nothing).data == "No such request was answered in this time."
+    assert widgets.run_by_run(nothing, ("overhead", "p99")).data == "No run has overhead, p99 for heavy."
 
 
 def test_without_a_run_the_notebook_says_how_to_get_one(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_every_question_of_the_notebook_gets_an_answer(
 ) -> None:
     derive_summary(unpack(experiment, tmp_path))
     answers: list[object] = []
-    monkeypatch.setattr(choosing, "display", answers.append)
+    monkeypatch.setattr(widgets, "display", answers.append)
     monkeypatch.setenv("RESULTS", str(tmp_path))
     monkeypatch.setenv("NAME", experiment)
     cells = "\n".join(cell.source for cell in notebook().cells if cell.cell_type == "code")

@@ -27,15 +27,16 @@ import pytest
 import yaml
 from rich.console import Console
 
-from analysis.classes import asked_as_json, read_asked
-from analysis.diagnosis import diagnose
-from analysis.folder import read_run, trial_folder
-from analysis.improvement import answer
-from analysis.omissions import Omissions, read_omissions
+from analysis.diagnosis.improvement import answer
+from analysis.diagnosis.omissions import Omissions, read_omissions
+from analysis.diagnosis.rules import diagnose
+from analysis.predict.ways import says as says_of
 from analysis.read.held import FullPool, Held, Loops, read_held
 from analysis.read.rows import UnreadablePoints, opened, write_requests
-from analysis.record import TODAY, Run, VariantRecord
-from analysis.result import (
+from analysis.records.classes import asked_as_json, read_asked
+from analysis.records.folder import read_run, trial_folder
+from analysis.records.run import TODAY, Run, VariantRecord
+from analysis.records.summary import (
     Bottleneck,
     Diagnosis,
     ErrorRow,
@@ -46,20 +47,19 @@ from analysis.result import (
     Validity,
     Verdict,
 )
-from analysis.show.terminal import print_tables
-from analysis.ways import says as says_of
-from lab.advice.ways import Way
+from analysis.report.terminal import print_tables
+from lab.apps.advise.ways import Way
+from lab.apps.service.advised import advised
+from lab.apps.service.found import described
+from lab.apps.service.image import addresses_of, layer_of, with_server
+from lab.apps.service.replay import read_replay
+from lab.apps.service.service import OwnService, Served, env_of, read_own_service
+from lab.apps.service.show import print_advice
+from lab.apps.service.trying import chosen, experiment_of, name_of
+from lab.apps.service.variants import LIFTING, candidates, ignored, left_out, lifting, too_large
 from lab.cli import app
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment
-from lab.own.advised import advised
-from lab.own.found import described
-from lab.own.image import addresses_of, layer_of, with_server
-from lab.own.replay import read_replay
-from lab.own.service import OwnService, Served, env_of, read_own_service
-from lab.own.show import print_advice
-from lab.own.trying import chosen, experiment_of, name_of
-from lab.own.variants import LIFTING, candidates, ignored, left_out, lifting, too_large
 from lab.paths import SERVERS
 from lab.plan import Plan
 from lab.servers.base import Layer
@@ -476,7 +476,7 @@ def test_what_cannot_be_an_image_is_refused(service: Path, monkeypatch: pytest.M
     (service.parent / "wrong.env").write_text("A=1\nMY-TOKEN=s3cret\n")
     with pytest.raises(WrongUse, match=r"^wrong.env:2: not NAME=value$"):
         env_of(service.parent / "wrong.env")
-    monkeypatch.setattr("lab.own.image.MOST_MIB", 0)
+    monkeypatch.setattr("lab.apps.service.image.MOST_MIB", 0)
     with (
         pytest.raises(WrongUse, match=r"shop has 0 MiB, but an application may have 0."),
         layer_of(read_own_service(service)),
@@ -1229,8 +1229,8 @@ def test_ways_follow_from_what_a_first_trial_finds(
 ) -> None:  # fmt: skip
     service.write_text(service.read_text().replace("workers: 2, threads: 2", served))
     measured = Measured(tmp_path, first)
-    monkeypatch.setattr("lab.own.trying.engine_cores", lambda: 2)
-    monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
+    monkeypatch.setattr("lab.apps.service.trying.engine_cores", lambda: 2)
+    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", measured)
 
     app(["try", str(service), "--results", str(tmp_path / "results"), *further], standalone_mode=False)
 
@@ -1245,7 +1245,7 @@ def test_an_invalid_first_trial_changes_nothing(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured = Measured(tmp_path, COMPUTING, "invalid")
-    monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
+    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", measured)
 
     assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1
 
@@ -1259,7 +1259,7 @@ def test_servers_that_do_not_start_are_not_started_in_other_ways(
     service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = Measured(tmp_path, WELL, "invalid", outcome="failed")
-    monkeypatch.setattr("lab.own.trying.measure_quietly", measured)
+    monkeypatch.setattr("lab.apps.service.trying.measure_quietly", measured)
 
     assert app(["try", str(service), "--results", str(tmp_path / "results")], standalone_mode=False) == 1
 

@@ -12,14 +12,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from analysis.folder import read_run
 from analysis.pipeline import derive
-from analysis.record import VariantRecord
-from analysis.replay import replay
-from analysis.result import Summary
-from analysis.ways import KINDS_OF_WAYS
-from lab.advice.replay import lanes as replayed_lanes
-from lab.advice.replay import recorded
+from analysis.predict.replay import replay
+from analysis.predict.ways import KINDS_OF_WAYS
+from analysis.records.folder import read_run
+from analysis.records.run import VariantRecord
+from analysis.records.summary import Summary
+from lab.apps.advise.replay import lanes as replayed_lanes
+from lab.apps.advise.replay import recorded
 from tests.pages import chromium
 from tests.real_runs import unpack
 from tests.synthetic import Request, make_run

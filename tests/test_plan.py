@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.engine.images import images_of
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
 from lab.experiment.variations import against_itself, computing
-from lab.machine.images import images_of
 from lab.plan import lay_out
 
 HEAVY_MIX = load_experiment("heavy-mix")

@@ -1,18 +1,18 @@
-"""analysis.prediction: what theory predicts of a run, and whether the statistics are those of measured requests."""
+"""predict.prediction: what theory predicts of a run, and whether the statistics are those of measured requests."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analysis.foreseen import Foreseen
 from analysis.metrics import FAMILIES
+from analysis.metrics.foreseen import Foreseen
 from analysis.pipeline import derive_summary
-from analysis.prediction import NotModelled, _trials, foresee, model_of, predict, servers_of
-from analysis.record import ClientRecord, LoadRecord, VariantRecord
-from analysis.result import Row
-from analysis.show.validated import validation_grids
-from analysis.validation import compare, policy
+from analysis.predict.prediction import NotModelled, _trials, foresee, model_of, predict, servers_of
+from analysis.predict.validation import compare, policy
+from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
+from analysis.records.summary import Row
+from analysis.report.validated import validation_grids
 from lab.experiment.file import load_experiment, names
 from lab.loads import K6_SCRIPTS
 from lab.plan import lay_out

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from analysis.folder import BadRun, read_run, write_record
-from analysis.manifest import MANIFEST, seal
+from analysis.metrics.unknown import unknown
 from analysis.pipeline import derive_summary
-from analysis.quantities import Claim, Published, Quantity
-from analysis.record import LoadRecord
-from analysis.reproduction import read_summary
-from analysis.unknown import unknown
+from analysis.records.checksums import MANIFEST, seal
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import BadRun, read_run, read_summary, write_record
+from analysis.records.run import LoadRecord
 from tests.conftest import Lab
 from tests.real_runs import unpack
 from tests.synthetic import Request, make_run

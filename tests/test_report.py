@@ -1,4 +1,4 @@
-"""analysis.show.report: the page shows what it is given and runs nothing of it."""
+"""analysis.report.html: the page shows what it is given and runs nothing of it."""
 
 from base64 import b64encode
 from collections import Counter
@@ -12,10 +12,10 @@ import pytest
 from pydantic import ValidationError
 
 from analysis.pipeline import derive
-from analysis.quantities import Claim, Published, Quantity
-from analysis.record import LoadRecord, RelativeRate, Source, VariantRecord
-from analysis.show.answer import _told
-from analysis.show.words import bound_in_words
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.run import LoadRecord, RelativeRate, Source, VariantRecord
+from analysis.report.answer import _told
+from analysis.report.words import bound_in_words
 from tests.synthetic import Request, make_run, visit
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"--></style></svg>&{{ 7 * 7 }}"""

@@ -7,17 +7,18 @@ import pytest
 import typer
 
 from analysis.pipeline import derive_summary
-from analysis.quantities import Claim, Published, Quantity
-from analysis.record import METHOD, Source
-from analysis.reproduction import (
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.run import METHOD, Source
+from lab import cli
+from lab.apps.reproduce import all as reproduce
+from lab.apps.reproduce.page import write_page
+from lab.apps.reproduce.reproduction import (
     Reproduction,
     default_run,
     of_run,
     read_reproduction,
     write_reproduction,
 )
-from analysis.show.reproduction import write_page
-from lab import cli, reproduce
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
 from tests.synthetic import Request, make_run

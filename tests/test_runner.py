@@ -14,13 +14,14 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from analysis.classes import Asked
-from analysis.folder import read_trial
-from lab.cluster.engines import Engines, Watches
-from lab.cluster.machines import only_place
+from analysis.records.classes import Asked
+from analysis.records.folder import read_trial
+from lab.engine.cluster.engines import Engines, Watches
+from lab.engine.cluster.machines import only_place
+from lab.engine.containers import Seen, owner
+from lab.engine.engine import ca_bundle, last_line
 from lab.errors import LabError
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
-from lab.machine.engine import ca_bundle, last_line
 from lab.paths import ROOT
 from lab.plan import PlannedTrial
 from lab.servers.asgi import Asgi
@@ -28,7 +29,6 @@ from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
 from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, shared_out
-from lab.trial.containers import Seen, owner
 from lab.trial.rates import NoRate
 from lab.trial.stack import Stack
 from lab.trial.starting import start

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import yaml
 
-from analysis.folder import trial_folder
+from analysis.records.folder import trial_folder
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.live import free_port, watch_all

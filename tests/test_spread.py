@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from analysis.deciding import has_interval
-from analysis.folder import read_run
 from analysis.pipeline import derive
-from analysis.quantities import Claim, Quantity
-from analysis.result import Summary
-from analysis.show.grids import quantity_grids
-from analysis.show.markdown import markdown
-from analysis.show.terminal import print_tables
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import read_run
+from analysis.records.summary import Summary
+from analysis.report.grids import quantity_grids
+from analysis.report.markdown import markdown
+from analysis.report.terminal import print_tables
+from analysis.statistics.deciding import has_interval
 from tests.synthetic import Request, make_run, make_trial
 
 P99 = Quantity(variant="one", request="light", metric="overhead", stat="p99")

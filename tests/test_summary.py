@@ -10,20 +10,20 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from analysis.folder import read_run, trial_folder
 from analysis.metrics import OF_ALL_REQUESTS, Statistic, rows_needed
 from analysis.metrics.spread import evenness
-from analysis.observed import Evidence
 from analysis.pipeline import derive, derive_summary, summarise
-from analysis.quantities import Claim, Published, Quantity
-from analysis.record import LoadRecord, Run, RunMachine, VariantRecord
-from analysis.result import Row, Summary
-from analysis.show.grids import Grid, Line
-from analysis.show.markdown import markdown
-from analysis.show.report import write_report
-from analysis.show.terminal import claims_table, counts_by_worker, print_tables, quantity_table, workers_table
-from analysis.show.words import published_figures, published_what
-from analysis.verdicts import lacking
+from analysis.read.observed import Evidence
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import read_run, trial_folder
+from analysis.records.run import LoadRecord, Run, RunMachine, VariantRecord
+from analysis.records.summary import Row, Summary
+from analysis.report.grids import Grid, Line
+from analysis.report.html import write_report
+from analysis.report.markdown import markdown
+from analysis.report.terminal import claims_table, counts_by_worker, print_tables, quantity_table, workers_table
+from analysis.report.words import published_figures, published_what
+from analysis.verdict.claims import lacking
 from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]

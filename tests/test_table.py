@@ -1,8 +1,8 @@
-"""analysis.show.figures.table: what a figure shows, for everybody who cannot see it."""
+"""analysis.report.figures.table: what a figure shows, for everybody who cannot see it."""
 
 import altair as alt
 
-from analysis.show.figures.table import MOST_ROWS, Table, tables
+from analysis.report.figures.table import MOST_ROWS, Table, tables
 
 MARKS = [{"variant": "one", "value": 12.5, "low": 11.0, "offset": 0.3}, {"variant": "two", "value": 7.0, "low": 6.0}]
 

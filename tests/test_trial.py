@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 
 from lab import interruption
-from lab.cluster.engines import Engines
+from lab.engine.cluster.engines import Engines
+from lab.engine.watch import Progress, Quiet
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt
-from lab.machine.watch import Progress, Quiet
 from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 import yaml
 
-from analysis.folder import read_trial, trial_folder
-from lab.machine.engine import ca_bundle
+from analysis.records.folder import read_trial, trial_folder
+from lab.engine.engine import ca_bundle
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.test_own import FILE, SHOP

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from analysis.folder import read_run, read_trial, trial_folders
-from analysis.quantities import Claim, Quantity
-from analysis.record import Run, TrialRecord
-from analysis.result import Summary
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import read_run, read_trial, trial_folders
+from analysis.records.run import Run, TrialRecord
+from analysis.records.summary import Summary
 from lab import run as running
-from lab.cluster.engines import Engines
+from lab.engine import leftovers
+from lab.engine.cluster.engines import Engines
+from lab.engine.watch import Progress
 from lab.experiment.file import load_experiment
-from lab.machine.watch import Progress
 from lab.plan import Plan, lay_out
-from lab.trial import batch, leftovers
+from lab.trial import batch
 from tests.synthetic import Request, make_run, make_trial
 
 pytestmark = pytest.mark.long

@@ -1,4 +1,4 @@
-"""analysis.validity: a failed measurement says so itself."""
+"""analysis.verdict.validity: a failed measurement says so itself."""
 
 import gzip
 import json
@@ -8,12 +8,22 @@ from typing import Any
 
 import pytest
 
-from analysis.folder import BadRun, read_run, trial_folder
 from analysis.pipeline import derive_summary
-from analysis.quantities import Claim, Published, Quantity
-from analysis.record import Calibration, Git, Host, Image, LoadRecord, MachineRecord, RunMachine, Seconds, VariantRecord
-from analysis.result import TrialValidity
-from analysis.show.terminal import workers_table
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import BadRun, read_run, trial_folder
+from analysis.records.run import (
+    Calibration,
+    Git,
+    Host,
+    Image,
+    LoadRecord,
+    MachineRecord,
+    RunMachine,
+    Seconds,
+    VariantRecord,
+)
+from analysis.records.summary import TrialValidity
+from analysis.report.terminal import workers_table
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]

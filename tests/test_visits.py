@@ -10,17 +10,18 @@ import duckdb
 import pytest
 from rich.console import Console
 
-from analysis.capacity import measured_capacity_per_s
-from analysis.folder import read_run
 from analysis.metrics import MetricName, Statistic, visits
-from analysis.metrics.visits import CUT_OFF, Level, Posts, Visit, Written, rates_per_s, written
+from analysis.metrics.capacity import measured_capacity_per_s
+from analysis.metrics.visits import CUT_OFF, Level, Visit, Written, rates_per_s, written
 from analysis.pipeline import derive, derive_summary
-from analysis.quantities import Claim, Published, Quantity
 from analysis.read.rows import UnreadablePoints, write_requests
-from analysis.record import LoadRecord, VariantRecord
-from analysis.result import LevelRow, Summary
-from analysis.show.markdown import markdown
-from analysis.show.terminal import print_tables
+from analysis.read.sending import Posts, posts
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import read_run
+from analysis.records.run import LoadRecord, VariantRecord
+from analysis.records.summary import LevelRow, Summary
+from analysis.report.markdown import markdown
+from analysis.report.terminal import print_tables
 from tests.synthetic import BEGAN, Request, make_run, make_trial, point, visit, write_database, write_points
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "400", "STEP_S": "2", "TIMEOUT_STEPS": "2", "USERS_MAX": "900"}
@@ -97,7 +98,7 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered(tmp_pa
             Visit(3, 1.00015, CUT_OFF, None),
         ]
         assert visits.count(database, key) == (4, 1)
-        assert visits.posts(database, key) == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
+        assert posts(database, key) == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
         assert visits.statistics(database, ("one", "other", 1)) == {}
 
 

@@ -1,4 +1,4 @@
-"""analysis.waiting: who waited for a busy worker beside a free thread, counted by hand and the slow way."""
+"""analysis.metrics.waiting: who waited for a busy worker beside a free thread, counted by hand and the slow way."""
 
 import io
 from itertools import pairwise
@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from analysis import waiting
-from analysis.folder import read_run
+from analysis.metrics import waiting
+from analysis.metrics.waiting import Answered, at_least, recoveries_s, time_in, waits
 from analysis.pipeline import derive, derive_summary
-from analysis.quantities import Claim, Quantity
-from analysis.record import VariantRecord
-from analysis.result import Summary
-from analysis.show.terminal import print_tables
-from analysis.waiting import Answered, at_least, recoveries_s, time_in, waits
+from analysis.records.claims import Claim, Quantity
+from analysis.records.folder import read_run
+from analysis.records.run import VariantRecord
+from analysis.records.summary import Summary
+from analysis.report.terminal import print_tables
 from tests.synthetic import BEGAN, Request, make_run, observation
 
 Served = tuple[int, float, float, float]

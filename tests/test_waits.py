@@ -15,14 +15,14 @@ from python_on_whales.exceptions import DockerException
 
 from lab import interruption, terminal
 from lab import run as running
-from lab.cluster.machines import only_place
+from lab.engine import engine, heartbeat, images
+from lab.engine.causes import cause, unreached
+from lab.engine.cluster.machines import only_place
+from lab.engine.engine import last_line, meaning_of, run_command
+from lab.engine.images import OwnImage
 from lab.errors import LabError
-from lab.machine import engine, heartbeat, images
-from lab.machine.engine import last_line, meaning_of, run_command
-from lab.machine.images import OwnImage
 from lab.paths import SERVERS
 from lab.servers.base import Layer
-from lab.trial.causes import cause, unreached
 
 WITHIN_S = 20
 

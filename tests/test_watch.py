@@ -1,11 +1,11 @@
-"""lab.machine.watch: when a machine is short of memory; the readings are by hand, for no machine is short on demand."""
+"""lab.engine.watch: when a machine is short of memory; the readings are by hand, for no machine is short on demand."""
 
 from dataclasses import replace
 
 import pytest
 
-from lab.machine import watch
-from lab.machine.watch import Memory, State
+from lab.engine import watch
+from lab.engine.watch import Memory, State
 
 
 def memory(left: float, waited: float | None) -> str | None:

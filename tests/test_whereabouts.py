@@ -9,19 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from analysis.folder import read_run
-from analysis.manifest import MANIFEST, read_manifest, seal, sha256
 from analysis.pipeline import derive
-from analysis.record import TrialRecord
+from analysis.records.checksums import MANIFEST, read_manifest, seal, sha256
+from analysis.records.folder import read_run
+from analysis.records.run import TrialRecord
 from lab import run as running
 from lab import whereabouts
-from lab.cluster.engines import Engines
+from lab.engine import leftovers
+from lab.engine.cluster.engines import Engines
+from lab.engine.watch import Progress
 from lab.errors import LabError
 from lab.experiment.file import load_experiment
-from lab.machine.watch import Progress
 from lab.paths import COMPOSE_FILE
 from lab.plan import Plan, lay_out
-from lab.trial import batch, leftovers
+from lab.trial import batch
 from lab.whereabouts import LOCAL, here, placeless, without
 from tests.archives import telling, unpack
 from tests.conftest import Lab, on_host

@@ -1,8 +1,8 @@
-"""analysis.workers: a worker has the same name everywhere."""
+"""analysis.report.workers: a worker has the same name everywhere."""
 
 import pytest
 
-from analysis.workers import labels
+from analysis.metrics.workers import labels
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from analysis.metrics.metric import (
     percentile,
     rows_needed,
 )
-from analysis.nearest import nearest_first
+from analysis.records.nearest import nearest_first
 
 __all__ = [
     "FAMILIES",

@@ -1,6 +1,6 @@
 """Which requests waited for a worker whose threads were all busy although another worker had a free thread.
 
-``analysis.waiting`` computes the waits for this family and for the picture of the waits.
+``analysis.metrics.waiting`` computes the waits for this family and for the picture of the waits.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from analysis.read.observation import stalls_within
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.foreseen import Foreseen
-    from analysis.observed import Observed
+    from analysis.metrics.foreseen import Foreseen
+    from analysis.read.observed import Observed
 
 BESIDE_FREE_THREAD = Metric(
     "beside_free_thread",
@@ -50,7 +50,8 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
 
     Yield nothing if the load kills workers, because the number of workers at each moment is then unknown.
     """
-    from analysis import intervals, waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+    from analysis.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+    from analysis.metrics.likely import blocks, likely_share  # noqa: PLC0415  # the same
 
     if trial.load.crashes:
         return
@@ -61,7 +62,7 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
             beside_s, sent_s = waits.beside_s[mine], answered.sent_s[mine]
             values = waiting.statistics(beside_s)
             beyond = beside_s > waiting.FROM_S
-            likely = () if trial.load.burst else intervals.likely_share(beyond, intervals.blocks(sent_s))
+            likely = () if trial.load.burst else likely_share(beyond, blocks(sent_s))
             yield Finding(
                 request,
                 {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()},
@@ -77,7 +78,7 @@ def foresee(trial: Foreseen) -> Iterator[Finding]:
     """Yield how long the requests of each class of a simulated trial waited beside a free thread."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
-    from analysis import waiting  # noqa: PLC0415
+    from analysis.metrics import waiting  # noqa: PLC0415
 
     done = trial.answered
     workers, worker = np.unique(trial.worker[done], return_inverse=True)
@@ -101,7 +102,7 @@ def foresee(trial: Foreseen) -> Iterator[Finding]:
 
 def doubts(trial: Observed) -> Iterator[Doubt]:
     """Check that the clocks of several machines are known well enough to tell which requests waited."""
-    from analysis import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+    from analysis.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
     clocks = trial.evidence.clocks
     if clocks is None or clocks.worst is None:

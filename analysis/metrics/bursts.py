@@ -6,20 +6,21 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from analysis import workers
-from analysis.metrics.metric import OF_TRIAL, Counted, Doubt, Family, Finding, Metric, of_trial
-from analysis.read import CLIENT
-from analysis.result import WaveRow
+from analysis.metrics import workers
+from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric
+from analysis.read import of_trial
+from analysis.read.sending import BURSTS
+from analysis.records.summary import WaveRow
 
 if TYPE_CHECKING:
     import duckdb
     import numpy as np
     import numpy.typing as npt
 
-    from analysis.foreseen import Foreseen
-    from analysis.metrics.metric import Key
-    from analysis.observed import Observed
-    from analysis.record import Run
+    from analysis.metrics.foreseen import Foreseen
+    from analysis.read import Key
+    from analysis.read.observed import Observed
+    from analysis.records.run import Run
 
 BURST = Metric(
     "burst",
@@ -43,26 +44,6 @@ WAVES = 60
 WAVE_FROM_MS = 100
 """Waves of shorter requests cannot be told apart, because the time on the network blurs them."""
 
-# k6 numbers the requests of each virtual user, so only the order of sending tells which requests make up a burst.
-_BURSTS = f"""
-WITH numbered AS (
-    SELECT *, ((row_number() OVER (ORDER BY sent, id, generator) - 1) // $size + 1)::INTEGER AS burst
-    FROM requests WHERE {OF_TRIAL} AND generator <> '{CLIENT}'),
-bursts AS (SELECT *, count(*) OVER (PARTITION BY burst) = $size AS whole FROM numbered)
-"""  # noqa: S608  # made of this module's own constants
-
-
-class Sending(NamedTuple):
-    """How the bursts of a trial were sent.
-
-    In ``early`` of the ``bursts`` bursts, a request was answered before the burst's last request was sent. The last
-    burst has ``in_last`` requests.
-    """
-
-    bursts: int
-    early: int
-    in_last: int
-
 
 class Stair(NamedTuple):
     """One request of a burst. Times are in seconds since the burst was sent; None: the request failed before that."""
@@ -73,17 +54,6 @@ class Stair(NamedTuple):
     answered_s: float | None
     worker: str | None
     failed: bool
-
-
-def sending(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> Sending:
-    """Return how the bursts of a trial were sent; a refused connection does not count as an answer."""
-    query = """
-        SELECT count(*), count(*) FILTER (WHERE first_answered <= last_sent), coalesce(arg_max(requests, burst), 0)
-        FROM (SELECT burst, count(*) AS requests, max(sent) AS last_sent,
-                  min(answered) FILTER (WHERE status > 0) AS first_answered FROM bursts GROUP BY burst)
-    """
-    [row] = _rows(database, query, key, size)
-    return Sending(*row)
 
 
 def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
@@ -165,7 +135,7 @@ def ordinal(place: int) -> str:
 
 
 def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, size: int) -> list[Any]:
-    return database.execute(f"{_BURSTS} {query}", of_trial(key) | {"size": size}).fetchall()
+    return database.execute(f"{BURSTS} {query}", of_trial(key) | {"size": size}).fetchall()
 
 
 def doubts(trial: Observed) -> Iterator[Doubt]:

@@ -1,4 +1,4 @@
-"""Which requests failed, and why. analysis.validity decides whether failures make a trial doubtful."""
+"""Which requests failed, and why. analysis.verdict.validity decides whether failures make a trial doubtful."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from analysis.metrics.metric import Counted, Family, Finding, Metric
-from analysis.result import ErrorRow
+from analysis.records.summary import ErrorRow
 
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.foreseen import Foreseen
-    from analysis.metrics.metric import Key
-    from analysis.observed import Observed
+    from analysis.metrics.foreseen import Foreseen
+    from analysis.read import Key
+    from analysis.read.observed import Observed
 
 FAILURES = Metric(
     "failures",

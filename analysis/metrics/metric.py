@@ -6,20 +6,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     import duckdb
 
-    from analysis.foreseen import Foreseen
-    from analysis.observed import Observed
+    from analysis.metrics.foreseen import Foreseen
+    from analysis.read.observed import Observed
 
-Key = tuple[str, str, int]
-"""A variant, a load and the number of a trial."""
 Stats = dict[tuple[str, str], float]
 """Measured values by the names of metric and statistic, in the units that the metrics declare."""
 Likely = Mapping[tuple[str, str], tuple[float, ...]]
-"""By the same names, values that a statistic could have had about as likely (``analysis.intervals.Draw``)."""
+"""By the same names, values that a statistic could have had about as likely (``statistics.intervals.Draw``)."""
 Doubt = tuple[Literal["invalid", "suspect", "note"], str]
 """A reason to doubt a trial, and the verdict that follows from it. A note leaves the verdict as it is."""
 
@@ -31,9 +29,6 @@ TIMES = dict.fromkeys(TIME_STATISTICS, "ms")
 """The units of these statistics."""
 PRINTED = ("min", "p50", "p90", "p99")
 """The statistics of times that a table always shows; it shows the others only if they were published."""
-
-OF_TRIAL = "variant = $variant AND load = $load AND trial = $trial"
-"""The SQL condition for the rows of one trial; ``of_trial`` returns its parameters."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +92,6 @@ class Family:
     measure: Callable[[duckdb.DuckDBPyConnection, Observed], Iterable[Finding]]
     doubts: Callable[[Observed], Iterable[Doubt]] = lambda _: ()
     foresee: Callable[[Foreseen], Iterable[Finding]] = lambda _: ()
-
-
-def of_trial(key: Key) -> dict[str, Any]:
-    """Return the parameters of ``OF_TRIAL``."""
-    return dict(zip(("variant", "load", "trial"), key, strict=True))
 
 
 @cache

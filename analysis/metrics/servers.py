@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric, Stats
+from analysis.metrics.sizes import cut_logs
 from analysis.read.observation import Container, Observation, balanced, counted_by_worker
-from analysis.result import CounterRow
-from analysis.sizes import cut_logs
+from analysis.records.summary import CounterRow
 
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.observed import Observed
-    from analysis.record import VariantRecord
+    from analysis.read.observed import Observed
+    from analysis.records.run import VariantRecord
 
 THROTTLED_ALLOWED = 0.01
 

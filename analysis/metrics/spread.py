@@ -7,16 +7,17 @@ from itertools import groupby
 from statistics import correlation
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import OF_TRIAL, Counted, Family, Finding, Metric, Stats, of_trial
-from analysis.result import WorkerRow
+from analysis.metrics.metric import Counted, Family, Finding, Metric, Stats
+from analysis.read import OF_TRIAL, of_trial
+from analysis.records.summary import WorkerRow
 
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.foreseen import Foreseen
-    from analysis.metrics.metric import Key
-    from analysis.observed import Observed
-    from analysis.record import VariantRecord
+    from analysis.metrics.foreseen import Foreseen
+    from analysis.read import Key
+    from analysis.read.observed import Observed
+    from analysis.records.run import VariantRecord
 
 REQUESTS_BY_WORKER = Metric(
     "requests_by_worker",

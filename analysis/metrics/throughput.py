@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import OF_TRIAL, Counted, Family, Finding, Metric, Stats, of_trial
+from analysis.metrics.metric import Counted, Family, Finding, Metric, Stats
+from analysis.read import OF_TRIAL, of_trial
 
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.foreseen import Foreseen
-    from analysis.observed import Observed
+    from analysis.metrics.foreseen import Foreseen
+    from analysis.read.observed import Observed
 
 THROUGHPUT = Metric(
     "throughput",

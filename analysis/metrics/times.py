@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from analysis.metrics.metric import (
-    OF_TRIAL,
     TIMES,
     Counted,
     Family,
@@ -16,18 +15,18 @@ from analysis.metrics.metric import (
     Stats,
     aggregate,
     failures_allowed,
-    of_trial,
     percentile,
     rows_needed,
 )
+from analysis.read import OF_TRIAL, of_trial
 
 if TYPE_CHECKING:
     import duckdb
     import numpy as np
     import numpy.typing as npt
 
-    from analysis.foreseen import Foreseen
-    from analysis.observed import Observed
+    from analysis.metrics.foreseen import Foreseen
+    from analysis.read.observed import Observed
 
 OVERHEAD = Metric(
     "overhead",
@@ -64,14 +63,14 @@ def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request: str |
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
     """
-    from analysis import intervals  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
+    from analysis.metrics.likely import blocks, likely_percentiles  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
     columns = database.execute(_OF_CLASS, of_trial(trial.key) | {"request": request}).fetchnumpy()
-    block = intervals.blocks(columns["sent_s"])
+    block = blocks(columns["sent_s"])
     likely: dict[tuple[str, str], tuple[float, ...]] = {}
     for metric, column in _COLUMNS:
         levels = {stat: q / 100 for name, stat in stats if name == metric.name and (q := percentile(stat)) is not None}
-        found = intervals.likely_percentiles(columns[column], block, [*levels.values()])
+        found = likely_percentiles(columns[column], block, [*levels.values()])
         likely |= {(metric.name, stat): values for stat, values in zip(levels, found, strict=True)}
     return likely
 

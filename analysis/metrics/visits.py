@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.metrics.metric import (
-    OF_TRIAL,
     TIMES,
     Counted,
     Doubt,
@@ -24,17 +23,18 @@ from analysis.metrics.metric import (
     Stats,
     aggregate,
     failures_allowed,
-    of_trial,
     rows_needed,
 )
+from analysis.read import OF_TRIAL, of_trial
 from analysis.read.observation import database_of
-from analysis.result import LevelRow
+from analysis.records.summary import LevelRow
 
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.metrics.metric import Key
-    from analysis.observed import Observed
+    from analysis.read import Key
+    from analysis.read.observed import Observed
+    from analysis.read.sending import Posts
 
 VISIT = Metric(
     "visit",
@@ -95,8 +95,6 @@ DATABASE_CONNECTIONS = Metric(
     sample=None,
 )
 
-POST = "post"
-"""The class of the request that writes a row."""
 LAST = "newest"
 """The class of a visit's last request."""
 FAILED_ALLOWED = 0.01
@@ -146,13 +144,6 @@ class Level(NamedTuple):
     per_s: int
     visits: int
     failed: int
-
-
-class Posts(NamedTuple):
-    """The visits of a trial that posted a form, and the visits whose post succeeded."""
-
-    sent: frozenset[str] = frozenset()
-    succeeded: frozenset[str] = frozenset()
 
 
 class Written(NamedTuple):
@@ -268,13 +259,6 @@ def level_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) 
             variant, load, number = trial.key
             for level in levels(database, trial.key, due, float(settings.get("STEP_S", 1))):
                 yield LevelRow(variant=variant, load=load, trial=number, **level._asdict())
-
-
-def posts(database: duckdb.DuckDBPyConnection, key: Key) -> Posts:
-    """Return which visits of a trial posted a form, and which of these posts succeeded."""
-    query = "SELECT visit, error IS NULL FROM of_trial WHERE request = $post"
-    told = dict(_rows(database, query, key, post=POST))
-    return Posts(frozenset(told), frozenset(visit for visit, succeeded in told.items() if succeeded))
 
 
 def written(rows: Sequence[str], posts: Posts) -> Written:

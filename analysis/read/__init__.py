@@ -1,10 +1,15 @@
 """Readers of a trial's raw files: the points of its requests (rows), and the state of its containers (observation)."""
 
-POINTS = "points*.json.gz"
-"""The names of the files with a trial's raw points. Each file has the requests of one generator."""
-SERVED = "served-*.csv"
-"""The names of the files that say which worker served which request of somebody's own application."""
-ALONE = "alone.json"
-"""The file of a trial that has the response times of single requests before the load, in ms, by class."""
+from typing import Any
+
+Key = tuple[str, str, int]
+"""A variant, a load and the number of a trial."""
+OF_TRIAL = "variant = $variant AND load = $load AND trial = $trial"
+"""The SQL condition for the rows of one trial; ``of_trial`` returns its parameters."""
 CLIENT = "points-client"
 """The generator that sends directly to the server, not through the balancer: a script of clients/. Others are k6."""
+
+
+def of_trial(key: Key) -> dict[str, Any]:
+    """Return the parameters of ``OF_TRIAL``."""
+    return dict(zip(("variant", "load", "trial"), key, strict=True))

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import duckdb
 
-from analysis.folder import trial_folder
-from analysis.read import ALONE, SERVED
 from analysis.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
-from analysis.result import Summary
+from analysis.records.files import ALONE, SERVED
+from analysis.records.folder import trial_folder
+from analysis.records.summary import Summary
 
 # servers/own/own.py writes the lines; the column of the connection has the seconds, which end at the time.
 _NOTES = """

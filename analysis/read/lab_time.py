@@ -7,9 +7,9 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from analysis.clocks import Clock, Found, Messages, UnknownClock, find
-from analysis.record import MachineRecord
-from analysis.result import Summary
+from analysis.read.clocks import Clock, Found, Messages, UnknownClock, find
+from analysis.records.run import MachineRecord
+from analysis.records.summary import Summary
 
 PARTS = 1000
 """Into how many parts a load is divided: of each part, only the messages that bound the clocks most are kept. Leaving

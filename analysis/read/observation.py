@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from analysis.model import Model
+from analysis.records.files import GENERATOR
+from analysis.records.model import Model
 
 if TYPE_CHECKING:  # loading NumPy would double the time of short commands
-    from analysis.clocks import Clock
+    from analysis.read.clocks import Clock
 
 APP_PORTS = range(8000, 8064)
 """The ports at which servers listen: all workers at the first port, or each worker at a port of its own."""
-
-OBSERVATIONS = ("*.before.txt", "*.after.txt")
-"""The names of the files with observations in a trial's folder."""
-GENERATOR = "k6-processor*.txt"
-"""The names of the files that say how long each k6 waited for a processor."""
 
 WRITTEN, SENT = "bytes that processes wrote", "network interfaces"
 """The sections that the lab puts before the output of servers/observe."""

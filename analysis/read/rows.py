@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import duckdb
 
-from analysis.folder import NoTemporaryRoom
-from analysis.read import POINTS, SERVED
 from analysis.read.lab_time import Clocks, correct, find_clocks
-from analysis.record import MachineRecord
+from analysis.records.files import POINTS, SERVED
+from analysis.records.folder import NoTemporaryRoom
+from analysis.records.run import MachineRecord
 
 MEMORY = "768MB"
 """The memory that DuckDB may use to read points; it writes what does not fit into TMPDIR."""
@@ -35,7 +35,7 @@ COLUMNS = """
 ``id`` is unique among the requests of one generator. ``visit`` names the visit that the request is part of, and is
 unique in a trial; None: the load has no visits. ``sent`` and ``answered`` are UTC, taken just before and after the
 request. ``began`` and ``ended`` are when the worker began and ended its work, in epoch seconds. All four times are by
-one clock: if the containers ran on several machines, the times were corrected to the lab's clock (``analysis.clocks``).
+one clock: if the containers ran on several machines, the times were corrected to the lab's clock (``read.clocks``).
 ``duration_ms`` is k6's http_req_duration, and ``overhead_ms`` is ``duration_ms`` minus ``asked_ms``. ``connection`` is
 the connection that brought the request to its worker; None: the server cannot tell. A request that failed has ``error``
 and no ``overhead_ms``; a request that the end of the run cut off has no ``duration_ms`` either.

@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 from analysis.metrics import OF_ALL_REQUESTS, STATISTICS, MetricName, Statistic, unit
 from analysis.metrics.spread import REQUESTS_BY_WORKER
 from analysis.metrics.times import RESPONSE_TIME
-from analysis.model import Name
-from analysis.quantities import Claim, Curve, Measure, Published, Quantity
+from analysis.records.claims import Claim, Curve, Measure, Published, Quantity
+from analysis.records.model import Name
 
 STRICT = ConfigDict(extra="forbid")
 

@@ -9,8 +9,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from analysis.model import NAME_PATTERN
-from analysis.nearest import nearest_first
+from analysis.records.model import NAME_PATTERN
+from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
 from lab.experiment.messages import explain
 from lab.experiment.model import Experiment

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
 
-from analysis.model import Model, Name
-from analysis.nearest import nearest_first
+from analysis.records.model import Model, Name
+from analysis.records.nearest import nearest_first
 from lab import limits
 from lab.errors import Misplaced, WrongUse
 from lab.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry

@@ -4,7 +4,7 @@ from typing import get_args
 
 import psutil
 
-from analysis.record import OTHERS_CORES
+from analysis.records.run import OTHERS_CORES
 from lab.errors import WrongUse
 from lab.experiment.model import Cpu, Experiment, Load, unknown_variant
 from lab.servers.base import Variant

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from analysis.model import Model
-from analysis.nearest import nearest_first
 from analysis.read.observation import APP_PORTS
-from analysis.record import VariantRecord
+from analysis.records.model import Model
+from analysis.records.nearest import nearest_first
+from analysis.records.run import VariantRecord
 from lab import limits
 from lab.paths import SERVERS
 

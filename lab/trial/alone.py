@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.classes import SECRET, Asked
-from lab.trial.containers import Seen
+from analysis.records.classes import SECRET, Asked
+from lab.engine.containers import Seen
 
 REQUESTS = 3
 """How many requests of each class are sent; the first one is not counted, because applications load modules late."""

@@ -15,16 +15,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from analysis.record import TODAY, TrialRecord
-from lab.cluster.engines import Engines, Load, Watches
-from lab.cluster.machines import Place
-from lab.cluster.probe import Lost
+from analysis.records.run import TODAY, TrialRecord
+from lab.engine.cluster.engines import Engines, Load, Watches
+from lab.engine.cluster.machines import Place
+from lab.engine.cluster.probe import Lost
+from lab.engine.containers import OWNER_LABEL, PROJECT, owner
+from lab.engine.watch import Progress, Quiet
 from lab.interruption import uninterrupted
 from lab.loads import in_seconds
-from lab.machine.watch import Progress, Quiet
 from lab.plan import TAIL_S, Plan, PlannedTrial
 from lab.trial.compose import START_UP_S
-from lab.trial.containers import OWNER_LABEL, PROJECT, owner
 from lab.trial.stack import Stack
 
 FURTHER_START_UP_S = 0.25

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from statistics import median
 
-from analysis.record import Calibration
+from analysis.records.run import Calibration
 from lab import loads
 from lab.experiment.model import Load
 

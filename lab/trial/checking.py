@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from analysis.classes import Asked
+from analysis.records.classes import Asked
+from lab.engine.causes import cause, failure, way_to_host
 from lab.errors import LabError
 from lab.trial.alone import Answer
-from lab.trial.causes import cause, failure, way_to_host
 
 LINES = 12
 """How many lines of a log are shown."""

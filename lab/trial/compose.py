@@ -12,18 +12,17 @@ from urllib.parse import quote
 import yaml
 from python_on_whales import DockerClient
 
-from analysis.folder import write_whole
-from lab.cache import digest
-from lab.cluster.engines import Engines
-from lab.cluster.machines import Place
-from lab.cluster.placing import k6_service, placed
+from analysis.records.folder import write_whole
+from lab.engine.cluster.engines import Engines
+from lab.engine.cluster.machines import Place
+from lab.engine.cluster.placing import k6_service, placed
+from lab.engine.containers import overlay_name, owner
+from lab.engine.engine import ca_bundle
+from lab.engine.images import K6_RELEASE
 from lab.experiment.model import Script
-from lab.machine.engine import ca_bundle
-from lab.machine.images import K6_RELEASE
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
 from lab.servers.base import BEFORE, TO_OUTSIDE, TO_OUTSIDE_MIB, Layer
-from lab.trial.containers import owner
 from lab.trial.files import RESULTS_THERE
 from lab.whereabouts import LOCAL_ENV, placeless
 
@@ -133,14 +132,6 @@ def on_machine(whole: dict[str, Any], place: Place, counts: Mapping[str, int] | 
     if counts is None:
         return {**whole, "services": services}
     return {**whole, "services": services, "networks": {"lab": {"external": True, "name": overlay_name(project)}}}
-
-
-def overlay_name(project: str) -> str:
-    """Return the name of the network that the containers of a trial on several machines share.
-
-    A swarm allows at most 63 characters, which the name of a project may exceed.
-    """
-    return f"stampede-{digest(project.encode())}"
 
 
 def factors_of(trial: PlannedTrial) -> dict[str, str]:

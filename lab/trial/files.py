@@ -12,8 +12,8 @@ from pathlib import Path
 
 from python_on_whales.utils import run
 
+from lab.engine.containers import Seen
 from lab.paths import CLIENTS, K6
-from lab.trial.containers import Seen
 
 VOLUME, OWN = "/results", "own"
 RESULTS_THERE = f"{VOLUME}/{OWN}"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from python_on_whales.exceptions import DockerException
 
+from analysis.metrics.sizes import cut_logs
 from analysis.read.observation import read_containers
-from analysis.record import Log
-from analysis.sizes import cut_logs
-from lab.trial.containers import Seen, first_line_of, output_of
+from analysis.records.run import Log
+from lab.engine.containers import Seen, first_line_of, output_of
 
 
 @dataclass(frozen=True)

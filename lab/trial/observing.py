@@ -8,10 +8,10 @@ from typing import Literal
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.folder import write_whole
 from analysis.read.observation import SENT, WRITTEN
+from analysis.records.folder import write_whole
+from lab.engine.containers import Seen
 from lab.servers.base import BESIDE
-from lab.trial.containers import Seen
 
 _OBSERVE = (
     f"echo '==> {WRITTEN} <=='; cat /proc/[0-9]*/io 2> /dev/null | grep wchar; "

@@ -5,11 +5,11 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from lab.engine.containers import Seen
+from lab.engine.engine import meaning_of
 from lab.loads import K6_SCRIPTS
-from lab.machine.engine import meaning_of
 from lab.plan import PlannedTrial
 from lab.servers.base import BESIDE
-from lab.trial.containers import Seen
 
 
 def not_healthy(containers: Sequence[Seen], front: str, output_of: Callable[[Seen], bytes]) -> str | None:

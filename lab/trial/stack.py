@@ -14,23 +14,15 @@ from typing import Literal
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.classes import Asked, read_asked
-from analysis.folder import trial_folder, write_record, write_whole
-from analysis.read import ALONE
-from analysis.record import OWN, TODAY, Calibration, Log, MachineRecord, Seconds, TrialRecord
-from lab.cluster.engines import Engines, Load, Watches
-from lab.cluster.images import unlike
-from lab.cluster.machines import Place
-from lab.cluster.network import create_network
-from lab.errors import LabError
-from lab.machine.engine import in_words, last_line
-from lab.machine.watch import Quiet
-from lab.plan import PlannedTrial
-from lab.servers.base import BEFORE
-from lab.trial import calibration, checking, reasons, starting
-from lab.trial.alone import Answer, Front, alone_ms, ask
-from lab.trial.compose import Composed, compose, env_file
-from lab.trial.containers import (
+from analysis.records.classes import Asked, read_asked
+from analysis.records.files import ALONE
+from analysis.records.folder import trial_folder, write_record, write_whole
+from analysis.records.run import OWN, TODAY, Calibration, Log, MachineRecord, Seconds, TrialRecord
+from lab.engine.cluster.engines import Engines, Load, Watches
+from lab.engine.cluster.images import unlike
+from lab.engine.cluster.machines import Place
+from lab.engine.cluster.network import create_network
+from lab.engine.containers import (
     PROJECT,
     SERVICE,
     LabelFilter,
@@ -41,8 +33,16 @@ from lab.trial.containers import (
     output_of,
     tolerating_docker_errors,
 )
+from lab.engine.engine import in_words, last_line
+from lab.engine.leftovers import remove_containers, remove_networks
+from lab.engine.watch import Quiet
+from lab.errors import LabError
+from lab.plan import PlannedTrial
+from lab.servers.base import BEFORE
+from lab.trial import calibration, checking, reasons, starting
+from lab.trial.alone import Answer, Front, alone_ms, ask
+from lab.trial.compose import Composed, compose, env_file
 from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
-from lab.trial.leftovers import remove_containers, remove_networks
 from lab.trial.logs import Beginning, beginnings, kept, note_cuts
 from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of

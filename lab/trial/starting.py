@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
-from lab.cluster.network import insisting
-from lab.cluster.placing import k6_service
+from lab.engine.cluster.network import insisting
+from lab.engine.cluster.placing import k6_service
 from lab.experiment.model import Load
 from lab.plan import PlannedTrial
 from lab.trial.compose import Composed

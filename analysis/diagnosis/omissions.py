@@ -1,0 +1,51 @@
+"""What somebody's own service has and the lab leaves out, such as settings of its server."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from analysis.records.folder import read_trial, trial_folder
+from analysis.records.run import TODAY, Run
+from analysis.records.summary import Summary
+
+LEFT_OUT = "left_out"
+"""Where gunicorn's settings in force (servers/gunicorn/gunicorn.conf.py) and the variant's settings name them."""
+_OF_UWSGI = re.compile(r"^; left out: (\S+) = (.*)$", re.MULTILINE)
+_DEFAULTS = ("0", "False", "None")
+
+
+class Omissions(NamedTuple):
+    """Settings of the server that the lab leaves out, by name, in ``file``; ``further`` has other things in words."""
+
+    file: str = ""
+    settings: Mapping[str, str] = MappingProxyType({})
+    further: tuple[str, ...] = ()
+
+    def number(self, *names: str) -> float:
+        """Return the value of the first of these settings that is a number; 0: none is."""
+        return next((float(value) for name in names if (value := self.settings.get(name, "")).isdecimal()), 0.0)
+
+
+def read_omissions(run_folder: Path, run: Run, summary: Summary) -> Omissions:
+    """Return what the lab left out of the service as it is served today; older runs do not tell."""
+    further = tuple(run.variant(TODAY).settings.get(LEFT_OUT) or ())
+    for one in summary.trials:
+        if one.variant != TODAY:
+            continue
+        for name, told in read_trial(trial_folder(run_folder, one.variant, one.load, one.trial)).settings.items():
+            if name.startswith("gunicorn") and (found := _of_gunicorn(told)):
+                return Omissions("gunicorn.conf.py", found, further)
+            if name.startswith("uwsgi") and (listed := _OF_UWSGI.findall(told)):
+                return Omissions("uwsgi.ini", dict(listed), further)
+    return Omissions(further=further)
+
+
+def _of_gunicorn(told: str) -> dict[str, str]:
+    try:
+        values = json.loads(told).get(LEFT_OUT) or {}
+    except (ValueError, AttributeError):  # an interrupt has cut the settings short
+        return {}
+    return {name: value for name, value in values.items() if value not in _DEFAULTS}

@@ -1,0 +1,77 @@
+"""What theory foresees of a run: the simulated requests of a trial, and the statistics of many simulated trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from analysis.records.run import LoadRecord, VariantRecord
+    from theory.events import Rows
+
+Cell = tuple[str, str, str | None]
+"""A variant, a load and a class of request; None: all classes."""
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """The requests of one simulated trial, in the order of sending; times are in seconds since the load began.
+
+    ``request`` is an index into ``classes``. ``worker`` counts from 0; -1: the request was refused, and has no
+    ``began_s``. ``asked_s`` is the service time.
+    """
+
+    variant: VariantRecord
+    load: LoadRecord
+    classes: Sequence[str]
+    request: npt.NDArray[np.int64]
+    user: npt.NDArray[np.int64]
+    worker: npt.NDArray[np.int64]
+    sent_s: npt.NDArray[np.float64]
+    began_s: npt.NDArray[np.float64]
+    ended_s: npt.NDArray[np.float64]
+    asked_s: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, variant: VariantRecord, load: LoadRecord, classes: Sequence[str], rows: Rows) -> Self:
+        """Return the trial that a simulation of a variant under a load has made."""
+        return cls(
+            variant, load, classes, rows.of_class, rows.user, rows.worker, rows.sent, rows.began, rows.ended, rows.asked
+        )
+
+    @property
+    def answered(self) -> npt.NDArray[np.bool_]:
+        """Which requests were answered."""
+        return self.worker >= 0
+
+    def of_each(self) -> list[tuple[str | None, npt.NDArray[np.bool_]]]:
+        """Return each class, and None for all classes, with which requests are of the class."""
+        one = [(name, self.request == place) for place, name in enumerate(self.classes)]
+        return [*one, (None, self.request >= 0)]
+
+
+class Prediction(NamedTuple):
+    """The median of a statistic over simulated trials, and where the median over as many trials as were measured falls.
+
+    In 95 of 100 simulated runs, the median of the run's trials lies between ``low`` and ``high``.
+    """
+
+    median: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What theory predicts of a run. ``missing`` says for a variant and a load which mechanism theory lacks."""
+
+    values: dict[tuple[Cell, str, str], Prediction]
+    stairs: dict[tuple[str, str], list[Prediction]]
+    missing: dict[tuple[str, str], str]
+
+
+NOTHING = Predictions({}, {}, {})

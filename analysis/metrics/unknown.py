@@ -1,0 +1,104 @@
+"""What the records of a newer version say that this version does not know: it is kept, named and not judged."""
+
+from collections.abc import Iterable, Iterator
+
+from analysis.metrics import STATISTICS, unit
+from analysis.metrics.spread import evenness
+from analysis.records.claims import Claim, Measure, Published
+from analysis.records.model import Record
+from analysis.records.run import KINDS, SCHEMA, Run, TrialRecord
+
+
+def unknown(run: Run, trials: Iterable[TrialRecord] = ()) -> Iterator[str]:
+    """Yield a sentence for everything in a run's records that this version does not know; nothing if it knows all."""
+    records = [*trials]
+    if (newest := max([run.schema_, *(one.schema_ for one in records)])) > SCHEMA:
+        yield f"the records have schema {newest}, and this version reads schema {SCHEMA}: it leaves out what is new"
+    if keys := [*unknown_keys(run)]:
+        yield f"not read by this version: {', '.join(keys)} in run.json"
+    if keys := [*dict.fromkeys(key for one in records for key in unknown_keys(one))]:
+        yield f"not read by this version: {', '.join(keys)} in trial.json"
+    for load in run.loads:
+        if load.kind not in KINDS:
+            yield f"not judged by this version: {load.name} is a load of the kind {load.kind}"
+    for claim in run.claims:
+        if what := unknown_in_claim(run, claim):
+            yield f"not judged by this version: the claim {claim.says!r} asks for {what}"
+    for published in run.published:
+        if what := unknown_in_published(run, published) or ", ".join(unknown_statistics(published).values()):
+            yield f"not judged by this version: of {published.variant}, {what} was published"
+    for measure in run.curve.values if run.curve else []:
+        if what := unknown_in_measure(measure):
+            yield f"not drawn by this version: the curve asks for {what}"
+
+
+def unknown_keys(record: Record) -> Iterator[str]:
+    """Yield the path of every key that this version does not know, e.g. ``claims[2].value.during``."""
+    yield from record.model_extra or {}
+    for name in type(record).model_fields:
+        value = getattr(record, name)
+        if isinstance(value, Record):
+            yield from (f"{name}.{key}" for key in unknown_keys(value))
+        elif isinstance(value, list):
+            for place, one in enumerate(value):
+                if isinstance(one, Record):
+                    yield from (f"{name}[{place}].{key}" for key in unknown_keys(one))
+
+
+def unknown_in_claim(run: Run, claim: Claim) -> str | None:
+    """Return what a claim asks for that this version does not know, e.g. the metric queue_time; None: it knows all.
+
+    A key that this version does not know may change what the claim means, so such a claim cannot be judged either.
+    """
+    if key := next(unknown_keys(claim), None):
+        return f"the key {key}"
+    for quantity in claim.quantities:
+        if what := unknown_in_measure(quantity) or _unknown_load(run, quantity.load):
+            return what
+    return None if claim.has_one_bound else "a bound other than at_least or at_most"
+
+
+def unknown_in_published(run: Run, published: Published) -> str | None:
+    """Return why this version can judge none of the figures of a published entry; None: it can judge some of them."""
+    if key := next(unknown_keys(published), None):
+        return f"the key {key}"
+    if published.metric not in STATISTICS:
+        return f"the metric {published.metric}"
+    if not (published.stats or published.counts or published.steps):
+        return f"no figure of {published.metric} that this version knows"
+    return _unknown_load(run, published.load)
+
+
+def published_figures(published: Published) -> dict[str, float]:
+    """Return the statistics that this lab should measure; for published counts, the statistics of how even they are.
+
+    Statistics that this version does not know are left out.
+    """
+    return {
+        stat: value / published.divided_by if unit(published.metric, stat) == "ms" else value
+        for stat, value in (published.stats | evenness(published.counts)).items()
+        if stat in STATISTICS.get(published.metric, ())
+    }
+
+
+def unknown_statistics(published: Published) -> dict[str, str]:
+    """Return the published statistics of a metric that this version does not know, each with its words."""
+    known = STATISTICS.get(published.metric, ())
+    return {stat: f"the statistic {stat} of {published.metric}" for stat in published.stats if stat not in known}
+
+
+def unknown_in_measure(measure: Measure) -> str | None:
+    """Return the metric or the statistic of a measure in words if this version does not know it."""
+    if measure.metric not in STATISTICS:
+        return f"the metric {measure.metric}"
+    if measure.stat not in STATISTICS[measure.metric]:
+        return f"the statistic {measure.stat} of {measure.metric}"
+    return None
+
+
+def _unknown_load(run: Run, name: str | None) -> str | None:
+    """Return in words why a load cannot be judged: its kind is unknown, or the run does not have it."""
+    load = next((one for one in run.loads if name in (None, one.name)), None)
+    if load is None:
+        return f"the load {name}, which the run does not have"
+    return None if load.kind in KINDS else f"a load of the kind {load.kind}"

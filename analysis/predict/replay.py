@@ -1,0 +1,107 @@
+"""What if: the requests of a trial, sent at the same times and with the same work, served in another way."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from analysis.metrics.waiting import FROM_S, Answered
+from analysis.predict.prediction import servers_of
+from analysis.predict.ways import KINDS_OF_WAYS, MOST_REPLICAS, Kind
+from analysis.records.run import LoadRecord, VariantRecord
+from theory.model import Class, Constant, Model, Recorded, Step
+
+_BLOCKING = {"gunicorn-tornado"}
+"""Servers whose requests wait for each other while they work."""
+Waits = npt.NDArray[np.float64]
+"""How long each request waited for a thread, in seconds, in the order of sending."""
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One way to serve the requests. ``kind`` is None for what was measured.
+
+    ``worker`` counts the workers of all containers from 0, ``thread`` the threads of each worker.
+    """
+
+    kind: Kind | None
+    workers: int
+    threads: int
+    waits_s: Waits
+    worker: npt.NDArray[np.int64]
+    thread: npt.NDArray[np.int64]
+
+    @property
+    def waited(self) -> npt.NDArray[np.bool_]:
+        """Which requests waited for more than 50 ms."""
+        return self.waits_s > FROM_S
+
+    def variant(self, of: VariantRecord) -> VariantRecord:
+        """Return the variant that this would be, given the variant whose requests were replayed."""
+        assert self.kind
+        settings = of.settings | {"workers": self.workers, "threads": self.threads}
+        return VariantRecord(name=f"what-if-{self.kind.name}", workers=self.workers, settings=settings)
+
+
+def can_replay(variant: VariantRecord, load: LoadRecord) -> bool:
+    """Whether the requests would work for as long if they were served in another way."""
+    waits_elsewhere = bool(load.database or (load.api or {}).get("one_device"))
+    computes = float(load.settings.get("CPU_MS", 0)) > 0
+    return not (waits_elsewhere or computes or variant.settings.get("server") in _BLOCKING)
+
+
+def measured(answered: Answered, variant: VariantRecord) -> Replayed:
+    """Return what was measured."""
+    waits_s, threads = answered.began_s - answered.sent_s, variant.settings.get("threads") or 1
+    return Replayed(None, variant.workers, threads, waits_s, answered.worker, np.zeros_like(answered.worker))
+
+
+def replay(answered: Answered, workers: int, threads: int) -> Iterator[Replayed]:
+    """Yield the same requests with each kind of way to serve them."""
+    from theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
+
+    for kind in KINDS_OF_WAYS:
+        of = (1, workers * threads) if kind.alone else (workers, threads)
+        settings = kind.of(*of)
+        if settings.get("replicas", 1) > MOST_REPLICAS:
+            continue
+        accept = "per-worker" if settings.get("reuse_port") else "shared"
+        variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, settings=settings)
+        rows = simulate(Model(servers_of(variant), list(_classes(answered))), float(answered.sent_s[-1]) + 1, 1)
+        order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
+        for place in range(len(answered.classes)):
+            mine = np.flatnonzero(rows.of_class == place)
+            order[np.flatnonzero(answered.request == place)[rows.user[mine]]] = mine
+        yield Replayed(kind, *of, (rows.began - rows.sent)[order], rows.worker[order], rows.thread[order])
+
+
+def _classes(answered: Answered) -> Iterator[Class]:
+    for place, name in enumerate(answered.classes):
+        mine = answered.request == place
+        works_s = (answered.ended_s - answered.began_s)[mine]
+        yield Class(name, Recorded(answered.sent_s[mine]), [Step(Constant(0.0))], np.maximum(works_s, 0))
+
+
+def insert(database: duckdb.DuckDBPyConnection, variant: VariantRecord, one: Replayed) -> None:
+    """Insert into the table ``requests``, which has one trial of a variant, its requests as they were replayed."""
+    columns = one.waits_s.tolist(), one.worker.tolist(), one.thread.tolist()
+    database.execute(_AGAIN, [one.variant(variant).name, variant.name, *columns])
+
+
+_AGAIN = """
+WITH known AS (
+    SELECT *, row_number() OVER (ORDER BY sent, id, generator) AS place FROM requests
+    WHERE variant = $2 AND error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL),
+again AS (
+    SELECT unnest(range(1, len($3) + 1)) AS place, unnest($3) AS wait_s, unnest($4) AS by_worker,
+        unnest($5) AS by_thread),
+later AS (SELECT *, epoch(sent) + wait_s - began AS later_s FROM known JOIN again USING (place))
+INSERT INTO requests BY NAME SELECT * EXCLUDE (place, wait_s, by_worker, by_thread, later_s) REPLACE (
+    $1 AS variant, 'replay:' || (1001 + by_worker) AS worker, by_thread AS thread,
+    began + later_s AS began, ended + later_s AS ended,
+    answered + to_microseconds((1e6 * later_s)::BIGINT) AS answered,
+    duration_ms + 1000 * later_s AS duration_ms, overhead_ms + 1000 * later_s AS overhead_ms)
+FROM later
+"""

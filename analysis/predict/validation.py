@@ -1,0 +1,70 @@
+"""Whether theory is right: each predicted figure of a run beside the measured figure."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from analysis.predict.prediction import model_of
+from analysis.records.run import Run
+from analysis.records.summary import Row, Summary
+from theory.model import Servers
+
+VALIDATED = {
+    ("overhead", "p50"),
+    ("overhead", "p90"),
+    ("overhead", "p99"),
+    ("beside_free_thread", "share"),
+    ("beside_free_thread", "max"),
+    ("requests_by_worker", "largest_share"),
+    ("throughput", "per_second"),
+    ("burst", "total"),
+}
+"""The statistics of waits, shares, throughput and bursts that are compared."""
+WITHIN_MS = 20
+"""Times count as equal within these milliseconds, because theory knows the network, Python and nginx as one number."""
+WITHIN = 0.05
+"""All figures count as equal within this part of the prediction."""
+
+
+class Compared(NamedTuple):
+    """One figure, the experiment, and how the variant's workers get their requests."""
+
+    experiment: str
+    policy: str
+    row: Row
+    is_inside: bool
+
+
+def compare(run: Run, summary: Summary) -> Iterator[Compared]:
+    """Yield every figure that is both measured and predicted, of each class and of bursts."""
+    loads = {one.name: one for one in run.loads}
+    variants = {one.name: one for one in run.variants}
+    for row in summary.rows:
+        if (row.metric, row.stat) not in VALIDATED or (row.request is None and row.metric != "burst"):
+            continue
+        if row.measured is None or row.predicted is None:
+            continue
+        low, high = row.predicted_low or 0.0, row.predicted_high or 0.0
+        slack = max(WITHIN_MS if row.unit == "ms" else 0.0, WITHIN * abs(row.predicted))
+        inside = low - slack <= row.measured <= high + slack
+        servers = model_of(variants[row.variant], loads[row.load]).servers
+        yield Compared(run.experiment, policy(servers), row, inside)
+
+
+def policy(servers: Servers) -> str:
+    """Return in words how the workers get their requests."""
+    if servers.all_workers == 1:
+        return "one worker"
+    if servers.workers == 1:
+        of = {
+            "hash": "by chance",
+            "turns": "in turns",
+            "least": "fewest requests",
+            "two": "the better of two",
+        }[servers.balance]
+        return of + (", with a limit" if servers.most else "")
+    among = "" if servers.sockets == 1 else "several sockets with "
+    if servers.hesitates:
+        return f"{among}a race of free workers"
+    if servers.accepts is not None and servers.threads is not None and servers.accepts <= servers.threads:
+        return f"{among}a race with a limit"
+    return f"{among}a race" if servers.bias else f"{among}a random worker"

@@ -1,0 +1,279 @@
+"""What is known of one trial: its record, totals over its rows, and the observations of its containers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+
+from analysis.read import CLIENT, OF_TRIAL, Key, of_trial
+from analysis.read.clocks import UnknownClock
+from analysis.read.lab_time import Clocks
+from analysis.read.observation import (
+    Container,
+    Reading,
+    UnreadableObservation,
+    read_containers,
+    read_generators,
+    stalls_by_lab_clock,
+)
+from analysis.read.rows import UnreadablePoints, write_requests
+from analysis.read.sending import Posts, Sending, posts, sending
+from analysis.records.checksums import Hashes, evidence_problem
+from analysis.records.folder import BadRun, read_trial
+from analysis.records.run import LoadRecord, Run, TrialRecord, VariantRecord
+from analysis.records.summary import ClockRow, TrialClocks
+
+
+class ClassCount(NamedTuple):
+    """How many requests of one class a trial sent, and how many of them failed.
+
+    ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
+    ``errors`` says why requests failed, the most frequent reason first. ``of_client``: a client that misbehaves sent
+    them, and not k6.
+    """
+
+    request: str
+    sent: int
+    failed: int
+    refused: int = 0
+    errors: Sequence[str] = ()
+    of_client: bool = False
+
+    @property
+    def answered(self) -> int:
+        """How many requests did not fail."""
+        return self.sent - self.failed
+
+
+class Requests(NamedTuple):
+    """Totals over the rows of a trial.
+
+    ``began`` is when the first request was sent, in epoch seconds. ``with_status`` is how many requests got an answer
+    of any kind. ``in_flight`` is the mean number of requests under way, from the times at which requests were sent and
+    answered. ``little`` is what ``in_flight`` should be: throughput times mean response time, by k6's own timings.
+    ``in_flight``, ``little`` and ``quickest_ms``, the shortest time that a worker was at work on a request, are of the
+    requests that k6 sent. ``by_worker`` counts answers by the worker (host:pid) that they name. ``direct_sent`` is how
+    many requests went directly to the server, not through the balancer, and ``direct_with_status`` how many of these
+    requests were answered. ``sending`` is how bursts were sent; None: the load has no bursts. ``generators`` is how
+    many k6 containers sent requests. ``posts`` says which visits posted a form.
+    """
+
+    began: float | None
+    classes: list[ClassCount]
+    errors: list[str]
+    with_status: int
+    by_worker: dict[str, int]
+    in_flight: float | None
+    little: float | None
+    quickest_ms: float | None = None
+    direct_sent: int = 0
+    direct_with_status: int = 0
+    sending: Sending | None = None
+    generators: int = 1
+    posts: Posts = Posts()
+
+    @property
+    def sent(self) -> int:
+        """How many requests were sent."""
+        return sum(one.sent for one in self.classes)
+
+    @property
+    def answered(self) -> int:
+        """How many requests did not fail."""
+        return sum(one.answered for one in self.classes)
+
+    @property
+    def of_k6(self) -> list[ClassCount]:
+        """The counts of the classes that k6 sent."""
+        return [one for one in self.classes if not one.of_client]
+
+    @property
+    def names(self) -> list[str | None]:
+        """The classes of request, and None for all classes together; empty if no request was sent."""
+        return [*(one.request for one in self.classes), None] if self.classes else []
+
+    def of_class(self, request: str | None) -> ClassCount:
+        """Return the counts of one class of request; None: of all classes together."""
+        if request is None:
+            return ClassCount("", self.sent, self.sent - self.answered)
+        return next(one for one in self.classes if one.request == request)
+
+
+class Evidence(NamedTuple):
+    """What a trial's raw files say besides requests: its containers, its load generators, and dropped iterations.
+
+    ``generators`` has the readings of each load generator. ``problem`` is why the raw files could not be read, or why
+    the clocks of several machines cannot be compared; None: there was no problem. ``clocks`` are the clocks of several
+    machines, to which all times were corrected; None: the containers ran on one machine.
+    """
+
+    containers: tuple[Container, ...] = ()
+    generators: tuple[tuple[Reading, ...], ...] = ()
+    dropped: int = 0
+    problem: str | None = None
+    clocks: Clocks | None = None
+
+
+class Observed(NamedTuple):
+    """One trial of a run, with everything except the rows that its verdict and its metrics are computed from."""
+
+    run: Run
+    record: TrialRecord
+    requests: Requests
+    evidence: Evidence
+
+    def by(self, clocks: Clocks) -> "Observed":
+        """Return the same trial with the times of its stalls corrected by further clocks."""
+        containers = stalls_by_lab_clock(self.containers, clocks.of_hosts)
+        return self._replace(evidence=self.evidence._replace(containers=containers))
+
+    @property
+    def key(self) -> Key:
+        """The trial's variant, load and number."""
+        return self.record.variant, self.record.load, self.record.trial
+
+    @property
+    def variant(self) -> VariantRecord:
+        """The variant that was measured."""
+        return self.run.variant(self.record.variant)
+
+    @property
+    def load(self) -> LoadRecord:
+        """The load under which the variant was measured."""
+        return self.run.load(self.record.load)
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """The trial's containers before and after the load."""
+        return self.evidence.containers
+
+
+def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
+    """Write a trial's requests.parquet, and return what the trial's raw files say besides requests.
+
+    If the raw files cannot be read or differ from the manifest, or if the clocks of the trial's machines cannot be
+    compared, remove requests.parquet instead.
+    """
+    trial = read_trial(folder)
+    problem = evidence_problem(run_folder, folder, hashes)
+    if not problem:
+        try:
+            containers = read_containers(folder)
+            stalled = [one.after.host for one in containers if one.after and one.after.stalls]
+            dropped, clocks = write_requests(folder, trial.variant, trial.load, trial.trial, trial.machines, stalled)
+            return Evidence(
+                containers=stalls_by_lab_clock(containers, clocks.of_hosts) if clocks else containers,
+                generators=read_generators(folder, clocks.of_generators if clocks else None),
+                dropped=dropped,
+                clocks=clocks,
+            )
+        except (UnreadablePoints, UnreadableObservation, UnknownClock) as unreadable:
+            problem = str(unreadable).replace(f"{run_folder}/", "")
+    (folder / "requests.parquet").unlink(missing_ok=True)
+    return Evidence(problem=problem)
+
+
+def observe(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, evidence: Evidence) -> Observed:
+    """Return what is known of a trial. Raise BadRun if run.json lacks the trial's variant or load."""
+    record = read_trial(folder)
+    if record.variant not in {one.name for one in run.variants} or record.load not in {one.name for one in run.loads}:
+        raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
+    key = (record.variant, record.load, record.trial)
+    return Observed(run, record, _requests(database, key, run.load(record.load).burst), evidence)
+
+
+def clock_rows(trials: Iterable[Observed]) -> Iterator[TrialClocks]:
+    """Yield the clocks of each trial whose containers ran on several machines."""
+    for trial in trials:
+        if (clocks := trial.evidence.clocks) is not None:
+            variant, load, number = trial.key
+            asking, serving, apart_s = clocks.worst or ("", "", 0.0)
+            yield TrialClocks(
+                variant=variant,
+                load=load,
+                trial=number,
+                pair=(asking, serving) if clocks.worst else None,
+                apart_ms=_rounded(1000 * apart_s),
+                machines=[
+                    ClockRow(
+                        machine=machine.name,
+                        hosts=machine.hosts,
+                        generators=machine.generators,
+                        since=clock.since,
+                        ahead_ms=_rounded(1000 * clock.ahead_s),
+                        drift_ppm=_rounded(1e6 * clock.drift),
+                        uncertain_ms=_rounded(1000 * clocks.found.uncertain_s[machine.name]),
+                    )
+                    for machine in clocks.machines
+                    for clock in [clocks.found.clocks[machine.name]]
+                ],
+            )
+
+
+def _rounded(value: float) -> float:
+    return round(value, 6)
+
+
+def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> Requests:
+    """Return totals over the rows of a trial; ``burst`` is how many requests were sent at once."""
+    rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
+
+    def rows(query: str) -> list[tuple[Any, ...]]:
+        return database.execute(query.format(of_trial=rows_of_trial, client=CLIENT), of_trial(key)).fetchall()
+
+    [(began, with_status, quickest_ms)] = rows(
+        "SELECT epoch(min(sent)), count(*) FILTER (WHERE status > 0), "
+        "1000 * min(ended - began) FILTER (WHERE generator <> '{client}') {of_trial}"
+    )
+    [(direct_sent, direct_with_status)] = rows(
+        "SELECT count(*), count(*) FILTER (WHERE status > 0) {of_trial} AND generator = '{client}'"
+    )
+    [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '{client}'")
+    [(in_flight, little)] = rows(_LITTLE)
+    errors: dict[str, list[str]] = {}
+    for request, error in rows(
+        "SELECT request, error {of_trial} AND error IS NOT NULL GROUP BY ALL ORDER BY count(*) DESC, error"
+    ):
+        errors.setdefault(request, []).append(error)
+    return Requests(
+        began=began,
+        classes=[
+            ClassCount(request, sent, failed, refused, errors.get(request, ()), of_client)
+            for request, sent, failed, refused, of_client in rows(
+                "SELECT request, count(*), count(error), count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), "
+                "bool_and(generator = '{client}') {of_trial} GROUP BY request ORDER BY request"
+            )
+        ],
+        errors=[
+            error
+            for (error,) in rows(
+                "SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error"
+            )
+        ],
+        with_status=with_status,
+        by_worker=dict(rows("SELECT worker, count(*) {of_trial} AND error IS NULL GROUP BY worker")),
+        in_flight=in_flight,
+        little=little,
+        quickest_ms=quickest_ms,
+        direct_sent=direct_sent,
+        direct_with_status=direct_with_status,
+        sending=sending(database, key, burst) if burst else None,
+        generators=generators,
+        posts=posts(database, key),
+    )
+
+
+# L = lambda W (Little 1961). L comes from the wall clock, W from k6's own timings, which use another clock. k6 itself
+# needs about a quarter of a millisecond for each request, which its timings leave out. We add the median of this time
+# to W. k6's blocked time includes the time of connecting. If a connection broke, k6 does not time the wait, so we leave
+# out these requests (status 0). A client that misbehaves is no k6, and has timings of its own.
+_LITTLE = """
+WITH timed AS (
+    SELECT epoch_us(answered) - epoch_us(sent) AS under_way_us,
+        1000 * (duration_ms + greatest(blocked_ms, connecting_ms)) AS response_us, sent, answered
+    {of_trial} AND status > 0 AND generator <> '{client}')
+SELECT sum(under_way_us) / any_value(span_us) AS in_flight,
+    count(*) / any_value(span_us) * (avg(response_us) + median(under_way_us - response_us)) AS little
+FROM timed, (SELECT nullif(max(epoch_us(answered)) - min(epoch_us(sent)), 0) AS span_us FROM timed)
+"""

@@ -1,0 +1,122 @@
+"""Runs in an archive of ``lab export``, read in one pass without unpacking: every file is hashed, few are kept."""
+
+import hashlib
+import lzma
+import tarfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from analysis.records.checksums import MANIFEST, Hashes
+
+KEPT = ("run.json", "summary.json", MANIFEST)
+LESSON = "lesson.json"
+"""What a student predicted in a lesson; it may lie beside the runs."""
+MOST_KEPT_BYTES = 64 * 2**20
+MOST_BYTES = 16 * 2**30
+"""How much one file that is kept, and all files of an archive together, may have at most."""
+_CHUNK = 2**20
+
+
+class BadArchive(Exception):
+    """A file is not an archive that can be read. The message goes on after the file's name."""
+
+
+@dataclass(frozen=True)
+class PackedRun:
+    """A run in an archive: where it is, the hash of each of its files, and the content of the files in ``KEPT``."""
+
+    top: str
+    hashes: Hashes
+    kept: Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What an archive has. ``lesson``: the content of lesson.json; None: there is none."""
+
+    runs: list[PackedRun]
+    lesson: bytes | None
+
+
+def read_archive(path: Path) -> Packed:
+    """Read an archive. Raise BadArchive if it is damaged, or has entries that no export has, such as links."""
+    hashes: Hashes = {}
+    kept: dict[str, bytes] = {}
+    left = MOST_BYTES
+    try:
+        with tarfile.open(path, "r|*") as archive:
+            for member in archive:
+                if member.isdir():
+                    continue
+                name = _checked_name(member)
+                left -= member.size
+                if left < 0:
+                    raise BadArchive(f"has more than {MOST_BYTES // 2**30} GiB of files")
+                if any(part.startswith(".") for part in name.split("/")):
+                    continue
+                file = archive.extractfile(member)
+                assert file
+                hashes[name], content = _read(file, member)
+                if content is not None:
+                    kept[name] = content
+    except (EOFError, OSError, TypeError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError):
+        raise BadArchive("is damaged, or not an archive of make export") from None
+    return _of(hashes, kept)
+
+
+def unpack(path: Path, run: PackedRun, folder: Path) -> None:
+    """Write the files of a run in an archive into a folder. They must be the files that were hashed before.
+
+    Raise BadArchive or OSError if that is not possible.
+    """
+    with tarfile.open(path, "r|*") as archive:
+        for member in archive:
+            if member.isdir():
+                continue
+            name = _checked_name(member)
+            inside = name.removeprefix(f"{run.top}/") if run.top else name
+            if inside not in run.hashes or (run.top and inside == name):
+                continue
+            file = archive.extractfile(member)
+            assert file
+            (folder / inside).parent.mkdir(parents=True, exist_ok=True)
+            with (folder / inside).open("wb") as target:
+                while chunk := file.read(_CHUNK):
+                    target.write(chunk)
+
+
+def _checked_name(member: tarfile.TarInfo) -> str:
+    """Return the name of an entry. Raise BadArchive unless it is a file inside the archive's own folders."""
+    name = member.name.removeprefix("./")
+    if not member.isfile() or name.startswith("/") or any(part in ("", "..") for part in name.split("/")):
+        raise BadArchive(f"has an entry that no export has: {member.name!a}")
+    return name
+
+
+def _read(file: IO[bytes], member: tarfile.TarInfo) -> tuple[str, bytes | None]:
+    """Return the hash of an entry, and its content if that is kept."""
+    digest = hashlib.sha256()
+    is_kept = member.name.rpartition("/")[2] in (*KEPT, LESSON)
+    if is_kept and member.size > MOST_KEPT_BYTES:
+        raise BadArchive(f"has a {member.name.rpartition('/')[2]} of more than {MOST_KEPT_BYTES // 2**20} MiB")
+    content = []
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+        if is_kept:
+            content.append(chunk)
+    return digest.hexdigest(), b"".join(content) if is_kept else None
+
+
+def _of(hashes: Hashes, kept: Mapping[str, bytes]) -> Packed:
+    tops = sorted(name.rpartition("/")[0] for name in kept if name.rpartition("/")[2] == "run.json")
+    runs = []
+    for top in tops:
+        start = f"{top}/" if top else ""
+        inside = {name.removeprefix(start): digits for name, digits in hashes.items() if name.startswith(start)}
+        own = {name: content for name in KEPT if (content := kept.get(f"{start}{name}")) is not None}
+        runs.append(PackedRun(top, inside, own))
+    lessons = sorted(name for name in kept if name.rpartition("/")[2] == LESSON)
+    return Packed(runs, kept[lessons[0]] if lessons else None)

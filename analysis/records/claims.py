@@ -1,0 +1,119 @@
+"""How records name a measured number: its variant, load, class of request, metric and statistic.
+
+Names of metrics and statistics are text here, because a newer version may have written the record. They are checked
+where an experiment is read (``lab.experiment.entries``), and ``metrics.unknown`` says which of them are unknown.
+"""
+
+from pydantic import Field, FiniteFloat
+
+from analysis.records.model import Record
+
+
+class Measure(Record):
+    """A statistic of one metric, for one class of request or for all classes together (None)."""
+
+    request: str | None = None
+    metric: str
+    stat: str
+
+
+class Quantity(Measure):
+    """One number of an experiment. ``load`` may be left out if the experiment has only one load."""
+
+    variant: str
+    load: str | None = None
+
+
+class Curve(Record):
+    """A picture of how a setting changes statistics: one panel for each statistic, with the setting along the axis."""
+
+    over: str = Field(description="The setting that is drawn along the axis.")
+    values: list[Measure] = Field(min_length=1)
+
+
+class Published(Record):
+    """What a source published for one variant: statistics of one metric, requests by worker, or steps of a burst."""
+
+    variant: str
+    load: str | None = None
+    request: str | None = None
+    metric: str
+    stats: dict[str, FiniteFloat] = Field({})
+    counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
+    steps: list[FiniteFloat] = Field(
+        default=[], description="The response times of the requests of one burst, in ms, in order of completion."
+    )
+    divided_by: FiniteFloat = Field(
+        1, gt=0, description="How many times shorter the lab's requests are. Published times are divided by it."
+    )
+    within: FiniteFloat | None = Field(
+        None,
+        gt=0,
+        le=10,
+        description="How far the measured figures may be from these, as a share: 0.15; without within, 0.25.",
+    )
+
+    @property
+    def steps_here(self) -> list[float]:
+        """The steps that this lab should measure, in ms."""
+        return [step / self.divided_by for step in self.steps]
+
+
+class Claim(Record):
+    """A sentence with a test: a measured value, or the ratio of two measured values, is compared with a bound."""
+
+    says: str
+    value: Quantity
+    relative_to: Quantity | None = Field(None, description="Divide the value by this value before comparing it.")
+    at_least: FiniteFloat | None = None
+    at_most: FiniteFloat | None = None
+    cores: int | None = Field(
+        None, ge=2, description="With fewer cores for the servers on any machine, the claim is undecided."
+    )
+    role: str | None = Field(
+        None, description="The report opens with the claims that answer the experiment's question, or name a cure."
+    )
+
+    @property
+    def variants(self) -> set[str]:
+        """The variants that must be measured before this claim has a verdict."""
+        return {quantity.variant for quantity in self.quantities}
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The quantities that the claim needs: its value, and the value that it is relative to."""
+        return [self.value] + ([self.relative_to] if self.relative_to else [])
+
+    def expects_failures_of(self, variant: str, load: str, request: str) -> bool:
+        """Whether this claim says that requests of one class fail in one variant under one load."""
+        value = self.value
+        return (
+            value.metric == "failures"
+            and self.at_least is not None
+            and value.variant == variant
+            and value.load in (None, load)
+            and value.request in (None, request)
+        )
+
+    @property
+    def has_one_bound(self) -> bool:
+        """Whether the claim has the bound that every claim of an experiment has; newer versions may have others."""
+        return (self.at_least is None) != (self.at_most is None)
+
+    @property
+    def bound(self) -> str:
+        """The bound in words, e.g. ``>= 1000``; a dash if there is no bound that this version knows."""
+        if not self.has_one_bound:
+            return "–"
+        return f"{'>=' if self.at_least is not None else '<='} {self.limit:g}"
+
+    @property
+    def limit(self) -> float:
+        """The bound as a number."""
+        limit = self.at_least if self.at_least is not None else self.at_most
+        assert limit is not None
+        return limit
+
+    def holds(self, value: float) -> bool:
+        """Whether ``value``, in the metric's unit or as a ratio, satisfies the bound."""
+        return value >= self.limit if self.at_least is not None else value <= self.limit

@@ -1,0 +1,254 @@
+"""Classes of requests as a person describes them: how they come, and how long one of them takes."""
+
+import json
+import re
+from math import ceil
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Self
+from urllib.parse import quote
+
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
+
+from analysis.records.model import Model, Name
+
+if TYPE_CHECKING:  # loads NumPy, which would double the time of short commands
+    from theory.model import Class, Distribution
+
+Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
+Short = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
+
+
+class Between(Model):
+    """Durations of which every length between two ends is as likely."""
+
+    least: Short
+    most: Seconds
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.least > self.most:
+            raise ValueError(f"least, {self.least:g} s, is more than most, {self.most:g} s")
+        return self
+
+
+class Mean(Model):
+    """Durations that are mostly short and sometimes long (exponential)."""
+
+    mean: Seconds
+
+
+def _kind(takes: object) -> str:
+    """Return which kind of durations a file means."""
+    if isinstance(takes, dict | Between | Mean):
+        return "a mean" if isinstance(takes, Mean) or (isinstance(takes, dict) and "mean" in takes) else "two ends"
+    return "a list" if isinstance(takes, list) else "a number"
+
+
+class Arrivals(Model):
+    """How the requests of one class come: from users who wait for each answer, or so many per second."""
+
+    users: int | None = Field(None, ge=1, le=100_000)
+    pause_s: Short = 0
+    per_second: float | None = Field(None, gt=0, le=1_000_000, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if (self.users is None) == (self.per_second is None):
+            raise ValueError("give either users or per_second: who sends these requests, or how many come per second")
+        if self.pause_s and self.users is None:
+            raise ValueError("pause_s is for users; requests per second come however long the last one takes")
+        return self
+
+
+PATH_PATTERN = r"^/[!#-&(-\[\]-~]*$"
+"""A path that fits into a URL and into an env file, which allows no quote and no backslash."""
+SECRET = re.compile(r"\$\{(\w+)\}")
+"""Where a request has the value of a secret."""
+
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")]
+
+
+class Asked(Arrivals):
+    """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
+
+    The path may have a query string. Records of a run keep path, headers and body as they are written here, so secrets
+    are written as ``${NAME}``; only k6 and single requests get their values. If ``expected_status`` is given, a request
+    succeeds if it is answered with this status, otherwise with a status below 400.
+    """
+
+    path: str = Field(pattern=PATH_PATTERN, max_length=2000)
+    method: str = Field("GET", pattern=r"^[A-Z]{3,10}$")
+    headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({})
+    body: str | None = Field(None, max_length=100_000)
+    expected_status: int | None = Field(None, ge=100, le=599)
+
+    @property
+    def names_of_secrets(self) -> list[str]:
+        """The names that stand as ``${NAME}`` in the path, the headers and the body."""
+        return SECRET.findall("\n".join([self.path, *self.headers.values(), self.body or ""]))
+
+    @property
+    def users_at_once(self) -> int:
+        """How many users send these requests, or how many may wait at once if each waits for up to ten seconds."""
+        return self.users or ceil(10 * (self.per_second or 0.0))
+
+    @property
+    def at_most_per_second(self) -> float:
+        """How many requests come in a second if none waits."""
+        return self.users / max(self.pause_s, 0.0005) if self.users else self.per_second or 0.0
+
+
+class Requests(Arrivals):
+    """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
+
+    takes_s: Annotated[
+        Annotated[Seconds, Tag("a number")]
+        | Annotated[Between, Tag("two ends")]
+        | Annotated[Mean, Tag("a mean")]
+        | Annotated[list[Seconds], Field(min_length=2), Tag("a list")],
+        Discriminator(_kind),
+    ]
+    computes: float | None = Field(None, ge=0, le=1)
+
+    def of(self, name: str, unknown: float = 0.0) -> "Class":
+        """Return the class for the simulator: a request first computes its part, and then waits.
+
+        ``unknown`` is that part if nobody says it.
+        """
+        from theory.model import Class, Closed, Constant, Open, Step  # noqa: PLC0415
+
+        takes = self._takes()
+        computes = unknown if self.computes is None else self.computes
+        steps = [Step(_times(takes, computes), "compute"), Step(_times(takes, 1 - computes))]
+        arrivals = Closed(self.users, Constant(self.pause_s)) if self.users else Open(self.per_second or 0.0)
+        return Class(name, arrivals, [step for step in steps if step.takes.mean > 0])
+
+    @property
+    def users_at_once(self) -> int:
+        """How many users send these requests, or how many may wait at once if each waits for up to ten seconds."""
+        return self.users or ceil((self.per_second or 0.0) * (3 * self.mean_s + 10))
+
+    @property
+    def at_most_per_second(self) -> float:
+        """How many requests come in a second if none waits."""
+        takes_s = max(self.mean_s + self.pause_s, 0.0005)
+        return self.users / takes_s if self.users else self.per_second or 0.0
+
+    @property
+    def at_work(self) -> float:
+        """How many of these requests are at work at once on average, if none waits."""
+        return self.mean_s * (self.users / (self.mean_s + self.pause_s) if self.users else self.per_second or 0.0)
+
+    def times(self, factor: float) -> Self:
+        """Return the class with so many times the users, or the requests per second."""
+        if self.users:
+            return self.model_copy(update={"users": ceil(self.users * factor)})
+        return self.model_copy(update={"per_second": (self.per_second or 0.0) * factor})
+
+    @property
+    def mean_s(self) -> float:
+        """The mean duration."""
+        match self.takes_s:
+            case Between(least=least, most=most):
+                return (least + most) / 2
+            case Mean(mean=mean):
+                return mean
+            case list(measured):
+                return fmean(measured)
+            case seconds:
+                return seconds
+
+    @property
+    def longest_s(self) -> float:
+        """The longest duration; of exponential durations, the mean."""
+        match self.takes_s:
+            case Between(most=most):
+                return most
+            case Mean(mean=mean):
+                return mean
+            case list(measured):
+                return max(measured)
+            case seconds:
+                return seconds
+
+    @property
+    def shortest_s(self) -> float:
+        """The duration that a tenth of the requests do not exceed."""
+        match self.takes_s:
+            case Between(least=least, most=most):
+                return least + 0.1 * (most - least)
+            case Mean(mean=mean):
+                return 0.105 * mean
+            case list(measured):
+                return sorted(measured)[len(measured) // 10]
+            case seconds:
+                return seconds
+
+    def _takes(self) -> "Distribution":
+        import numpy as np  # noqa: PLC0415
+
+        from theory.model import Constant, Exponential, Given, Uniform  # noqa: PLC0415
+
+        match self.takes_s:
+            case Between(least=least, most=most):
+                return Uniform(least, most)
+            case Mean(mean=mean):
+                return Exponential(mean)
+            case list(measured):
+                return Given(np.array(measured))
+            case seconds:
+                return Constant(seconds)
+
+
+Classes = Annotated[dict[Name, Requests], Field(min_length=1, max_length=20)]
+AskedClasses = Annotated[dict[Name, Asked], Field(min_length=1, max_length=20)]
+
+
+def read_classes(text: str) -> dict[str, Requests]:
+    """Read classes from JSON, as the setting of a load has them. Raise pydantic's ValidationError."""
+    return _CLASSES.validate_json(text)
+
+
+def as_json(classes: dict[str, Requests]) -> str:
+    """Return classes as JSON, for the setting of a load."""
+    return _CLASSES.dump_json(classes, exclude_defaults=True).decode()
+
+
+def read_asked(text: str) -> dict[str, Asked]:
+    """Read what an own application is asked for from JSON. Raise pydantic's ValidationError."""
+    return _ASKED.validate_json(text)
+
+
+def asked_as_json(asked: dict[str, Asked]) -> str:
+    """Return what an own application is asked for as JSON, for the setting of a load.
+
+    A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
+    """
+    classes = _ASKED.dump_python(asked, exclude_defaults=True)
+    for one in classes.values():
+        if "body" in one:
+            one["body"] = quote(one["body"], safe=_FITS)
+        if "headers" in one:
+            one["headers"] = {name: quote(value, safe=_FITS) for name, value in one["headers"].items()}
+    return json.dumps(classes, separators=(",", ":"))
+
+
+_FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))
+_CLASSES: TypeAdapter[dict[str, Requests]] = TypeAdapter(Classes)
+_ASKED: TypeAdapter[dict[str, Asked]] = TypeAdapter(AskedClasses)
+
+
+def _times(takes: "Distribution", share: float) -> "Distribution":
+    """Return the durations, each multiplied by a share."""
+    from theory.model import Constant, Exponential, Given, Uniform  # noqa: PLC0415
+
+    match takes:
+        case Constant(seconds):
+            return Constant(seconds * share)
+        case Uniform(least, most):
+            return Uniform(least * share, most * share)
+        case Exponential(mean):
+            return Exponential(mean * share)
+        case Given(measured):
+            return Given(measured * share)

@@ -1,0 +1,346 @@
+"""The results of a run: the models of summary.json. Other modules compute them."""
+
+from typing import Literal, Self
+
+from pydantic import Field
+
+from analysis.records.model import Record
+
+Verdict = Literal["valid", "suspect", "invalid"]
+ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
+"""The verdicts of this version. Summaries keep verdicts as text, because a newer version may know further words."""
+Limit = Literal[
+    "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside", "machine",
+    "output",
+]  # fmt: skip
+"""What limits a service: requests wait beside a free thread; the processors that its workers can use are busy; other
+threads have the interpreter lock; all threads are busy with requests that wait; event loops or hubs do not go on; a
+pool of threads behind an event loop is full; requests wait inside the application; other programs keep the machine
+busy; the workers write much to their output."""
+
+
+class TrialValidity(Record):
+    """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
+
+    ``notes`` are those of the reasons that do not doubt the trial. ``classes`` has the classes of request whose figures
+    are invalid although the trial is not, each with the reason.
+    """
+
+    variant: str
+    load: str
+    trial: int
+    verdict: str
+    reasons: list[str]
+    notes: list[str] = Field([], exclude_if=lambda value: not value)
+    classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
+
+    def rejects(self, request: str | None) -> str | None:
+        """Return why the figures of a class of request are invalid in this trial; None: they are not."""
+        return self.classes.get(request) if request else None
+
+
+class Validity(Record):
+    """The verdict on a run: the verdict on its worst trial, with all reasons to doubt the run."""
+
+    verdict: str
+    reasons: list[str]
+
+
+class Row(Record):
+    """One number as published, predicted and measured. The measured number comes from ``n`` rows in ``trials`` trials.
+
+    ``request`` is None for all classes together. ``values`` has the value of each trial by the number of the trial, and
+    ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (see ``statistics``); None:
+    there is no interval. In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
+    If containers ran on several machines and the number depends on how their clocks differ, ``by_clocks`` has the least
+    and the most of each trial by all clocks that fit.
+    """
+
+    variant: str
+    load: str
+    request: str | None
+    metric: str
+    stat: str
+    unit: str
+    published: float | None
+    predicted: float | None
+    predicted_low: float | None = None
+    predicted_high: float | None = None
+    measured: float | None
+    low: float | None
+    high: float | None
+    n: int
+    trials: int
+    values: dict[int, float]
+    by_clocks: dict[int, tuple[float, float]] | None = Field(None, exclude_if=lambda value: value is None)
+
+
+class WorkerRow(Record):
+    """How many requests of one class one worker answered in one trial, and which share of the class this is.
+
+    ``connections`` is how many connections brought these requests; 0 if the server cannot tell.
+    """
+
+    variant: str
+    load: str
+    trial: int
+    request: str | None
+    worker: str
+    requests: int
+    share: float
+    connections: int
+
+
+class CounterRow(Record):
+    """The counters of one worker in one trial, counted during the load. Workers that died meanwhile are included."""
+
+    variant: str
+    load: str
+    trial: int
+    worker: str
+    counts: dict[str, int]
+
+
+class ClaimRow(Record):
+    """A claim with its measured value and verdict. ``reason`` says why it is undecided, invalid or doubtful.
+
+    ``suspect``: the verdict rests on a suspect trial. ``trials_needed`` is about how many trials decide; None: nothing
+    was measured, or the value is too near the bound.
+    """
+
+    says: str
+    stat: str
+    verdict: str
+    measured: float | None
+    low: float | None
+    high: float | None
+    bound: str
+    unit: str
+    reason: str | None
+    suspect: bool
+    trials_needed: int | None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the claim is reproduced or not reproduced."""
+        return self.verdict in ("reproduced", "not reproduced")
+
+
+class PublishedFigure(Record):
+    """One published figure and the measured figure. ``ratio`` is the measured divided by the published figure.
+
+    ``stat`` is a statistic or, for a staircase, which answer of a burst the figure is for: 1st, 2nd, 3rd …
+    """
+
+    stat: str
+    unit: str
+    published: float
+    measured: float | None
+    low: float | None
+    high: float | None
+    ratio: float | None
+    trials: int
+    verdict: str
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the measured figure; None: there is none."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+
+class PublishedRow(Record):
+    """Published figures of one metric with their common verdict.
+
+    ``reason`` says why the verdict is undecided, invalid or doubtful. ``suspect``: the verdict rests on a suspect
+    trial. ``steps``: the figures are the response times of a burst, in order of completion.
+    """
+
+    variant: str
+    load: str
+    request: str | None
+    metric: str
+    steps: bool = False
+    divided_by: float = 1
+    within: float
+    verdict: str
+    reason: str | None
+    suspect: bool
+    figures: list[PublishedFigure]
+
+
+class StairsRow(Record):
+    """The response times of a burst in ms, in order of completion, as published and measured.
+
+    ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. ``low``
+    and ``high`` are shorter than ``measured`` if only one trial has the last steps, because requests failed in the
+    other trials.
+    """
+
+    variant: str
+    load: str
+    published: list[float] | None
+    predicted: list[float] | None = None
+    measured: list[float]
+    low: list[float] | None
+    high: list[float] | None
+
+
+class NotPredicted(Record):
+    """A variant under a load that theory cannot simulate, and which mechanism is missing."""
+
+    variant: str
+    load: str
+    missing: str
+
+
+class WaveRow(Record):
+    """How many requests of one burst a worker began in one wave.
+
+    A wave lasts as long as one request asks for. Waves and bursts are counted from 1.
+    """
+
+    variant: str
+    load: str
+    trial: int
+    burst: int
+    worker: str
+    wave: int
+    requests: int
+
+
+class LevelRow(Record):
+    """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
+
+    If the rate does not climb, the trial has one such row.
+    """
+
+    variant: str
+    load: str
+    trial: int
+    per_s: int
+    visits: int
+    failed: int
+
+
+class ErrorRow(Record):
+    """How many requests of one class failed for one reason in one trial."""
+
+    variant: str
+    load: str
+    trial: int
+    request: str
+    error: str
+    requests: int
+
+
+class DifferenceRow(Record):
+    """How far two measurements of the same variant differ: medians ``a`` and ``b``, and the interval of b minus a.
+
+    ``smallest`` is the distance from zero of the interval's farther end. A difference up to ``smallest`` may be chance.
+    """
+
+    load: str
+    request: str | None
+    metric: str
+    stat: str
+    unit: str
+    a: float
+    b: float
+    low: float
+    high: float
+    smallest: float
+    trials: int
+
+
+class Bottleneck(Record):
+    """What limits a service as it is served today.
+
+    ``limit`` is a ``Limit``, or a word of a newer version. ``requests`` are the classes of requests that are known to
+    wait for it. ``numbers`` has its measured values by names with units; shares are between 0 and 1.
+    ``sentences`` say the same; a summary has them in its diagnosis.
+    """
+
+    limit: str
+    requests: list[str] = Field([])
+    numbers: dict[str, float] = Field({})
+    sentences: list[str] = Field([], exclude=True, repr=False)
+
+
+class Diagnosis(Record):
+    """What is found of the way in which somebody's own service is served today, and whether to change something.
+
+    ``bottlenecks`` has the limits that the sentences name; older summaries lack it.
+    """
+
+    alarm: bool
+    sentences: list[str]
+    bottlenecks: list[Bottleneck] = Field([], exclude_if=lambda value: not value)
+
+
+class ClockRow(Record):
+    """The clock of one machine in one trial, and the containers there by their hosts and files of points.
+
+    When the clock showed ``since`` (epoch seconds), it was ``ahead_ms`` ahead of the lab's clock, and it gained
+    ``drift_ppm`` microseconds in every second. During the load, it was never more than ``uncertain_ms`` from this.
+    """
+
+    machine: str
+    hosts: list[str]
+    generators: list[str]
+    since: float
+    ahead_ms: float
+    drift_ppm: float
+    uncertain_ms: float
+
+
+class TrialClocks(Record):
+    """The clocks in a trial whose containers ran on several machines.
+
+    ``apart_ms`` is how far the difference between the clocks of ``pair``, the machines of a load generator and of a
+    server, may be from what was found. No other pair is less certain. None: no request went to another machine.
+    """
+
+    variant: str
+    load: str
+    trial: int
+    pair: tuple[str, str] | None
+    apart_ms: float
+    machines: list[ClockRow]
+
+
+class Summary(Record):
+    """All results of one run.
+
+    ``differences`` has rows only if a variant was measured
+    against itself, ``steps`` and ``waves`` only if requests came in bursts, ``visit_steps`` only if visits came.
+    ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is about how many
+    seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials whose containers
+    ran on several machines.
+    """
+
+    experiment: str
+    round_s: float
+    validity: Validity
+    trials: list[TrialValidity]
+    rows: list[Row]
+    workers: list[WorkerRow] = Field([])
+    counters: list[CounterRow] = Field([])
+    claims: list[ClaimRow]
+    published: list[PublishedRow] = Field([])
+    differences: list[DifferenceRow] = Field([])
+    steps: list[StairsRow] = Field([])
+    waves: list[WaveRow] = Field([])
+    visit_steps: list[LevelRow] = Field([])
+    errors: list[ErrorRow] = Field([])
+    not_predicted: list[NotPredicted] = Field([])
+    diagnosis: Diagnosis | None = Field(None, description="Only of somebody's own service.")
+    clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
+
+    @classmethod
+    def of_nothing(cls, experiment: str) -> Self:
+        """Return the summary of a run that has no trials."""
+        return cls(
+            experiment=experiment, round_s=0.0, validity=Validity(verdict="valid", reasons=[]), trials=[], rows=[],
+            workers=[], counters=[], claims=[], published=[], differences=[], steps=[], waves=[], visit_steps=[],
+            errors=[],
+        )  # fmt: skip

@@ -1,0 +1,151 @@
+"""How one setting of the variants or of the loads changes statistics."""
+
+import altair as alt
+
+from analysis.metrics import unit
+from analysis.metrics.unknown import unknown_in_measure
+from analysis.records.claims import Measure
+from analysis.records.run import LoadRecord, Run
+from analysis.records.summary import Summary
+from analysis.report.figures.drawing import (
+    FLOOR_MS,
+    bars_show,
+    inline_data,
+    interval_ends,
+    of_each_trial,
+    of_trials,
+    rows_of,
+    series_of,
+    styled,
+    told_apart,
+)
+from analysis.report.words import of_load, words
+
+
+def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw how the experiment's setting changes statistics, a panel for each; None: the experiment has no curve."""
+    if not run.curve or not all(run.curve.over in variant.settings for variant in run.variants):
+        return None
+    known = [measure for measure in run.curve.values if not unknown_in_measure(measure)]
+    if not known:
+        return None
+    panels = [_panel(run, summary, load, run.curve.over, measure) for measure in known]
+    title = f"What changes with {words(run.curve.over)}{of_load(run, load)}"
+    return styled(alt.hconcat(*panels), title, of_each_trial(run), None)
+
+
+def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
+    rows = rows_of(summary, load, measure)
+    of_unit = unit(measure.metric, measure.stat)
+    log = of_unit == "ms"
+    values = [
+        {
+            "variant": variant.name,
+            "setting": variant.settings[over],
+            "series": series,
+            **interval_ends(rows[variant.name], "value", FLOOR_MS * log),
+        }
+        for variant, series in zip(run.variants, series_of(run.variants, over), strict=True)
+        if variant.name in rows
+    ]
+    settings = sorted({one["setting"] for one in values})
+    by_number = all(type(one) in (int, float) and one > 0 for one in settings)
+    x = alt.X(
+        "setting:Q" if by_number else "setting:O",
+        title=words(over),
+        scale=alt.Scale(type="log", base=2, nice=False, padding=12) if by_number else alt.Undefined,
+        axis=alt.Axis(values=settings, format="d") if by_number else alt.Axis(labelAngle=0),
+    )
+    what = f"{words(measure.stat)} {words(measure.metric)}" + (
+        f" of {measure.request} requests" if measure.request else ""
+    )
+    y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
+    names = list(dict.fromkeys(one["series"] for one in values))
+    colour = alt.Color(
+        "series:N", title=None, scale=alt.Scale(domain=names), legend=alt.Legend(orient="top", columns=2)
+    )
+    chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
+    trials = [
+        {"setting": one["setting"], "series": one["series"], "value": max(value, FLOOR_MS * log)}
+        for one in values
+        for value in rows[one["variant"]].values.values()
+        if len(rows[one["variant"]].values) > 1
+    ]
+    dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
+    bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")
+    line = chart.mark_line(opacity=0.4).encode(y=y)
+    points = chart.mark_point(filled=True, size=60).encode(y=y, shape=told_apart("series", names))
+    return alt.layer(dots, line, bars, points).properties(width=290, height=260)
+
+
+_ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
+
+
+def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
+    """Draw throughput and p99 response time over the number in which the loads differ, with a row for each server.
+
+    Each line is a variant; diamonds are published figures. None: there is no single number in which the loads differ.
+    """
+    setting = _only_difference(run.loads)
+    if setting is None:
+        return None
+    servers = dict.fromkeys(str(variant.settings.get("server")) for variant in run.variants)
+    rows = [
+        alt.hconcat(*(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS)) for server in servers
+    ]
+    title = f"What changes with {words(setting.lower())}"
+    chart = alt.vconcat(*rows).resolve_scale(color="independent")
+    return styled(chart, title, f"median of {of_trials(run)}; bars show {bars_show(run)}; diamonds are published", None)
+
+
+def _only_difference(loads: list[LoadRecord]) -> str | None:
+    """Return the only setting in which several loads differ, if it is a different positive number in each load.
+
+    Return None for bursts, which have pictures of their own.
+    """
+    names = {name for load in loads for name in load.settings}
+    differing = [name for name in names if len({load.settings.get(name) for load in loads}) > 1]
+    if len(loads) < 2 or len({load.script for load in loads}) > 1 or len(differing) != 1 or loads[0].burst:
+        return None
+    [name] = differing
+    values = {load.settings.get(name, "") for load in loads}
+    return name if len(values) == len(loads) and all(value.isdecimal() and int(value) for value in values) else None
+
+
+def _over_loads(
+    run: Run, summary: Summary, setting: str, server: str, measure: Measure
+) -> alt.LayerChart | alt.FacetChart:
+    of_server = [variant.name for variant in run.variants if str(variant.settings.get("server")) == server]
+    values, marks = [], []
+    for load in run.loads:
+        at = {"setting": int(load.settings[setting])}
+        for row in summary.rows:
+            if row.load != load.name or row.variant not in of_server or (row.metric, row.stat) != (
+                measure.metric, measure.stat,
+            ):  # fmt: skip
+                continue
+            if row.request is None and row.measured is not None:
+                values.append({"variant": row.variant, **at, **interval_ends(row, "value", 0.0)})
+            if row.published is not None:
+                marks.append({"variant": row.variant, **at, "value": row.published})
+    settings = sorted(int(load.settings[setting]) for load in run.loads)
+    x = alt.X(
+        "setting:Q",
+        title=words(setting.lower()),
+        scale=alt.Scale(type="log", base=2, nice=False, padding=12),
+        axis=alt.Axis(values=settings, format="d"),
+    )
+    of_unit = unit(measure.metric, measure.stat)
+    what = words(measure.metric) if of_unit.endswith("/s") else f"{words(measure.stat)} {words(measure.metric)}"
+    y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(zero=True))
+    colour = alt.Color("variant:N", title=server, sort=of_server, scale=alt.Scale(domain=of_server))
+    chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
+    layers = [
+        chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
+        chart.mark_line(opacity=0.5).encode(y=y),
+        chart.mark_point(filled=True, size=50).encode(y=y, shape=told_apart("variant", of_server, server)),
+    ]
+    if marks:
+        published = alt.Chart(inline_data(marks)).encode(x=x, y=y, color=colour)
+        layers.append(published.mark_point(shape="diamond", size=110, strokeWidth=1.6))
+    return alt.layer(*layers).properties(width=260, height=240)

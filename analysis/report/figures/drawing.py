@@ -1,0 +1,176 @@
+"""What all figures share: their style, their data, and how a figure becomes SVG."""
+
+import re
+from html import escape
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from analysis.metrics import MetricName, Statistic
+from analysis.records.claims import Measure
+from analysis.records.run import Run, VariantRecord
+from analysis.records.summary import Row, Summary
+from analysis.report.spread import ends
+from analysis.report.words import divided, words
+from analysis.statistics.deciding import ENOUGH
+
+MEASURED = "#1f5fa8"
+PUBLISHED = "#c4512d"
+WIDTH = 640
+FLOOR_MS = 0.1  # the left end of the logarithmic axis
+Marks = list[dict[str, Any]]
+"""The marks of a chart, one dictionary for each mark."""
+
+
+def svg(chart: alt.TopLevelMixin) -> str:
+    """Draw a chart as SVG text. To a screen reader it is one picture with the title of the chart.
+
+    The chart is not checked against Altair's schema, which takes as long as drawing; the tests check every figure.
+    """
+    drawn = chart.to_dict(validate=False)
+    text = _ARIA.sub("", vl_convert.vegalite_to_svg(drawn))
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(drawn["title"]["text"])}" ', 1)
+
+
+_ARIA = re.compile(r' (role|aria-[a-z]+)="[^"<>]*"')
+"""What Vega tells screen readers of each mark: hundreds of names without a sentence."""
+
+
+FAILED = "refused or failed"
+CROSS = "M-1,-1L1,1M-1,1L1,-1"
+
+
+def variant_names(run: Run) -> list[str]:
+    """Return the names of a run's variants, in the experiment's order."""
+    return [variant.name for variant in run.variants]
+
+
+def first_trials(summary: Summary, load: str) -> dict[str, int]:
+    """Return the number of each variant's first trusted trial."""
+    trusted = [(one.variant, one.trial) for one in summary.trials if one.load == load and one.verdict != "invalid"]
+    return dict(sorted(trusted, reverse=True))
+
+
+def divided_of(run: Run, metric: MetricName, load: str) -> str:
+    """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
+    by = {one.divided_by for one in run.published if one.metric == metric and one.load in (None, load)} - {1}
+    return "".join(f"; published{divided(one)}" for one in sorted(by))
+
+
+def series_of(variants: list[VariantRecord], over: str) -> list[str]:
+    """Return in words the settings in which each variant differs from the others, without the setting on the axis."""
+    differing = [
+        key
+        for key in dict.fromkeys(key for one in variants for key in one.settings)
+        if key != over and len({repr(one.settings.get(key)) for one in variants}) > 1
+    ]
+    return [", ".join(_counted(one.settings.get(key), words(key)) for key in differing) or "all" for one in variants]
+
+
+def _counted(value: object, name: str) -> str:
+    """Return a setting with its name: 4 workers, 1 worker."""
+    return f"{value} {name.removesuffix('s') if value == 1 else name}"
+
+
+def measured_of(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
+    """Return the measured values of one statistic by variant."""
+    rows = rows_of(summary, load, measure)
+    return {name: row.measured for name, row in rows.items() if row.measured is not None}
+
+
+def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
+    """Return the measured rows of one statistic by variant."""
+    wanted: tuple[str, str | None, MetricName, Statistic] = (load, measure.request, measure.metric, measure.stat)
+    return {
+        row.variant: row
+        for row in summary.rows
+        if (row.load, row.request, row.metric, row.stat) == wanted and row.measured is not None
+    }
+
+
+def bars_show(run: Run) -> str:
+    """Return what the bars through the median show."""
+    return "its interval" if run.trials >= ENOUGH else "the range of the trials"
+
+
+def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
+    """Return a measured value and the ends of its interval, or of the range of few trials.
+
+    Values below ``floor`` become ``floor``.
+    """
+    assert row.measured is not None
+    low, high = ends(row)
+    return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
+
+
+def measured_in_trials(
+    rows: dict[str, Row], order: list[str], floor: float, x: alt.X, y: alt.Y
+) -> alt.LayerChart | alt.FacetChart:
+    """Draw one statistic of the variants in ``order``: a dot for each trial, the median and its interval.
+
+    ``x`` is the axis of the field ``value``, and ``y`` of the field ``variant``. Values below ``floor`` become
+    ``floor``.
+    """
+    marks = [{"variant": name, **interval_ends(rows[name], "value", floor)} for name in order]
+    trials = [
+        {"variant": name, "value": max(value, floor), "offset": scattered(trial)}
+        for name in order
+        for trial, value in rows[name].values.items()
+        if len(rows[name].values) > 1
+    ]
+    measured = alt.Chart(inline_data(marks))
+    offset = alt.YOffset("offset:Q", scale=alt.Scale(domain=[-2, 2]))
+    return alt.layer(
+        alt.Chart(inline_data(trials))
+        .mark_circle(size=22, opacity=0.35, color=MEASURED)
+        .encode(x=x, y=y, yOffset=offset),
+        measured.mark_rule(color=MEASURED, strokeWidth=2, opacity=0.6).encode(x="value_low:Q", x2="value_high:Q", y=y),
+        measured.mark_point(filled=True, size=70, opacity=1, color=MEASURED).encode(x=x, y=y),
+    )
+
+
+def of_each_trial(run: Run) -> str:
+    """Return what the marks of ``measured_in_trials`` are, for the subtitle of a figure."""
+    interval = ", its interval" * (run.trials >= ENOUGH)
+    return f"median of {of_trials(run)}{interval}, and each trial" if run.trials > 1 else "1 trial"
+
+
+def of_trials(run: Run) -> str:
+    """Return the number of trials in words, for the subtitle of a figure."""
+    return f"{run.trials} trial{'s' if run.trials > 1 else ''}"
+
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left",
+          "M-1,-1L1,1L1,-1L-1,1Z", "M0,-1L0.3,-0.3L1,0L0.3,0.3L0,1L-0.3,0.3L-1,0L-0.3,-0.3Z")  # fmt: skip
+"""The shapes of points, so that ten lines are told apart without their colours."""
+
+
+def told_apart(field: str, names: list[str], title: str | None = None) -> alt.Shape:
+    """Return a shape of points for each of ``names``, the values of ``field``; ``title`` is the legend's."""
+    shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
+    return alt.Shape(f"{field}:N", title=title).scale(domain=names, range=shapes)
+
+
+def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:
+    """Return the data of a chart; each mark is a dictionary."""
+    return alt.InlineData(values=values)
+
+
+def scattered(index: int) -> float:
+    """Return the height of a dot in its row, from -1 to 1, so that neighbouring dots are apart; always the same."""
+    return (index * 0.618034) % 1 * 2 - 1
+
+
+def styled(chart: Any, title: str, subtitle: str, height: int | None) -> alt.TopLevelMixin:  # noqa: ANN401
+    """Return a chart with title, subtitle and fonts; ``height`` is in pixels; None: the chart has its own height."""
+    if height is not None:
+        chart = chart.properties(width=WIDTH, height=height)
+    styled: alt.TopLevelMixin = (
+        chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start", subtitleColor="#555"))
+        .configure(font="Arial, Helvetica, sans-serif", padding={"left": 24, "right": 90, "top": 5, "bottom": 5})
+        .configure_view(stroke=None)
+        .configure_axis(gridColor="#e4e4e4", domainColor="#999")
+        .configure_axisX(labelOverlap=True, labelSeparation=4)
+    )
+    return styled

@@ -1,0 +1,210 @@
+"""How many requests each worker served, and whether even shares go with short waits."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import altair as alt
+import duckdb
+
+from analysis.metrics import Statistic
+from analysis.metrics.bursts import ordinal
+from analysis.metrics.workers import labels
+from analysis.records.claims import Measure
+from analysis.records.run import Run
+from analysis.records.summary import Summary
+from analysis.report.figures.drawing import (
+    FLOOR_MS,
+    MEASURED,
+    PUBLISHED,
+    inline_data,
+    measured_in_trials,
+    of_each_trial,
+    of_trials,
+    rows_of,
+    styled,
+    told_apart,
+)
+from analysis.report.words import of_load
+
+
+def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
+    """Draw the share of the requests that each worker answered, measured and published, the busiest worker first.
+
+    A measured share is the mean over the trials: of the busiest worker of each trial, of the second busiest, and so on.
+    """
+    values = []
+    for variant in run.variants_under(load):
+        rows = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
+        for request in sorted({one.request or "" for one in rows}):
+            by_trial: dict[int, list[float]] = {}
+            for row in rows:
+                if row.request == request:
+                    by_trial.setdefault(row.trial, []).append(row.share)
+            ranked = zip_longest(*(sorted(shares, reverse=True) for shares in by_trial.values()), fillvalue=0.0)
+            values += _segments(variant.name, request, "measured", [sum(shares) for shares in ranked])
+    for one in run.published:
+        if one.counts and one.load in (None, load):
+            values += _segments(one.variant, one.request or "", "published", one.counts)
+    order = [variant.name for variant in run.variants_under(load)]
+    ranks = ["the busiest", *(ordinal(rank) for rank in range(2, 1 + max((one["rank"] for one in values), default=1)))]
+    values = [one | {"called": ranks[one["rank"] - 1]} for one in values]
+    bars = (
+        alt.Chart(inline_data(values))
+        .mark_bar(stroke="white", strokeWidth=1)
+        .encode(
+            x=alt.X("share:Q", title="share of the requests", axis=alt.Axis(format="%")).scale(domain=[0, 1]),
+            y=alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(labelLimit=200)),
+            yOffset=alt.YOffset("kind:N", sort=["published", "measured"]),
+            color=alt.Color("called:O", title="worker of a trial", sort=ranks).scale(
+                scheme="blues", reverse=True, domain=ranks
+            ),
+            opacity=alt.Opacity("kind:N", title=None).scale(domain=["measured", "published"], range=[1, 0.45]),
+            order=alt.Order("rank:Q"),
+            column=alt.Column("request:N", title=None),
+        )
+        .properties(width=250, height=34 * len(order))
+    )
+    mean = f"mean of {of_trials(run)}; in each trial, the busiest worker first" if run.trials > 1 else of_trials(run)
+    return styled(bars, "Which share of the requests each worker answered", mean, None)
+
+
+def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.TopLevelMixin | None:
+    """Draw the busiest worker's share beside the overhead's p99, a row for each variant; None: too few have both.
+
+    The picture shows whether even shares go with short waits: the shares are sorted, and the waits are not.
+    """
+    stat: Statistic = "p99"
+    tails = rows_of(summary, load, Measure(request=request, metric="overhead", stat=stat))
+    shares = rows_of(summary, load, Measure(request=request, metric="requests_by_worker", stat="largest_share"))
+    several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
+    if len(several) < 2:
+        return None
+    order = sorted(several, key=lambda name: shares[name].measured or 0.0)
+    y = alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=200))
+    share = alt.X("value:Q", title="share of the busiest worker", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
+    tail = alt.X("value:Q", title=f"{stat} of the overhead, ms", scale=alt.Scale(type="log", nice=False, padding=10))
+    panels = (
+        measured_in_trials(shares, order, 0.0, share, y),
+        measured_in_trials(tails, order, FLOOR_MS, tail, y.axis(grid=True, labels=False, ticks=False)),
+    )
+    both = alt.hconcat(*(panel.properties(width=260, height=30 * len(order)) for panel in panels))
+    title = f"Even shares do not mean short waits: {request} requests"
+    return styled(both, title, f"the most even variant first; {of_each_trial(run)}", None)
+
+
+def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw the share of the requests that each worker of one container served, in the order of forking.
+
+    Each dot is a worker in one trial; lines are medians. None: no variant has several workers in a single container.
+    """
+    trusted = {(one.variant, one.load, one.trial) for one in summary.trials if one.verdict != "invalid"}
+    values = []
+    for variant, under, trial in sorted(trusted):
+        served = {
+            row.worker.rpartition(":")[::2]: row.counts["served"]
+            for row in summary.counters
+            if (row.variant, row.load, row.trial) == (variant, load, trial) and "served" in row.counts
+        }
+        if under != load or len(served) < 2 or len({host for host, _ in served}) > 1 or not sum(served.values()):
+            continue
+        for age, worker in enumerate(sorted(served, key=lambda one: int(one[1])), start=1):
+            values.append({"variant": variant, "age": age, "share": served[worker] / sum(served.values())})
+    if not values:
+        return None
+    order = [one.name for one in run.variants if any(value["variant"] == one.name for value in values)]
+    chart = alt.Chart(inline_data(values)).encode(
+        x=alt.X("age:O", title="worker, in the order of forking", axis=alt.Axis(labelAngle=0)),
+        color=alt.Color("variant:N", title=None, sort=order, scale=alt.Scale(domain=order)),
+    )
+    share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
+    dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share, shape=told_apart("variant", order))
+    medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
+    title = f"Which worker wins the race: the share of each worker by its age{of_load(run, load)}"
+    return styled(alt.layer(medians, dots), title, f"{of_trials(run)}; only variants with one container", 280)
+
+
+def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw how often workers tried to accept each connection, and how often in vain; None: no variant counts this."""
+    attempts = rows_of(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
+    failures = rows_of(summary, load, Measure(metric="accept_failures", stat="per_connection"))
+    counted = [one.name for one in run.variants if one.name in attempts and attempts[one.name].measured is not None]
+    if not counted:
+        return None
+    bars = [
+        {"variant": name, "kind": kind, "attempts": value}
+        for name in counted
+        for kind, value in (("accepted", 1.0), ("in vain", failures[name].measured))
+    ]
+    marks = [
+        {"variant": name, "attempts": attempts[name].published, "kind": "published"}
+        for name in counted
+        if attempts[name].published is not None
+    ]
+    y = alt.Y("variant:N", title=None, sort=counted, axis=alt.Axis(labelLimit=200))
+    colour = alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
+        domain=["accepted", "in vain", "published"], range=[MEASURED, "#a9c6e8", PUBLISHED]
+    )
+    measured = (
+        alt.Chart(inline_data(bars))
+        .mark_bar()
+        .encode(
+            x=alt.X("attempts:Q", title="attempts to accept, per connection", stack=True),
+            y=y,
+            color=colour,
+            order=alt.Order("kind:N"),
+        )
+    )
+    published = alt.Chart(inline_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
+    layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
+    title = f"How many workers try to accept one connection{of_load(run, load)}"
+    return styled(alt.layer(*layers), title, f"median of {of_trials(run)}", 30 * len(counted))
+
+
+def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt.TopLevelMixin | None:
+    """Draw how many requests each connection brought to which worker; None: each connection brought one request."""
+    rows = database.execute(
+        """SELECT variant, worker, connection, count(*) AS requests
+           FROM requests SEMI JOIN (SELECT variant, min(trial) AS trial FROM requests WHERE load = $load GROUP BY ALL)
+               AS first USING (variant, trial)
+           WHERE load = $load AND error IS NULL AND connection IS NOT NULL GROUP BY ALL
+           ORDER BY requests DESC, worker, connection""",
+        {"load": load},
+    ).fetchall()
+    if not any(requests > 1 for *_, requests in rows):
+        return None
+    values = []
+    for variant in (one.name for one in run.variants):
+        mine = [row[1:] for row in rows if row[0] == variant]
+        names = labels(row[0] for row in mine)
+        singles = {worker: sum(1 for one, _, requests in mine if one == worker and requests == 1) for worker in names}
+        kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
+        kept += [(worker, count, "connections with one request each") for worker, count in singles.items() if count]
+        values += [
+            {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
+            for rank, (worker, requests, kind) in enumerate(kept)
+        ]
+    order = [one.name for one in run.variants]
+    bars = (
+        alt.Chart(inline_data(values))
+        .mark_bar(stroke="white", strokeWidth=0.7)
+        .encode(
+            x=alt.X("requests:Q", title="requests", stack=True),
+            y=alt.Y("worker:N", title=None, sort=None),
+            order=alt.Order("rank:Q"),
+            color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
+                domain=["one connection", "connections with one request each"], range=[MEASURED, "#a9c6e8"]
+            ),
+            row=alt.Row("variant:N", sort=order, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
+        )
+        .properties(width=440, height=60)
+    )
+    title = f"Which connection brought the requests to which worker{of_load(run, load)}"
+    return styled(bars, title, "first trial of each variant; a dark segment is one connection", None)
+
+
+def _segments(variant: str, request: str, kind: str, counts: Sequence[float]) -> list[dict[str, Any]]:
+    return [
+        {"variant": variant, "request": request, "kind": kind, "rank": rank, "share": count / sum(counts)}
+        for rank, count in enumerate(sorted(counts, reverse=True), start=1)
+    ]

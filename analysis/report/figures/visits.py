@@ -1,0 +1,158 @@
+"""Which visits failed, at which rate."""
+
+from collections import Counter
+from statistics import median
+
+import altair as alt
+import duckdb
+
+from analysis.metrics import visits
+from analysis.records.claims import Measure
+from analysis.records.run import Run
+from analysis.records.summary import Summary
+from analysis.report.figures.drawing import (
+    FLOOR_MS,
+    MEASURED,
+    WIDTH,
+    Marks,
+    first_trials,
+    inline_data,
+    measured_of,
+    of_trials,
+    styled,
+    variant_names,
+)
+from analysis.report.words import number, of_load, percent
+
+_SUCCEEDED = "succeeded"
+_OTHERWISE = "failed for another reason"
+_FAILURES = ("#d62728", "#e69f00", "#a0529c", "#2e8b57", "#56b4e9", "#8c564b")
+"""The colours of the most frequent reasons; all other reasons together have one more colour."""
+VISITS = 2000
+"""A panel has at most this many dots."""
+
+
+def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw when each visit came, how long it took, and whether it succeeded or why it failed; a panel for each variant.
+
+    The picture shows each variant's first trusted trial. None: no visit was made.
+    """
+    firsts = first_trials(summary, load)
+    read = {name: visits.read(database, (name, load, firsts[name])) for name in variant_names(run) if name in firsts}
+    told = {name: ones for name, ones in read.items() if ones}
+    if not told:
+        return None
+    reasons = Counter(one.outcome for ones in told.values() for one in ones if one.outcome is not None)
+    colours = {_SUCCEEDED: MEASURED} | {
+        reason: colour for (reason, _), colour in zip(reasons.most_common(len(_FAILURES)), _FAILURES, strict=False)
+    }
+    colours |= {_OTHERWISE: "#7f7f7f"} if len(reasons) > len(_FAILURES) else {}
+    lasted_s = max(one.arrived_s for ones in told.values() for one in ones) or 1.0
+    longest_ms = max(1000 * one.took_s for ones in told.values() for one in ones)
+    quickest_ms = min(1000 * one.took_s for ones in told.values() for one in ones)
+    ends_ms = (max(FLOOR_MS, quickest_ms / 1.3), max(1.0, longest_ms * 1.3))
+    panels = [
+        _visit_dots(name, ones, colours, lasted_s, ends_ms, last=name == [*told][-1]) for name, ones in told.items()
+    ]
+    which = "first trial of each variant, invalid trials left out; a dot is a visit"
+    most = max(map(len, told.values()))
+    which += f"; a panel shows at most {VISITS} visits, evenly spaced" if most > VISITS else ""
+    return styled(alt.vconcat(*panels, spacing=10), _failing(run, summary, load), which, None)
+
+
+def _visit_dots(
+    name: str,
+    ones: list[visits.Visit],
+    colours: dict[str, str],
+    lasted_s: float,
+    ends_ms: tuple[float, float],
+    *,
+    last: bool,
+) -> alt.LayerChart | alt.FacetChart:
+    """Draw the visits of one variant; all panels share the axes, and the last panel has the labels of the time axis."""
+    drawn = ones if len(ones) <= VISITS else [ones[int((n + 0.5) / VISITS * len(ones))] for n in range(VISITS)]
+    dots = [
+        {
+            "came": round(one.arrived_s, 3),
+            "took": max(round(1000 * one.took_s, 2), FLOOR_MS),
+            "outcome": _OTHERWISE if (outcome := one.outcome or _SUCCEEDED) not in colours else outcome,
+        }
+        for one in drawn
+    ]
+    x = alt.X("came:Q", title="seconds since the first visit came" if last else None)
+    x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
+    y = alt.Y("took:Q", title="visit time, ms", axis=alt.Axis(minExtent=50, tickCount=4))
+    y = y.scale(type="log", domain=[*ends_ms], nice=False)
+    colour = alt.Color("outcome:N", title=None).scale(domain=[*colours], range=[*colours.values()])
+    colour = colour.legend(orient="top", columns=2, labelLimit=310, symbolOpacity=1)
+    circles = alt.Chart(inline_data(dots)).mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=colour)
+    failed = sum(one.outcome is not None for one in ones)
+    says = f"{name}: {failed} of {len(ones)} visits failed" if failed else f"{name}: none of {len(ones)} visits failed"
+    title = alt.Title(says, anchor="start", fontSize=11, fontWeight="normal", offset=3)
+    return alt.layer(circles).properties(title=title, width=WIDTH, height=110)
+
+
+def _failing(run: Run, summary: Summary, load: str) -> str:
+    """Return a sentence about the share of visits that failed with the worst and with the best variant."""
+    shares = measured_of(summary, load, Measure(metric="visits_failed", stat="share"))
+    if not any(shares.values()):
+        return f"No visit failed{of_load(run, load)}"
+    worst, best = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
+    if shares[worst] == shares[best]:
+        return f"{percent(shares[worst])} of the visits failed{of_load(run, load)}"
+    others = "none" if shares[best] == 0 else percent(shares[best])
+    return f"{percent(shares[worst])} of the visits failed with {worst}, {others} with {best}{of_load(run, load)}"
+
+
+def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+    """Draw the share of the visits that failed over the rate of visits, a line for each variant.
+
+    The dashed line is FAILED_ALLOWED, which defines the capacity. None: the rate of visits does not climb.
+    """
+    by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
+    for row in summary.visit_steps:
+        if row.load == load:
+            level = by_trial.setdefault((row.variant, row.per_s), {})
+            made, failed = level.get(row.trial, (0, 0))  # in a slow climb, two levels may have the same rounded rate
+            level[row.trial] = (made + row.visits, failed + row.failed)
+    values: Marks = [
+        {"variant": variant, "per_s": per_s, "failed": median(failed / made for made, failed in told)}
+        for (variant, per_s), level in by_trial.items()
+        if (told := [counts for counts in level.values() if counts[0]])
+    ]
+    if not values or len({per_s for _, per_s in by_trial}) < 2:
+        return None
+    order = [name for name in variant_names(run) if any(value["variant"] == name for value in values)]
+    rates = sorted({value["per_s"] for value in values})
+    x = alt.X("per_s:Q", title="visits/s", axis=alt.Axis(values=rates, format="d", labelOverlap=True))
+    x = x.scale(type="log", nice=False, padding=12)
+    y = alt.Y("failed:Q", title="share of the visits that failed")
+    y = y.axis(format="~%", values=_SHARES).scale(type="symlog", constant=visits.FAILED_ALLOWED, domain=[0, 1])
+    chart = alt.Chart(inline_data(values)).encode(x=x, y=y, color=alt.Color("variant:N", title=None, sort=order))
+    rule = alt.Chart(inline_data([{"failed": visits.FAILED_ALLOWED}])).mark_rule(color="black", strokeDash=[4, 3])
+    layers = [
+        rule.encode(y="failed:Q"),
+        chart.mark_line(opacity=0.5),
+        chart.mark_point(filled=True, size=45),
+    ]
+    which = f"median of {of_trials(run)}; up to the capacity, fewer than {visits.FAILED_ALLOWED:.0%} fail (dashed line)"
+    return styled(alt.layer(*layers), _keeping_up(run, summary, load), which, 280)
+
+
+_SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
+
+
+def _keeping_up(run: Run, summary: Summary, load: str) -> str:
+    """Return a sentence about the visits per second with which the best and the worst variant keep up."""
+    rates = measured_of(summary, load, Measure(metric="capacity", stat="per_second"))
+    tried = {row.variant for row in summary.visit_steps if row.load == load}
+    tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
+    if not tireless and not any(rates.values()):
+        return f"No variant keeps up with the visits{of_load(run, load)}"
+    best, worst = (choose(rates, key=lambda name: rates[name], default="") for choose in (max, min))
+    says = f"{best} keeps up with {number(rates[best])} visits/s" if not tireless else (
+        f"{tireless[0]} keeps up with every rate that was tried"
+    )  # fmt: skip
+    if rates and (tireless or rates[worst] < rates[best]):
+        says += f", {worst} with {number(rates[worst])}" if rates[worst] else f", {worst} not even with the first step"
+    return says + of_load(run, load)

@@ -1,0 +1,213 @@
+"""report.html: one page that contains everything it needs, so it opens offline."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import altair as alt
+import duckdb
+from markupsafe import Markup
+
+from analysis.diagnosis.tables import answer_sentences, tried_grids
+from analysis.metrics import METRICS
+from analysis.read.rows import COLUMNS
+from analysis.records.folder import read_run, trial_folder, write_whole
+from analysis.records.run import Run
+from analysis.records.summary import Summary
+from analysis.report import figures, lanes
+from analysis.report.answer import answers
+from analysis.report.clocks import certain, clocks_grid, worst_clocks
+from analysis.report.figures.table import Table, tables
+from analysis.report.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
+from analysis.report.page import policy, script, style, template
+from analysis.report.spread import INTERVAL, claim_spread
+from analysis.report.words import (
+    MEANING,
+    SMALLEST,
+    WITHIN,
+    bound_in_words,
+    certainty,
+    claim_value,
+    number,
+    published_figures,
+    published_what,
+    seconds,
+    verdict_of,
+    what,
+)
+
+_SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
+_DOCS = Path(__file__).parents[2] / "docs"
+
+
+class Picture(NamedTuple):
+    """A picture as SVG, and as tables. ``telling``: it shows a metric that a claim asks for."""
+
+    svg: Markup
+    tables: list[Table]
+    telling: bool
+
+
+def write_report(run_folder: Path, summary: Summary) -> None:
+    """Write report.html of a run, whole or not at all."""
+    run = read_run(run_folder)
+    with _rows(run_folder, summary) as database:
+        pictures = sorted(_pictures(database, run, summary), key=lambda picture: not picture.telling)
+        shown = list(_lanes(database, run_folder, run, summary))
+    drawing, clocks = script(*_SCRIPTS), worst_clocks(summary)
+    page = template("report.html").render(
+        run=run,
+        summary=summary,
+        policy=policy(drawing),
+        style=style(),
+        script=drawing,
+        answers=list(answers(run, summary)),
+        page=f"../../../docs/{run.experiment}.md" if (_DOCS / f"{run.experiment}.md").exists() else None,
+        lanes=shown,
+        figures=pictures,
+        cite=_cite(run),
+        grids=list(quantity_grids(run, summary)),
+        stairs=list(stairs_grids(run, summary)),
+        tried=list(tried_grids(run, summary)),
+        tried_says=answer_sentences(run, summary),
+        clocks=[clocks_grid(run, clocks)] if clocks else [],
+        certain=certain(clocks) if clocks else "",
+        told=[*visits_grids(run, summary), *errors_grids(run, summary)],
+        number=number,
+        seconds=seconds,
+        claim_value=claim_value,
+        claims=[*zip(run.claims, summary.claims, strict=True)],
+        bound_in_words=bound_in_words,
+        claim_spread=partial(claim_spread, run=run, summary=summary),
+        interval=INTERVAL[0].upper() + INTERVAL[1:],
+        differences=telling_differences(summary),
+        smallest=SMALLEST,
+        verdict_of=verdict_of,
+        what=what,
+        certainty=certainty,
+        published_what=published_what,
+        published_figures=published_figures,
+        within=WITHIN[0].upper() + WITHIN[1:],
+        meaning=MEANING[0].upper() + MEANING[1:],
+        common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
+    )
+    write_whole(run_folder / "report.html", page)
+
+
+def lanes_alone(run_folder: Path, summary: Summary) -> str:
+    """Return a page that has only the lanes of a run."""
+    run = read_run(run_folder)
+    with _rows(run_folder, summary) as database:
+        return lanes_of(database, run_folder, run, summary)
+
+
+def lanes_of(
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    run: Run,
+    summary: Summary,
+    heading: str = "",
+    of: tuple[int, int] | None = None,
+) -> str:
+    """Return a page that has only the lanes of the requests in a database, perhaps below a heading.
+
+    ``of``: how many workers and threads serve the requests in the lanes that are computed; None: as many as measured.
+    """
+    shown = list(_lanes(database, run_folder, run, summary, of))
+    drawing = script(*_SCRIPTS)
+    return template("alone.html").render(
+        run=run, lanes=shown, heading=heading, policy=policy(drawing), style=style(), script=drawing
+    )
+
+
+def _is_common(run: Run, setting: str) -> bool:
+    return len({repr(variant.settings.get(setting)) for variant in run.variants}) == 1
+
+
+@contextmanager
+def _rows(run_folder: Path, summary: Summary) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the requests of the trials that can be trusted as ``requests``."""
+    trusted = [one for one in summary.trials if one.verdict != "invalid"]
+    parquet = [str(trial_folder(run_folder, one.variant, one.load, one.trial) / "requests.parquet") for one in trusted]
+    with duckdb.connect() as database:
+        if parquet:
+            database.read_parquet(parquet).create_view("requests")
+        else:
+            database.execute(f"CREATE TABLE requests ({COLUMNS})")
+        yield database
+
+
+def _lanes(
+    database: duckdb.DuckDBPyConnection,
+    run_folder: Path,
+    run: Run,
+    summary: Summary,
+    of: tuple[int, int] | None = None,
+) -> Iterator[tuple[lanes.Shown, Markup]]:
+    """Yield the lanes of each load with their data for the script."""
+    for shown in lanes.of_run(database, run_folder, run, summary, of):
+        yield shown, _data(run, shown)
+
+
+def _cite(run: Run) -> str:
+    return f"Stampede, {run.experiment}, measured {run.began[:10]} on {run.measured_on}."
+
+
+def _data(run: Run, shown: lanes.Shown) -> Markup:
+    """Return the lanes of one load as JSON, for the script."""
+    data = {
+        "load": shown.load,
+        "trials": shown.trials,
+        "colours": dict(shown.colours),
+        "file": f"{run.experiment}-{shown.load}",
+        "alt": shown.alt,
+        "caption": f"{run.title}: which worker served each request, and which requests waited for it.",
+        "cite": _cite(run),
+    }
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return Markup(text)  # noqa: S704  # holds no "<"
+
+
+def _pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) -> Iterator[Picture]:
+    """Yield the pictures of a run, without the pictures for which the run has no data."""
+    asked = {(quantity.metric, quantity.load) for claim in run.claims for quantity in claim.quantities}
+
+    def drawn(figure: alt.TopLevelMixin, metrics: set[str], load: str | None) -> Picture:
+        telling = not asked or any(metric in metrics and (not load or of in (None, load)) for metric, of in asked)
+        return Picture(Markup(figures.svg(figure)), tables(figure), telling)  # noqa: S704  # we draw these pictures
+
+    if across := figures.across_loads(run, summary):
+        yield drawn(across, {"throughput", "response_time"}, None)
+    for load in run.loads:
+        for figure, metrics in _of_load(database, run, summary, load.name):
+            if figure:
+                yield drawn(figure, metrics, load.name)
+
+
+def _of_load(
+    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str
+) -> Iterator[tuple[alt.TopLevelMixin | None, set[str]]]:
+    """Yield the pictures of one load, and the metrics that each picture shows."""
+    classes = figures.classes(database, load)
+    of = run.load(load)
+    times = {"overhead", "response_time"}
+    yield figures.staircase(database, run, summary, load), {*times, "burst", "failures"}
+    yield figures.waves(run, summary, load), {*times, "burst"}
+    yield figures.failing_visits(run, summary, load), {"visits_failed", "capacity"}
+    yield figures.visit_times(database, run, summary, load), {"visit"}
+    yield figures.curve(run, summary, load), set(METRICS)
+    yield figures.races(run, summary, load), {"accept_attempts", "accept_failures"}
+    if not of.has_few_stairs:
+        for request in classes:
+            yield figures.overhead(database, run, summary, load, request), times
+    if not of.burst:
+        for request in classes[:1]:
+            yield figures.share_and_tail(run, summary, load, request), {"requests_by_worker"}
+    if run.has_several_workers(load):
+        yield figures.workers(run, summary, load), {"requests_by_worker", "burst"}
+    if not of.burst:
+        yield figures.by_age(run, summary, load), {"requests_by_worker"}
+    yield figures.connections(database, run, load), {"connections_by_worker", "requests_by_connection"}

@@ -1,0 +1,134 @@
+"""Waiting from ten workers to ten thousand, on paper: the pictures of docs/scale.md.
+
+    python -m analysis.report.scale policies docs/scale-policies.svg
+    python -m analysis.report.scale balancers docs/scale-balancers.svg
+    python -m analysis.report.scale kept docs/scale-kept.svg
+
+Every worker has one thread, service times are exponential, and times are multiples of their mean. The first half of
+each simulation is left out, because the queues fill meanwhile.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from analysis.records.folder import write_whole
+from analysis.report.figures.drawing import svg
+from theory.model import Class, Closed, Exponential, Model, Open, Servers, Step
+from theory.simulate import chunks
+
+REQUESTS = 1_000_000
+"""At least so many requests are simulated for each point; and 1000 for each worker, so that the queues settle."""
+POLICIES: dict[str, Callable[[int], Servers]] = {
+    "by chance (reuse_port)": lambda workers: Servers(sockets=workers, balance="hash"),
+    "in turns": lambda workers: Servers(sockets=workers, balance="turns"),
+    "the better of two": lambda workers: Servers(sockets=workers, balance="two"),
+    "fewest requests": lambda workers: Servers(sockets=workers, balance="least"),
+    "one queue for all": lambda workers: Servers(threads=workers),
+}
+UTILISATIONS = (0.5, 0.6, 0.7, 0.8, 0.9)
+Point = dict[str, Any]
+
+
+def p99(model: Model, rate: float, workers: int) -> float:
+    """Return how long one request in a hundred waits or longer, at about this rate of requests."""
+    seconds = max(REQUESTS, 1000 * workers) / rate
+    parts = [rows.began - rows.sent for rows in chunks(model, seconds, 1)]
+    waits = np.concatenate(parts)
+    return float(np.quantile(waits[len(waits) // 2 :], 0.99))
+
+
+def policies() -> Iterator[Point]:
+    """Yield p99 of each policy, by utilisation and number of workers."""
+    for workers in (10, 100, 1000, 10_000):
+        for name, servers in POLICIES.items():
+            for busy in UTILISATIONS:
+                model = Model(servers(workers), [_open(busy * workers)])
+                yield {"workers": workers, "how": name, "x": busy, "p99": p99(model, busy * workers, workers)}
+
+
+def balancers() -> Iterator[Point]:
+    """Yield p99 at 80 % by the number of balancers, each of which counts only its own requests."""
+    for workers in (10, 100, 1000):
+        for name in ("fewest requests", "the better of two", "in turns"):
+            for count in (1, 2, 4, 8, 16, 32, 64, 128):
+                one = POLICIES[name](workers)
+                servers = Servers(sockets=workers, balance=one.balance, balancers=count)
+                point = p99(Model(servers, [_open(0.8 * workers)]), 0.8 * workers, workers)
+                yield {"workers": workers, "how": name, "x": count, "p99": point}
+
+
+def kept() -> Iterator[Point]:
+    """Yield p99 of ten users for each worker, whose pauses decide the utilisation, with connections kept or not."""
+    for workers in (10, 100, 1000):
+        for name, balance, keeps in (
+            ("new connection, fewest requests", "least", False),
+            ("kept connection, fewest connections", "least", True),
+            ("kept connection, by chance", "hash", True),
+        ):
+            for busy in UTILISATIONS:
+                users = Closed(10 * workers, Exponential(10 / busy - 1), keeps=keeps)
+                model = Model(Servers(sockets=workers, balance=balance), [Class("all", users, _WORK)])  # type: ignore[arg-type]
+                yield {"workers": workers, "how": name, "x": busy, "p99": p99(model, busy * workers, workers)}
+
+
+_WORK = [Step(Exponential(1.0))]
+
+
+def _open(rate: float) -> Class:
+    return Class("all", Open(rate), _WORK)
+
+
+FIGURES: dict[str, tuple[Callable[[], Iterator[Point]], str, str]] = {
+    "policies": (policies, "utilisation", "What one request in a hundred waits, by how its worker is chosen"),
+    "balancers": (balancers, "balancers", "What several balancers know, at 80 % utilisation"),
+    "kept": (kept, "utilisation", "Connections that are kept bind users to workers"),
+}
+
+
+def picture(points: list[Point], along: str, title: str) -> alt.TopLevelMixin:
+    """Return a chart with a panel for each number of workers, and a line for each way to choose."""
+    names = list(dict.fromkeys(point["how"] for point in points))
+    of = alt.Scale(domain=names)
+    scale = alt.Scale(type="log", base=2) if along == "balancers" else alt.Scale(zero=False)
+    lines = alt.Chart(alt.InlineData(values=points)).mark_line(point=True)
+    panels = lines.encode(
+        alt.X("x:Q", title=along, scale=scale),
+        alt.Y("p99:Q", title="p99 of the wait / service time", scale=alt.Scale(type="symlog", constant=0.1)),
+        alt.Color("how:N", title=None, scale=of),
+        alt.StrokeDash("how:N", title=None, scale=of),
+        alt.Shape("how:N", title=None, scale=of),
+    ).properties(width=290, height=200)
+    facets = panels.facet(facet=alt.Facet("workers:O", title="workers"), columns=2)
+    chart: alt.TopLevelMixin = facets.properties(title=alt.TitleParams(title)).configure_legend(labelLimit=300)
+    return chart
+
+
+def table(points: list[Point]) -> str:
+    """Return the points as a table in Markdown."""
+    along = list(dict.fromkeys(point["x"] for point in points))
+    lines = [["workers", "", *map(str, along)], ["---"] * (2 + len(along))]
+    for workers, name in dict.fromkeys((point["workers"], point["how"]) for point in points):
+        found = {point["x"]: point["p99"] for point in points if (point["workers"], point["how"]) == (workers, name)}
+        lines.append([f"{workers:,}", name, *(f"{found[x]:.2f}" if x in found else "–" for x in along)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main() -> None:
+    """Simulate the points of one figure, print them as a table, and draw the figure."""
+    match sys.argv[1:]:
+        case [name, target] if name in FIGURES:
+            find, along, title = FIGURES[name]
+            points = list(find())
+            sys.stdout.write(table(points))
+            write_whole(Path(target), svg(picture(points, along, title)))
+        case _:
+            sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

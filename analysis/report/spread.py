@@ -1,0 +1,74 @@
+"""How the spread of a measured value is shown: as its 95 % interval, or as the value of each trial.
+
+The interval of one trial says nothing about another start of the servers, and the interval of two trials may reach to
+millions of milliseconds. So from three trials on, tables show the interval; of fewer trials, they show the values.
+"""
+
+from collections.abc import Callable, Sequence
+
+from analysis.records.claims import Claim, Quantity
+from analysis.records.run import Run
+from analysis.records.summary import ClaimRow, Row, Summary
+from analysis.report.words import number
+from analysis.statistics.deciding import ENOUGH, FAR, has_interval
+
+INTERVAL = (
+    f"low and high: 95 % interval of the median over trials; of fewer than {ENOUGH} trials, and if the interval "
+    f"reaches {FAR} times beyond all values, each trial has a line instead"
+)
+
+
+def spread(
+    values: Sequence[float], low: float | None, high: float | None, shown: Callable[[float], str] = number
+) -> str:
+    """Return an interval, e.g. 1.2 to 3.4, or the values of two or more trials, e.g. 142 and 219; empty for one."""
+    if low is not None and high is not None and has_interval(values, low, high):
+        return f"{shown(low)} to {shown(high)}"
+    return listed([shown(value) for value in values]) if len(values) > 1 else ""
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list: a; a and b; a, b and c."""
+    *before, last = words
+    return f"{', '.join(before)} and {last}" if before else last
+
+
+def value_and_spread(
+    measured: float, values: Sequence[float], low: float | None, high: float | None,
+    shown: Callable[[float], str] = number,
+) -> str:  # fmt: skip
+    """Return a value with its interval, e.g. 2.3 (1.2 to 3.4), or the values of its trials, e.g. 142 and 219."""
+    told = spread(values, low, high, shown)
+    if has_interval(values, low, high):
+        return f"{shown(measured)} ({told})"
+    return told or shown(measured)
+
+
+def ends(row: Row) -> tuple[float, float]:
+    """Return the ends of the line that a picture draws through a measured value: its interval, or its trials."""
+    values = [*row.values.values()]
+    if row.low is not None and row.high is not None and has_interval(values, row.low, row.high):
+        return row.low, row.high
+    assert row.measured is not None
+    return min(values, default=row.measured), max(values, default=row.measured)
+
+
+def claim_spread(said: Claim, claim: ClaimRow, run: Run, summary: Summary) -> str:
+    """Return the interval of a claim's measured value, or its value in each trial; empty for a single trial."""
+    return spread(claim_values(said, run, summary), claim.low, claim.high)
+
+
+def claim_values(said: Claim, run: Run, summary: Summary) -> list[float]:
+    """Return the value of a claim in each trial; of a claim about a ratio, the ratio in each trial."""
+    values = _values(said.value, run, summary)
+    if said.relative_to is None:
+        return [*values.values()]
+    others = _values(said.relative_to, run, summary)
+    return [value / others[trial] for trial, value in values.items() if others.get(trial)]
+
+
+def _values(quantity: Quantity, run: Run, summary: Summary) -> dict[int, float]:
+    asked = (quantity.variant, quantity.load or run.loads[0].name, quantity.request, quantity.metric, quantity.stat)
+    return next(
+        (row.values for row in summary.rows if (row.variant, row.load, row.request, row.metric, row.stat) == asked), {}
+    )

@@ -1,0 +1,227 @@
+"""Numbers, names and verdicts as text: the same text on the terminal, in Markdown and in the report."""
+
+from math import ceil
+from typing import Protocol
+
+from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS, percentile, unit
+from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
+from analysis.records.claims import Claim, Quantity
+from analysis.records.run import Run
+from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
+from analysis.statistics.deciding import ENOUGH, MOST, has_interval
+
+
+def of_median(run: Run) -> str:
+    """Return the end of a title whose numbers are medians over trials; empty for one trial."""
+    return f", median of {run.trials} trials" if run.trials > 1 else ""
+
+
+class Judged(Protocol):
+    """Something with a verdict."""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict."""
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the verdict rests on a suspect trial."""
+
+
+def verdict_of(row: Judged) -> str:
+    """Return a verdict, and after it whether it rests on a suspect trial."""
+    return f"{row.verdict}, suspect" if row.suspect else row.verdict
+
+
+def after_number(of_unit: str) -> str:
+    """Return a unit as it follows a number; empty for shares, ratios and indices."""
+    return "" if of_unit in ("share", "ratio", "index") else f" {of_unit}"
+
+
+def seconds(value: float | None) -> str:
+    """Return seconds with two decimals."""
+    return number(None) if value is None else f"{value:.2f}"
+
+
+def published_what(run: Run, row: PublishedRow) -> str:
+    """Return in words which figures a published row has."""
+    steps = ", in order of completion" if row.steps else ""
+    by = f", published{divided(row.divided_by)}" if row.divided_by != 1 else ""
+    return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request)}{steps}{by}"
+
+
+def divided(by: float) -> str:
+    """Return the divisor that follows the word ``published``, e.g. ÷ 222; empty if figures were not divided."""
+    return "" if by == 1 else f" ÷ {by:g}"
+
+
+def published_figures(row: PublishedRow) -> str:
+    """Return how many figures of a published row were reproduced, and measured / published for each other figure."""
+    off = ", ".join(f"{words(one.stat)} {_ratio(one)}" for one in row.figures if one.verdict != "reproduced")
+    near = sum(one.verdict == "reproduced" for one in row.figures)
+    return f"{near} of {len(row.figures)} within {100 * row.within:g} %" + (f": {off}" if off else "")
+
+
+def _ratio(figure: PublishedFigure) -> str:
+    """Return measured divided by published; if the figure is undecided, also the ends of the ratio's interval.
+
+    An interval of fewer than three trials tells a reader nothing.
+    """
+    if figure.ratio is None:
+        return number(None)
+    ratio = _ratio_number(figure.ratio)
+    low, high = figure.low, figure.high
+    known = has_interval([figure.measured or 0.0] * figure.trials, low, high)
+    if figure.verdict != "undecided" or not known or low is None or high is None:
+        return ratio
+    low, high = low / figure.published, high / figure.published
+    return f"{ratio} ({_ratio_number(low)} to {_ratio_number(high)})"
+
+
+def _ratio_number(value: float) -> str:
+    """Return a ratio with two decimals; from 10 on as ``number`` does, and below 0.1 with two significant digits."""
+    return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
+
+
+def what(row: DifferenceRow) -> str:
+    """Return the quantity of a difference in words, with its unit."""
+    return f"{words(row.metric)} {words(row.stat)}, {row.unit}"
+
+
+def certainty(row: DifferenceRow) -> tuple[str, str]:
+    """Return the interval of a difference, and the smallest difference that is more than chance; –: too few trials."""
+    if row.trials < ENOUGH:
+        return number(None), number(None)
+    return f"{number(row.low)} to {number(row.high)}", number(row.smallest)
+
+
+SMALLEST = (
+    "b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance; "
+    f"–: it takes {ENOUGH} trials to tell"
+)
+MEANING = "reproduced: the measured value satisfies the bound; it may differ from the published value"
+WITHIN = (
+    "reproduced: every figure, with its interval, is within the stated percentage of the published figure; "
+    "the other figures are listed as measured / published"
+)
+POWER = (
+    "trials: about how many in all, if further trials differ as much as these; with one trial, as many as the lab "
+    "resamples; > 100: the value is too near the bound"
+)
+
+
+def claim_value(claim: ClaimRow) -> str:
+    """Return the measured value of a claim, with its statistic and unit."""
+    if claim.measured is None:
+        return number(None)
+    if not after_number(claim.unit):
+        return number(claim.measured)
+    stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
+    return f"{stat}{number(whole(claim.unit, claim.measured))} {claim.unit}"
+
+
+def bound_in_words(claim: Claim) -> str:
+    """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
+    if not claim.has_one_bound:
+        return "this version does not know the bound"
+    value, side = claim.value, "at least" if claim.at_least is not None else "at most"
+    q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
+    if other := claim.relative_to:
+        same = (other.metric, other.stat, other.request) == (value.metric, value.stat, value.request)
+        what = "that" if same else _thing(other)
+        there = f" {_where(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
+        return f"{_where(value)}, {_thing(value)} is {side} {claim.limit:g} times {what}{there}"
+    if q is not None and value.request:
+        share = 100 - q if claim.at_least is not None else q
+        metric = words(value.metric)
+        a = "an" if metric[0] in "aeiou" else "a"
+        which = f"{share:g} % of the {value.request} requests have {a} {metric}"
+        return f"{_where(value)}, {which} of {side} {claim.limit:g} {of_unit}"
+    limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
+    named = after_number(of_unit)
+    return f"{_where(value)}, {_thing(value)} is {side} {limit}{named}"
+
+
+def measured_thing(claim: Claim) -> str:
+    """Return in words what a claim measures: The p99 of the overhead of light requests in one."""
+    value = claim.value
+    words_ = f"{_thing(value)} {_where(value)}"
+    if other := claim.relative_to:
+        words_ += f", divided by {_thing(other)} {_where(other)},"
+    return words_[0].upper() + words_[1:]
+
+
+def _thing(quantity: Quantity) -> str:
+    stat = _STATISTICS.get(quantity.stat, words(quantity.stat))
+    return f"the {stat} of the {of_requests(quantity.metric, quantity.request)}"
+
+
+_STATISTICS = {
+    "min": "smallest value",
+    "avg": "mean",
+    "max": "largest value",
+    "count": "number",
+    "jain_index": "Jain's index",
+    "max_over_mean": "largest number, divided by the mean,",
+    "of_ideal": "share of the ideal",
+    "per_connection": "number for each connection",
+    "per_request": "time for each request",
+    "per_second": "rate",
+}
+"""Statistics whose names do not read well in a sentence."""
+
+
+def _where(quantity: Quantity) -> str:
+    return f"in {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
+
+
+def trials_and_time(claim: ClaimRow, round_s: float) -> tuple[str, str]:
+    """Return about how many trials decide a claim, and how many minutes these trials take."""
+    if claim.measured is None:
+        return number(None), number(None)
+    if claim.trials_needed is None:
+        return f"> {MOST}", f"> {ceil(MOST * round_s / 60)} min"
+    return str(claim.trials_needed), f"{ceil(claim.trials_needed * round_s / 60)} min"
+
+
+def number(value: float | None) -> str:
+    """Return a value with two decimals below 1, one below 100 and none from 100 on; an integer without decimals."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with one decimal; a small share is not rounded to zero."""
+    return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
+
+
+def waited_beside(row: Row) -> bool:
+    """Return whether a row says that requests waited beside a free thread."""
+    return (row.metric, row.stat) == (BESIDE_FREE_THREAD.name, "count") and bool(row.measured)
+
+
+def words(name: str) -> str:
+    """Return the name of a metric or statistic with spaces."""
+    return name.replace("_", " ")
+
+
+def of_requests(metric: str, request: str | None) -> str:
+    """Return the name of a metric, with the class of request unless the metric is of all requests."""
+    declared = METRICS.get(metric)
+    if declared and declared.of_all:
+        return words(metric)
+    called = declared.called if declared else "{metric} of {requests} requests"
+    return called.format(metric=words(metric), requests=request or "all")
+
+
+def of_load(run: Run, load: str) -> str:
+    """Return the end of a title that names the load; empty if the run has only one load."""
+    return f", {load}" if len(run.loads) > 1 else ""
+
+
+def whole(of_unit: str, value: float | None) -> float | None:
+    """Return a count as an integer; the median of counts, or an average, may have decimals and then stays as it is."""
+    return int(value) if of_unit in WHOLE_UNITS and value is not None and value.is_integer() else value

@@ -1,0 +1,180 @@
+"""How precise a statistic is: 95 % intervals from the requests of one trial, and from several trials.
+
+Chance decides after every start of the servers which worker gets which connection. So the requests of one trial depend
+on each other, but the statistics of different trials do not. Each trial is therefore one draw, and a draw has two
+sources of chance: how this start of the servers went, and which requests fell into the trial. Intervals combine both.
+docs/method.md shows how often they hold the true value.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import product
+from math import exp, hypot, log, sqrt
+from statistics import fmean, geometric_mean, median, pstdev, variance
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from analysis.metrics.likely import CONFIDENCE, Places, Times
+from analysis.statistics.deciding import LEAST, RESAMPLED_FROM, STUDENT, Interval
+
+_RESAMPLES = 9999
+
+
+class Draw(NamedTuple):
+    """The value of a statistic in one trial.
+
+    ``likely`` has values that the trial could have had about as likely, had other requests fallen into it; empty: not
+    known. They say nothing about another start of the servers. ``clocks`` has the least and the most that the value
+    would be by other clocks that fit as well (``analysis.read.clocks``); None: the value does not depend on clocks.
+    """
+
+    value: float
+    likely: tuple[float, ...] = ()
+    clocks: Interval | None = None
+
+    def by_clocks(self, end: Literal[0, 1]) -> "Draw":
+        """Return the same trial by the clocks that give the least value (0) or the most (1)."""
+        value = self.clocks[end] if self.clocks else self.value
+        return Draw(value, tuple(max(one + value - self.value, min(one, 0.0)) for one in self.likely))
+
+
+def of_median(draws: Sequence[Draw]) -> Interval | None:
+    """Return the interval of the median over trials; None: a single trial, of which no likely values are known.
+
+    The interval of a single trial says nothing about another start of the servers.
+    """
+    return _hull(_of_median(some) for some in _by_clocks(draws))
+
+
+def _of_median(draws: Sequence[Draw]) -> Interval | None:
+    if len(draws) < LEAST:
+        likely = draws[0].likely if draws else ()
+        return (min(likely), max(likely)) if likely else None
+    if len(draws) < RESAMPLED_FROM:
+        return _student(draws)
+    return _ends(_medians(draws))
+
+
+def of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
+    """Return the interval of the ratio of two medians. The values of ``others`` are more than 0.
+
+    None: a side has fewer than two trials, or ``others`` may as well be 0.
+    """
+    both = [*product(_by_clocks(draws), _by_clocks(others))]
+    if any(one.value <= 0 for _, divisors in both for one in divisors):
+        return None
+    return _hull(_of_ratio(some, divisors) for some, divisors in both)
+
+
+def _of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
+    few = min(len(draws), len(others))
+    if few < LEAST:
+        return None
+    if few >= RESAMPLED_FROM:
+        return _ends(_medians(draws) / _medians(others, seed=1))
+    if not (_positive(draws) and _positive(others)):
+        (low, high), (other_low, other_high) = _student(draws), _student(others)
+        return (low / other_high, high / other_low) if other_low > 0 else None
+    reach = _reach(few, hypot(_error_of_mean(draws, logs=True), _error_of_mean(others, logs=True)))
+    ratio = median(one.value for one in draws) / median(one.value for one in others)
+    return ratio / exp(reach), ratio * exp(reach)
+
+
+def of_difference(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval:
+    """Return the interval of the difference of two medians, each over two or more trials."""
+    found = _hull(_of_difference(some, of) for some, of in product(_by_clocks(draws), _by_clocks(others)))
+    assert found
+    return found
+
+
+def _of_difference(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval:
+    few = min(len(draws), len(others))
+    if few >= RESAMPLED_FROM:
+        return _ends(_medians(draws) - _medians(others, seed=1))
+    reach = STUDENT[few - 1] * hypot(_error_of_mean(draws), _error_of_mean(others))
+    difference = median(one.value for one in draws) - median(one.value for one in others)
+    return difference - reach, difference + reach
+
+
+def _by_clocks(draws: Sequence[Draw]) -> list[Sequence[Draw]]:
+    """Return the draws as they are, and by the clocks that give the least and the most values if clocks matter.
+
+    The same clocks may be wrong in the same way in all trials, so their uncertainty does not shrink with more trials.
+    """
+    if all(one.clocks is None for one in draws):
+        return [draws]
+    return [draws, [one.by_clocks(0) for one in draws], [one.by_clocks(1) for one in draws]]
+
+
+def _hull(found: Iterable[Interval | None]) -> Interval | None:
+    """Return the smallest interval that contains all intervals; None: an interval is missing."""
+    every = [*found]
+    known = [one for one in every if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(every) else None
+
+
+def _student(draws: Sequence[Draw]) -> Interval:
+    """Return Student's interval for two to four trials, on the scale of logarithms if all values are positive.
+
+    It is at least as wide as the range of the values, so that it contains their median.
+    """
+    values = [one.value for one in draws]
+    if not _error_of_mean(draws):
+        return min(values), max(values)
+    if _positive(draws):
+        centre, reach = geometric_mean(values), _reach(len(draws), _error_of_mean(draws, logs=True))
+        low, high = centre / exp(reach), centre * exp(reach)
+    else:
+        reach = STUDENT[len(draws) - 1] * _error_of_mean(draws)
+        low, high = fmean(values) - reach, fmean(values) + reach
+        low = low if min(values) < 0 else max(low, 0.0)
+    return min(low, *values), max(high, *values)
+
+
+def _error_of_mean(draws: Sequence[Draw], *, logs: bool = False) -> float:
+    """Return the standard error of the mean over trials: how far trials differ, and how sure each trial is of itself.
+
+    ``logs``: of the mean of the logarithms.
+    """
+    scale = log if logs else float
+    values = [scale(one.value) for one in draws]
+    within = [pstdev(map(scale, one.likely)) if one.likely else 0.0 for one in draws]
+    return sqrt((variance(values) + fmean(each**2 for each in within)) / len(draws))
+
+
+def _reach(trials: int, error: float) -> float:
+    """Return how far Student's interval reaches on the scale of logarithms; at most to a million times the value."""
+    return min(STUDENT[trials - 1] * error, log(1e6))
+
+
+def _positive(draws: Sequence[Draw]) -> bool:
+    return all(value > 0 for one in draws for value in (one.value, *one.likely))
+
+
+def _medians(draws: Sequence[Draw], seed: int = 0) -> Times:
+    """Return the medians of many resamples (Efron 1979): of trials, and in each trial of one of its likely values."""
+    most = max(len(one.likely) for one in draws) or 1
+    values = np.array([one.likely or [one.value] * most for one in draws], dtype=np.float64)
+    return median_of_each(values.ravel()[_places(len(draws), most, seed)])
+
+
+@lru_cache(maxsize=8)
+def _places(trials: int, most: int, seed: int) -> Places:
+    """Return resamples as places in a flat table of ``trials`` rows with ``most`` values each."""
+    chance = np.random.default_rng(seed)
+    drawn = chance.integers(trials, size=(_RESAMPLES, trials))
+    return drawn * most + chance.integers(most, size=drawn.shape)
+
+
+def median_of_each(rows: Times) -> Times:
+    """Return the median of each row. np.median, which looks for missing values, takes twice as long."""
+    ordered, middle = np.sort(rows, axis=1), rows.shape[1] // 2
+    if rows.shape[1] % 2:
+        return np.asarray(ordered[:, middle])
+    return np.asarray((ordered[:, middle - 1] + ordered[:, middle]) / 2)
+
+
+def _ends(resampled: Times) -> Interval:
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)

@@ -1,0 +1,317 @@
+"""Whether a trial or a run can be trusted. The lab decides this before it shows any numbers."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Literal
+
+from analysis.metrics import FAMILIES, METRICS
+from analysis.metrics.foreseen import Cell
+from analysis.metrics.metric import Doubt
+from analysis.read.observation import Reading
+from analysis.read.observed import ClassCount, Observed, Requests
+from analysis.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
+from analysis.records.summary import TrialValidity, Validity, Verdict
+from analysis.statistics.measured import Measured
+
+FAILURES_ALLOWED = 0.01
+DROPPED_ALLOWED = 0.01
+BUSY_BEFORE_ALLOWED = 0.25
+STEAL_ALLOWED = 0.02
+BUSY_DURING_ALLOWED = 0.85
+PRESSURE_ALLOWED = 0.25
+GENERATOR_WAIT_ALLOWED_S = 0.1
+LITTLE_ALLOWED = 0.05
+CLOCK_STEP_ALLOWED_S = 0.05
+
+_READINGS = 2
+"""How many readings of a load generator it takes to know how long the load generator waited."""
+_K6_MEASURED = {0, 99}  # 99: the load crossed a threshold of its script, which is a finding
+
+
+def judge_trial(trial: Observed) -> TrialValidity:
+    """Judge one trial from its record, its requests, its containers, and each family's doubts."""
+    rejected = _rejected(trial)
+    doubts = [*_record(trial), *_failures(trial, rejected), *_machine(trial)]
+    if trial.record.outcome == "measured" and trial.requests.of_k6:
+        doubts += _load(trial)
+        for family in FAMILIES:
+            doubts += family.doubts(trial)
+        doubts += _work(trial)
+    if trial.record.k6_exit_code == 99:
+        doubts.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
+    kinds = {kind for kind, _ in doubts}
+    return TrialValidity(
+        variant=trial.record.variant,
+        load=trial.record.load,
+        trial=trial.record.trial,
+        verdict="invalid" if "invalid" in kinds else "suspect" if "suspect" in kinds else "valid",
+        reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in doubts if kind == wanted],
+        notes=[reason for kind, reason in doubts if kind == "note"],
+        classes={} if "invalid" in kinds else rejected,
+    )
+
+
+def doubt_effects(judged: list[TrialValidity], cells: Mapping[Cell, Sequence[Measured]]) -> list[TrialValidity]:
+    """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show."""
+    doubtful = {
+        (variant, load, one.trial): reasons
+        for (variant, load, request), trials in cells.items()
+        for one in trials
+        if request is None and (reasons := [*_effects(one)])
+    }
+    return [
+        one.model_copy(update={"verdict": "suspect", "reasons": [*reasons, *one.reasons]}) if reasons else one
+        for one in judged
+        for reasons in [doubtful.get((one.variant, one.load, one.trial), [])]
+    ]
+
+
+def _effects(trial: Measured) -> Iterator[str]:
+    """Yield each effect of a trial that is smaller than what other clocks may add to it or take away."""
+    for metric in METRICS.values():
+        key = metric.name, metric.between_clocks or ""
+        if key in trial.clocks:
+            value, (low, high) = trial.stats[key], trial.clocks[key]
+            if 0 < value < max(value - low, high - value):
+                what = " ".join(key).replace("_", " ")
+                of_unit = "" if metric.units[key[1]] == "share" else f" {metric.units[key[1]]}"
+                yield f"{what} is {value:.3g}{of_unit}, but {low:.3g} to {high:.3g} by other clocks that fit as well"
+
+
+def _record(trial: Observed) -> Iterator[Doubt]:
+    record = trial.record
+    if record.outcome != "measured":
+        yield "invalid", f"{record.outcome}: {record.reason}"
+    elif record.k6_exit_code not in _K6_MEASURED:
+        yield "invalid", f"k6 ended with exit code {record.k6_exit_code}"
+    elif trial.evidence.problem is not None:
+        yield "invalid", trial.evidence.problem
+    elif not trial.requests.of_k6:
+        yield "invalid", "no request was sent"
+
+
+def _rejected(trial: Observed) -> dict[str, str]:
+    """Return each class of request that k6 sent and that failed as a whole, although nothing expected it, and why.
+
+    The figures of such a class are invalid. The other classes are suspect, because they met another load than planned.
+    """
+    return {
+        one.request: f"all {one.sent} {one.request} requests failed ({_reasons(one.errors)})"
+        for one in trial.requests.of_k6
+        if one.failed == one.sent and not _expected(trial, one)
+    }
+
+
+def _failures(trial: Observed, rejected: Mapping[str, str]) -> Iterator[Doubt]:
+    """Judge each class of request by itself, so that failures of a rare class stay visible among many other requests.
+
+    The trial is invalid if k6 got no answer at all. ``rejected`` are the classes whose figures are invalid.
+    """
+    answered = any(one.answered for one in trial.requests.of_k6)
+    for one in trial.requests.classes:
+        kinds = _reasons(one.errors if one.of_client else trial.requests.errors)
+        if one.request in rejected:
+            effect = ": their figures are invalid, and the other requests met another load than planned"
+            yield "suspect" if answered else "invalid", rejected[one.request] + (effect if answered else "")
+        elif one.failed == one.sent:
+            yield "note", f"all {one.sent} {one.request} requests failed ({kinds})"
+        elif one.failed:
+            seriously = one.failed > FAILURES_ALLOWED * one.sent and not _expected(trial, one)
+            reason = f"{one.failed} of {one.sent} {one.request} requests failed ({kinds})"
+            yield "suspect" if seriously else "note", reason
+
+
+def _expected(trial: Observed, one: ClassCount) -> bool:
+    """Whether failures of a class of request are a finding, so that they are only a note.
+
+    They are if a client that misbehaves sent the requests, if a claim says that the requests fail, if a request kills
+    its worker, if the load asks for more than the servers can answer, or if somebody's own application answers with an
+    error.
+    """
+    variant, load, _ = trial.key
+    claimed = any(claim.expects_failures_of(variant, load, one.request) for claim in trial.run.claims)
+    refused = trial.load.is_own and one.refused == one.failed
+    return one.of_client or claimed or trial.load.crashes or trial.load.overloads or refused
+
+
+def _reasons(errors: Sequence[str]) -> str:
+    return "; ".join(errors[:3]) or "no reason given"
+
+
+def _machine(trial: Observed) -> Iterator[Doubt]:
+    record = trial.record
+    if record.busy_before is not None and record.busy_before > BUSY_BEFORE_ALLOWED:
+        which = "the busiest machine" if record.machines else "the machine"
+        yield "suspect", f"{which} was {record.busy_before:.0%} busy before the load began"
+    seen: Sequence[MachineRecord | TrialRecord] = record.machines or [record]
+    for one in seen:
+        name, on = (one.name, f" on {one.name}") if isinstance(one, MachineRecord) else ("the machine", "")
+        if one.busy_during is not None and one.busy_during > BUSY_DURING_ALLOWED:
+            yield "suspect", f"{name} was {one.busy_during:.0%} busy during the load"
+        if one.steal_during is not None and one.steal_during > STEAL_ALLOWED:
+            yield "suspect", f"other machines of this host took {one.steal_during:.1%} of the processor time{on}"
+        if trial.run.sleeping and one.pressure_during is not None and one.pressure_during > PRESSURE_ALLOWED:
+            yield "suspect", f"something{on} waited for a processor during {one.pressure_during:.0%} of the load"
+    if record.clock_step_s is not None and abs(record.clock_step_s) > CLOCK_STEP_ALLOWED_S:
+        yield "invalid", f"the clock was set by {record.clock_step_s:+.2f} s during the load"
+
+
+def _work(trial: Observed) -> Iterator[Doubt]:
+    """Check that requests that compute take as long as they ask for when sent alone, and no less during the load."""
+    calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
+    if not calibration:
+        return
+    asked_ms, alone_ms = calibration.asked_ms, median(calibration.alone_ms)
+    if not calibration.holds:
+        yield "suspect", f"a request alone was at work for {alone_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
+    if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * asked_ms:
+        quickest = f"{quickest_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
+        yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
+
+
+def _load(trial: Observed) -> Iterator[Doubt]:
+    """Check that the load was sent as planned, and that the load generators kept up.
+
+    Skip Little's law if the load asks for more than the servers can answer and many requests failed, because k6 does
+    not time the waits of failed requests.
+    """
+    requests, load, dropped = trial.requests, trial.load, trial.evidence.dropped
+    if load.generators > 1 and requests.generators != load.generators:
+        yield "invalid", f"the points of {requests.generators} of {load.generators} load generators are there"
+    if dropped:
+        share = dropped / (dropped + requests.sent)
+        kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
+        yield kind, f"the load generator dropped {dropped} iterations, {share:.1%} of what it should have sent"
+    waited_s = max((_generator_wait(requests, readings) for readings in trial.evidence.generators), default=0.0)
+    if waited_s > GENERATOR_WAIT_ALLOWED_S:
+        yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
+    many_failed = requests.sent - requests.answered > FAILURES_ALLOWED * requests.sent
+    if requests.in_flight and requests.little and not (load.overloads and many_failed):
+        ratio = requests.in_flight / requests.little
+        if abs(ratio - 1) > LITTLE_ALLOWED:
+            under_way = f"{requests.in_flight:.2f} requests were under way on average"
+            expected = f"throughput times response time is {requests.little:.2f}"
+            yield "suspect", f"Little's law does not hold: {under_way}, {expected}"
+
+
+def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
+    """Return how many seconds k6's threads waited for a processor per second of the load; 0 if readings are missing.
+
+    The time before the first request is left out, because k6 needs seconds to start a thousand virtual users.
+    """
+    within = _during(requests, readings)
+    if len(within) < _READINGS:
+        return 0.0
+    return (within[-1].waited_s - within[0].waited_s) / (within[-1].at - within[0].at or 1.0)
+
+
+def _during(requests: Requests, readings: tuple[Reading, ...]) -> list[Reading]:
+    return [one for one in readings if requests.began is not None and one.at >= requests.began]
+
+
+def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
+    """Return an invalid verdict for every planned trial that has no record."""
+    there = {(one.variant, one.load, one.trial) for one in judged}
+    planned = [(variant, load, int(number)) for variant, load, number in run.order]
+    why = {
+        "running": "the run is not over",
+        "completed": "its folder is gone",
+        "interrupted": "the run was interrupted before",
+        "failed": f"the run failed before ({run.reason})",
+    }.get(run.outcome, f"the run is {run.outcome}")
+    return [
+        TrialValidity(variant=variant, load=load, trial=number, verdict="invalid", reasons=[f"not measured: {why}"])
+        for variant, load, number in planned
+        if (variant, load, number) not in there
+    ]
+
+
+_RULES: dict[str, Callable[[Observed], bool]] = {
+    "whether something waited for a processor, because the kernel has no pressure information":
+        lambda trial: trial.run.sleeping and trial.record.pressure_during is None,
+    "whether other machines took processor time, because the kernel does not report it":
+        lambda trial: trial.record.steal_during is None,
+    "whether the load generator waited for a processor, because the kernel does not report it, or the load was too "
+    "short": lambda trial: any(len(_during(trial.requests, one)) < _READINGS for one in _generators(trial)),
+    "whether a limit kept a container from computing, because the kernel does not report it":
+        lambda trial: any(one.after and one.after.throttled_s is None for one in trial.containers),
+    "whether a container ran out of memory, because the kernel does not report it":
+        lambda trial: any(one.after and one.after.out_of_memory is None for one in trial.containers),
+}  # fmt: skip
+"""For each rule that needs something that not every machine reports: how a trial shows that it is missing."""
+
+
+def unapplied(trials: Sequence[Observed]) -> Iterator[str]:
+    """Yield which rules could not be applied to which of the measured ``trials``."""
+    measured = [one for one in trials if one.record.outcome == "measured" and one.requests.of_k6]
+    for what, is_missing in _RULES.items():
+        if missing := sum(map(is_missing, measured)):
+            where = f" in {missing} of {len(measured)} trials" if missing < len(measured) else ""
+            yield f"not checked{where}: {what}"
+
+
+def several_clocks(trials: Sequence[Observed]) -> Iterator[str]:
+    """Yield how well the least certain clocks are known, if containers ran on several machines."""
+    known = [one.evidence.clocks.worst for one in trials if one.evidence.clocks]
+    if least := max(filter(None, known), key=lambda one: one[2], default=None):
+        asking, serving, seconds = least
+        clocks = f"the clocks of {asking} and {serving} are known to within {1000 * seconds:.2f} ms of each other"
+        yield f"times of several machines were compared: {clocks}"
+
+
+def _generators(trial: Observed) -> Sequence[tuple[Reading, ...]]:
+    return trial.evidence.generators or [()]
+
+
+def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Validity:
+    """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers."""
+    verdict: Verdict = "valid"
+    for worse in ("suspect", "invalid"):
+        if any(one.verdict == worse for one in trials):
+            verdict = worse
+    reasons = [
+        f"{one.variant}{_which(run, one)}: {'' if reason in one.notes else f'{one.verdict}: '}{reason}"
+        for one in trials
+        for reason in one.reasons
+    ]
+    if run.outcome == "running":
+        reasons.append("the run did not end: its process was killed, or it is still at work")
+    if run.trials == 1:
+        reasons.append(
+            "one trial of each variant: no claim is decided, because another start of the servers may differ"
+        )
+    reasons += [*_computing(run), *_unlike(run), *further]
+    stand_ins = [f"{image.name} ({image.stand_in})" for image in run.images if image.stand_in]
+    if stand_ins:
+        reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")
+    if run.git and run.git.dirty:
+        reasons.append("the lab's own files had uncommitted changes")
+    return Validity(verdict=verdict, reasons=reasons)
+
+
+def _computing(run: Run) -> Iterator[str]:
+    """Yield reasons to doubt how requests computed: imitated computing, or too few cores."""
+    ways = {load.settings.get("CPU") for load in run.loads}
+    most = max((one.workers for one in run.variants), default=0)
+    if "hold" in ways:
+        yield "computing was imitated: requests held the interpreter lock without using a core (CPU=hold)"
+    if "burn" in ways and run.cores < most + OTHERS_CORES:
+        yield f"{most} workers computed on {run.cores} cores (CPU=burn): they waited for cores, too"
+
+
+def _unlike(run: Run) -> Iterator[str]:
+    """Yield in what the machines for servers differ, because a variant then also differs in its machines."""
+    servers = [one for one in run.machines if one.role != "load"]
+    for what in ("cpu", "kernel", "engine"):
+        having: dict[str, list[str]] = {}
+        for one in servers:
+            having.setdefault(getattr(one.host, what), []).append(one.name)
+        if len(having) > 1:
+            said = "; ".join(f"{value} on {', '.join(names)}" for value, names in having.items())
+            yield f"the machines for servers differ in their {what}: {said}"
+
+
+def _which(run: Run, one: TrialValidity) -> str:
+    words = [one.load] if len(run.loads) > 1 else []
+    words += [f"trial {one.trial}"] if run.trials > 1 else []
+    return f" ({', '.join(words)})" if words else ""

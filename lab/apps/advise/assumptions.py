@@ -1,0 +1,78 @@
+"""Advice for a service of which nobody says how much its requests compute: the ways that are good in any case."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lab.apps.advise.load import Load
+from lab.apps.advise.ranking import Ranked, fastest_of, foreseen_ways, slowdown
+from lab.apps.advise.service import Service
+from lab.errors import WrongUse
+
+COMPUTES = (0.0, 0.5, 1.0)
+"""The parts of its time that a request may compute, for which the ways are ranked."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What theory predicts of each way, by name, if requests compute this part of their time.
+
+    ``ways`` is empty if no way can carry the load then.
+    """
+
+    computes: float
+    load: Load
+    ways: dict[str, Ranked]
+
+    @property
+    def fastest(self) -> Ranked:
+        """The way with which requests lose least."""
+        return fastest_of(list(self.ways.values()), self.load)
+
+    @property
+    def best(self) -> Ranked:
+        """Of the ways that are as good as the fastest, the way that needs least memory."""
+        as_good = [one for one in self.ways.values() if one.is_as_good_as(self.fastest)]
+        return min(as_good, key=lambda one: one.way.memory_mib)
+
+    def regret(self, name: str) -> float:
+        """Return how many times the requests lose what they lose with the fastest way."""
+        least = slowdown(self.fastest, self.load)
+        return slowdown(self.ways[name], self.load) / max(least, 1e-9)
+
+
+def assumptions(service: Service) -> list[Assumption]:
+    """Return what theory predicts under each assumption. Raise WrongUse if no way can carry the load under any."""
+    found = list(_each(service))
+    if not any(one.ways for one in found):
+        foreseen_ways(service.load(COMPUTES[0]))
+    return found
+
+
+def _each(service: Service) -> Iterator[Assumption]:
+    for part in COMPUTES:
+        load = service.load(part)
+        try:
+            ways = {one.way.name: one for one in foreseen_ways(load)}
+        except WrongUse:
+            ways = {}
+        yield Assumption(part, load, ways)
+
+
+def ranked_for_all(found: Sequence[Assumption]) -> tuple[list[str], bool]:
+    """Return the names of the ways, the best first, and whether the first is good under all assumptions.
+
+    A way is good if it is as good as the fastest. If several are, the way that needs least memory comes first; if none
+    is, the way whose requests lose least compared with the fastest, where this is worst.
+    """
+    possible = [one for one in found if one.ways]
+    names = [name for name in possible[0].ways if all(name in one.ways for one in possible)]
+
+    def good(name: str) -> bool:
+        return all(one.ways[name].is_as_good_as(one.fastest) for one in possible)
+
+    def key(name: str) -> tuple[float, float]:
+        worst = max(one.regret(name) for one in possible)
+        return (0, possible[0].ways[name].way.memory_mib) if good(name) else (1, worst)
+
+    names.sort(key=key)
+    return names, bool(names) and good(names[0])

@@ -1,0 +1,214 @@
+"""The commands of ``lab`` that ask theory."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.errors import WrongUse
+from lab.finished import latest_of_each, results_of, run_and_variant, summary_of
+from lab.measuring import make_command, measure, names_of, planner
+from lab.options import Cpu, Duration, Full, Name, Results, Trials, Variants
+from lab.paths import RESULTS
+from lab.terminal import out, say
+
+
+def predict(
+    name: Name = "",
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    cpu: Cpu = "",
+) -> None:
+    """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
+    from analysis.records.run import Host  # noqa: PLC0415
+    from analysis.report.terminal import print_predicted  # noqa: PLC0415
+    from lab.apps.advise.foreseen import foreseen  # noqa: PLC0415
+    from lab.engine.engine import engine_cores  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
+    from lab.run import record_of  # noqa: PLC0415
+
+    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
+    planned = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=1, seed=0)(None)
+    nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
+    run = record_of(name, experiment, planned, full=full, command="lab predict", host=nowhere, git=None, images=[])
+    print_predicted(out, run, foreseen(run))
+
+
+def advise(
+    run: Annotated[
+        str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
+    ] = "",
+    classes: Annotated[
+        Path | None, typer.Option(envvar="CLASSES", help="A file that describes a service, e.g. mine.yaml.")
+    ] = None,
+    load: Annotated[str, typer.Option(envvar="LOAD", help="Which load of the run.")] = "",
+    attempts: Annotated[
+        int, typer.Option("--try", envvar="TRY", min=0, max=7, help="Measure the best so many ways, and today's.")
+    ] = 0,
+    duration: Duration = "",
+    trials: Trials = 0,
+    results: Results = RESULTS,
+) -> None:
+    """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
+    from lab.apps.advise.load import chosen, of_run  # noqa: PLC0415
+    from lab.apps.advise.ranking import best_of, foreseen_today, rank  # noqa: PLC0415
+    from lab.apps.advise.show import MOST_WAYS, print_advice, print_whether_it_held  # noqa: PLC0415
+    from lab.apps.advise.ways import today  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing, served_by  # noqa: PLC0415
+
+    if classes and (run or load):
+        raise WrongUse("CLASSES describes a service that no run knows, so it has no RUN or LOAD.",
+                       hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
+        )  # fmt: skip
+    if classes:
+        _advise_by_file(classes, attempts, duration, trials, results)
+        return
+    _, record, variant = run_and_variant("advise", run, results)
+    under, serving = chosen(record, variant, load or None)
+    asked = of_run(record, under, serving)
+    experiment = load_experiment(record.experiment) if attempts else None
+    ranked = rank(asked)
+    memory_of = "workers with the lab's own application"
+    print_advice(out, best_of(ranked, MOST_WAYS), foreseen_today(asked), asked, memory_of)
+    if not experiment:
+        return
+    tried = [one.way for one in best_of(ranked, attempts)] + ([today(asked, asked.today)] if asked.today else [])
+    variants = {way.name: way.variant for way in tried}
+    experiment = computing(served_by(experiment, under.name, variants), under.settings.get("CPU", ""))
+    plan_for = planner(experiment, "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
+    name, of = f"{record.experiment}-advice", f"results/{record.experiment}/latest:{serving.name}"
+    command = make_command("make advise", RUN=of, LOAD=under.name, TRY=attempts, DURATION=duration, TRIALS=trials)
+    summary = measure(name, experiment, plan_for, full=False, command=command, results=results)
+    print_whether_it_held(out, summary, tried)
+
+
+def _advise_by_file(classes: Path, attempts: int, duration: str, trials: int, results: Path) -> None:
+    from lab.apps.advise import show  # noqa: PLC0415
+    from lab.apps.advise.assumptions import assumptions, ranked_for_all  # noqa: PLC0415
+    from lab.apps.advise.ranking import best_of, rank  # noqa: PLC0415
+    from lab.apps.advise.service import name_for, read_service, tries  # noqa: PLC0415
+
+    service = read_service(classes)
+    if service.waits:
+        if attempts:
+            raise WrongUse(f"{classes.name}: the durations include waits, so there is nothing to try.",
+                           hint="docs/advice.md says which durations to take.")  # fmt: skip
+        show.print_bounds(out, service)
+        return
+    show.print_work(out, service)
+    if service.unknown:
+        found = assumptions(service)
+        show.print_advice_for_all(out, found, service)
+        possible = [one for one in found if one.ways]
+        ranked = [possible[0].ways[name] for name in ranked_for_all(found)[0]]
+    else:
+        ranked = rank(service.load())
+        memory_of = "workers that take worker_mib each, as the file says" if service.worker_mib else None
+        show.print_advice(out, best_of(ranked, show.MOST_WAYS), None, service.load(), memory_of)
+    if not attempts:
+        return
+    if service.unknown:
+        say("The lab's requests sleep, so this tries the case in which nothing computes.")
+    tried = [one.way for one in best_of(ranked, attempts)]
+    plan_for = planner(tries(service, tried), "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
+    command = make_command("make advise", CLASSES=classes.name, TRY=attempts, DURATION=duration, TRIALS=trials)
+    name = f"{name_for(classes.stem)}-advice"
+    summary = measure(name, tries(service, tried), plan_for, full=False, command=command, results=results)
+    show.print_whether_it_held(out, summary, tried)
+
+
+def requests(
+    logs: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Access logs, also packed; - is standard input.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(envvar="METHODS", help="The methods of the requests that count.")
+    ] = "GET,HEAD",
+    unit: Annotated[
+        str, typer.Option(envvar="UNIT", help="The unit of durations that are whole numbers: s, ms, us; none.")
+    ] = "",
+) -> None:
+    """Print the classes of requests in an access log, for lab advise, e.g. lab requests access.log > mine.yaml."""
+    from lab.logs.access_log import described, read_logs  # noqa: PLC0415
+
+    if not logs:
+        raise WrongUse("No access log is named.", hint="make requests LOG=/var/log/nginx/access.log > mine.yaml")
+    log = read_logs(logs, [one.strip().upper() for one in methods.split(",") if one.strip()], unit)
+    of = ", ".join("standard input" if str(one) == "-" else one.name for one in logs)
+    sys.stdout.write(described(log, of, os.cpu_count() or 1))
+    if log.warning:
+        say(f"Note: {log.warning}")
+
+
+def what_if(
+    run: Annotated[
+        str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
+    ] = "",
+    load: Annotated[str, typer.Option(envvar="LOAD", help="Which load of the run.")] = "",
+    trial: Annotated[int, typer.Option(envvar="TRIAL", min=1, help="Which trial.")] = 1,
+    workers: Annotated[int, typer.Option(envvar="WORKERS", min=0, max=1024, help="0: as many as measured.")] = 0,
+    threads: Annotated[int, typer.Option(envvar="THREADS", min=0, max=1024, help="0: as many as measured.")] = 0,
+    results: Results = RESULTS,
+) -> None:
+    """Say who would have waited if workers had got the same requests in another way, e.g. lab what-if … --workers 2."""
+    from analysis.predict.replay import measured, replay  # noqa: PLC0415
+    from analysis.records.folder import write_whole  # noqa: PLC0415
+    from lab.apps.advise.load import chosen  # noqa: PLC0415
+    from lab.apps.advise.replay import lanes, recorded  # noqa: PLC0415
+    from lab.apps.advise.show import print_replayed  # noqa: PLC0415
+
+    folder, record, variant = run_and_variant("what-if", run, results)
+    under, serving = chosen(record, variant, load or None)
+    if not (threads or serving.settings.get("threads")):
+        raise WrongUse(f"The workers of {serving.name} have no threads.", hint="THREADS=8")
+    with results_of("what-if", folder, results) as (derived, _):
+        answered = recorded(derived, record, serving, under, trial)
+        before = measured(answered, serving)
+        of = workers or before.workers, threads or before.threads
+        title = f"{record.experiment}, {serving.name}, trial {trial}"
+        print_replayed(out, title, before, list(replay(answered, *of)))
+        page = lanes(derived, record, serving, under, trial, *of)
+    target = results / "what-if.html"
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        write_whole(target, page)
+    except OSError as error:
+        say(f"\nThere is no page of lanes: {target} cannot be written ({error.strerror or error}).")
+    else:
+        say(f"\nLanes: {target}")
+
+
+def validate(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Folders of runs; default: the latest of each.")
+    ] = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Say how many predicted figures of runs were measured like that, e.g. lab validate results/heavy-mix/latest."""
+    from analysis.predict.validation import compare as compared_in  # noqa: PLC0415
+    from analysis.records.folder import read_run  # noqa: PLC0415
+    from analysis.report.markdown import of_grid  # noqa: PLC0415
+    from analysis.report.terminal import text_table  # noqa: PLC0415
+    from analysis.report.validated import validation_grids  # noqa: PLC0415
+
+    compared = []
+    for folder in runs or latest_of_each(results):
+        summary = summary_of("validate", folder, results)
+        compared += list(compared_in(read_run(folder), summary))
+    if not compared:
+        raise WrongUse("No figure of these runs is both measured and predicted.", hint="lab predict heavy-mix")
+    for grid in validation_grids(compared):
+        if as_markdown:
+            sys.stdout.write(of_grid(grid) + "\n")
+        else:
+            out.print()
+            out.print(text_table(grid))

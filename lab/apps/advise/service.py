@@ -1,0 +1,143 @@
+"""A service as its owner describes it in a file: the classes of its requests, and what the machine has."""
+
+import re
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from analysis.records.classes import Between, Classes, Mean, Requests, as_json
+from analysis.records.model import Model
+from analysis.records.nearest import nearest_first
+from lab.apps.advise.load import Load as Asked
+from lab.apps.advise.ways import Way
+from lab.errors import WrongUse
+from lab.experiment.file import read_yaml
+from lab.experiment.messages import line_of
+from lab.experiment.model import Experiment, Load
+from lab.limits import WORKER_MIB
+from lab.logs.formats import Clock
+from lab.servers.base import Variant
+
+ONE_PROCESS = 0.7
+"""A process whose threads compute for more than this part of the time is too few: they share one interpreter lock."""
+
+
+class Service(Model):
+    """The file: the classes of requests by name, and what the machine has."""
+
+    cores: int = Field(ge=1, le=1024)
+    memory_mib: int = Field(ge=64)
+    worker_mib: float | None = Field(None, gt=0)
+    threads: int | None = Field(None, ge=1, le=4096)
+    clock: Clock | None = None
+    waits: bool = False
+    peak: float = Field(1.0, ge=1, le=1000)
+    classes: Classes
+
+    @property
+    def at_peak(self) -> dict[str, Requests]:
+        """The classes as they come in the busiest minute."""
+        return {name: one.times(self.peak) for name, one in self.classes.items()}
+
+    @property
+    def unknown(self) -> list[str]:
+        """The classes of which the file does not say how much a request computes."""
+        return [name for name, one in self.classes.items() if one.computes is None]
+
+    @property
+    def at_work(self) -> float:
+        """How many requests are at work at once on average, if none waits."""
+        return sum(one.at_work for one in self.at_peak.values())
+
+    @property
+    def cores_at_most(self) -> float:
+        """How many cores are busy if requests compute all that they may compute."""
+        return sum(one.at_work * (1.0 if one.computes is None else one.computes) for one in self.at_peak.values())
+
+    def load(self, unknown: float = 0.0) -> Asked:
+        """Return what is to be served in the busiest minute.
+
+        ``unknown`` is the part of its time that a request computes if the file does not say it.
+        """
+        return Asked(
+            classes=[one.of(name, unknown) for name, one in self.at_peak.items()],
+            computes=bool(self.cores_at_most),
+            cores=self.cores,
+            memory_mib=self.memory_mib,
+            worker_mib=self.worker_mib or WORKER_MIB["flask_app"],
+            least_workers=2 if self.cores > 1 and self.cores_at_most > ONE_PROCESS else 1,
+            threads=self.threads,
+        )
+
+
+def tries(service: Service, ways: Sequence[Way]) -> Experiment:
+    """Return an experiment that measures ways to serve a described service. Raise WrongUse if its requests compute."""
+    if computing := [name for name, one in service.classes.items() if one.computes]:
+        problem = (
+            f"The classes cannot be tried, because the lab's requests would sleep, but those of {computing[0]} compute."
+        )
+        raise WrongUse(
+            problem, hint="Leave out TRY or computes, or measure gil-sharing and ask for advice about that run."
+        )
+    try:
+        load = Load.model_validate({
+            "script": "classes.js", "settings": {"classes": as_json(_sleeping(service.at_peak))}, "duration": _LASTS,
+        })  # fmt: skip
+    except ValidationError as error:
+        raise WrongUse(f"The classes cannot be tried: {error.errors()[0]['ctx']['error']}.") from None
+    return Experiment(
+        title="Advice for a described service, tried",
+        question="Is the way that theory recommends the fastest?",
+        load=load,
+        parallel=True,
+        variants={way.name: _in_a_container(way) for way in ways},
+    )
+
+
+def _sleeping(classes: dict[str, Requests]) -> dict[str, Requests]:
+    return {name: one.model_copy(update={"computes": None}) for name, one in classes.items()}
+
+
+def name_for(text: str) -> str:
+    """Return a name for a folder of results."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "service"
+
+
+_LASTS = {"short": "60s", "full": "5m"}
+
+
+def _in_a_container(way: Way) -> Variant:
+    """Return the way with the memory that its containers need, twice."""
+    memory_mib = max(256, ceil(2 * way.memory_mib / way.variant.replicas))
+    return way.variant.model_copy(update={"memory_mib": memory_mib})
+
+
+def read_service(path: Path) -> Service:
+    """Read and check the description of a service. Raise WrongUse with the place of the first mistake."""
+    document, values = read_yaml(path)
+    try:
+        return Service.model_validate(values)
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        place = tuple(part for part in first["loc"] if part not in _KINDS)
+        where = ".".join(map(str, place))
+        if first["type"] == "extra_forbidden":
+            of = next((_KEYS[part] for part in first["loc"] if part in _KEYS), Requests if len(place) > 2 else Service)
+            says = f"unknown key; there are {nearest_first(str(place[-1]), list(of.model_fields))}"
+        elif first["type"] == "missing":
+            says = "missing key"
+        elif first["input"] is None and place[-1:] == ("takes_s",):
+            says = "there is no value, because the log has no durations; write how many seconds a request takes"
+        elif first["type"] == "value_error":
+            says = str(first["ctx"]["error"])
+        else:
+            says = f"{first['input']!r}: {first['msg'].lower()}"
+        at = f"{path.name}:{line_of(document, place)}: {where}" if where else path.name
+        raise WrongUse(f"{at}: {says}", hint="docs/advice.md has an example of such a file.") from None
+
+
+_KEYS: dict[str, type[Model]] = {"two ends": Between, "a mean": Mean}
+_KINDS = {*_KEYS, "a number", "a list"}
+"""What pydantic adds to a place to say which kind of ``takes_s`` it means."""

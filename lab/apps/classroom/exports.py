@@ -1,0 +1,215 @@
+"""One page from everybody's exports: ``lab class`` reads them all at once, and leaves out what cannot be trusted."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from analysis.pipeline import derive_summary
+from analysis.records.archive import LESSON, BadArchive, PackedRun, read_archive, unpack
+from analysis.records.checksums import MANIFEST, Difference, Hashes, changes, differences, read_manifest, sha256
+from analysis.records.files import POINTS
+from analysis.records.folder import BadRun, read_run, read_summary
+from analysis.records.summary import Summary
+from analysis.verification import link_recorded
+from lab.apps.classroom.guesses import Guess, read_guesses
+from lab.apps.classroom.submissions import Handed, Known, claim_key, with_load
+from lab.apps.lesson.model import experiment_of, read_lesson
+from lab.experiment.file import names, read_experiment
+from lab.experiment.model import Experiment
+from lab.paths import EXPERIMENTS
+
+_NAMED = 3
+"""How many changed files a message names."""
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """What one file or folder has: its runs, each with a text that is the same for the same run, and predictions.
+
+    ``problems`` says what could not be used, each as a sentence that names the file.
+    """
+
+    runs: list[tuple[str, Handed]] = field(default_factory=list)
+    guesses: list[Guess] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_all(paths: Sequence[Path], known: set[str], *, check: bool) -> list[HandedIn]:
+    """Read everything that was handed in, as much at once as there are cores.
+
+    ``known``: the experiments that the page can show. ``check``: compute all results again. A run that was handed in
+    twice counts once.
+    """
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        try:
+            found = [*pool.map(lambda path: _read(path, known, check=check), paths)]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return _once(paths, found)
+
+
+def _once(paths: Sequence[Path], found: Sequence[HandedIn]) -> list[HandedIn]:
+    """Return what was handed in without the runs that another file has, too."""
+    first: dict[str, Path] = {}
+    once = []
+    for path, one in zip(paths, found, strict=True):
+        runs, again = [], []
+        for key, handed in one.runs:
+            if key in first:
+                again.append(f"{path}: this run of {handed.run.experiment} is also in {first[key]}, and counts once.")
+            else:
+                first[key] = path
+                runs.append((key, handed))
+        once.append(HandedIn(runs, one.guesses, [*one.problems, *again]))
+    return once
+
+
+def _read(path: Path, known: set[str], *, check: bool) -> HandedIn:
+    try:
+        found = _read_folder(path, check=check) if path.is_dir() else _read_file(path, check=check)
+    except BadArchive as error:
+        return HandedIn(problems=[f"{path} {error}."])
+    except OSError as error:
+        return HandedIn(problems=[f"{path} cannot be read: {error.strerror or error}."])
+    if not found.runs and not found.problems:
+        archives = path.is_dir() and any(path.glob("*.tar.gz"))
+        return HandedIn(problems=[f"{path} has no run{f'; name its archives: {path}/*.tar.gz' if archives else ''}."])
+    foreign = sorted({handed.run.experiment for _, handed in found.runs} - known - _exercises())
+    more = [f"{path}: {name} is not an experiment of this lab, so it is not on the page." for name in foreign]
+    runs = [one for one in found.runs if one[1].run.experiment in known]
+    if not (runs or found.problems or more):
+        more = [f"{path} has only runs of exercises; to hand in the lesson: make export RUN=results/lesson."]
+    return HandedIn(runs, found.guesses, found.problems + more)
+
+
+@cache
+def _exercises() -> set[str]:
+    """Return the names of the runs of exercises. They may lie beside the runs of the steps, and the page omits them."""
+    return {step.exercise_run for step in read_lesson().steps}
+
+
+def _read_file(path: Path, *, check: bool) -> HandedIn:
+    """Read the runs in an archive. Raise BadArchive or OSError if it cannot be read."""
+    with path.open("rb"):
+        pass  # say what is wrong with the file itself, before it is read as an archive
+    packed = read_archive(path)
+    found = HandedIn(guesses=read_guesses(packed.lesson))
+    for run in packed.runs:
+        with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
+            folder = Path(temporary)
+            for name, content in run.kept.items():
+                (folder / name).write_bytes(content)
+            _add(found, _Source(path, folder, run), check=check)
+    return found
+
+
+def _read_folder(path: Path, *, check: bool) -> HandedIn:
+    """Read the runs in a folder: the folder itself, or the folders in it."""
+    lessons = sorted(path.rglob(LESSON))
+    found = HandedIn(guesses=read_guesses(lessons[0].read_bytes() if lessons else None))
+    for folder in sorted({one.parent.resolve() for one in path.rglob("run.json")}):
+        _add(found, _Source(path, folder, None), check=check)
+    return found
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A run that was handed in. ``folder`` has its records; if it is ``packed``, the archive ``path`` has the rest."""
+
+    path: Path
+    folder: Path
+    packed: PackedRun | None
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder, as whoever handed it in knows it."""
+        return self.packed.top if self.packed else self.folder.name
+
+    def changed(self) -> list[Difference]:
+        """Return which measured files differ from the manifest."""
+        return differences(read_manifest(self.folder), self.packed.hashes) if self.packed else changes(self.folder)
+
+    def complete(self) -> None:
+        """Put all files of the run into the folder."""
+        if self.packed:
+            unpack(self.path, self.packed, self.folder)
+
+
+def _add(found: HandedIn, source: _Source, *, check: bool) -> None:
+    """Add one run to what was found, or say why it cannot be used."""
+    path, folder = source.path, source.folder
+    try:
+        run = read_run(folder)
+        if wrong := source.changed():
+            problem = f"{path}: the run of {run.experiment} was changed since it was measured: {_some(wrong)}."
+            found.problems.append(problem)
+            return
+        manifest = sha256(folder / MANIFEST)
+        key = _key(read_manifest(folder), manifest)
+        summary = _summary(source)
+        if check and _again(source) != summary:
+            found.problems.append(
+                f"{path}: the results of {run.experiment} do not follow from its measured files, or another version of "
+                "the lab computed them."
+            )
+            return
+    except BadRun as error:
+        found.problems.append(f"{path}: {str(error).replace(str(folder), source.name)}.")
+        return
+    if len(summary.claims) != len(run.claims):
+        found.problems.append(f"{path}: the results of {run.experiment} belong to another run.")
+        return
+    found.runs.append((key, Handed(run, summary, manifest)))
+
+
+def _summary(source: _Source) -> Summary:
+    """Return the results of a run. Compute them if they are missing, or if another version of the lab wrote them."""
+    try:
+        return read_summary(source.folder)
+    except BadRun:
+        return _again(source)
+
+
+def _again(source: _Source) -> Summary:
+    """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
+    with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
+        again = Path(temporary) / "run"
+        try:
+            source.complete()
+            link_recorded(source.folder, again)
+            derive_summary(again)
+            return read_summary(again)
+        except BadRun as error:
+            raise BadRun(str(error).replace(str(again), source.name)) from None
+        except OSError as error:
+            raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
+
+
+def _some(wrong: Sequence[Difference]) -> str:
+    more = len(wrong) - _NAMED
+    return "; ".join(map(str, wrong[:_NAMED])) + (f"; and {more} more" if more > 0 else "")
+
+
+def _key(hashes: Hashes, manifest: str) -> str:
+    """Return a text that is the same for the same measurement, also if its records were cleaned for an export."""
+    points = sorted(digits for name, digits in hashes.items() if Path(name).match(POINTS))
+    return hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
+
+
+def own_experiments() -> dict[str, Known]:
+    """Return what the lab's own files say, by the name that runs have. Runs of the lesson are named after its steps."""
+    lesson = read_lesson()
+    known = {name: _known(read_experiment(EXPERIMENTS / f"{name}.yaml")) for name in names()}
+    return known | {step.run: _known(experiment_of(lesson, step), step.name) for step in lesson.steps}
+
+
+def _known(one: Experiment, step: str = "") -> Known:
+    load = next(iter(one.all_loads))
+    claims = {claim_key(with_load(claim, load)): claim.says for claim in one.claims}
+    return Known(one.title, one.question, claims, frozenset(one.variants), step)

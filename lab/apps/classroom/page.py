@@ -1,0 +1,207 @@
+"""The page of a class: strips with a dot for each laptop, who differs and why, and predictions beside results."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from analysis.records.folder import write_whole
+from analysis.report.page import policy, script, style, template
+from analysis.report.words import after_number, bound_in_words, measured_thing, number, of_requests, whole, words
+from lab.apps.classroom.guesses import Guess, Guessed, together
+from lab.apps.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Standing, Why, described, differing
+from lab.apps.classroom.strips import GOOD, PUBLISHED, THEORY, colours, drawn, drawn_guesses, guess_shape, shape
+from lab.apps.classroom.submissions import Known, Laptop, Mode, Strip, strips
+
+MODES: dict[Mode, str] = {
+    "sleep": "requests sleep",
+    "hold": "requests hold the interpreter lock (CPU=hold)",
+    "burn": "requests compute (CPU=burn)",
+}
+_OF_LAPTOPS = ("cores", "processor", "memory", "kernel", "engine", "CPU mode", "trials", "lab", "lab's files")
+_MOST_WHYS = 6
+
+
+class Shown(NamedTuple):
+    """One strip, drawn, with its words."""
+
+    says: str
+    what: str
+    told: str
+    svg: Markup
+    verdicts: str
+
+
+class ShownGuesses(NamedTuple):
+    """What the class predicted of one number, drawn, with its words."""
+
+    says: str
+    told: str
+    svg: Markup
+
+
+class ShownLaptop(NamedTuple):
+    """One row of a table whose first column is a laptop."""
+
+    number: int
+    name: str
+    how: list[str]
+    why: list[str]
+
+
+class Chapter(NamedTuple):
+    """What the page says of one experiment."""
+
+    name: str
+    title: str
+    question: str
+    says: str
+    guesses: list[ShownGuesses]
+    strips: list[Shown]
+    differing: list[ShownLaptop]
+
+
+def write_page(
+    target: Path,
+    laptops: Sequence[Laptop],
+    own: Mapping[str, Known],
+    guesses: Mapping[int, list[Guess]],
+    *,
+    left_out: int,
+    checked: bool,
+) -> list[Chapter]:
+    """Write the page of a class, whole or not at all, and return its chapters. ``own``: the lab's experiments."""
+    of_cores = colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
+    names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
+    guessed = together(guesses)
+    chapters = [_chapter(name, own[name], laptops, of_cores, guessed) for name in names]
+    code = script("class.js")
+    page = template("class.html").render(
+        policy=policy(code), style=style(), script=code, laptops=laptops, chapters=chapters, colours=of_cores,
+        modes=MODES, key=lambda mode, colour: Markup(shape(mode, 15, 15, colour)),  # noqa: S704  # we draw it
+        theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
+        near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
+        head=[*_OF_LAPTOPS, "manifests"], machines=[*_machines(laptops)],
+        ring=Markup(guess_shape(15, 15)), guessed=any(one.guesses for one in chapters), checked=_CHECKED[checked],  # noqa: S704  # we draw it
+    )  # fmt: skip
+    write_whole(target, page)
+    return chapters
+
+
+_CHECKED = {
+    False: "Every measured file has the hash that its manifest lists. The results are those that the laptops computed; "
+    "make class CHECK=1 computes them again.",
+    True: "Every measured file has the hash that its manifest lists, and the results were computed again.",
+}
+
+
+def _chapter(
+    name: str, own: Known, laptops: Sequence[Laptop], of_cores: Mapping[int, str], guessed: Sequence[Guessed]
+) -> Chapter:
+    made = strips(laptops, name, own)
+    differ = differing(laptops, name, made)
+    there = sum(name in one.runs for one in laptops)
+    return Chapter(
+        name, own.title, own.question, _says(there, made, differ),
+        [_shown_guesses(one) for one in guessed if own.step and one.step == own.step],
+        [_shown(one, of_cores) for one in made],
+        [ShownLaptop(one.laptop.number, one.laptop.name, [_how(standing) for standing in one.standings],
+                     [_why(why) for why in one.whys[:_MOST_WHYS]]) for one in differ],
+    )  # fmt: skip
+
+
+def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:
+    """Return in a sentence or two how far the laptops agree in an experiment."""
+    claims = [one for one in made if one.claim]
+    same = sum(len(one.verdicts) == 1 for one in claims)
+    told = f"{there} laptop{'s' if there != 1 else ''}; {same} of {len(claims)} claims have the same verdict on all"
+    if not differ:
+        return f"{told}. No laptop differs from the others."
+    names = ", ".join(one.laptop.name for one in differ)
+    return f"{told}. {len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
+
+
+def _shown_guesses(one: Guessed) -> ShownGuesses:
+    of_unit = after_number(one.unit)
+    low, high = number(one.measured[0]), number(one.measured[-1])
+    theory = f"; theory: {number(one.theory)}{of_unit}" if one.theory is not None else ""
+    told = (
+        f"Predicted: {', '.join(map(number, one.guesses))}{of_unit}{theory}; measured: {number(median(one.measured))}"
+        f"{of_unit} ({low} to {high}). {one.near} of {len(one.guesses)} predictions were within a factor of two."
+    )
+    return ShownGuesses(one.says, told, drawn_guesses(one, f"The class predicted: {one.says}. {told}"))
+
+
+def _shown(strip: Strip, of_cores: Mapping[int, str]) -> Shown:
+    what, told = _what(strip), _told(strip)
+    says = strip.says or f"Published: {what[0].lower()}{what[1:]}"
+    return Shown(says, what, told, drawn(strip, of_cores, f"{says}. {told}"), _verdicts(strip))
+
+
+def _what(strip: Strip) -> str:
+    """Return in words which number a strip shows, with its unit, and the bound of a claim."""
+    named = after_number(strip.unit)
+    if strip.claim:
+        thing = measured_thing(strip.claim).rstrip(",")
+        return f"{thing}{named and ',' + named}; the claim: {bound_in_words(strip.claim)}"
+    assert strip.quantity
+    one = strip.quantity
+    of = of_requests(one.metric, one.request)
+    return f"The {words(strip.stat)} of the {of} in {one.variant} under {one.load}{named and ',' + named}"
+
+
+def _told(strip: Strip) -> str:
+    """Return the median of the class, and what theory and the article say, in numbers."""
+    parts = [f"Median of {len(strip.values)}: {_number(strip, strip.median)}"]
+    if strip.predicted:
+        low, high = min(strip.predicted), max(strip.predicted)
+        parts.append(f"theory: {_number(strip, low)}{f' to {_number(strip, high)}' if high > low else ''}")
+    if strip.published is not None:
+        parts.append(f"published: {_number(strip, strip.published)}")
+    return "; ".join(parts) + "."
+
+
+def _number(strip: Strip, value: float | None) -> str:
+    return number(whole(strip.unit, value)) + (after_number(strip.unit) if value is not None else "")
+
+
+def _verdicts(strip: Strip) -> str:
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in strip.verdicts.items())
+    suspect = sum(dot.suspect for dot in strip.dots)
+    return f"{counted}; {suspect} of {len(strip.dots)} verdicts rest on suspect trials" if suspect else counted
+
+
+def _how(standing: Standing) -> str:
+    """Return how a laptop differs in one strip."""
+    strip, dot, by_verdict, by_value = standing
+    says = strip.says or _what(strip)
+    verdict = f"{dot.verdict} (most: {strip.most})" if by_verdict else ""
+    value = f"{_number(strip, dot.value)} (median: {_number(strip, strip.median)})" if by_value else ""
+    return f"{says}: {', '.join(filter(None, (verdict, value)))}"
+
+
+def _why(why: Why) -> str:
+    """Return one thing that is different about a laptop, and whether laptops like it differ, too."""
+    others = ", ".join(why.others[:3]) + (" …" if len(why.others) > 3 else "")
+    return (
+        f"{why.name}: {why.value}; the others: {others} "
+        f"({why.differ} of {why.with_it} like this differ, {why.differ_without} of {why.without} others)"
+    )
+
+
+class ShownMachine(NamedTuple):
+    """One row of the table of laptops."""
+
+    number: int
+    name: str
+    cells: list[str]
+
+
+def _machines(laptops: Sequence[Laptop]) -> Iterator[ShownMachine]:
+    for laptop in laptops:
+        facets = [dict(described(handed)) for handed in laptop.runs.values()]
+        cells = [", ".join(dict.fromkeys(one[name] for one in facets)) for name in _OF_LAPTOPS]
+        marks = ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())
+        yield ShownMachine(laptop.number, laptop.name, [*cells, marks])

@@ -1,0 +1,257 @@
+"""The runs of a whole class: what each laptop measured of the same claims and published figures.
+
+Nothing here tells whose laptop it is. A laptop has a number, and words come from the lab's own files, or from at least
+two laptops: words that only one laptop has may be somebody's own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, NamedTuple
+
+from analysis.records.claims import Claim, Quantity
+from analysis.records.run import Run
+from analysis.records.summary import PublishedFigure, PublishedRow, Summary
+
+Mode = Literal["sleep", "hold", "burn"]
+"""How requests pass their time: they sleep, hold the interpreter lock, or really compute."""
+_ROLES = {"answer": 0, "cure": 1, None: 2}
+_VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
+
+
+class Handed(NamedTuple):
+    """A run that somebody handed in, with its results. ``manifest`` is the hash of its manifest."""
+
+    run: Run
+    summary: Summary
+    manifest: str
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """What one laptop has handed in: the run of each experiment. ``number`` tells nothing of whose laptop it is."""
+
+    number: int
+    runs: Mapping[str, Handed]
+
+    @property
+    def name(self) -> str:
+        """The name of the laptop on the page."""
+        return f"laptop-{self.number}"
+
+
+class Known(NamedTuple):
+    """What the lab's own file says of an experiment. ``claims`` has the words of each claim by ``claim_key``.
+
+    ``step``: the step of the lesson that measures the experiment; empty: none.
+    """
+
+    title: str
+    question: str
+    claims: Mapping[str, str]
+    variants: frozenset[str]
+    step: str = ""
+
+
+class Dot(NamedTuple):
+    """What one laptop says of a claim or a published figure. ``value``: None: it has no number.
+
+    ``suspect``: the verdict rests on a suspect trial.
+    """
+
+    laptop: int
+    value: float | None
+    verdict: str
+    cores: int
+    mode: Mode
+    suspect: bool = False
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One number of all laptops: of a claim, or of a published figure if ``claim`` is None.
+
+    ``stat`` is a statistic or, for a staircase, which answer of a burst it is for. ``predicted`` has what theory
+    predicts for each laptop, because a prediction depends on the settings of a run.
+    """
+
+    says: str
+    quantity: Quantity | None
+    stat: str
+    unit: str
+    claim: Claim | None
+    dots: Sequence[Dot]
+    predicted: Sequence[float]
+    published: float | None
+
+    @property
+    def values(self) -> dict[int, float]:
+        """The number of each laptop that has one."""
+        return {dot.laptop: dot.value for dot in self.dots if dot.value is not None}
+
+    @property
+    def median(self) -> float | None:
+        """The median of all laptops."""
+        return median(self.values.values()) if self.values else None
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
+        found = Counter(dot.verdict for dot in self.dots)
+        return {one: found[one] for one in sorted(found, key=lambda one: (-found[one], _place(one)))}
+
+    @property
+    def most(self) -> str:
+        """The verdict of most laptops."""
+        return next(iter(self.verdicts))
+
+
+def _place(verdict: str) -> int:
+    """Return the place of a verdict among all verdicts; words that this version does not know come last."""
+    return _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
+
+
+class _Said(NamedTuple):
+    """What one laptop says, which becomes a part of a strip."""
+
+    says: str
+    quantity: Quantity | None
+    stat: str
+    unit: str
+    claim: Claim | None
+    dot: Dot
+    predicted: float | None
+    published: float | None
+
+
+def numbered(handed: Iterable[Sequence[Handed]]) -> list[Laptop]:
+    """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
+    chosen = [{one.run.experiment: one for one in sorted(runs, key=_counts)} for runs in handed if runs]
+    ordered = sorted(
+        chosen,
+        key=lambda runs: (min(one.run.cores for one in runs.values()), sorted(one.manifest for one in runs.values())),
+    )
+    return [Laptop(number, runs) for number, runs in enumerate(ordered, start=1)]
+
+
+def _counts(handed: Handed) -> tuple[bool, int, str]:
+    """Return how much a run counts if a laptop has several of an experiment.
+
+    A completed run counts more than others, then the run with the most variants, then the newest.
+    """
+    return handed.run.outcome == "completed", len(handed.run.variants), handed.run.began
+
+
+def strips(laptops: Iterable[Laptop], experiment: str, own: Known) -> list[Strip]:
+    """Return the strips of an experiment: its claims, those that answer its question first, then published figures.
+
+    A published figure that a claim is about has no strip of its own, because it is on the strip of the claim.
+    """
+    claims: dict[str, list[_Said]] = {}
+    figures: dict[str, list[_Said]] = {}
+    for laptop in laptops:
+        if handed := laptop.runs.get(experiment):
+            for key, said in _claims(laptop.number, handed):
+                claims.setdefault(key, []).append(said)
+            for key, said in _figures(laptop.number, handed):
+                figures.setdefault(key, []).append(said)
+    made = [_strip(words, all_of) for key, all_of in claims.items()
+            if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
+    places = {words: place for place, words in enumerate(own.claims.values())}
+    made.sort(key=lambda one: (_ROLES.get(one.claim.role if one.claim else None, 2), places.get(one.says, len(places))))
+    shown = {_key(one.quantity) for one in made if one.claim and one.quantity and not one.claim.relative_to}
+    return made + [
+        _strip("", all_of)
+        for key, all_of in figures.items()
+        if key not in shown and (len(all_of) > 1 or key.partition(" ")[0] in own.variants)
+    ]
+
+
+def _strip(words: str, all_of: Sequence[_Said]) -> Strip:
+    one = all_of[0]
+    return Strip(
+        words, one.quantity, one.stat, one.unit, one.claim, [said.dot for said in all_of],
+        [said.predicted for said in all_of if said.predicted is not None],
+        next((said.published for said in all_of if said.published is not None), None),
+    )  # fmt: skip
+
+
+def _shared(all_of: Iterable[_Said]) -> str | None:
+    """Return the words that most laptops have, if at least two have them."""
+    (most, times), *_ = Counter(words for _, words in {(one.dot.laptop, one.says) for one in all_of}).most_common(1)
+    return most if times > 1 else None
+
+
+def _claims(laptop: int, handed: Handed) -> Iterator[tuple[str, _Said]]:
+    run, summary, _ = handed
+    for said, row in zip(run.claims, summary.claims, strict=True):
+        claim = with_load(said, run.loads[0].name)
+        dot = Dot(laptop, row.measured, row.verdict, run.cores, mode(run, claim.value.load or ""), row.suspect)
+        predicted, published = (_of_claim(summary, claim, word) for word in ("predicted", "published"))
+        yield (
+            claim_key(claim),
+            _Said(said.says, claim.value, row.stat, row.unit, claim, dot, predicted, published),
+        )
+
+
+def with_load(claim: Claim, load: str) -> Claim:
+    """Return a claim whose quantities name their load; ``load``: the only load of the experiment."""
+    quantities = [one.model_copy(update={"load": one.load or load}) for one in claim.quantities]
+    return claim.model_copy(update=dict(zip(("value", "relative_to"), quantities, strict=False)))
+
+
+def claim_key(claim: Claim) -> str:
+    """Return a text that is the same for claims that compare the same values with the same bound."""
+    return " / ".join(map(_key, claim.quantities)) + f" {claim.bound}"
+
+
+def _key(one: Quantity) -> str:
+    return f"{one.variant} {one.load} {one.request} {one.metric} {one.stat}"
+
+
+def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
+    """Return what is ``predicted`` or ``published`` of a claim's value, or of the ratio of its two values."""
+    values = [_of(summary, _key(one), word) for one in claim.quantities]
+    match values:
+        case [float(value)]:
+            return value
+        case [float(value), float(other)] if other:
+            return value / other
+        case _:
+            return None
+
+
+def _of(summary: Summary, key: str, word: str) -> float | None:
+    for row in summary.rows:
+        if f"{row.variant} {row.load} {row.request} {row.metric} {row.stat}" == key:
+            found = row.predicted if word == "predicted" else row.published
+            return None if found is None else float(found)
+    return None
+
+
+def _figures(laptop: int, handed: Handed) -> Iterator[tuple[str, _Said]]:
+    """Yield the most telling figure of each published row."""
+    run, summary, _ = handed
+    for row in summary.published:
+        if row.figures:
+            figure = _telling(row)
+            quantity = Quantity.model_construct(  # the steps of a staircase (1st, 2nd …) are no statistics
+                variant=row.variant, load=row.load, request=row.request, metric=row.metric, stat=figure.stat
+            )
+            dot = Dot(laptop, figure.measured, figure.verdict, run.cores, mode(run, row.load), row.suspect)
+            predicted = _of(summary, _key(quantity), "predicted")
+            said = _Said("", quantity, figure.stat, figure.unit, None, dot, predicted, figure.published)
+            yield _key(quantity), said
+
+
+def _telling(row: PublishedRow) -> PublishedFigure:
+    """Return the figure of a published row that says most: the longest time, or else the first figure."""
+    times = [one for one in row.figures if one.unit == "ms"]
+    return max(times, key=lambda one: one.published) if times else row.figures[0]
+
+
+def mode(run: Run, load: str) -> Mode:
+    """Return how the requests of a load pass their time."""
+    cpu = next((one.settings.get("CPU") for one in run.loads if one.name == load), None)
+    return "hold" if cpu == "hold" else "burn" if cpu == "burn" else "sleep"

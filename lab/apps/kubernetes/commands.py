@@ -1,0 +1,107 @@
+"""The command of ``lab`` that prints an experiment for Kubernetes."""
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.errors import LabError, WrongUse
+from lab.options import Duration, Full, Name
+from lab.terminal import say
+
+if TYPE_CHECKING:
+    from lab.experiment.model import Experiment
+    from lab.plan import PlannedTrial
+
+BEGINS_AFTER_S = 120
+"""How long after printing a load begins if several generators have to begin at the same moment."""
+
+
+def manifests(
+    name: Name = "",
+    variant: Annotated[str, typer.Option(envvar="VARIANT", help="The variant; default: the first.")] = "",
+    load: Annotated[str, typer.Option(envvar="LOAD", help="The load; default: the first of the variant.")] = "",
+    generators: Annotated[
+        int, typer.Option(envvar="GENERATORS", min=0, max=16, help="How many pods of k6; 0: as the file says.")
+    ] = 0,
+    unsafe_sysctls: Annotated[
+        bool, typer.Option(envvar="UNSAFE_SYSCTLS", help="Also set what a node must be told to allow.")
+    ] = False,
+    full: Full = False,
+    duration: Duration = "",
+) -> None:
+    """Print one variant under one load as manifests for Kubernetes, e.g. lab manifests heavy-mix."""
+    from lab.apps.kubernetes.documents import Setup, begins_together, documents, services_of  # noqa: PLC0415
+    from lab.apps.kubernetes.text import as_yaml  # noqa: PLC0415
+    from lab.engine.engine import is_v2, plugin_version  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+
+    experiment = load_experiment(name)
+    trial = trial_of(experiment, variant, load, generators, full=full, duration=duration)
+    if not is_v2(plugin_version("compose")):
+        raise LabError("Compose v2 is missing, which reads docker-compose.yml.", hint="make doctor")
+    start_at_ms = 1000 * (round(time.time()) + BEGINS_AFTER_S) if begins_together(trial) else 0
+    setup = Setup(name, trial, services_of(trial), start_at_ms, unsafe_sysctls)
+    sys.stdout.write(as_yaml(documents(setup)))
+    say(f"{trial.variant_name} under {trial.load_name}, {trial.duration}, in the namespace {setup.name}")
+    if cpuset := trial.variant.cpuset:
+        say(f"warning: the servers may run on all cores of their nodes; cpuset {cpuset} has no place in Kubernetes.")
+    if start_at_ms:
+        say(f"The load begins in {BEGINS_AFTER_S} s, so apply the manifests at once.")
+
+
+def trial_of(
+    experiment: "Experiment", variant: str, load: str, generators: int, *, full: bool, duration: str
+) -> "PlannedTrial":
+    """Return the trial that the options of the command name. Requests that compute really compute (``cpu: burn``).
+
+    Raise WrongUse for an unknown variant or load, for a load whose rate another trial must measure first, and for a
+    number of generators that cannot send the load.
+    """
+    from lab.experiment.model import check_duration, unknown_variant  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
+    from lab.loads import WrongSetting  # noqa: PLC0415
+    from lab.plan import PlannedTrial  # noqa: PLC0415
+
+    if variant and variant not in experiment.variants:
+        raise unknown_variant(variant, experiment, "VARIANT=…, one of")
+    if any(one.computes for one in experiment.all_loads.values()):
+        experiment = computing(experiment, "burn")
+    load = load or _first_load(experiment, variant)
+    asked = experiment.all_loads.get(load)
+    if not asked:
+        raise unknown_load(load, experiment)
+    variant = variant or next(one for one in experiment.variants if asked.is_for(one))
+    if not asked.is_for(variant):
+        raise WrongUse(f"{variant} is not measured under {load}.", hint=f"LOAD={_first_load(experiment, variant)}")
+    if asked.relative:
+        relative = f"{asked.relative.of} under {asked.relative.under}"
+        own = [name for name, one in experiment.all_loads.items() if one.is_for(variant) and not one.relative]
+        raise WrongUse(
+            f"The rate of {load} follows from the capacity of {relative}, which no manifest can measure first.",
+            hint=f"LOAD=…, one of {', '.join(own)}" if own else "make experiment NAME=…",
+        )
+    if duration:
+        check_duration(duration)
+    if generators:
+        try:
+            asked.declared.check(asked.script, asked.settings, generators)
+        except WrongSetting as error:
+            raise WrongUse(f"GENERATORS={generators}: {error}.", hint=f"GENERATORS={asked.generators}") from None
+        asked = asked.model_copy(update={"generators": generators})
+    lasts = duration or (asked.duration.full if full else asked.duration.short)
+    return PlannedTrial(variant, experiment.variants[variant], load, asked, lasts, number=1)
+
+
+def unknown_load(name: str, experiment: "Experiment") -> WrongUse:
+    """Return the error for an unknown load, with a hint that lists the known loads."""
+    from analysis.records.nearest import nearest_first  # noqa: PLC0415
+
+    known = nearest_first(name, list(experiment.all_loads))
+    return WrongUse(f"There is no load {name!r}.", hint=f"LOAD=…, one of {known}")
+
+
+def _first_load(experiment: "Experiment", variant: str) -> str:
+    """Return the first load of a variant, or of the experiment if there is no variant."""
+    return next(name for name, load in experiment.all_loads.items() if not variant or load.is_for(variant))

@@ -1,0 +1,133 @@
+"""The command ``lab lesson``: on a terminal it asks, elsewhere its options answer."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.errors import WrongUse
+from lab.options import Results
+from lab.paths import RESULTS
+from lab.terminal import interruptible, out, say, tell
+
+if TYPE_CHECKING:
+    from lab.apps.lesson.model import Step
+    from lab.apps.lesson.teaching import Student
+
+
+def lesson(
+    step: Annotated[int, typer.Argument(envvar="STEP", show_default=False, help="The step; default: the next.")] = 0,
+    predict: Annotated[str, typer.Option(envvar="PREDICT", help="Your predictions, e.g. 10000,1000.")] = "",
+    explain: Annotated[str, typer.Option(envvar="EXPLAIN", help="Your explanation, in a sentence.")] = "",
+    change: Annotated[str, typer.Option("--set", envvar="SET", help="A change to try, e.g. threads=5.")] = "",
+    solution: Annotated[bool, typer.Option(envvar="SOLUTION", help="Show the solution of the exercise.")] = False,
+    page: Annotated[bool, typer.Option(envvar="PAGE", help="Take the lesson in a browser.")] = False,
+    port: Annotated[int, typer.Option(envvar="PORT", min=1, max=65535, help="The port of the page.")] = 8377,
+    restart: Annotated[bool, typer.Option(envvar="RESTART", help="Forget all predictions and answers first.")] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Take the lesson, or go on with it: predict, measure, explain, try a change, e.g. lab lesson."""
+    from lab.apps.lesson import show, teaching  # noqa: PLC0415  # imported here so that other commands start faster
+    from lab.apps.lesson.model import read_lesson  # noqa: PLC0415
+    from lab.apps.lesson.notes import forget  # noqa: PLC0415
+
+    if restart and forget(results):
+        say("The predictions and answers are deleted; the runs are kept.")
+    student = teaching.Student(read_lesson(), results)
+    current = student.step(step)
+    answers = bool(predict or explain or change or solution)
+    if page:
+        from lab.apps.lesson.page import serve  # noqa: PLC0415
+
+        serve(student, port)
+    elif not (step or answers or student.left):
+        _print(show.overview(student), "", show.complete(student))
+    elif sys.stdin.isatty() and not answers:
+        with interruptible():
+            _talk(student, current)
+    else:
+        _answer(student, current, predict, explain, change, solution=solution)
+
+
+def _answer(student: "Student", step: "Step", predict: str, explain: str, change: str, *, solution: bool) -> None:
+    """Do what the options say, in the order of the step, and say what comes next."""
+    from lab.apps.lesson import notes, show, teaching  # noqa: PLC0415
+
+    if predict:
+        teaching.predict(student, step, notes.numbers(predict, step))
+    elif not (explain or change or solution):
+        _print(show.overview(student), "", show.introduction(student, step), "")
+    if not (explain or change or solution):
+        if student.notes.of(step).stage == "measure":
+            teaching.measure(student, step)
+        if student.notes.of(step).result:
+            _print(show.outcome(student, student.notes.of(step)))
+    if explain:
+        teaching.explain(student, step, explain)
+        _print(show.explanation(student, step, student.notes.of(step)))
+    if change:
+        _print(show.attempt(teaching.try_change(student, step, change)))
+    if solution:
+        teaching.show_solution(student, step)
+        _print(show.solution(step))
+    _print("", show.what_next(student, step))
+
+
+def _talk(student: "Student", step: "Step") -> None:
+    """Ask for what comes next in a step, until the step is done or the student leaves."""
+    from lab.apps.lesson import show, teaching  # noqa: PLC0415
+
+    _print(show.overview(student), "", show.introduction(student, step), "")
+    if student.notes.of(step).stage == "predict":
+        _print(show.questions(step))
+        _predict(student, step)
+        _print("Your prediction is recorded.")
+    if student.notes.of(step).stage == "measure":
+        teaching.measure(student, step)
+    _print(show.outcome(student, student.notes.of(step)), "")
+    if student.notes.of(step).stage == "explain":
+        _print(show.paragraph(step.explain))
+        teaching.explain(student, step, _ask("In a sentence"))
+    _print(show.explanation(student, step, student.notes.of(step)), "", show.exercise(student, step))
+    while student.notes.of(step).stage != "done":
+        said = _ask("A setting and its value (? shows the solution, nothing leaves)")
+        if not said:
+            break
+        if said == "?":
+            teaching.show_solution(student, step)
+            continue
+        try:
+            _print(show.attempt(teaching.try_change(student, step, said)))
+        except WrongUse as error:
+            tell(error)
+    if student.notes.of(step).shows_solution:
+        _print(show.solution(step))
+    _print("", show.what_next(student, step))
+
+
+def _predict(student: "Student", step: "Step") -> None:
+    """Ask for one prediction after the other, and ask again if an answer is not possible."""
+    from lab.apps.lesson import notes, teaching  # noqa: PLC0415
+
+    values: list[float] = []
+    while len(values) < len(step.predict):
+        asked = step.predict[len(values)]
+        try:
+            value = notes.read_number(_ask(f"{len(values) + 1} ({asked.unit})"), step)
+            notes.check_prediction(value, asked, step)
+            values.append(value)
+        except WrongUse as error:
+            tell(error)
+    teaching.predict(student, step, values)
+
+
+def _ask(question: str) -> str:
+    try:
+        return input(f"{question}: ").strip()
+    except EOFError:
+        raise typer.Abort from None
+
+
+def _print(*texts: str) -> None:
+    for text in texts:
+        out.print(text, markup=False, soft_wrap=True)

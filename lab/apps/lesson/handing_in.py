@@ -1,0 +1,44 @@
+"""Pack the runs and the predictions of the lesson into one file, which a teacher puts onto the page of the class."""
+
+from pathlib import Path
+
+from analysis.records.archive import LESSON
+from lab.apps.lesson.notes import Notes, notes_file, read_notes
+from lab.errors import WrongUse
+from lab.export import checked, pack
+from lab.finished import verified
+from lab.terminal import count, say, talk
+
+
+def is_lesson(folder: Path) -> bool:
+    """Whether a folder has the notes of a lesson, not a run."""
+    path = notes_file(folder.parent)
+    return path.parent == folder and path.is_file()
+
+
+def hand_in(folder: Path, to: Path | None) -> Path:
+    """Verify and pack the run of each step that was measured, and the numbers that were predicted. Return the file.
+
+    The sentences that the student wrote stay out of the file. Raise WrongUse if no step was measured yet, BadRun if a
+    run cannot be read, and LabError if a run was changed.
+    """
+    notes = read_notes(folder.parent)
+    results = [step.result for step in notes.steps.values() if step.result]
+    if not results:
+        raise WrongUse("No step of the lesson was measured yet.", hint="make lesson")
+    target = checked(to or Path("lesson.tar.gz"), folder)
+    runs = [folder.parent / one.run for one in results]
+    for run in runs:
+        verified(run, talk)
+    packed = pack(runs, target, {f"lesson/{LESSON}": _numbers(notes)})
+    say(f"On the page of the class, your manifests begin with {', '.join(one.manifest[:8] for one in packed)}.")
+    say(f"The file has the runs of {count(runs, 'step')} and your predictions, but nothing that you wrote in words.")
+    return target
+
+
+def _numbers(notes: Notes) -> bytes:
+    steps = {
+        name: step.model_copy(update={"explanation": None, "attempts": [], "solution_at": None})
+        for name, step in notes.steps.items()
+    }
+    return Notes(steps=steps).model_dump_json(indent=1, by_alias=True).encode() + b"\n"

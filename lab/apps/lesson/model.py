@@ -1,0 +1,224 @@
+"""The model of lessons/lesson.yaml: the steps of the lesson, and whether they fit their experiments."""
+
+from pathlib import Path
+from typing import Any, Literal, Self, get_args, get_origin
+
+import yaml
+from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
+
+from analysis.metrics import unit
+from analysis.records.model import Model, Name
+from analysis.records.nearest import nearest_first
+from lab.errors import Misplaced, WrongUse
+from lab.experiment.entries import ClaimEntry, QuantityEntry
+from lab.experiment.file import read_experiment, read_yaml
+from lab.experiment.messages import line_of
+from lab.experiment.model import Cpu, Experiment
+from lab.experiment.variations import computing
+from lab.paths import LESSONS
+from lab.plan import lay_out
+from lab.servers import Server
+from lab.servers.base import Variant
+
+LONGEST_S = 180
+"""The longest that a step or its exercise may take, by plan."""
+Setting = int | float | bool | str
+"""The value of one setting of a variant."""
+
+
+class Asked(Model):
+    """One number that the student predicts."""
+
+    says: str = Field(min_length=1, description="What the number is, so that the number can follow it.")
+    value: QuantityEntry
+    at_most: FiniteFloat = Field(gt=0, description="The largest prediction that is accepted.")
+
+    @property
+    def unit(self) -> str:
+        """The unit of the number."""
+        return unit(self.value.metric, self.value.stat)
+
+    def problem(self, value: float) -> str | None:
+        """Return what is wrong with a prediction; None: nothing."""
+        return None if 0 <= value <= self.at_most else f"{value:.15g} must be from 0 to {self.at_most:.15g}"
+
+
+class Exercise(Model):
+    """A task that changes one setting of a variant. A claim on the measured result says whether the change worked."""
+
+    task: str = Field(min_length=1)
+    variant: Name
+    settings: list[str] = Field(min_length=1, description="The settings of which the student may change one.")
+    check: ClaimEntry
+    trials: int = Field(3, ge=2, le=10, description="How often the changed variant is measured.")
+    answer: dict[str, Setting] = Field(min_length=1, max_length=1, description="A change that passes the check.")
+    solution: str = Field(min_length=1)
+
+
+class Step(Model):
+    """One step. Its experiment, with the question and why it is so, is lessons/experiments/<name>.yaml."""
+
+    name: Name
+    predict: list[Asked] = Field(min_length=1, max_length=4)
+    explain: str = Field(min_length=1, description="What the student explains in a sentence.")
+    exercise: Exercise
+
+    @property
+    def run(self) -> str:
+        """The name of the step's runs, in the folder of results and in their records."""
+        return f"lesson-{self.name}"
+
+    @property
+    def exercise_run(self) -> str:
+        """The name of the runs of the step's exercise."""
+        return f"{self.run}-exercise"
+
+
+class Lesson(Model):
+    """lesson.yaml: the steps in their order, and how all of them are measured."""
+
+    jobs: int = Field(ge=1, le=16, description="The most variants side by side.")
+    cpu: Cpu = Field(description="How requests compute.")
+    steps: list[Step] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        for place, step in enumerate(self.steps):
+            if step.name in [one.name for one in self.steps[:place]]:
+                raise Misplaced(f"there are two steps {step.name}", "steps", place, "name")
+        return self
+
+
+def read_lesson(path: Path = LESSONS / "lesson.yaml") -> Lesson:
+    """Read and check a lesson and the experiments of its steps. Raise WrongUse with the place of the first mistake."""
+    document, values = read_yaml(path)
+    try:
+        lesson = Lesson.model_validate(values)
+        for place, step in enumerate(lesson.steps):
+            _check(lesson, step, path.parent, ("steps", place))
+    except ValidationError as error:
+        problems = error.errors()  # pydantic reports a misspelt key as unknown and as missing: prefer unknown
+        first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+        inner = first.get("ctx", {}).get("error")
+        place_of = (*(key for key in first["loc"] if key not in _TYPES), *getattr(inner, "place", ()))
+        raise _wrong(path, document, place_of, _problem(first)) from None
+    except Misplaced as error:
+        raise _wrong(path, document, error.place, str(error)) from None
+    return lesson
+
+
+def experiment_of(lesson: Lesson, step: Step, folder: Path = LESSONS) -> Experiment:
+    """Return the experiment that a step measures, with requests that compute as the lesson says."""
+    experiment = read_experiment(folder / "experiments" / f"{step.name}.yaml")
+    computes = any(load.computes for load in experiment.all_loads.values())
+    return computing(experiment, lesson.cpu if computes else "")
+
+
+def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Setting) -> Experiment:
+    """Return the experiment of an exercise: the changed variant alone, with the check as its only claim.
+
+    Raise WrongUse if the setting may not be changed, or if the variant does not allow the value.
+    """
+    if setting not in exercise.settings:
+        problem = f"This exercise does not change {setting!r}."
+        raise WrongUse(problem, hint=f"Change one of {nearest_first(setting, exercise.settings)}")
+    before = experiment.variants[exercise.variant]
+    values = before.model_dump(exclude_unset=True) | {setting: value}
+    try:
+        variant = TypeAdapter[Server](Server).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
+        raise WrongUse(f"{setting}={as_text(value)} is not possible: {said}.", hint="Choose another value.") from None
+    if getattr(before, setting) == getattr(variant, setting):
+        raise WrongUse(f"{exercise.variant} already has {setting}={as_text(value)}.", hint="Choose another value.")
+    asked = exercise.check.value.load
+    loads = {name: load for name, load in experiment.loads.items() if asked in (None, name)}
+    return experiment.model_copy(
+        update={
+            "variants": {exercise.variant: variant},
+            "claims": [exercise.check],
+            "loads": loads,
+            "because": None,
+            "trials": exercise.trials,
+        }
+    )
+
+
+def choices(variant: Variant, setting: str) -> list[Setting]:
+    """Return the other values that a setting can have, if there are few of them; otherwise nothing."""
+    kind = type(variant).model_fields[setting].annotation
+    values = [True, False] if kind is bool else get_args(kind) if get_origin(kind) is Literal else []
+    return [value for value in values if value != getattr(variant, setting)]
+
+
+def as_text(value: Setting) -> str:
+    """Return the value of a setting as a file writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(lesson: Lesson, step: Step, folder: Path, place: tuple[str | int, ...]) -> None:
+    """Raise Misplaced if a step does not fit its experiment."""
+    if not (folder / "experiments" / f"{step.name}.yaml").exists():
+        there = [path.stem for path in sorted((folder / "experiments").glob("*.yaml"))]
+        known = nearest_first(step.name, there)
+        raise Misplaced(f"there is no experiments/{step.name}.yaml; there are {known}", *place, "name")
+    experiment = experiment_of(lesson, step, folder)
+    for number, asked in enumerate(step.predict):
+        _check_quantity(experiment, asked.value, (*place, "predict", number, "value"))
+    exercise, inside = step.exercise, (*place, "exercise")
+    _check_variant(experiment, exercise.variant, (*inside, "variant"))
+    known_settings = list(type(experiment.variants[exercise.variant]).model_fields)
+    for number, name in enumerate(exercise.settings):
+        if name not in known_settings:
+            known = nearest_first(name, known_settings)
+            raise Misplaced(f"{exercise.variant} has no setting {name}; it has {known}", *inside, "settings", number)
+    _check_quantity(experiment, exercise.check.value, (*inside, "check", "value"))
+    if exercise.check.value.variant != exercise.variant or exercise.check.relative_to:
+        raise Misplaced(f"the check must be about {exercise.variant} alone", *inside, "check")
+    try:
+        experiments = [experiment, changed(experiment, exercise, *next(iter(exercise.answer.items())))]
+    except WrongUse as error:
+        raise Misplaced(error.message.rstrip("."), *inside, "answer") from None
+    for one in experiments:
+        expected_s = lay_out(one, trials=one.trials, jobs=lesson.jobs).expected_s
+        if expected_s > LONGEST_S:
+            raise Misplaced(f"measuring takes {expected_s} s; a step takes at most {LONGEST_S} s", *place, "name")
+
+
+def _check_variant(experiment: Experiment, name: str, place: tuple[str | int, ...]) -> None:
+    if name not in experiment.variants:
+        known = nearest_first(name, list(experiment.variants))
+        raise Misplaced(f"there is no variant {name}; there are {known}", *place)
+
+
+def _check_quantity(experiment: Experiment, value: QuantityEntry, place: tuple[str | int, ...]) -> None:
+    _check_variant(experiment, value.variant, (*place, "variant"))
+    loads = list(experiment.all_loads)
+    if value.load is None and len(loads) > 1:
+        raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
+    if value.load is not None and value.load not in loads:
+        raise Misplaced(f"there is no load {value.load}; there are {nearest_first(value.load, loads)}", *place, "load")
+
+
+def _wrong(path: Path, document: yaml.Node | None, place: tuple[str | int, ...], problem: str) -> WrongUse:
+    where = f"{path.name}:{line_of(document, place)}: {'.'.join(map(str, place))}".rstrip(": ")
+    return WrongUse(f"{where}: {problem}")
+
+
+def _problem(error: Any) -> str:  # noqa: ANN401  # pydantic's ErrorDetails
+    """Return what is wrong, with the given value and what is allowed."""
+    kind = error["type"]
+    if kind == "value_error":
+        return str(error["ctx"]["error"])
+    if kind in _KEYS:
+        return _KEYS[kind]
+    return f"{error['input']!r} is wrong: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+_TYPES = {"int", "float", "bool", "str"}
+"""How pydantic names the kinds of a setting in a place, where the file has nothing."""
+_KEYS = {
+    "extra_forbidden": "unknown key; a lesson has jobs, cpu, steps; a step has name, predict, explain, exercise",
+    "missing": "missing key",
+}

@@ -1,0 +1,205 @@
+"""What a student has done so far: results/lesson/lesson.json. Each change of it is a function from notes to notes."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from analysis.records.folder import write_whole
+from analysis.records.model import Model
+from lab.apps.lesson.model import Asked, Lesson, Step
+from lab.errors import WrongUse
+from lab.run import writing
+
+Stage = Literal["predict", "measure", "explain", "exercise", "done"]
+"""What comes next in a step."""
+
+
+class Prediction(Model):
+    """The numbers that the student expects, in the order in which the step asks for them, and when they were given."""
+
+    values: list[float]
+    at: str
+
+
+class Bar(Model):
+    """One number as predicted by the student, by theory, and as measured; ``low`` and ``high`` are its interval."""
+
+    says: str
+    unit: str
+    yours: float
+    theory: float | None
+    measured: float
+    low: float | None
+    high: float | None
+
+
+class Verdict(Model):
+    """A claim and what the run says of it. ``suspect``: the verdict rests on a suspect trial."""
+
+    says: str
+    verdict: str
+    suspect: bool = False
+    measured: float | None
+    low: float | None
+    high: float | None
+    bound: str
+    unit: str
+
+
+class Result(Model):
+    """The result of a step: the folder of its run, the numbers that were predicted, and the claims."""
+
+    run: str
+    at: str
+    bars: list[Bar]
+    claims: list[Verdict]
+
+
+class Attempt(Model):
+    """One change that the student measured in an exercise."""
+
+    change: str
+    run: str
+    at: str
+    check: Verdict
+
+    @property
+    def passed(self) -> bool:
+        """Whether the change did what it should."""
+        return self.check.verdict == "reproduced"
+
+    @property
+    def found(self) -> str:
+        """Whether the change did what it should, in words."""
+        if self.passed:
+            return "it did what it should"
+        if self.check.verdict == "not reproduced":
+            return "it did not do what it should"
+        return "this decides nothing; measure it again"
+
+
+class OfStep(Model):
+    """What a student has done in one step."""
+
+    prediction: Prediction | None = None
+    result: Result | None = None
+    explanation: str | None = None
+    attempts: list[Attempt] = Field([])
+    solution_at: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether a change passed the check of the exercise."""
+        return any(one.passed for one in self.attempts)
+
+    @property
+    def shows_solution(self) -> bool:
+        """Whether the solution is no longer hidden."""
+        return self.passed or self.solution_at is not None
+
+    @property
+    def stage(self) -> Stage:
+        """What comes next."""
+        if self.prediction is None:
+            return "predict"
+        if self.result is None:
+            return "measure"
+        if self.explanation is None:
+            return "explain"
+        return "done" if self.shows_solution else "exercise"
+
+
+class Notes(Model):
+    """What a student has done, by step."""
+
+    schema_: Literal[1] = Field(1, alias="schema")
+    steps: dict[str, OfStep] = Field({})
+
+    def of(self, step: Step) -> OfStep:
+        """Return what was done in a step."""
+        return self.steps.get(step.name, OfStep())
+
+    def with_step(self, step: Step, **done: object) -> "Notes":
+        """Return notes with something more done in a step."""
+        return Notes(steps=self.steps | {step.name: self.of(step).model_copy(update=done)})
+
+    def left(self, lesson: Lesson) -> list[Step]:
+        """Return the steps that are not done."""
+        return [step for step in lesson.steps if self.of(step).stage != "done"]
+
+
+def next_step(lesson: Lesson, notes: Notes) -> Step:
+    """Return the first step that is not done; the last step if all are done."""
+    return next(iter(notes.left(lesson)), lesson.steps[-1])
+
+
+def predicted(notes: Notes, step: Step, values: list[float], at: str) -> Notes:
+    """Return notes with a prediction. Raise WrongUse if it is not possible, or if a result is already known."""
+    if notes.of(step).result:
+        raise WrongUse(
+            "The prediction cannot be changed any more, because the result is known.",
+            hint="To begin the whole lesson again: make lesson RESTART=1",
+        )
+    if len(values) != len(step.predict):
+        raise WrongUse(f"This step asks for {len(step.predict)} predictions, not {len(values)}.", hint=_example(step))
+    for value, asked in zip(values, step.predict, strict=True):
+        check_prediction(value, asked, step)
+    return notes.with_step(step, prediction=Prediction(values=values, at=at))
+
+
+def check_prediction(value: float, asked: Asked, step: Step) -> None:
+    """Raise WrongUse if a number cannot be the answer to a question."""
+    if problem := asked.problem(value):
+        raise WrongUse(f"The prediction {problem}: {asked.says} … {asked.unit}.", hint=_example(step))
+
+
+def read_number(word: str, step: Step) -> float:
+    """Return the number that a student wrote. Raise WrongUse if it is no number."""
+    try:
+        return float(word)
+    except ValueError:
+        raise WrongUse(f"The prediction {word.strip()!r} is no number.", hint=_example(step)) from None
+
+
+def numbers(text: str, step: Step) -> list[float]:
+    """Return the numbers of a prediction such as ``10000,1000``. Raise WrongUse if one is no number."""
+    return [read_number(word, step) for word in text.split(",")]
+
+
+def _example(step: Step) -> str:
+    examples = (["300", "2.5"] * len(step.predict))[: len(step.predict)]
+    return f"Write a number such as 300 or 2.5 (as an option: PREDICT={','.join(examples)})."
+
+
+def notes_file(results: Path) -> Path:
+    """Return the file of the notes."""
+    return results / "lesson" / "lesson.json"
+
+
+def read_notes(results: Path) -> Notes:
+    """Read the notes; there are none before the lesson begins. Raise WrongUse if the file cannot be understood."""
+    path = notes_file(results)
+    try:
+        return Notes.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return Notes()
+    except (OSError, ValidationError):
+        raise WrongUse(f"{path} cannot be understood.", hint="To begin again: make lesson RESTART=1") from None
+
+
+def write_notes(results: Path, notes: Notes) -> None:
+    """Write the notes, whole or not at all."""
+    path = notes_file(results)
+    with writing(results):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, notes.model_dump_json(indent=1, by_alias=True) + "\n")
+
+
+def forget(results: Path) -> bool:
+    """Delete the notes, and keep the runs. Return whether there were notes."""
+    path = notes_file(results)
+    there = path.exists()
+    with writing(results):
+        path.unlink(missing_ok=True)
+    return there

@@ -1,0 +1,191 @@
+"""What a student can do in a step. Each function reads the notes, does its work, and writes the notes."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from analysis.statistics.deciding import has_interval
+from lab.apps.lesson import notes
+from lab.apps.lesson.model import Asked, Lesson, Step, changed, experiment_of
+from lab.apps.lesson.notes import Attempt, Bar, Notes, OfStep, Prediction, Result, Verdict, read_notes, write_notes
+from lab.errors import LabError, WrongUse
+from lab.measuring import make_command, measure_quietly, planner
+from lab.plan import lay_out
+from lab.trial.stack import now
+
+if TYPE_CHECKING:
+    from analysis.records.summary import Summary
+    from lab.engine.watch import Progress
+    from lab.experiment.model import Experiment
+
+    Heeding = Callable[[Progress], Progress]
+
+
+@dataclass(frozen=True)
+class Student:
+    """Who takes which lesson: the folder of results holds what the student has done."""
+
+    lesson: Lesson
+    results: Path
+
+    @property
+    def notes(self) -> Notes:
+        """What was done so far."""
+        return read_notes(self.results)
+
+    @property
+    def left(self) -> list[Step]:
+        """The steps that are not done."""
+        return self.notes.left(self.lesson)
+
+    def step(self, number: int) -> Step:
+        """Return a step by its number from 1; 0: the next step. Raise WrongUse if there is no such step."""
+        if not number:
+            return notes.next_step(self.lesson, self.notes)
+        if not 1 <= number <= len(self.lesson.steps):
+            raise WrongUse(f"There is no step {number}.", hint=f"STEP=…, from 1 to {len(self.lesson.steps)}")
+        return self.lesson.steps[number - 1]
+
+    def number(self, step: Step) -> int:
+        """Return the number of a step."""
+        return self.lesson.steps.index(step) + 1
+
+    def command(self, step: Step) -> str:
+        """Return the command that goes on with a step."""
+        return make_command("make lesson", STEP=self.number(step))
+
+
+def predict(student: Student, step: Step, values: list[float]) -> None:
+    """Record a prediction before anything is measured."""
+    write_notes(student.results, notes.predicted(student.notes, step, values, now()))
+
+
+def measure(student: Student, step: Step, heeding: "Heeding | None" = None) -> Result:
+    """Measure a step whose prediction is recorded, and record the result. Raise LabError if the run is invalid."""
+    prediction = check_measure(student, step)
+    experiment = experiment_of(student.lesson, step)
+    folder, summary = _measured(student, step, experiment, step.run, heeding, "")
+    again = student.command(step)
+    bars = [_bar(asked, yours, summary, again) for asked, yours in zip(step.predict, prediction.values, strict=True)]
+    found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
+    write_notes(student.results, student.notes.with_step(step, result=found))
+    return found
+
+
+def check_measure(student: Student, step: Step) -> Prediction:
+    """Return the prediction of a step that can be measured now. Raise WrongUse if there is none, or a result."""
+    done = student.notes.of(step)
+    if not done.prediction:
+        problem = f"Predict first: nothing of {step.name} is measured before."
+        raise WrongUse(problem, hint=f"{student.command(step)} PREDICT=…")
+    if done.result:
+        problem = f"The result of {step.name} is known already."
+        raise WrongUse(problem, hint="To begin the whole lesson again: make lesson RESTART=1")
+    return done.prediction
+
+
+def explain(student: Student, step: Step, sentence: str) -> None:
+    """Record the student's explanation of a result."""
+    _require(student, step, "The explanation")
+    readable = sentence.encode(errors="replace").decode().strip()
+    write_notes(student.results, student.notes.with_step(step, explanation=readable))
+
+
+def try_change(student: Student, step: Step, change: str, heeding: "Heeding | None" = None) -> Attempt:
+    """Measure the exercise with one changed setting, e.g. ``threads=5``, and record whether it passed the check."""
+    experiment = check_change(student, step, change)
+    folder, summary = _measured(student, step, experiment, step.exercise_run, heeding, change)
+    attempt = Attempt(change=change, run=folder, at=now(), check=_verdicts(summary)[0])
+    before = student.notes
+    write_notes(student.results, before.with_step(step, attempts=[*before.of(step).attempts, attempt]))
+    return attempt
+
+
+def check_change(student: Student, step: Step, change: str) -> "Experiment":
+    """Return what the exercise measures after a change. Raise WrongUse if the change is not possible."""
+    _require(student, step, "The exercise")
+    return changed(experiment_of(student.lesson, step), step.exercise, *read_change(change, step))
+
+
+def show_solution(student: Student, step: Step) -> None:
+    """Record that the student asked for the solution."""
+    done = _require(student, step, "The solution")
+    write_notes(student.results, student.notes.with_step(step, solution_at=done.solution_at or now()))
+
+
+def read_change(change: str, step: Step) -> tuple[str, str]:
+    """Return the setting and the value of a change. Raise WrongUse if it is not written like ``threads=5``."""
+    setting, _, value = (part.strip() for part in change.strip().removeprefix("SET=").partition("="))
+    if not setting or not value:
+        example = f"{step.exercise.settings[0]}=…"
+        raise WrongUse(
+            f"The change {change!r} must be a setting and its value.", hint=f"{example} (as an option: SET={example})"
+        )
+    return setting, value
+
+
+def _require(student: Student, step: Step, what: str) -> OfStep:
+    """Return what was done in a step whose result is known. Raise WrongUse if it is not known yet."""
+    done = student.notes.of(step)
+    if not done.result:
+        problem = f"{what} comes after the result of {step.name}, which was not measured yet."
+        raise WrongUse(problem, hint=student.command(step))
+    return done
+
+
+def _measured(
+    student: Student, step: Step, experiment: "Experiment", name: str, heeding: "Heeding | None", change: str
+) -> "tuple[str, Summary]":
+    """Measure an experiment of the lesson with the lesson's own budget. Return the run's place in results."""
+    plan_for = planner(
+        experiment, "", full=False, duration="", trials=experiment.trials, jobs=student.lesson.jobs, seed=0
+    )
+    command = make_command("make lesson", STEP=student.number(step), SET=change)
+    folder, summary = measure_quietly(
+        name, experiment, plan_for, full=False, command=command, results=student.results, heeding=heeding
+    )
+    if summary.validity.verdict == "invalid":
+        raise LabError(
+            f"The run is invalid, so it does not count: {summary.validity.reasons[0]}", hint=f"Measure again: {command}"
+        )
+    return str(folder.relative_to(student.results)), summary
+
+
+def _bar(asked: Asked, yours: float, summary: "Summary", again: str) -> Bar:
+    """Return what was predicted and measured of one number. Raise LabError if a trusted trial has no such number."""
+    value = asked.value
+    of = (value.variant, value.request, value.metric, value.stat)
+    rows = [
+        row
+        for row in summary.rows
+        if (row.variant, row.request, row.metric, row.stat) == of and value.load in (None, row.load)
+    ]
+    if not rows or rows[0].measured is None:
+        raise LabError(f"The run has too few requests: {asked.says} … is unknown.", hint=f"Measure again: {again}")
+    [row] = rows
+    known = has_interval([*row.values.values()], row.low, row.high)
+    return Bar(
+        says=asked.says, unit=asked.unit, yours=yours, theory=row.predicted, measured=row.measured,
+        low=row.low if known else None, high=row.high if known else None,
+    )  # fmt: skip
+
+
+def _verdicts(summary: "Summary") -> list[Verdict]:
+    trusted = Counter(one.variant for one in summary.trials if one.verdict != "invalid")
+    trials = min(trusted.values(), default=0)
+    known = [has_interval([row.measured or 0.0] * trials, row.low, row.high) for row in summary.claims]
+    return [
+        Verdict(
+            says=row.says, verdict=row.verdict, suspect=row.suspect, measured=row.measured,
+            low=row.low if shown else None, high=row.high if shown else None, bound=row.bound, unit=row.unit,
+        )
+        for row, shown in zip(summary.claims, known, strict=True)
+    ]  # fmt: skip
+
+
+def expected_s(lesson: Lesson, step: Step) -> int:
+    """Return about how long the measuring of a step takes."""
+    experiment = experiment_of(lesson, step)
+    return lay_out(experiment, trials=experiment.trials, jobs=lesson.jobs).expected_s

@@ -1,0 +1,120 @@
+"""The commands about the machines of a cluster: what each of them has, and whether they are in one swarm."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from python_on_whales.exceptions import DockerException
+from rich.table import Table
+
+from lab.engine.cluster.machines import Cluster, Place, places_of, read_machines
+from lab.errors import LabError
+from lab.terminal import out, say
+
+machines = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The machines that make experiment MACHINES=machines.yaml measures on.",
+)
+
+MachinesFile = Annotated[Path, typer.Option("--machines", envvar="MACHINES", help="The file that names the machines.")]
+DEFAULT = Path("machines.yaml")
+
+
+@machines.command()
+def check(file: MachinesFile = DEFAULT) -> None:
+    """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
+    from lab.engine.cluster.ready import using  # noqa: PLC0415  # so that other commands start faster
+    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+
+    cluster = read_machines(file)
+    places = places_of(cluster)
+    with using(cluster), hearing(places, say):
+        lacks = [*_show_machines(places), *_show_links(cluster, places)]
+    for lack in lacks:
+        out.print(f"lacking: {lack}", markup=False, soft_wrap=True)
+    if lacks:
+        raise typer.Exit(1)
+
+
+@machines.command()
+def join(file: MachinesFile = DEFAULT) -> None:
+    """Put all machines into one swarm, and make the swarm if there is none, e.g. lab machines join."""
+    from lab.engine.cluster import swarm  # noqa: PLC0415
+    from lab.engine.cluster.images import bring_images  # noqa: PLC0415
+    from lab.engine.cluster.probe import IMAGE  # noqa: PLC0415
+    from lab.engine.cluster.ready import using  # noqa: PLC0415
+    from lab.engine.doctor import make_ready  # noqa: PLC0415
+    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.images import BESIDE_SERVERS, build_images  # noqa: PLC0415
+
+    cluster = read_machines(file)
+    places = places_of(cluster)
+    with using(cluster), hearing(places, say):
+        swarm.nodes_of(places)
+        make_ready(say)
+        build_images([BESIDE_SERVERS["client"]], say)
+        bring_images([IMAGE], places, say)
+        if len(places) > 1:
+            swarm.join(cluster, places, say)
+        say(f"{len(places)} machines are ready: lab machines check")
+
+
+@machines.command()
+def leave(file: MachinesFile = DEFAULT) -> None:
+    """Undo what join did; leave a swarm that was there before as it was, e.g. lab machines leave."""
+    from lab.engine.cluster import swarm  # noqa: PLC0415
+    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+
+    places = places_of(read_machines(file))
+    with hearing(places, say):
+        swarm.leave(places, say)
+
+
+def _show_machines(places: Sequence[Place]) -> Iterator[str]:
+    """Print a row for each machine, and yield what machines lack."""
+    from lab.engine.cluster.images import content_of  # noqa: PLC0415
+    from lab.engine.cluster.probe import IMAGE, probing  # noqa: PLC0415
+    from lab.engine.cluster.ready import described  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("machine", "role", "engine", "cores", "GiB", "kernel", "clock, ms"):
+        table.add_column(heading, justify="right" if heading in ("cores", "GiB", "clock, ms") else "left")
+    there = [place for place in places if content_of(IMAGE, place)]
+    yield from (
+        f"{place.name} has no image {IMAGE}; lab machines join copies it" for place in places if place not in there
+    )
+    with probing(there, say) as probes:
+        for place in places:
+            one = described(place, probes.get(place.name))
+            table.add_row(
+                place.name, place.role, one.engine, str(one.cores), f"{one.memory_gib:g}", one.kernel, one.clock
+            )
+            yield from one.lacks
+    out.print(table)
+
+
+def _show_links(cluster: Cluster, places: Sequence[Place]) -> Iterator[str]:
+    """Print the network between machines, and yield what it lacks."""
+    from lab.engine.cluster.links import measure_links  # noqa: PLC0415
+    from lab.engine.cluster.swarm import check_joined, nodes_of  # noqa: PLC0415
+
+    if len(places) < 2:
+        return
+    try:
+        check_joined(nodes_of(places))
+        links = measure_links(places, encrypted=cluster.encrypted)
+    except LabError as error:
+        yield f"{error.message} {error.hint}"
+        return
+    except DockerException as error:
+        yield f"containers on different machines do not reach each other: {error.stderr}"
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("from", "to", "round trip, ms", "Mbit/s"):
+        table.add_column(heading, justify="right" if "/" in heading or "," in heading else "left")
+    for link in links:
+        table.add_row(link.from_, link.to, f"{link.round_trip_ms:.2f}", f"{link.mbit_s:,.0f}")
+    out.print()
+    out.print(table)

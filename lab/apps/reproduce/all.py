@@ -1,0 +1,72 @@
+"""Measure every experiment, one after the other, and show all published figures on one page."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.records.folder import write_whole
+from analysis.report.figures import svg
+from lab.apps.reproduce import page as reproduction
+from lab.apps.reproduce.reproduction import Reproduction, default_run, of_run, read_reproduction, write_reproduction
+from lab.engine.engine import default_jobs
+from lab.errors import WrongUse
+from lab.experiment.file import load_experiment, names
+from lab.experiment.model import Experiment
+from lab.paths import ROOT
+from lab.plan import lay_out
+
+REFERENCE = ROOT / "docs" / "reference.json"
+"""What the experiments said on the machine of this lab's authors."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """An experiment, and about how long it takes to measure it by its default settings."""
+
+    name: str
+    experiment: Experiment
+    expected_s: int
+
+    def run(self, results: Path) -> Path | None:
+        """Return the latest run by default settings; None: there is none."""
+        return default_run(results, self.name, list(self.experiment.variants), self.experiment.trials)
+
+
+def known() -> list[Known]:
+    """Return all experiments, the shortest first."""
+    found = []
+    for name in names():
+        experiment = load_experiment(name)
+        planned = lay_out(experiment, trials=experiment.trials, jobs=default_jobs(), seed=0)
+        found.append(Known(name, experiment, planned.expected_s))
+    return sorted(found, key=lambda one: one.expected_s)
+
+
+def measured(results: Path, experiments: list[Known]) -> Reproduction:
+    """Return what the latest runs by default settings say."""
+    runs = [run for one in experiments if (run := one.run(results))]
+    return Reproduction(experiments=[of_run(run, results) for run in runs])
+
+
+def write_page(results: Path, own: Reproduction) -> Path:
+    """Write the page, beside the reference, and return it."""
+    target = results / "reproduce.html"
+    results.mkdir(parents=True, exist_ok=True)
+    reproduction.write_page(target, own, read_reproduction(REFERENCE) if REFERENCE.exists() else None)
+    return target
+
+
+def check_target(target: Path) -> None:
+    """Raise WrongUse if what the experiments say cannot be written to this file."""
+    if target.suffix == ".svg" or target.is_dir():
+        raise WrongUse(
+            f"TO={target} cannot be the file, because the picture is written beside it.", hint="TO=mine.json"
+        )
+    if not target.parent.is_dir():
+        raise WrongUse(f"TO={target} is in a folder that does not exist.", hint=f"mkdir -p {target.parent}")
+
+
+def write_reference(target: Path, own: Reproduction) -> None:
+    """Write what the experiments say to a small file, and the picture beside it as SVG."""
+    write_reproduction(target, own)
+    machines = dict.fromkeys(", ".join(one.machine.split(", ")[:2]) for one in own.experiments)
+    write_whole(target.with_suffix(".svg"), svg(reproduction.picture(own.experiments, " and ".join(machines))))

@@ -1,0 +1,98 @@
+"""The page of all published figures: measured divided by published, for every experiment of this machine."""
+
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+from markupsafe import Markup
+
+from analysis.records.folder import write_whole
+from analysis.report.figures.drawing import CROSS, inline_data, scattered, styled, svg
+from analysis.report.page import style, template
+from analysis.report.words import number, of_requests, words
+from analysis.statistics.deciding import has_interval
+from lab.apps.reproduce.reproduction import Figure, Reproduced, Reproduction
+
+_LOOKS: dict[str, tuple[str, str]] = {
+    "reproduced": ("circle", "#1a7f37"),
+    "undecided": ("diamond", "#b07d00"),
+    "not reproduced": (CROSS, "#c02020"),
+}
+_LEAST, _MOST = 0.01, 100.0
+"""The ends of the axis. A ratio beyond is drawn at the end."""
+
+
+def write_page(target: Path, own: Reproduction, reference: Reproduction | None) -> None:
+    """Write the page, whole or not at all."""
+    page = template("reproduce.html").render(
+        style=style(),
+        own=own,
+        reference=reference,
+        pictures=[
+            (title, Markup(svg(picture(found.experiments, title))))  # noqa: S704  # we draw these pictures
+            for title, found in (("this machine", own), ("the reference", reference))
+            if found and any(one.figures for one in found.experiments)
+        ],
+        number=number,
+        has_interval=has_interval,
+        words=words,
+        of_requests=of_requests,
+    )
+    write_whole(target, page)
+
+
+def _can_be_drawn(figure: Figure) -> bool:
+    """Whether a figure was measured, and has a verdict that this version knows."""
+    return figure.ratio is not None and figure.verdict in _LOOKS
+
+
+def picture(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
+    """Draw measured divided by published for every published figure: a row for each experiment, a dot for each figure.
+
+    The band is the tolerance. A dot links to the report of its run, if there is one.
+    """
+    shown = [one for one in experiments if one.figures]
+    order = [one.experiment for one in shown]
+    dots: list[dict[str, Any]] = []
+    for one in shown:
+        for place, figure in enumerate(figure for figure in one.figures if _can_be_drawn(figure)):
+            assert figure.ratio is not None
+            dots.append({
+                "experiment": one.experiment,
+                "ratio": min(max(figure.ratio, _LEAST), _MOST),
+                "verdict": figure.verdict,
+                "offset": scattered(place),
+                "link": one.report,
+            })  # fmt: skip
+    bands = [
+        {"experiment": one.experiment, "from": 1 / (1 + within), "to": 1 + within}
+        for one in shown
+        for within in [max(figure.within for figure in one.figures)]
+    ]
+    y = alt.Y("experiment:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=220))
+    scale = alt.Scale(type="log", domain=[_LEAST, _MOST], nice=False)
+    x = alt.X("ratio:Q", title="measured / published", scale=scale).axis(
+        values=[0.01, 0.1, 0.5, 1, 2, 10, 100], format="~g"
+    )
+    names = list(_LOOKS)
+    colour = alt.Color("verdict:N", title=None, legend=alt.Legend(orient="top"))
+    colour = colour.scale(domain=names, range=[look for _, look in _LOOKS.values()])
+    shape = alt.Shape("verdict:N", title=None, legend=alt.Legend(orient="top"))
+    shape = shape.scale(domain=names, range=[look for look, _ in _LOOKS.values()])
+    band = alt.Chart(inline_data(bands)).mark_bar(height={"band": 0.9}, color="#dbe7f3").encode(
+        x=alt.X("from:Q", scale=scale), x2="to:Q", y=y
+    )  # fmt: skip
+    points = alt.Chart(inline_data(dots)).mark_point(filled=False, size=34, strokeWidth=1.6, opacity=0.8)
+    links = {"href": "link:N"} if any(one.report for one in shown) else {}
+    drawn = points.encode(
+        x=x,
+        y=y,
+        color=colour,
+        shape=shape,
+        yOffset=alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4])),
+        **links,
+    )
+    near = sum(figure.verdict == "reproduced" for one in shown for figure in one.figures)
+    title = f"{near} of {sum(len(one.figures) for one in shown)} published figures were reproduced on {where}"
+    subtitle = "each mark is a figure; the band is the largest tolerance; ratios beyond the axis are drawn at its ends"
+    return styled(alt.layer(band, drawn), title, subtitle, 30 * len(order))

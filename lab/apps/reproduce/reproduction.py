@@ -1,0 +1,140 @@
+"""What all experiments of this machine say of everything that the articles published: one figure after the other."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from analysis.records.folder import BadRun, read_run, read_summary, write_whole
+from analysis.records.model import Record
+from analysis.records.run import METHOD, Run
+from analysis.records.summary import Summary
+
+
+class Figure(Record):
+    """A published figure beside the measured one. ``ratio`` is measured divided by published; None: not measured."""
+
+    variant: str
+    load: str
+    request: str | None
+    metric: str
+    stat: str
+    unit: str
+    published: float
+    measured: float | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    within: float
+    verdict: str
+
+
+class Reproduced(Record):
+    """What one experiment's run says. ``claims`` counts the verdicts on claims; ``report`` is a path or empty."""
+
+    experiment: str
+    title: str
+    article: str | None
+    address: str | None = Field(None, pattern=r"^https?://")
+    machine: str
+    measured: str
+    trials: int
+    validity: str
+    claims: dict[str, int]
+    figures: list[Figure]
+    report: str = ""
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many published figures have each verdict."""
+        found = [figure.verdict for figure in self.figures]
+        return {verdict: found.count(verdict) for verdict in dict.fromkeys(found)}
+
+
+class Reproduction(Record):
+    """What the runs of one machine say, an element for each experiment."""
+
+    experiments: list[Reproduced]
+
+
+def of_run(folder: Path, results: Path) -> Reproduced:
+    """Return what a run says of its published figures and claims. Raise BadRun if it cannot be read."""
+    run, summary = read_run(folder), read_summary(folder)
+    found = [claim.verdict for claim in summary.claims]
+    source = run.source
+    return Reproduced(
+        experiment=run.experiment,
+        title=run.title,
+        article=f"{source.publisher}, {source.year}"
+        if source and source.year
+        else source.publisher
+        if source
+        else None,
+        address=source.address if source else None,
+        machine=f"{run.host.cpu}, {run.host.cores} cores, {run.host.memory_gib} GiB, {run.host.kernel}",
+        measured=run.began[:10],
+        trials=run.trials,
+        validity=summary.validity.verdict,
+        claims={verdict: found.count(verdict) for verdict in dict.fromkeys(found)},
+        figures=list(_figures(summary)),
+        report=str((folder / "report.html").relative_to(results)),
+    )
+
+
+def _figures(summary: Summary) -> Iterator[Figure]:
+    for row in summary.published:
+        for figure in row.figures:
+            yield Figure(
+                variant=row.variant,
+                load=row.load,
+                request=row.request,
+                metric=row.metric,
+                within=row.within,
+                **figure.model_dump(exclude={"trials"}),
+            )
+
+
+def default_run(results: Path, experiment: str, variants: list[str], trials: int) -> Path | None:
+    """Return the latest run of an experiment that measured all variants as often as by default; None: there is none."""
+    for path in sorted((results / experiment).glob("*/summary.json"), reverse=True):
+        if path.parent.is_symlink():
+            continue
+        try:
+            run = read_run(path.parent)
+        except BadRun:
+            continue
+        if _is_default(run, variants, trials) and _readable(path.parent):
+            return path.parent
+    return None
+
+
+def _readable(folder: Path) -> bool:
+    try:
+        read_summary(folder)
+    except BadRun:
+        return False
+    return True
+
+
+def _is_default(run: Run, variants: list[str], trials: int) -> bool:
+    return (
+        run.outcome == "completed"
+        and run.method == METHOD
+        and re.fullmatch(rf"make experiment NAME={re.escape(run.experiment)}( TRIALS=\d+)?", run.command) is not None
+        and run.trials >= trials
+        and [variant.name for variant in run.variants] == variants
+    )
+
+
+def read_reproduction(path: Path) -> Reproduction:
+    """Read the experiments of another machine, as ``write_reproduction`` wrote them."""
+    return Reproduction.model_validate_json(path.read_text(encoding="utf-8"))
+
+
+def write_reproduction(path: Path, found: Reproduction) -> None:
+    """Write what the experiments of this machine say, without points, to a small file."""
+    without_reports = [one.model_copy(update={"report": ""}) for one in found.experiments]
+    values = Reproduction(experiments=without_reports).model_dump(mode="json")
+    write_whole(path, json.dumps(values, indent=0, ensure_ascii=False) + "\n")

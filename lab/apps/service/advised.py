@@ -1,0 +1,94 @@
+"""The way that theory advises for an own service, from how long its requests took in an earlier run."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from pydantic import ValidationError
+
+from analysis.read.rows import opened
+from analysis.records.classes import Requests
+from analysis.records.folder import read_run, trial_folders
+from analysis.records.run import TODAY
+from lab.apps.advise.load import Load
+from lab.apps.advise.ranking import rank
+from lab.apps.advise.ways import Way
+from lab.apps.service.service import OwnService
+from lab.apps.service.variants import ADVISED, WITH_NEWER, way_of
+from lab.errors import WrongUse
+from lab.limits import SERVER_MIB, WORKER_MIB
+from lab.logs.access_log import SHORTEST_S, standing_for
+from lab.servers.base import Layer
+
+COMPUTES = 0.2
+"""From this part of their time on, requests that compute need a processor of their own."""
+
+# What the application's requests took at work as it is served today, without the waits for a worker.
+_TOOK = """
+SELECT request, list(asked_ms / 1000) FROM requests
+WHERE variant = $today AND error IS NULL AND asked_ms > 0 GROUP BY request HAVING count(*) > 1
+"""
+
+
+def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
+    """Return the best way for the load of an earlier run of a service.
+
+    Raise WrongUse if there is no such run, or if theory cannot serve such an application.
+    """
+    served = service.served
+    if not (earlier / "summary.json").exists():
+        raise WrongUse(
+            "WAYS=advised: there is no earlier run of this service.", hint="make try without WAYS comes first."
+        )
+    if served.kind not in ("gthread", "sync"):
+        raise WrongUse(f"WAYS=advised: there is no advice for {served.kind}, only for gunicorn's gthread and sync.")
+    if not service.requests:
+        raise WrongUse("WAYS=advised: there is no advice for the requests of a log; describe classes of requests.")
+    cores = read_run(earlier).host.cores
+    folders = [one for one in trial_folders(earlier) if one.parent.parent.name == TODAY]
+    with opened(folders) as rows:
+        took = dict(rows.execute(_TOOK, {"today": TODAY}).fetchall())
+    measured = _measured_today(earlier)
+    all_took_s = [one_s for each in took.values() for one_s in each]
+    computes = min(1.0, measured.get("processor", 0.0) / 1000 / fmean(all_took_s)) if all_took_s else 0.0
+    classes = {
+        name: Requests(
+            users=one.users, pause_s=one.pause_s, per_second=one.per_second,
+            takes_s=[max(SHORTEST_S, round(one_s, 6)) for one_s in standing_for(took[name])],
+            computes=computes,
+        ).of(name)
+        for name, one in service.requests.items() if name in took
+    }  # fmt: skip
+    if not classes:
+        raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
+    whole_mib = served.memory_mib * served.replicas
+    each_mib = (measured.get("memory", 0.0) - SERVER_MIB * served.replicas) / served.processes
+    load = Load(
+        classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=whole_mib,
+        worker_mib=max(WORKER_MIB["own"], each_mib),
+    )  # fmt: skip
+    for one in rank(load):
+        kind = one.way.kind
+        if kind.name in ("uwsgi", "queue") or served.major < WITH_NEWER.get(kind.name, 0):
+            continue
+        changed = served.model_copy(update={
+            "worker_class": "gthread", "workers": one.way.workers, "threads": one.way.threads, "replicas": 1,
+            "balance": "round_robin", "memory_mib": whole_mib,
+        })  # fmt: skip
+        try:
+            way = way_of(kind, service.model_copy(update={"served": changed}), layer)
+        except ValidationError:
+            continue  # its workers do not fit into the memory
+        return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", says=f"advised: {way.kind.says}"))
+    raise WrongUse("WAYS=advised: no way that theory knows fits this service.")
+
+
+def _measured_today(earlier: Path) -> dict[str, float]:
+    """Return the processor time of a request in ms, and the memory of all workers in MiB, by the name of the metric."""
+    rows = json.loads((earlier / "summary.json").read_text(encoding="utf-8"))["rows"]
+    wanted = {("processor", "per_request"), ("memory", "total")}
+    return {
+        row["metric"]: row["measured"] or 0.0 for row in rows
+        if row["variant"] == TODAY and row["request"] is None and (row["metric"], row["stat"]) in wanted
+    }  # fmt: skip

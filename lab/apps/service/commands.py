@@ -1,0 +1,61 @@
+"""The commands of ``lab`` about somebody's own service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lab.errors import WrongUse
+from lab.measuring import print_measured
+from lab.options import Duration, Full, Results, Seed, Trials
+from lab.paths import RESULTS
+from lab.terminal import out, say
+
+
+def try_(
+    service: Annotated[
+        Path | None, typer.Argument(show_default=False, help="The file that describes the service.")
+    ] = None,
+    ways: Annotated[str, typer.Option(envvar="WAYS", help="Which ways to try, e.g. limit,least-conn.")] = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    seed: Seed = 0,
+    results: Results = RESULTS,
+) -> None:
+    """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
+    from lab.apps.service.service import NEEDS_A_FILE  # noqa: PLC0415
+    from lab.apps.service.show import print_advice  # noqa: PLC0415
+    from lab.apps.service.trying import try_service  # noqa: PLC0415
+
+    if service is None:
+        raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
+    folder, summary, tried = try_service(
+        service, ways=ways, full=full, duration=duration, trials=trials, seed=seed, results=results
+    )
+    print_measured(folder, summary)
+    print_advice(out, summary, tried)
+
+
+def init(
+    folder: Annotated[Path | None, typer.Argument(show_default=False, help="The folder of the application.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(envvar="LOG", help="The access log of the service; - is standard input.")
+    ] = None,
+    to: Annotated[Path, typer.Option(envvar="TO", help="The file to write.")] = Path("my-service.yaml"),
+) -> None:
+    """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
+    from analysis.records.folder import write_whole  # noqa: PLC0415
+    from lab.apps.service.found import described  # noqa: PLC0415
+    from lab.logs.access_log import read_logs  # noqa: PLC0415
+
+    if folder is None:
+        raise WrongUse("No folder of an application is named.", hint="make init FOLDER=path/of/the/application")
+    if not folder.is_dir():
+        raise WrongUse(f"There is no folder {folder}.", hint="make init FOLDER=path/of/the/application")
+    if to.exists():
+        raise WrongUse(f"{to} exists already.", hint=f"make init FOLDER={folder} TO=another.yaml")
+    text = described(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None)
+    write_whole(to, text)
+    guesses = text.count("# guessed")
+    say(f"Wrote {to}. Check what was guessed ({guesses} lines say so), and then: make try SERVICE={to}")

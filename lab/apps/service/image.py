@@ -1,0 +1,148 @@
+"""The folder from which the image of an own application is built."""
+
+import hashlib
+import json
+import re
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from pathlib import Path
+
+from lab.apps.service.beside import read_beside
+from lab.apps.service.service import OwnService, Served, env_of
+from lab.errors import WrongUse
+from lab.paths import SERVERS
+from lab.servers.base import Layer
+
+LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
+"""Files and folders that are no part of an application."""
+MOST_MIB = 500
+PORTS = [80, 443]
+"""The ports of a host outside, if none is named."""
+_PROGRAMS = ("wait-until-ready", "observe", "with-database", "workers-ready")
+
+
+@contextmanager
+def layer_of(service: OwnService) -> Iterator[Layer]:
+    """Lay out the application, or the programs for its image, and what its layer needs in a temporary folder.
+
+    Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.
+    """
+    application, served = service.application, service.served
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        secrets = env_of(application.env_file) if application.env_file else {}
+        environment = (
+            secrets | application.environment | ({"LAB_READY": application.ready} if application.ready else {})
+        )
+        (folder / "environment.json").write_text(json.dumps(environment, sort_keys=True), encoding="utf-8")
+        for name, server in (("own_settings.py", "gunicorn"), ("own_settings.ini", "uwsgi")):
+            settings = served.settings if served.server == server else None
+            (folder / name).write_bytes(settings.read_bytes() if settings else b"")
+        for name in ("own.py", "before.py", "forward.py"):
+            shutil.copyfile(SERVERS / "own" / name, folder / name)
+        if application.folder:
+            _lay_out_folder(application.folder, folder)
+            required = _required(application.requirements) if application.requirements else []
+            lines = "".join(f"{line}\n" for line in with_server(required, served))
+            (folder / "requirements.txt").write_text(lines, encoding="utf-8")
+        else:
+            _lay_out_programs(served, folder)
+        yield Layer(
+            folder,
+            _digest(folder),
+            secrets,
+            read_beside(service.beside.compose, service.beside.services) if service.beside else None,
+            application.before,
+            application.image or "",
+            (served.server, served.release),
+            addresses_of(application.hosts),
+        )
+
+
+def addresses_of(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Return the address of each host by its name and its ports. Raise WrongUse if a name has no address."""
+    found: dict[str, dict[int, str]] = {}
+    for one in hosts:
+        name, _, port = one.partition(":")
+        try:
+            [address, *_] = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+        except OSError as error:
+            raise WrongUse(f"application.hosts: {name} has no address: {error.strerror or error}.") from None
+        if ip_address(address[4][0]).is_loopback or ip_address(address[4][0]).is_unspecified:
+            raise WrongUse(
+                f"application.hosts: {name} is this machine itself, which the lab's containers cannot reach."
+            )
+        ports = [int(port)] if port else PORTS
+        found.setdefault(name, {}).update(dict.fromkeys(ports, str(address[4][0])))
+    return found
+
+
+def _lay_out_folder(application: Path, folder: Path) -> None:
+    """Copy an application. Raise WrongUse if it is too large."""
+    shutil.copytree(application, folder / "application", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    size = sum(one.lstat().st_size for one in folder.rglob("*"))
+    if size > MOST_MIB * 2**20:
+        raise WrongUse(
+            f"{application} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",
+            hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
+        )
+    shutil.copyfile(SERVERS / "own" / "Dockerfile", folder / "Dockerfile")
+
+
+def _lay_out_programs(served: Served, folder: Path) -> None:
+    """Copy what the lab's images of servers have, and an image that exists lacks."""
+    (folder / "programs").mkdir()
+    for name in _PROGRAMS:
+        shutil.copyfile(SERVERS / name, folder / "programs" / name)
+    shutil.copyfile(SERVERS / "observe-counted", folder / "programs" / "observe-own")
+    shutil.copyfile(SERVERS / "own" / "image" / "curl", folder / "programs" / "curl")
+    serve = folder / "programs" / "serve"
+    if served.server == "uvicorn":
+        shutil.copyfile(SERVERS / "asgi" / "start", serve)
+    else:
+        serve.write_text("#!/bin/sh\nexec python -m gunicorn --config gunicorn.conf.py\n", encoding="utf-8")
+    shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
+    for name in ("gunicorn.conf.py", "idle_thread.py"):
+        shutil.copyfile(SERVERS / "gunicorn" / name, folder / name)
+    shutil.copyfile(SERVERS / "own" / "image" / "Dockerfile", folder / "Dockerfile")
+    (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # a part of the digest
+
+
+def with_server(required: Iterable[str], served: Served) -> list[str]:
+    """Return the lines of requirements with the release of the server that is named, and no other. Extras stay.
+
+    Hashes are left out, because with hashes pip would want the hash of the server, too. uWSGI is in its image already.
+    """
+    lines = [re.sub(r"\s*--hash=\S+", "", line) for line in required]
+    server = re.compile(rf"\s*{served.server}\s*(\[[^\]]*\])?\s*([<>=!~;@#].*)?$", re.IGNORECASE)
+    extras = next((found[1] or "" for line in lines if (found := server.match(line))), "")
+    others = [line for line in lines if not server.match(line)]
+    return others if served.server == "uwsgi" else [*others, f"{served.server}{extras}=={served.release}"]
+
+
+def _required(path: Path) -> Iterator[str]:
+    """Yield the lines of a file of requirements, and of the files that it includes. Raise WrongUse if there is none."""
+    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+        if further := re.match(r"\s*(?:-r|--requirement)[\s=]+(\S+)", line):
+            if not (path.parent / further[1]).is_file():
+                raise WrongUse(f"{path.name} includes {further[1]}, but there is no such file.")
+            yield from _required(path.parent / further[1])
+        else:
+            yield line
+
+
+def _digest(folder: Path) -> str:
+    """Return a digest of all files in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        if path.is_symlink():
+            digest.update(str(path.readlink()).encode())
+        elif path.is_file():
+            digest.update(path.read_bytes())
+        digest.update(b"\0")
+    return digest.hexdigest()[:12]

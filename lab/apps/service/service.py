@@ -1,0 +1,284 @@
+"""The file that describes somebody's own service: the application, how it is served, and what people ask of it."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from analysis.predict.ways import MOST_REPLICAS
+from analysis.records.classes import PATH_PATTERN, Asked, AskedClasses, asked_as_json
+from analysis.records.model import Model
+from analysis.records.nearest import nearest_first
+from lab.errors import WrongUse
+from lab.experiment.file import read_yaml
+from lab.experiment.messages import line_of
+from lab.servers.base import Balance, Release
+
+CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(\))?$"
+HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
+"""The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
+MOST_PORT = 65535
+MOST_ASKED = 100_000
+"""How long the description of all requests may be; Linux allows 128 KiB for one variable."""
+NEEDS_A_FILE = "make try SERVICE=my-service.yaml; make init FOLDER=path/of/the/application writes such a file"
+
+
+class Application(Model):
+    """The application: its folder, or the image that has it; its callable, and what it needs."""
+
+    folder: Path | None = None
+    image: str | None = Field(None, min_length=1)
+    callable: str
+    requirements: Path | None = None
+    environment: dict[str, str] = Field({})
+    env_file: Path | None = None
+    before: str = ""
+    ready: str = Field("", pattern=rf"{PATH_PATTERN}|^$")
+    hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field([], max_length=8)
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if (self.folder is None) == (self.image is None):
+            raise ValueError("give either folder or image: where the application is")
+        if self.image and self.requirements:
+            raise ValueError("requirements are for a folder; an image has all that the application requires")
+        return self
+
+    @field_validator("hosts")
+    @classmethod
+    def _have_ports(cls, value: list[str]) -> list[str]:
+        for one in value:
+            port = one.partition(":")[2]
+            if port and not 1 <= int(port) <= MOST_PORT:
+                raise ValueError(f"the port of {one} must be from 1 to {MOST_PORT}")
+        return value
+
+    @field_validator("callable")
+    @classmethod
+    def _names_a_callable(cls, value: str) -> str:
+        if not re.fullmatch(CALLABLE_PATTERN, value):
+            raise ValueError(f"{value!r} must name a module and a callable, such as app:app or shop.wsgi:application")
+        return value
+
+
+ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
+"""gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
+
+
+class Served(Model):
+    """How the application is served today: by gunicorn, by uvicorn, or by uWSGI, in the named release."""
+
+    gunicorn: Release = "27.0.1"
+    uvicorn: Release | None = None
+    uwsgi: Release | None = None
+    worker_class: Literal[
+        "gthread", "sync", "gevent", "eventlet", "asgi", "uvicorn_worker.UvicornWorker", "uvicorn.workers.UvicornWorker"
+    ] = "gthread"
+    workers: int = Field(ge=1, le=64)
+    threads: int = Field(1, ge=1, le=256)
+    worker_connections: int = Field(1000, ge=1, le=65535)
+    settings: Path | None = None
+    replicas: int = Field(1, ge=1, le=MOST_REPLICAS)
+    balance: Balance = "round_robin"
+    memory_mib: int = Field(512, ge=64)
+    left_out: list[str] = Field([], max_length=32)
+
+    @model_validator(mode="after")
+    def _one_server(self) -> Self:
+        named = [name for name in ("gunicorn", "uvicorn", "uwsgi") if name in self.model_fields_set]
+        if len(named) > 1:
+            raise ValueError(f"give one server, not {' and '.join(named)}")
+        of_gunicorn = sorted({"worker_class", "worker_connections"} & self.model_fields_set)
+        if of_gunicorn and self.server != "gunicorn":
+            raise ValueError(f"{of_gunicorn[0]} is a setting of gunicorn; leave it out for {self.server}")
+        if self.settings and self.server == "uvicorn":
+            raise ValueError("uvicorn has no settings file; leave settings out")
+        return self
+
+    @model_validator(mode="after")
+    def _only_some_have_threads(self) -> Self:
+        if self.kind not in ("gthread", "uwsgi") and self.threads > 1:
+            what = "uvicorn" if self.kind == "uvicorn" else f"workers of the class {self.worker_class}"
+            verb = "has" if self.kind == "uvicorn" else "have"
+            way_out = "leave threads out" if self.is_asgi else "choose worker_class: gthread, or threads: 1"
+            raise ValueError(f"{what} {verb} no threads; {way_out}")
+        return self
+
+    @property
+    def server(self) -> Literal["gunicorn", "uvicorn", "uwsgi"]:
+        """The server."""
+        return "uvicorn" if self.uvicorn else "uwsgi" if self.uwsgi else "gunicorn"
+
+    @property
+    def release(self) -> str:
+        """The release of the server."""
+        return self.uvicorn or self.uwsgi or self.gunicorn
+
+    @property
+    def kind(self) -> str:
+        """The kind of workers: gunicorn's class of workers, uvicorn or uwsgi."""
+        return self.worker_class if self.server == "gunicorn" else self.server
+
+    @property
+    def is_asgi(self) -> bool:
+        """Whether the server calls an ASGI application."""
+        return self.kind in ("uvicorn", *ASGI_WORKERS)
+
+    @property
+    def major(self) -> int:
+        """The first number of the server's release."""
+        return int(self.release.split(".")[0])
+
+    @property
+    def processes(self) -> int:
+        """How many workers all replicas have together."""
+        return self.workers * self.replicas
+
+    @property
+    def slots(self) -> int:
+        """How many requests all workers together serve at the same time, if they have threads."""
+        return self.processes * self.threads
+
+
+class ServicesBeside(Model):
+    """What the application needs beside it: services of a Compose file."""
+
+    compose: Path
+    services: list[str] = Field(min_length=1, max_length=8)
+
+    @field_validator("services")
+    @classmethod
+    def _are_no_words_of_the_lab(cls, value: list[str]) -> list[str]:
+        if taken := sorted({"app", "balancer", "before"} & set(value)):
+            raise ValueError(f"the lab has a service {taken[0]} of its own; name services that the application uses")
+        return value
+
+
+class LogToReplay(Model):
+    """An access log, whose requests with these methods are sent again at the times at which they came."""
+
+    log: Path
+    methods: list[Annotated[str, Field(pattern=r"^[A-Z]{3,10}$")]] = Field(["GET", "HEAD"], min_length=1)
+
+
+class OwnService(Model):
+    """The whole file."""
+
+    application: Application
+    served: Served
+    beside: ServicesBeside | None = None
+    requests: AskedClasses = Field({}, min_length=0)
+    replay: LogToReplay | None = None
+
+    @model_validator(mode="after")
+    def _something_is_asked(self) -> Self:
+        if bool(self.requests) == bool(self.replay):
+            raise ValueError("give either requests or replay: what people ask for")
+        if (length := len(asked_as_json(self.requests))) > MOST_ASKED:
+            raise ValueError(f"requests have {length:,} characters in all, but k6 can be told only {MOST_ASKED:,}")
+        return self
+
+    @model_validator(mode="after")
+    def _image_has_the_server(self) -> Self:
+        if self.application.image and self.served.server == "uwsgi":
+            raise ValueError("an image is served by gunicorn or uvicorn; for uWSGI, give the folder")
+        return self
+
+
+def read_own_service(path: Path) -> OwnService:
+    """Read and check the description of an own service. Raise WrongUse with the place of the first mistake.
+
+    Relative paths start at the folder of the file.
+    """
+    document, values = read_yaml(path)
+    try:
+        service = OwnService.model_validate(values)
+    except ValidationError as error:
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        place = first["loc"]
+        where = ".".join(map(str, place))
+        at = f"{path.name}:{line_of(document, place)}: {where}" if where else path.name
+        raise WrongUse(f"{at}: {_says(first['type'], first)}", hint=_EXAMPLE) from None
+    application = service.application
+    base = path.resolve().parent
+    paths = {
+        name: base / value
+        for name in ("folder", "requirements", "env_file")
+        if (value := getattr(application, name)) is not None
+    }
+    of_application = paths.get("folder", base)
+    if application.requirements:
+        paths["requirements"] = of_application / application.requirements
+    settings = service.served.settings and of_application / service.served.settings
+    places = {("application", name): there for name, there in paths.items()}
+    places |= {("served", "settings"): settings} if settings else {}
+    beside = service.beside and service.beside.model_copy(update={"compose": base / service.beside.compose})
+    places |= {("beside", "compose"): beside.compose} if beside else {}
+    replay = service.replay and service.replay.model_copy(update={"log": base / service.replay.log})
+    places |= {("replay", "log"): replay.log} if replay else {}
+    for place, there in places.items():
+        what = "folder" if place[1] == "folder" else "file"
+        if not (there.is_dir() if what == "folder" else there.is_file()):
+            where = f"{path.name}:{line_of(document, place)}: {'.'.join(place)}"
+            raise WrongUse(f"{where}: there is no {what} {there}", hint=_EXAMPLE)
+    secrets = env_of(paths["env_file"]) if "env_file" in paths else {}
+    for name, one in service.requests.items():
+        if unknown := [secret for secret in one.names_of_secrets if secret not in secrets]:
+            there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
+            line = line_of(document, ("requests", name))
+            raise WrongUse(
+                f"{path.name}:{line}: requests.{name}: ${{{unknown[0]}}} is no variable of env_file; there are {there}",
+                hint=_EXAMPLE,
+            )
+    served = service.served.model_copy(update={"settings": settings})
+    application = application.model_copy(update=paths)
+    return service.model_copy(update={"application": application, "served": served, "beside": beside, "replay": replay})
+
+
+def env_of(path: Path) -> dict[str, str]:
+    """Read an env file: lines of NAME=value; blank lines and comments do not count. Raise WrongUse for another line."""
+    found = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.strip().removeprefix("export ")
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name.strip()):
+            raise WrongUse(f"{path.name}:{number}: not NAME=value")  # the line itself may be a secret
+        found[name.strip()] = value.strip().strip("'\"")
+    return found
+
+
+def _says(kind: str, first: object) -> str:
+    assert isinstance(first, dict)
+    if kind == "extra_forbidden":
+        of = OwnService if len(first["loc"]) == 1 else _PARTS.get(str(first["loc"][0]), Asked)
+        known = list(of.model_fields)
+        return f"unknown key; there are {nearest_first(str(first['loc'][-1]), known)}"
+    if kind == "missing":
+        return "missing key"
+    if kind == "value_error":
+        return str(first["ctx"]["error"])
+    if kind == "string_pattern_mismatch":
+        must_be = [_MUST_BE[str(one)] for one in first["loc"] if one in _MUST_BE]
+        if must_be:
+            return f"{first['input']!r} must be {must_be[-1]}"
+    return f"{first['input']!r}: {str(first['msg']).lower()}"
+
+
+_PARTS: dict[str, type[Model]] = {
+    "application": Application,
+    "served": Served,
+    "beside": ServicesBeside,
+    "replay": LogToReplay,
+}
+_PATH, _RELEASE = "the path of a request, such as /items?page=2", "a release, such as 27.0.1"
+_MUST_BE = {
+    "path": _PATH, "ready": _PATH, "gunicorn": _RELEASE, "uvicorn": _RELEASE, "uwsgi": _RELEASE,
+    "hosts": "the name of a host outside, such as api.example.com or db.example.com:5432",
+    "headers": "the name of a header, such as X-Api-Key", "methods": "a method, such as POST",
+    "method": "a method, such as POST",
+}  # fmt: skip
+"""What the texts that have a pattern must be, by the key of the file."""
+_EXAMPLE = "docs/your-service.md has an example of such a file."

@@ -1,0 +1,32 @@
+"""What the lab advises somebody about an own service: the best way that was tried, and the configuration to paste."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.diagnosis.improvement import answer
+from analysis.diagnosis.tables import sentences
+from analysis.records.summary import Summary
+from lab.apps.advise.ways import Way
+
+
+def print_advice(console: Console, summary: Summary, tried: Sequence[Way]) -> None:
+    """Print whether a way is better than today's, and if so, what to do; if the trials cannot tell, how many would."""
+    if len(tried) == 1:
+        return
+    found = answer(summary, [way.name for way in tried])
+    main, *others = sentences(found, summary.round_s)
+    console.print()
+    console.print(Text(main, style="bold"))
+    for sentence in others:
+        console.print(Text(sentence))
+    if found.best is None:
+        return
+    way = next(one for one in tried if one.name == found.best.name)
+    console.print(Text(way.kind.why))
+    if found.as_good:
+        says = [one.kind.says for one in tried if one.name in found.as_good]
+        console.print(Text(f"As good: {', '.join(says)}."))
+    console.print()
+    console.print(Text(way.configuration()))

@@ -1,0 +1,164 @@
+"""The experiment that measures an own service as it is served today, and in other ways."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from analysis.records.classes import asked_as_json
+from analysis.records.folder import read_trial, trial_folder
+from analysis.records.nearest import nearest_first
+from analysis.records.run import OWN, REPLAY, TODAY
+from analysis.records.summary import Summary
+from lab.apps.advise.ways import Way
+from lab.apps.service.advised import advised
+from lab.apps.service.image import layer_of
+from lab.apps.service.replay import Replay, read_replay
+from lab.apps.service.service import OwnService, read_own_service
+from lab.apps.service.variants import (
+    ADVISED,
+    LIFTING,
+    ONLY_IF_NAMED,
+    candidates,
+    ignored,
+    left_out,
+    lifting,
+    too_large,
+)
+from lab.engine.engine import engine_cores
+from lab.errors import WrongUse
+from lab.experiment.model import Experiment, Load
+from lab.measuring import make_command, measure_quietly, planner
+from lab.terminal import say
+
+LASTS = {"short": "20s", "full": "2m"}
+REPLAY_LASTS_S = {"short": 60, "full": 600}
+"""The most seconds of a log that are sent again."""
+TRIALS = 3
+
+
+def try_service(
+    path: Path, *, ways: str, full: bool, duration: str, trials: int, seed: int, results: Path
+) -> tuple[Path, Summary, list[Way]]:
+    """Measure a service as it is served today and in other ways. Return the run's folder, its summary and the ways.
+
+    If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
+    there is nothing to add to the first run, it is the result.
+    """
+    service = read_own_service(path)
+    replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
+    name = name_of(path)
+    with layer_of(service) as layer:
+        if replay:
+            replay.write(layer.replay)
+
+        def measure(tried: Sequence[Way], ways: str, trials: int, *, check: bool = True) -> tuple[Path, Summary]:
+            experiment = experiment_of(path, service, tried, replay)
+            return measure_quietly(
+                name, experiment,
+                planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed),
+                full=full, results=results, check=check,
+                command=make_command(
+                    f"make try SERVICE={path.name}", WAYS=ways, FULL=full, DURATION=duration, TRIALS=trials, SEED=seed
+                ),
+            )  # fmt: skip
+
+        cores = engine_cores()
+        possible = candidates(service, layer, cores)
+        if ADVISED in kinds_in(ways):
+            possible.append(advised(service, layer, results / name / "latest"))
+        tried = chosen(possible, ways)
+        _say_each("Not tried", left_out(service))
+        _say_each("Left out", ignored(service, layer))
+        if ways:
+            return *measure(tried, ways, trials), tried
+        folder, summary = measure(tried[:1], TODAY, 1)
+        say_so_far(summary)
+        if not reached_load(folder, summary):
+            return folder, summary, tried
+        kinds = lifting(service, limits_of(summary), cores)
+        _say_each("Not tried", too_large(service, layer, kinds, cores))
+        tried = chosen(possible, ways, kinds)
+        if len(tried) == 1 and trials == 1:
+            return folder, summary, tried
+        return *measure(tried, ways, trials, check=False), tried
+
+
+def _say_each(lead: str, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        say(f"{lead}: {sentence}")
+
+
+def name_of(path: Path) -> str:
+    """Return the name of the folder of results for a file that describes a service."""
+    return (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "service") + "-tried"
+
+
+def kinds_in(ways: str) -> list[str]:
+    """Return the names in the option WAYS."""
+    return [name.strip() for name in ways.split(",") if name.strip()]
+
+
+def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list[Way]:
+    """Return today's way and those that are named. If none is named, return the default ways and those of ``lifting``.
+
+    The kinds in ``lifting`` lift a limit that was found. Raise WrongUse for an unknown name.
+    """
+    wanted = kinds_in(names)
+    known = [ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY for way in ways]
+    for one in wanted:
+        if one not in known:
+            there = nearest_first(one, known)
+            raise WrongUse(f"WAYS={names}: there is no way {one} for this service; there are {there}.")
+    default = [one for one in known if one not in (*ONLY_IF_NAMED, *LIFTING)]
+    taken = [TODAY, *wanted] if wanted else [*default, *lifting]
+    return [way for way, name in zip(ways, known, strict=True) if name in taken]
+
+
+def say_so_far(summary: Summary) -> None:
+    """Say what limits today's way after its first trial, or why the trial is invalid."""
+    if summary.validity.verdict == "invalid" or not summary.diagnosis:
+        say("\nThe first trial is invalid, so it says nothing:")
+        sentences = [reason for trial in summary.trials for reason in trial.reasons]
+    else:
+        say("\nSo far, after one trial of today's way:")
+        sentences = summary.diagnosis.sentences
+    for sentence in sentences:
+        say(f"- {sentence}")
+    say("")
+
+
+def reached_load(folder: Path, summary: Summary) -> bool:
+    """Whether any trial of a run got as far as its load."""
+    trials = [read_trial(trial_folder(folder, one.variant, one.load, one.trial)) for one in summary.trials]
+    return any(trial.outcome != "failed" for trial in trials)
+
+
+def limits_of(summary: Summary) -> list[str]:
+    """Return what limits today's way, as far as a summary can be trusted."""
+    if summary.diagnosis is None or summary.validity.verdict == "invalid":
+        return []
+    return [one.limit for one in summary.diagnosis.bottlenecks]
+
+
+def experiment_of(path: Path, service: OwnService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:
+    """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
+    asked = {"script": OWN, "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
+    if replay:
+        settings = {"classes": asked_as_json(replay.classes), "users_max": replay.users_max}
+        lasts = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
+        asked = {"script": REPLAY, "settings": settings, "duration": lasts}
+    try:
+        load = Load.model_validate(asked)
+    except ValidationError as error:
+        what = "replay" if replay else "requests"
+        first = error.errors()[0]
+        raise WrongUse(f"{path.name}: {what}: {first.get('ctx', {}).get('error', first['msg'])}.") from None
+    return Experiment(
+        title=f"{path.stem}, as it is served today and in other ways",
+        question="Do requests wait for a worker although another worker has a free thread, and what helps?",
+        load=load,
+        trials=TRIALS,
+        variants={way.name: way.variant for way in ways},
+    )

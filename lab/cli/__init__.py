@@ -1,0 +1,405 @@
+"""The command line ``lab``, which nearly every make target calls."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.markup import escape
+from typer.exceptions import TyperException
+
+from analysis.statistics.deciding import MOST
+from lab.apps.advise.commands import advise, predict, requests, validate, what_if
+from lab.apps.kubernetes.commands import manifests
+from lab.apps.lesson.commands import lesson
+from lab.apps.machines import machines as machines_app
+from lab.apps.service.commands import init, try_
+from lab.cli.reading import class_, compare, export, power, report, verify
+from lab.errors import LabError, WrongUse
+from lab.interruption import heed_signals
+from lab.measuring import make_command, measure, names_of, planner
+from lab.options import Cpu, Duration, Full, Jobs, Machines, Name, Results, Seed, Trials, Variants
+from lab.paths import RESULTS
+from lab.plan import lay_out
+from lab.terminal import count, out, print_plan, say, tell, time_in_words
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="A laboratory that shows which worker served each request, "
+    "and which requests waited although another worker had a free thread.",
+)
+
+
+@app.command()
+def run(
+    name: Name = "",
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    until: Annotated[
+        str, typer.Option(envvar="UNTIL", help="decided: measure rounds until every claim is decided.")
+    ] = "",
+    budget: Annotated[str, typer.Option(envvar="BUDGET", help="The longest time for that, e.g. 30m.")] = "15m",
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+    cpu: Cpu = "",
+    strict: Annotated[
+        bool, typer.Option(envvar="STRICT", help="Exit with 1 unless every claim is reproduced.")
+    ] = False,
+    machines: Machines = None,
+    results: Results = RESULTS,
+) -> None:
+    """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
+    from lab.engine.cluster.ready import chosen, cores_for_servers, suited  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
+
+    command = make_command(
+        f"make experiment NAME={name}",
+        VARIANTS=variants,
+        FULL=full,
+        DURATION=duration,
+        TRIALS=trials,
+        UNTIL=until,
+        BUDGET=budget if until else "",
+        JOBS=jobs,
+        SEED=seed,
+        CPU=cpu,
+        MACHINES=machines and machines.name,
+    )
+    budget_s = _budget_s(until, budget, trials)
+    trials = MOST if until else trials
+    experiment = load_experiment(name)
+    with chosen(machines) as cluster:
+        cores = cores_for_servers(cluster)
+        experiment = suited(computing(experiment, cpu, names_of(variants), cores), cluster)
+        plan_for = planner(
+            experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, cores=cores
+        )
+        summary = measure(
+            name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s, cluster=cluster
+        )
+    if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
+        raise typer.Exit(1)
+
+
+@app.command()
+def watch(
+    name: Name = "",
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+    cpu: Cpu = "",
+    port: Annotated[int, typer.Option(envvar="PORT", min=1, max=65535, help="The port of the page.")] = 8377,
+    results: Results = RESULTS,
+) -> None:
+    """Measure an experiment, and show its requests in a browser meanwhile, e.g. lab watch heavy-mix."""
+    from lab.apps.watch.live import screen  # noqa: PLC0415
+    from lab.engine.cluster.ready import the_engine  # noqa: PLC0415
+    from lab.engine.engine import engine_cores  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
+
+    command = make_command(
+        f"make watch NAME={name}",
+        VARIANTS=variants,
+        FULL=full,
+        DURATION=duration,
+        TRIALS=trials,
+        JOBS=jobs,
+        SEED=seed,
+        CPU=cpu,
+    )
+    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
+    plan_for = planner(
+        experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
+    )
+    plan_for(None)  # report wrong use before anything else
+    if not (engine := the_engine()).shares_files:
+        raise WrongUse(f"The engine of {engine.name} shares no folders with this machine, so its requests cannot be "
+                       "watched.", hint=f"make experiment NAME={name}")  # fmt: skip
+    with screen(results / name, port) as news:
+        say(f"Watch the requests at http://127.0.0.1:{port}/")
+        measure(name, experiment, plan_for, full=full, command=command, results=results, heeding=news.heeding)
+
+
+def _budget_s(until: str, budget: str, trials: int) -> float | None:
+    """Return for how long rounds are measured at most; None: there are as many rounds as planned."""
+    from lab.experiment.model import check_duration  # noqa: PLC0415
+    from lab.loads import in_seconds  # noqa: PLC0415
+
+    if not until:
+        return None
+    if until != "decided":
+        raise WrongUse(f"UNTIL={until} is unknown.", hint="UNTIL=decided")
+    if trials:
+        raise WrongUse("TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
+                       hint="UNTIL=decided BUDGET=30m")  # fmt: skip
+    check_duration(budget, "BUDGET")
+    return in_seconds(budget)
+
+
+@app.command()
+def aa(
+    name: Name = "",
+    variants: Annotated[str, typer.Option(envvar="VARIANTS", help="The variant; default: the first.")] = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+    cpu: Cpu = "",
+    results: Results = RESULTS,
+) -> None:
+    """Measure a variant against itself to see which differences are chance, e.g. lab aa heavy-mix."""
+    from lab.engine.engine import engine_cores  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import against_itself, computing  # noqa: PLC0415
+
+    command = make_command(
+        f"make aa NAME={name}",
+        VARIANTS=variants,
+        FULL=full,
+        DURATION=duration,
+        TRIALS=trials,
+        JOBS=jobs,
+        SEED=seed,
+        CPU=cpu,
+    )
+    trials = trials or 5
+    if trials < 2:
+        raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
+    experiment = load_experiment(name)
+    experiment = against_itself(experiment, variants or next(iter(experiment.variants)))
+    experiment = computing(experiment, cpu, cores=engine_cores())
+    plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    measure(f"{name}-aa", experiment, plan_for, full=full, command=command, results=results)
+
+
+@app.command()
+def reproduce(
+    fresh: Annotated[bool, typer.Option(envvar="FRESH", help="Measure every experiment again.")] = False,
+    show: Annotated[bool, typer.Option(envvar="SHOW", help="Measure nothing; only write the page.")] = False,
+    to: Annotated[
+        Path | None, typer.Option(envvar="TO", help="Also write what the page says to this file, e.g. mine.json.")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Measure every experiment by its default settings, and show all published figures on a page, e.g. lab reproduce.
+
+    After an interrupt, the same command goes on with the experiments that are left.
+    """
+    from lab.apps.reproduce.all import check_target, known, measured, write_page, write_reference  # noqa: PLC0415
+    from lab.run import writing  # noqa: PLC0415
+
+    if to:
+        check_target(to)
+
+    experiments = known()
+    todo = [one for one in experiments if not show and (fresh or not one.run(results))]
+    total_s = sum(one.expected_s for one in todo)
+    if todo:
+        say(f"{count(todo, 'experiment')} to measure, about {time_in_words(total_s)}. Interrupt at any time: the same "
+            "command goes on with what is left.")  # fmt: skip
+    invalid = []
+    for place, one in enumerate(todo, start=1):
+        rest_s = sum(other.expected_s for other in todo[place - 1 :])
+        say(f"\n{place} of {len(todo)}: {one.name}; about {time_in_words(rest_s)} left in all")
+        plan_for = planner(one.experiment, "", full=False, duration="", trials=0, jobs=0, seed=0)
+        command = f"make experiment NAME={one.name}"
+        try:
+            measure(one.name, one.experiment, plan_for, full=False, command=command, results=results)
+        except typer.Exit as stopped:
+            if stopped.exit_code != 1:  # interrupted
+                raise
+            invalid.append(one.name)
+        write_page(results, measured(results, experiments))
+    own = measured(results, experiments)
+    page = write_page(results, own)
+    say(f"\n{len(own.experiments)} of {len(experiments)} experiments are on the page: {page}")
+    if to:
+        with writing(to.parent):
+            write_reference(to, own)
+    if invalid:
+        say(f"The results of {', '.join(invalid)} are invalid; the tables above say why.")
+        raise typer.Exit(1)
+
+
+@app.command()
+def plan(
+    name: Name = "",
+    variants: Variants = "",
+    full: Full = False,
+    duration: Duration = "",
+    trials: Trials = 0,
+    jobs: Jobs = 0,
+    seed: Seed = 0,
+    cpu: Cpu = "",
+) -> None:
+    """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
+    from lab.engine.engine import engine_cores, room  # noqa: PLC0415
+    from lab.experiment.file import load_experiment  # noqa: PLC0415
+    from lab.experiment.variations import computing  # noqa: PLC0415
+
+    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
+    plan_for = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
+    print_plan(out, name, plan_for(room()))
+
+
+app.add_typer(machines_app, name="machines")
+app.command(name="try")(try_)
+app.command()(init)
+app.command()(lesson)
+for one in (predict, advise, requests, what_if, validate, manifests):
+    app.command(name=one.__name__.replace("_", "-"))(one)
+
+
+@app.command(name="list")
+def list_experiments(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per experiment.")] = False,
+) -> None:
+    """List the experiments with their questions, e.g. lab list --json."""
+    from lab.experiment.file import load_experiment, names  # noqa: PLC0415
+
+    broken = []
+    for name in names():
+        try:
+            one = load_experiment(name)
+        except WrongUse as error:
+            broken.append(error.message)
+            continue
+        if as_json:
+            values = {
+                "name": name,
+                "title": one.title,
+                "question": one.question,
+                "source": one.source.model_dump(mode="json") if one.source else None,
+                "variants": {key: value.model_dump(mode="json") for key, value in one.variants.items()},
+                "loads": {key: value.model_dump(mode="json") for key, value in one.all_loads.items()},
+            }
+            out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
+        else:
+            out.print(f"{name}\n  {one.title}\n  {one.question}", markup=False)
+    if broken:
+        raise WrongUse(
+            "\n".join(broken), hint="Correct each file that is named here; all other experiments are listed."
+        )
+
+
+for finished in (report, power, compare, verify, export):
+    app.command()(finished)
+app.command(name="class")(class_)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of experiment files, e.g. lab schema > experiments/schema.json."""
+    from lab.experiment.file import editor_schema  # noqa: PLC0415
+
+    sys.stdout.write(editor_schema())
+
+
+@app.command()
+def doctor() -> None:
+    """Say what the lab needs and whether this machine has it, without changing anything, e.g. lab doctor."""
+    from lab.engine.doctor import findings  # noqa: PLC0415
+
+    missing = False
+    for finding in findings():
+        missing |= not finding.there
+        mark = "[green]ok[/]     " if finding.there else "[red]missing[/]"
+        out.print(f"{mark} {escape(finding.what)}: {escape(finding.detail)}", soft_wrap=True)
+        if not finding.there and finding.remedy:
+            out.print("        " + finding.remedy.replace("\n", "\n        "), markup=False, soft_wrap=True)
+    if missing:
+        raise typer.Exit(1)
+
+
+@app.command()
+def setup() -> None:
+    """Install the engine, and pull or build the images, without measuring anything, e.g. lab setup."""
+    from lab.apps.bundle import bundled, images_for  # noqa: PLC0415
+    from lab.engine.cluster.machines import only_place  # noqa: PLC0415
+    from lab.engine.doctor import make_ready  # noqa: PLC0415
+    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.images import build_images, images_of  # noqa: PLC0415
+    from lab.experiment.file import load_experiment, names  # noqa: PLC0415
+    from lab.run import alone  # noqa: PLC0415
+
+    if of_bundle := bundled():
+        say(f"This lab came as a bundle, with the images for {', '.join(of_bundle)}.")
+        images = {image.name: image for image in images_for(of_bundle)}
+    else:
+        needed = [image for name in names() for image in images_of(lay_out(load_experiment(name)))]
+        images = {image.name: image for image in needed if not image.build_minutes}
+    with alone(say, "make setup"), hearing([only_place()], say):  # a build would disturb a run that is measuring
+        make_ready(say, images.values())
+        build_images(images.values(), say)
+
+
+@app.command()
+def bundle(
+    experiments: Annotated[list[str] | None, typer.Argument(show_default=False, help="Whose images it has.")] = None,
+    pythons: Annotated[str, typer.Option(envvar="PYTHONS", help="Releases of Python, e.g. 3.11,3.13.")] = "",
+    to: Annotated[Path | None, typer.Option(envvar="TO", show_default=False, help="The file.")] = None,
+) -> None:
+    """Pack the lab, its packages and its images into one file for a room without a network, e.g. lab bundle."""
+    from lab.apps.bundle import make_bundle  # noqa: PLC0415
+
+    out.print(str(make_bundle(experiments or [], pythons, to, say)), markup=False, soft_wrap=True)
+
+
+@app.command()
+def down(machines: Machines = None, results: Results = RESULTS) -> None:
+    """Remove the containers and networks of killed runs, and close the records of these runs, e.g. lab down."""
+    from lab.engine.cluster.machines import places_of, read_machines  # noqa: PLC0415
+    from lab.engine.cluster.ready import the_engine  # noqa: PLC0415
+    from lab.engine.engine import engine_version  # noqa: PLC0415
+    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.run import alone, clean_up, writing  # noqa: PLC0415
+
+    cluster = read_machines(machines) if machines else None
+    if not cluster and not engine_version():
+        say("No container engine answers, so nothing was cleaned up.")
+        return
+    places = places_of(cluster) if cluster else (the_engine(),)
+    with alone(say, "make down"), writing(results), hearing(places, say):
+        clean_up(results, say, places)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 measured, 1 failed or invalid, 2 wrong use, 130 interrupted."""
+    from python_on_whales.exceptions import DockerException  # noqa: PLC0415
+
+    from lab.engine import processor  # noqa: PLC0415
+    from lab.engine.engine import last_line  # noqa: PLC0415
+
+    if sys.argv[1:2] != ["doctor"] and (lack := processor.problem()):
+        tell(LabError(lack, hint=processor.WAY_OUT))
+        sys.exit(1)
+    for name in [name for name in os.environ if name.startswith("LAB_")]:
+        del os.environ[name]  # a factor must come from the experiment, never from the user's shell
+    heed_signals()
+    try:
+        code = app(prog_name="lab", standalone_mode=False)
+    except TyperException as error:
+        tell(WrongUse(f"{error.format_message()}", hint="lab --help"))
+        sys.exit(2)
+    except typer.Abort:
+        sys.exit(130)
+    except DockerException as error:
+        tell(LabError(f"The container engine refused or stopped answering: {last_line(error)}", hint="make doctor"))
+        sys.exit(1)
+    except LabError as error:
+        tell(error)
+        sys.exit(2 if isinstance(error, WrongUse) else 1)
+    sys.exit(code or 0)

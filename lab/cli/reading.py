@@ -1,0 +1,173 @@
+"""The commands of ``lab`` about finished runs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lab.errors import LabError, WrongUse
+from lab.finished import latest, reported, run_for, summary_of, verified
+from lab.options import Results, RunFolder
+from lab.paths import RESULTS
+from lab.terminal import count, out, say, talk
+
+if TYPE_CHECKING:
+    from analysis.statistics.compare import Side
+
+
+def report(
+    run: RunFolder = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest."""
+    from analysis.records.folder import read_run  # noqa: PLC0415
+    from analysis.report.markdown import markdown  # noqa: PLC0415
+    from analysis.report.terminal import print_tables  # noqa: PLC0415
+
+    folder = run or latest(results)
+    summary = reported(folder, results)
+    record = read_run(folder)
+    if as_markdown:
+        sys.stdout.write(markdown(record, summary))
+    else:
+        print_tables(out, record, summary)
+    say(f"\nReport: {folder / 'report.html'}")
+
+
+def power(run: RunFolder = None, results: Results = RESULTS) -> None:
+    """Say about how many trials each claim of a run needs for a verdict, e.g. lab power results/heavy-mix/latest."""
+    from analysis.records.folder import read_run  # noqa: PLC0415
+    from analysis.report.terminal import power_table  # noqa: PLC0415
+
+    folder = run or latest(results)
+    summary = summary_of("power", folder, results)
+    out.print(power_table(read_run(folder), summary))
+
+
+def compare(
+    a: Annotated[str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT.")] = "",
+    b: Annotated[str, typer.Argument(show_default=False, help="What to compare it with.")] = "",
+    force: Annotated[
+        bool, typer.Option(envvar="FORCE", help="Compare all the same, and print the reasons against it as warnings.")
+    ] = False,
+    results: Results = RESULTS,
+) -> None:
+    """Say how two runs or variants differ, e.g. lab compare results/heavy-mix/latest:reuse-port …:least-conn."""
+    from analysis.report.comparison import comparison  # noqa: PLC0415
+    from analysis.statistics import compare as comparing  # noqa: PLC0415
+
+    if not a or not b:
+        raise WrongUse("Give two runs, or two variants of runs.", hint=_COMPARE)
+    one, other = (_side(text, results) for text in (a, b))
+    reasons = [*comparing.obstacles(one, other)]
+    if reasons and not (force and comparing.have_common(one, other)):
+        problem = "They cannot be compared: " + ";\n".join(reasons) + "."
+        raise WrongUse(problem, hint=f"{_COMPARE} FORCE=1" if comparing.have_common(one, other) else _COMPARE)
+    for reason in (*reasons, *comparing.doubts(one, other)):
+        say(f"warning: {reason}")
+    out.print(comparison((one.name, other.name), comparing.differences(one, other), comparing.what_differs(one, other)))
+
+
+_COMPARE = "make compare A=results/heavy-mix/latest:shared-socket B=results/heavy-mix/latest:least-conn"
+
+
+def _side(text: str, results: Path) -> "Side":
+    """Compute the results of a run that ``RUN`` or ``RUN:VARIANT`` names."""
+    from analysis.records.folder import read_run  # noqa: PLC0415
+    from analysis.records.nearest import nearest_first  # noqa: PLC0415
+    from analysis.statistics.compare import Side, side  # noqa: PLC0415
+
+    folder, variant = side(text)
+    summary = summary_of("compare", folder, results)
+    run = read_run(folder)
+    known = [one.name for one in run.variants]
+    if variant is not None and variant not in known:
+        raise WrongUse(f"{folder} has no variant {variant!r}.", hint=f"Its variants: {nearest_first(variant, known)}")
+    return Side(text, run, summary, variant)
+
+
+def verify(run: RunFolder = None, results: Results = RESULTS) -> None:
+    """Check that a run was not changed since it was measured, e.g. lab verify results/heavy-mix/latest."""
+    folder = run or latest(results)
+    with run_for("verify"):
+        for line in verified(folder, out):
+            out.print(line, markup=False, soft_wrap=True)
+
+
+def export(
+    run: RunFolder = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(envvar="TO", show_default=False, help="The file; default: <experiment>-<run time>.tar.gz"),
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Verify a run, or the runs of the lesson, and pack it into one file, e.g. lab export results/lesson."""
+    from analysis.records.checksums import MANIFEST  # noqa: PLC0415
+    from lab.apps.lesson import handing_in  # noqa: PLC0415
+    from lab.export import archive_path, pack  # noqa: PLC0415
+
+    folder = run or latest(results)
+    with run_for("export"):
+        if handing_in.is_lesson(folder):
+            out.print(str(handing_in.hand_in(folder, to)), markup=False, soft_wrap=True)
+            return
+        target = archive_path(folder, to)
+        for line in verified(folder, talk):
+            say(line)
+        [archive] = pack([folder], target)
+    if archive.cleaned:
+        records = count(archive.cleaned, "record")
+        say(f"Paths, host name and user number were removed from {records} in the archive. The run was not changed.")
+        say(f"{MANIFEST} of the archive: {archive.manifest} (the hash above belongs to the run)")
+    out.print(str(target), markup=False, soft_wrap=True)
+
+
+def class_(
+    files: Annotated[
+        list[Path] | None, typer.Argument(show_default=False, help="Archives of lab export, or folders of runs.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option(envvar="CHECK", help="Compute all results again from the raw points: minutes for each run.")
+    ] = False,
+    to: Annotated[
+        Path | None, typer.Option(envvar="TO", show_default=False, help="The page; default: class.html in RESULTS.")
+    ] = None,
+    results: Results = RESULTS,
+) -> None:
+    """Show what every laptop of a class measured on one page, and who differs, e.g. lab class *.tar.gz."""
+    from lab.apps.classroom.exports import own_experiments, read_all  # noqa: PLC0415
+    from lab.apps.classroom.page import write_page  # noqa: PLC0415
+    from lab.apps.classroom.submissions import numbered  # noqa: PLC0415
+    from lab.run import writing  # noqa: PLC0415
+
+    if not files:
+        raise WrongUse("Give the archives that the class has handed in.", hint='make class FILES="a.tar.gz b.tar.gz"')
+    target = to or results / "class.html"
+    if target.is_dir():
+        raise WrongUse(f"{target} is a folder, but the page is a file.", hint="TO=class.html")
+    own = own_experiments()
+    handed = read_all(files, set(own), check=check)
+    problems = [problem for one in handed for problem in one.problems]
+    for problem in problems:
+        say(problem)
+    used = [one for one in handed if one.runs]
+    if not used:
+        raise LabError("No run can be shown.", hint="make export RUN=results/<experiment>/latest writes an archive.")
+    laptops = numbered([[run for _, run in one.runs] for one in used])
+    places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
+    guesses = {places[run.manifest]: one.guesses for one in used for _, run in one.runs if run.manifest in places}
+    with writing(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        chapters = write_page(target, laptops, own, guesses, left_out=len(problems), checked=check)
+    for chapter in chapters:
+        say(f"{chapter.name}: {chapter.says}")
+    if sum(bool(one.guesses) for one in used) == 1:
+        say("The page has no predictions yet: it shows them when two laptops have handed in a lesson.")
+    out.print(str(target), markup=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)

@@ -1,0 +1,137 @@
+"""The machines of a run, by the names of their Docker contexts, and what each machine is for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+from python_on_whales import DockerClient
+
+from analysis.records.model import Model, Name
+from lab.errors import WrongUse
+
+Role = Literal["servers", "load", "both"]
+EXAMPLE = "bench-1: {context: bench-1, role: servers}"
+
+
+class Machine(Model):
+    """One machine as machines.yaml describes it."""
+
+    context: str = Field(min_length=1, description="The Docker context that reaches the machine's engine.")
+    role: Role = Field("both", description="What runs on the machine: servers, load generators, or both.")
+    cores: int | None = Field(None, ge=1, le=1024, description="How many cores containers may use; left out: all.")
+    address: str = Field("", description="The address by which the other machines reach this machine.")
+
+    @property
+    def cpuset(self) -> str:
+        """The cores that containers on this machine may use, as Docker takes them; empty: all."""
+        return "" if self.cores is None else "0" if self.cores == 1 else f"0-{self.cores - 1}"
+
+
+class Cluster(Model):
+    """machines.yaml: the machines by name, and whether the traffic between them is encrypted."""
+
+    machines: dict[Name, Machine] = Field(min_length=1)
+    encrypted: bool = Field(False, description="true: the machines encrypt the traffic between containers.")
+
+    @model_validator(mode="after")
+    def _roles_are_filled(self) -> "Cluster":
+        for role, what in (("servers", "servers"), ("load", "load generators")):
+            if not any(one.role in (role, "both") for one in self.machines.values()):
+                raise ValueError(f"no machine is for {what}; give a machine role: {role}, or leave its role out")
+        seen: dict[str, str] = {}
+        for name, one in self.machines.items():
+            if one.context in seen:
+                raise ValueError(f"{seen[one.context]} and {name} have the same context {one.context}")
+            seen[one.context] = name
+        return self
+
+
+def read_machines(path: Path) -> Cluster:
+    """Read and check machines.yaml. Raise WrongUse with the place of the first mistake."""
+    from lab.experiment.file import read_yaml  # noqa: PLC0415  # loads every server, which short commands do not need
+    from lab.experiment.messages import line_of  # noqa: PLC0415
+
+    document, values = read_yaml(path)
+    try:
+        return Cluster.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = tuple(key for key in first["loc"] if key != "[key]")
+        where = f"{path.name}:{line_of(document, place)}: {'.'.join(map(str, place))}".rstrip(": ")
+        raise WrongUse(f"{where}: {_problem(first)}", hint=f"A complete machine: {EXAMPLE}") from None
+
+
+def _problem(error: Any) -> str:  # noqa: ANN401  # pydantic's ErrorDetails
+    """Return what is wrong, with the given value and what is allowed."""
+    kind = error["type"]
+    if kind == "value_error":
+        return str(error["ctx"]["error"])
+    if kind in _KEYS:
+        return _KEYS[kind]
+    return f"{error['input']!r} must be {_MUST_BE.get(kind, 'a mapping that is not empty')}"
+
+
+_KEYS = {
+    "extra_forbidden": "unknown key; a machine has context, role, cores, address; the file has machines, encrypted",
+    "missing": "missing key",
+}
+_WHOLE = "a whole number from 1 to 1,024"
+_MUST_BE = {
+    "literal_error": "one of servers, load, both",
+    "string_pattern_mismatch": "a name of lower-case letters, digits and single hyphens, e.g. bench-1",
+    "string_type": "text that is not empty",
+    "string_too_short": "text that is not empty",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+} | dict.fromkeys(("greater_than_equal", "less_than_equal", "int_type", "int_parsing", "int_from_float"), _WHOLE)
+"""What a value must be, by the kind of pydantic's error."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A machine on which containers of a trial run. The name is empty if the lab's own engine is the only one.
+
+    ``client`` reaches the engine. ``shares_files``: containers can mount folders of the machine on which the lab runs.
+    """
+
+    name: str
+    client: DockerClient
+    role: Role = "both"
+    cpuset: str = ""
+    shares_files: bool = True
+
+    @property
+    def docker(self) -> list[str]:
+        """The beginning of a command for this machine's engine."""
+        return [*map(str, self.client.client_config.docker_cmd)]
+
+    @property
+    def said(self) -> str:
+        """The machine in a message: ``the container engine``, or with the name of the machine."""
+        return f"the container engine of {self.name}" if self.name else "the container engine"
+
+
+def only_place(*, shares_files: bool = True) -> Place:
+    """Return the engine that Docker's own settings choose."""
+    return Place("", DockerClient(), shares_files=shares_files)
+
+
+def places_of(cluster: Cluster) -> tuple[Place, ...]:
+    """Return the machines of a cluster. The first one for servers is where images are built."""
+    places = [
+        Place(name, DockerClient(context=one.context), one.role, one.cpuset, shares_files=False)
+        for name, one in cluster.machines.items()
+    ]
+    return tuple(sorted(places, key=lambda place: place.role == "load"))
+
+
+def for_servers(places: Sequence[Place]) -> list[Place]:
+    """Return the machines that run servers."""
+    return [place for place in places if place.role != "load"]
+
+
+def for_load(places: Sequence[Place]) -> list[Place]:
+    """Return the machines that run load generators."""
+    return [place for place in places if place.role != "servers"]

@@ -1,0 +1,189 @@
+"""One small container on each machine of a cluster, which tells the machine's time and what its kernel reports.
+
+The engine allows a container's name only once. So the container is also the lock of its machine: a second lab, on any
+other computer, waits until the container has gone. The container ends when its standard input is closed, which also
+happens when the lab is killed.
+"""
+
+import json
+import os
+import re
+import select
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from analysis.records.run import Exchange
+from lab.engine.cluster.machines import Place
+from lab.engine.containers import OWNER_LABEL, owner
+from lab.engine.engine import output
+from lab.engine.watch import State, pressure_us
+from lab.errors import LabError
+
+NAME = "stampede-measures"
+IMAGE = "stampede/client:trixie"
+ANSWERS_WITHIN_S = 15
+EXCHANGES = 20
+"""How many times a machine is asked for its time before the load, and again after the load."""
+TELL_AGAIN_S = 60
+LOOK_AGAIN_S = 1.0
+_READS = ("/proc/stat", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/meminfo")
+_TELL = """\
+import json, sys, time
+def read(path):
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+while asked := sys.stdin.readline():
+    now = time.time()
+    print(json.dumps([now, [read(path) for path in asked.split()]]), flush=True)
+"""
+
+Say = Callable[[str], None]
+
+
+class Lost(LabError):
+    """A machine does not answer any more."""
+
+
+class Probe:
+    """The container on one machine, to which the lab writes a line for each answer that it wants."""
+
+    def __init__(self, place: Place, process: "subprocess.Popen[bytes]") -> None:
+        self.place = place
+        self._process = process
+        self._unread = b""
+        self._turn = threading.Lock()
+
+    def exchange(self, *paths: str) -> tuple[Exchange, list[str]]:
+        """Ask for the machine's time, and for the texts of files in /proc. Raise Lost if there is no answer in time."""
+        assert self._process.stdin
+        with self._turn:
+            asked = time.time()
+            try:
+                self._process.stdin.write(" ".join(paths).encode() + b"\n")
+                self._process.stdin.flush()
+            except OSError:
+                raise self._lost() from None
+            line = self._line()
+            answered = time.time()
+        told, texts = json.loads(line)
+        return Exchange(asked=asked, told=told, answered=answered), texts
+
+    def exchanges(self) -> list[Exchange]:
+        """Ask for the machine's time EXCHANGES times."""
+        return [self.exchange()[0] for _ in range(EXCHANGES)]
+
+    def look(self) -> State:
+        """Look at the machine, as ``lab.engine.watch.here`` does on the lab's own machine."""
+        stat, cpu, memory, meminfo = self.exchange(*_READS)[1]
+        # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
+        spent = [int(value) / 100 for value in stat.partition("\n")[0].split()[1:]]
+        kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, flags=re.MULTILINE))
+        return State(
+            at_s=time.monotonic(), total_s=sum(spent[:8]), idle_s=spent[3] + spent[4], steal_s=spent[7],
+            cpu_waits_us=pressure_us(cpu), memory_waits_us=pressure_us(memory),
+            available=int(kib["MemAvailable"]) * 1024, memory=int(kib["MemTotal"]) * 1024,
+        )  # fmt: skip
+
+    def cpu_model(self) -> str:
+        """Return the model of the machine's processor; empty if the kernel does not tell."""
+        [text] = self.exchange("/proc/cpuinfo")[1]
+        return next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")), "")
+
+    def _line(self) -> bytes:
+        assert self._process.stdout
+        deadline = time.monotonic() + ANSWERS_WITHIN_S
+        stdout = self._process.stdout.fileno()
+        while b"\n" not in self._unread:
+            ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            part = os.read(stdout, 2**16) if ready else b""
+            if not part:
+                raise self._lost()
+            self._unread += part
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line
+
+    def _lost(self) -> Lost:
+        return Lost(f"The machine {self.place.name} does not answer any more.", hint="lab machines check")
+
+
+@contextmanager
+def probing(places: Sequence[Place], say: Say) -> Iterator[dict[str, Probe]]:
+    """Start a probe on each machine, and yield the probes by the names of the machines.
+
+    If another lab measures on a machine, say so and wait until it has ended. All labs begin with the machine whose
+    engine has the smallest id, so that no two labs wait for each other. Raise LabError if a probe does not start.
+    """
+    with ExitStack() as stack:
+        probes = {}
+        for place in sorted(places, key=_engine_id):
+            probes[place.name] = stack.enter_context(_probe(place, say))
+        yield {place.name: probes[place.name] for place in places}
+
+
+def _engine_id(place: Place) -> str:
+    return output([*place.docker, "info", "--format", "{{.ID}}"])
+
+
+@contextmanager
+def _probe(place: Place, say: Say) -> Iterator[Probe]:
+    told_s: float | None = None
+    while True:
+        command = [*place.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", "--read-only",
+                   "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534", "--pids-limit", "16",
+                   "--memory", "64m", "--pull", "never", "--label", f"{OWNER_LABEL}.probe={owner()}",
+                   IMAGE, "python", "-u", "-c", _TELL]  # fmt: skip
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   start_new_session=True)  # fmt: skip
+        probe = Probe(place, process)
+        try:
+            probe.exchange()
+        except Lost:
+            problem = _end(process)
+            if "is already in use" not in problem:
+                raise LabError(
+                    f"Nothing can be measured on {place.name}: {_last(problem)}", hint="lab machines check"
+                ) from None
+            _remove_if_ended(place)
+            if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
+                told_s = time.monotonic()
+                say(f"Another run is measuring on {place.name} ({_holder(place)}). "
+                    "This run starts when that run has ended.")  # fmt: skip
+            time.sleep(LOOK_AGAIN_S)
+            continue
+        break
+    try:
+        yield probe
+    finally:
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> str:
+    """Let a probe end, and return what was written to its standard error."""
+    try:
+        _, said = process.communicate(timeout=5)
+    except (subprocess.TimeoutExpired, ValueError, OSError):
+        process.kill()
+        _, said = process.communicate()
+    return said.decode(errors="replace").strip()
+
+
+def _last(problem: str) -> str:
+    return (problem.splitlines() or ["its engine gave no reason"])[-1]
+
+
+def _holder(place: Place) -> str:
+    label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
+    return output([*place.docker, "inspect", "--format", label, NAME]) or "unknown"
+
+
+def _remove_if_ended(place: Place) -> None:
+    """Remove a probe that an engine forgot to remove, e.g. because the engine was killed."""
+    state = output([*place.docker, "inspect", "--format", "{{.State.Status}}", NAME])
+    if state in ("exited", "dead"):
+        output([*place.docker, "rm", NAME])

@@ -1,0 +1,176 @@
+"""Make the engines of a run ready: the lab's own engine, an engine elsewhere, or the machines of a cluster."""
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.records.run import Host, RunMachine
+from lab.engine import provenance
+from lab.engine.cluster.engines import Engines, offset_s
+from lab.engine.cluster.images import bring_images
+from lab.engine.cluster.machines import Cluster, Place, for_load, for_servers, only_place, places_of, read_machines
+from lab.engine.cluster.placing import Rooms
+from lab.engine.cluster.probe import IMAGE as PROBE_IMAGE
+from lab.engine.cluster.probe import Probe, probing
+from lab.engine.cluster.swarm import check_joined, nodes_of
+from lab.engine.engine import engine_cores, output, plugin_version, room
+from lab.experiment.model import Experiment
+from lab.experiment.variations import generated_on
+from lab.limits import Room
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def chosen(file: Path | None) -> Iterator[Cluster | None]:
+    """Read the file of machines, if there is one, and make its first machine the engine of Docker's commands.
+
+    Raise WrongUse if the file is wrong, and LabError if an engine does not answer or is in no swarm.
+    """
+    cluster = read_machines(file) if file else None
+    with using(cluster):
+        if cluster:
+            places_for(cluster)
+        yield cluster
+
+
+def suited(experiment: Experiment, cluster: Cluster | None) -> Experiment:
+    """Return an experiment with a load generator on each machine for load."""
+    return generated_on(experiment, len(for_load(places_of(cluster)))) if cluster else experiment
+
+
+@contextmanager
+def using(cluster: Cluster | None) -> Iterator[None]:
+    """Make the first machine of a cluster the engine that Docker's commands use, which builds the images."""
+    if cluster is None:
+        yield
+        return
+    before = {name: os.environ.pop(name, None) for name in ("DOCKER_CONTEXT", "DOCKER_HOST")}
+    os.environ["DOCKER_CONTEXT"] = places_of(cluster)[0].client.client_config.context or "default"
+    try:
+        yield
+    finally:
+        del os.environ["DOCKER_CONTEXT"]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+def places_for(cluster: Cluster | None) -> tuple[Place, ...]:
+    """Return the machines of a run. Raise LabError if an engine of a cluster does not answer."""
+    if cluster is None:
+        return (the_engine(),)
+    found = places_of(cluster)
+    nodes = nodes_of(found)
+    if len(found) > 1:
+        check_joined(nodes)
+    return found
+
+
+def the_engine() -> Place:
+    """Return the engine that Docker's own settings choose. An engine elsewhere has a name, and shares no files."""
+    name = output(["docker", "info", "--format", "{{.Name}}"])
+    if not name or name == platform.node():
+        return only_place()
+    context = output(["docker", "context", "show"])
+    return Place(context if context not in ("", "default") else name, only_place().client, shares_files=False)
+
+
+def cores_for_servers(cluster: Cluster | None) -> int:
+    """Return how many cores the servers of a run may use. Without a cluster: the cores of the engine."""
+    if cluster is None:
+        return engine_cores()
+    return sum(
+        cluster.machines[place.name].cores or int(output([*place.docker, "info", "--format", "{{.NCPU}}"]) or 1)
+        for place in for_servers(places_of(cluster))
+    )
+
+
+def rooms(cluster: Cluster | None) -> Room | Rooms:
+    """Return the memory of the machines of a run."""
+    if cluster is None:
+        return room()
+    found = places_of(cluster)
+    totals = [int(output([*place.docker, "info", "--format", "{{.MemTotal}}"]) or 0) // 2**20 for place in found]
+    return Rooms(found, [Room(total, total) for total in totals])
+
+
+@contextmanager
+def engines_on(
+    places: tuple[Place, ...], images: Sequence[str], say: Say, *, encrypted: bool = False
+) -> Iterator[Engines]:
+    """Yield the engines of a run, with the images on all machines. Wait until no other lab measures there.
+
+    Raise LabError if a machine cannot be made ready.
+    """
+    if places[0].shares_files:
+        yield Engines(places)
+        return
+    bring_images([PROBE_IMAGE], places, say)
+    with probing(places, say) as probes:
+        bring_images(images, places, say)
+        yield Engines(places, probes, overlay=len(places) > 1, encrypted=encrypted)
+
+
+def host(engines: Engines) -> Host:
+    """Describe the machine on which servers run: the first of them, if there are several."""
+    first = engines.places[0]
+    return host_of(first, engines.probes[first.name]) if engines.probes else provenance.host()
+
+
+def host_of(place: Place, probe: Probe) -> Host:
+    """Describe one machine of a cluster."""
+    asked = "{{.NCPU}}\t{{.MemTotal}}\t{{.OSType}} {{.KernelVersion}}\t{{.ServerVersion}}\t{{.Architecture}}"
+    cores, memory, kernel, version, kind = output([*place.docker, "info", "--format", asked]).split("\t")
+    return Host(
+        cpu=probe.cpu_model() or kind,
+        cores=int(cores),
+        memory_gib=round(int(memory) / 2**30, 1),
+        kernel=kernel[0].upper() + kernel[1:],
+        engine=f"Docker {version}",
+        compose=plugin_version("compose"),
+    )
+
+
+def machines_of(engines: Engines) -> list[RunMachine]:
+    """Return how a run records its machines; empty if there is only one."""
+    if not engines.overlay:
+        return []
+    return [
+        RunMachine(
+            name=place.name, role=place.role, cpuset=place.cpuset, host=host_of(place, engines.probes[place.name])
+        )
+        for place in engines.places
+    ]
+
+
+@dataclass(frozen=True)
+class Described:
+    """A machine as ``lab machines check`` shows it. ``clock`` is how far its clock is ahead of the lab's, in ms."""
+
+    engine: str
+    cores: int
+    memory_gib: float
+    kernel: str
+    clock: str
+    lacks: tuple[str, ...]
+
+
+def described(place: Place, probe: Probe | None) -> Described:
+    """Describe one machine and what it lacks; without a probe, its clock is unknown."""
+    info = place.client.system.info()
+    lacks = []
+    if info.memory_limit is False:
+        lacks.append(f"the engine of {place.name} cannot limit the memory of containers")
+    if place.cpuset and int(place.cpuset.rpartition("-")[2]) >= (info.n_cpu or 1):
+        lacks.append(f"{place.name} has {info.n_cpu} cores, but its file says that containers may use {place.cpuset}")
+    clock = "unknown"
+    if probe:
+        asked = probe.exchanges()
+        uncertain_s = min(one.answered - one.asked for one in asked) / 2
+        clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
+    return Described(
+        f"Docker {info.server_version}", info.n_cpu or 0, round((info.mem_total or 0) / 2**30, 1),
+        f"{info.os_type} {info.kernel_version} {info.architecture}", clock, tuple(lacks),
+    )  # fmt: skip

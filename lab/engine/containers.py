@@ -1,0 +1,142 @@
+"""Ask the engine about the containers of a trial: their owner, their services and what they wrote."""
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import TypeAdapter
+from python_on_whales import Container
+from python_on_whales.components.container.models import ContainerInspectResult, ContainerState
+from python_on_whales.exceptions import DockerException
+from python_on_whales.utils import run
+
+from lab.cache import digest
+from lab.engine.cluster.machines import Place
+
+OWNER_LABEL = "stampede.owner"
+SERVICE = "com.docker.compose.service"
+PROJECT = "com.docker.compose.project"
+NUMBER = "com.docker.compose.container-number"
+"""The label of containers that Compose has started; images that Compose has built have the other labels, too."""
+GENERATORS = ("k6", "client")
+"""The services that send requests, and that end by themselves."""
+
+LabelFilter = list[tuple[Literal["label"], str]]
+
+
+def owner() -> str:
+    """Return the owner of this lab's containers, made of machine and user, because several may share an engine."""
+    return f"{platform.node()}-{os.getuid()}"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A container as the engine described it at one moment.
+
+    ``service`` is its name in docker-compose.yml, or e.g. k6-2 for a further k6 container. ``name`` is its name within
+    its trial, e.g. nginx-1. ``place`` is its machine, ``host`` its host name, and ``image`` the id of its image.
+    """
+
+    id: str
+    service: str
+    name: str
+    state: ContainerState
+    place: Place
+    host: str
+    image: str = ""
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether this is a load generator."""
+        return is_generator(self.service)
+
+    def execute(self, command: list[str]) -> str:
+        """Run a command in this container, and return its output. Raise DockerException if that fails."""
+        return str(self.place.client.container.execute(self.id, command))
+
+
+def containers_of(project: str, places: Sequence[Place]) -> list[Seen]:
+    """Return all containers of a Compose project on these machines, including containers that have ended.
+
+    Compose numbers the containers of a service on each machine. Over all machines, the numbers go on.
+    """
+    seen: list[Seen] = []
+    numbers: dict[str, int] = {}
+    for place in places:
+        for service, number, one in sorted(_inspected(project, place), key=lambda one: one[:2]):
+            assert one.id
+            assert one.state
+            several = len(places) > 1
+            numbers[service] = numbers.get(service, 0) + 1 if several else number
+            host = (one.config and one.config.hostname) or ""
+            image = one.image or ""
+            seen.append(Seen(one.id, service, f"{service}-{numbers[service]}", one.state, place, host, image))
+    return seen
+
+
+def _inspected(project: str, place: Place) -> Iterator[tuple[str, int, ContainerInspectResult]]:
+    """Yield each container of a project on one machine, with its service and its number.
+
+    The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
+    """
+    found = place.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}"), ("label", NUMBER)])
+    if not found:
+        return
+    said = run([*place.docker, "container", "inspect", *(one.id for one in found)])
+    for one in _INSPECTED.validate_json(str(said)):
+        labels = (one.config and one.config.labels) or {}
+        yield labels[SERVICE], int(labels[NUMBER]), one
+
+
+_INSPECTED = TypeAdapter(list[ContainerInspectResult])
+
+
+def labels_of(container: Container) -> dict[str, str]:
+    """Return the labels of a container, which include SERVICE and PROJECT."""
+    return container.config.labels or {}
+
+
+def is_generator(service: str) -> bool:
+    """Whether a service is a load generator: k6, a further k6 container such as k6-2, or the client."""
+    return service.partition("-")[0] in GENERATORS
+
+
+def output_of(container: Seen) -> bytes:
+    """Return what a container wrote to standard output and standard error."""
+    command = [*container.place.docker, "container", "logs", container.id]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise DockerException(command, done.returncode, stderr=done.stdout)
+    return done.stdout
+
+
+def first_line_of(container: Seen) -> bytes:
+    """Return the first line that the engine has of what a container wrote, with its time; empty: there is none."""
+    command = [*container.place.docker, "container", "logs", "--timestamps", container.id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as asked:
+        assert asked.stdout
+        line = asked.stdout.readline()
+        asked.terminate()
+    return line
+
+
+@contextmanager
+def tolerating_docker_errors() -> Iterator[None]:
+    """Go on if the engine refuses or does not answer. The next command removes what could not be removed."""
+    try:
+        yield
+    except DockerException:
+        time.sleep(0.2)
+
+
+def overlay_name(project: str) -> str:
+    """Return the name of the network that the containers of a trial on several machines share.
+
+    A swarm allows at most 63 characters, which the name of a project may exceed.
+    """
+    return f"stampede-{digest(project.encode())}"

@@ -1,0 +1,73 @@
+"""Check what the lab needs of a machine without changing anything, or make the machine ready.
+
+Each step checks first. If there is something to do, the step says so; otherwise it is silent.
+"""
+
+import platform
+import shutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from python_on_whales import DockerClient
+
+from lab.engine import processor
+from lab.engine.engine import (
+    INSTALL_BY_HAND,
+    Say,
+    check_that_memory_is_limited,
+    engine_version,
+    how_to_start,
+    is_v2,
+    make_engine_ready,
+    plugin_version,
+)
+from lab.engine.images import BASE_IMAGES, OwnImage, make_base_images_ready, origin
+from lab.paths import ROOT
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that the lab needs: whether the machine has it, its version, and how to get it if it is missing."""
+
+    what: str
+    there: bool
+    detail: str
+    remedy: str = ""
+
+
+def make_ready(say: Say, images: Iterable[OwnImage] = ()) -> None:
+    """Make the engine and the base images ready. If the lab may not, raise LabError with the commands for the user.
+
+    ``images`` are the images that are needed next. If making a base image takes minutes, they are built meanwhile.
+    """
+    make_engine_ready(say)
+    check_that_memory_is_limited()
+    make_base_images_ready(say, images)
+
+
+def findings() -> list[Finding]:
+    """Check everything that the lab needs, without changing anything."""
+    client = DockerClient()
+    found = [
+        Finding("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),
+        Finding("processor", not (lack := processor.problem()), lack or "has what the packages need",
+                processor.WAY_OUT),
+        Finding("docker", shutil.which("docker") is not None, shutil.which("docker") or "not installed",
+                INSTALL_BY_HAND),
+    ]  # fmt: skip
+    if not found[-1].there:
+        return found
+    engine = engine_version()
+    found.append(Finding("container engine", bool(engine), engine or "does not answer", how_to_start()))
+    compose = plugin_version("compose")
+    found.append(Finding("Compose v2", is_v2(compose), compose or "not installed", INSTALL_BY_HAND))
+    found.append(Finding("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
+                         INSTALL_BY_HAND))  # fmt: skip
+    if engine:
+        for name in BASE_IMAGES:
+            there = client.image.exists(name)
+            found.append(Finding(name, there, origin(name) if there else "not there yet", "make setup"))
+    free = shutil.disk_usage(ROOT).free / 2**30
+    found.append(Finding("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
+    return found

@@ -1,0 +1,341 @@
+"""Find the container engine with Compose v2 and buildx, install or start the engine if allowed, and call it.
+
+The lab installs the engine only as root on Debian or Ubuntu, from the distribution's packages.
+"""
+
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import psutil
+from python_on_whales.exceptions import DockerException
+
+from lab.engine import processor
+from lab.errors import LabError
+from lab.interruption import program
+from lab.limits import Room
+from lab.paths import ROOT, TOOLS
+
+ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
+SYSTEMD = Path("/run/systemd/system")  # there if systemd starts the services of this machine
+ENGINE_SETTINGS = Path("/etc/docker/daemon.json")
+ENGINE_START_S = 60
+ANSWERS_WITHIN_S = 20
+BUILD_WITHIN_S = 3600
+"""How long a command may run that builds, pulls or installs."""
+FIRST_WORD_S, WORD_EVERY_S = 30, 60
+"""When the lab first says that a command is still running, and how often it then repeats this, in seconds."""
+LAST_BYTES = 16384
+"""How much of a command's output is looked at for its last lines."""
+_HALF_A_NETWORK = (
+    "libnetwork.(*controller).reservePools"  # in its log, an engine's panic: github.com/moby/moby/issues/45057
+)
+
+_CA_BUNDLES = (
+    os.environ.get("SSL_CERT_FILE", ""),
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+)
+
+INSTALL_BY_HAND = """\
+Debian or Ubuntu, as root:  tools/install-engine.sh
+Fedora:                     sudo dnf install moby-engine docker-compose docker-buildx
+macOS or Windows (WSL2):    install Docker Desktop, or: brew install colima docker docker-compose docker-buildx
+Then run the same command again."""
+
+Say = Callable[[str], None]
+
+
+def default_jobs(cores: int | None = None) -> int:
+    """Return how many variants whose requests sleep may run side by side: four for each core of the engine."""
+    return 4 * (cores or engine_cores())
+
+
+def engine_cores() -> int:
+    """Return how many cores containers may use: those of the engine, which may be a virtual machine with few cores.
+
+    If no engine answers, return the cores of this machine.
+    """
+    told = output(["docker", "info", "--format", "{{.NCPU}}"])
+    return int(told) if told.isdecimal() and int(told) else os.cpu_count() or 1
+
+
+def room() -> Room:
+    """Return the memory of the machine that containers run on.
+
+    If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
+    """
+    memory = psutil.virtual_memory()
+    engine = output(["docker", "info", "--format", "{{.MemTotal}}"])
+    total = int(engine) if engine.isdecimal() and int(engine) else memory.total
+    elsewhere = abs(total - memory.total) > 0.01 * memory.total
+    return Room(total // 2**20, (total if elsewhere else memory.available) // 2**20)
+
+
+def ca_bundle() -> str:
+    """Return the path of the host's CA bundle, which builds of images need on networks that re-sign TLS.
+
+    If the host has none, return ``os.devnull``, because Compose needs a file.
+    """
+    return next((path for path in _CA_BUNDLES if path and Path(path).is_file()), os.devnull)
+
+
+def engine_version() -> str:
+    """Return the engine's name and version; empty when no engine answers."""
+    version = output(["docker", "version", "--format", "{{.Server.Version}}"])
+    return f"Docker {version}" if version else ""
+
+
+def make_engine_ready(say: Say) -> None:
+    """Install or start the engine if needed. If the lab may not, raise LabError with the commands for the user."""
+    client = bool(shutil.which("docker")) and is_v2(plugin_version("compose")) and bool(plugin_version("buildx"))
+    if client and engine_version():
+        return
+    if _is_silent():
+        raise LabError(
+            "The container engine is there and does not answer.",
+            hint="Is it paused or frozen, or is its machine asleep? docker version must answer. Restart the engine: "
+            "sudo systemctl restart docker, or Docker Desktop.",
+        )
+    if not client or (is_debian_root() and not _dockerd() and not _engine_is_elsewhere()):
+        _install_engine(say)
+    if not engine_version():
+        _start_engine(say)
+
+
+def _is_silent() -> bool:
+    """Whether an engine keeps its client waiting. It must be neither installed nor started once more."""
+    try:
+        subprocess.run(["docker", "version"], capture_output=True, timeout=ANSWERS_WITHIN_S, check=False)
+    except subprocess.TimeoutExpired:
+        return True
+    except OSError:  # there is no client
+        return False
+    return False
+
+
+def check_that_memory_is_limited() -> None:
+    """Raise LabError if the engine cannot limit the memory of containers: a load could then harm the machine."""
+    if output(["docker", "info", "--format", "{{.MemoryLimit}}"]) == "false":
+        raise LabError(
+            "The container engine cannot limit the memory of containers, so a load could use up all memory.",
+            hint="If the kernel's command line lacks cgroup_enable=memory, add it, and restart the machine.",
+        )
+
+
+def _dockerd() -> str | None:
+    """Return the path of the engine's program. Debian keeps it in a folder that only root's PATH contains."""
+    return shutil.which("dockerd", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
+def _engine_is_elsewhere() -> bool:
+    return bool(os.environ.get("DOCKER_HOST")) or output(["docker", "context", "show"]) not in ("", "default")
+
+
+def _install_engine(say: Say) -> None:
+    if not is_debian_root():
+        raise LabError("This machine has no container engine with Compose v2 and buildx.", hint=INSTALL_BY_HAND)
+    question = "Install Docker's engine, Compose and buildx from the distribution? [Y/n] "
+    if sys.stdin.isatty() and input(question).strip().lower() not in ("", "y", "yes"):
+        raise LabError("No container engine was installed.", hint=INSTALL_BY_HAND)
+    say("Installing Docker's engine, Compose and buildx from the distribution …")
+    began = time.monotonic()
+    run_command([str(TOOLS / "install-engine.sh")], "installing the container engine",
+                "The container engine could not be installed.", say)  # fmt: skip
+    say(f"Installed the container engine in {time.monotonic() - began:.0f} s.")
+
+
+def _start_engine(say: Say) -> None:
+    program = _dockerd()
+    if os.geteuid() != 0 or not program or _engine_is_elsewhere():
+        raise LabError("The container engine does not answer.", hint=how_to_start())
+    say("Starting the container engine …")
+    if SYSTEMD.is_dir():
+        run_command(["systemctl", "start", "docker"], "starting the container engine",
+                    "The container engine could not be started.", say, within_s=4 * ENGINE_START_S)  # fmt: skip
+        _wait_for_engine(None)
+        return
+    said = _run_engine(program)
+    if _HALF_A_NETWORK in said and (networks := _data_root() / "network/files/local-kv.db").exists():
+        aside = networks.rename(f"{networks}.damaged-{time.time():.0f}")
+        say("The engine was once killed while it created a network, and its list of networks is damaged.\n"
+            f"The damaged list is now {aside}.\nStarting the engine with an empty list of networks …")  # fmt: skip
+        said = _run_engine(program)
+    if said:
+        raise LabError("The container engine ended instead of starting.", hint=f"{_reason(said)}\nLog: {ENGINE_LOG}")
+
+
+def _run_engine(program: str) -> str:
+    """Start the engine's program and wait until the engine answers.
+
+    Return what the engine logged if its program ended instead; empty if the engine answers.
+    """
+    with ENGINE_LOG.open("ab") as log:
+        logged_before = log.tell()
+        engine = subprocess.Popen(
+            [program], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+        )  # the engine goes on after the lab has ended, like an engine that the system starts
+    if _wait_for_engine(engine):
+        return ""
+    said = ENGINE_LOG.read_bytes()[logged_before:].decode(errors="replace").strip()
+    return said or f"exit code {engine.returncode}"
+
+
+def _wait_for_engine(program: "subprocess.Popen[bytes] | None") -> bool:
+    """Return whether the engine answers: False as soon as its program has ended. Raise LabError if neither happens."""
+    deadline = time.monotonic() + ENGINE_START_S
+    while not engine_version():
+        if program and program.poll() is not None:
+            return False
+        if time.monotonic() > deadline:
+            raise LabError(f"The container engine did not answer within {ENGINE_START_S} s.", hint=how_to_start())
+        time.sleep(0.1)
+    return True
+
+
+def _data_root() -> Path:
+    """Return the folder in which an engine that the lab starts keeps its images and its list of networks."""
+    try:
+        settings = json.loads(ENGINE_SETTINGS.read_bytes())
+    except (OSError, ValueError):
+        settings = {}
+    return Path(settings.get("data-root", "/var/lib/docker"))
+
+
+def _reason(said: str) -> str:
+    """Return the line of an engine's log that says why the engine ended: by default, the last line."""
+    lines = said.splitlines()
+    return next((line for line in lines if line.startswith(("panic:", "failed to start daemon"))), lines[-1])
+
+
+def plugin_version(plugin: str) -> str:
+    """Return the version of a plug-in of docker; empty if the plug-in is missing."""
+    return output(["docker", plugin, "version"] + (["--short"] if plugin == "compose" else []))
+
+
+def is_v2(compose: str) -> bool:
+    """Whether this version of Compose is 2 or later."""
+    return compose.lstrip("v").split(".")[0].isdecimal() and int(compose.lstrip("v").split(".")[0]) >= 2
+
+
+def is_debian_root() -> bool:
+    """Whether the lab may install packages: it runs as root on Debian or Ubuntu."""
+    return os.geteuid() == 0 and Path("/etc/debian_version").exists()
+
+
+def how_to_start() -> str:
+    """Return a hint that says how the user starts the engine."""
+    if _engine_is_elsewhere():
+        return "DOCKER_HOST or docker context names an engine elsewhere: start that engine, or choose another engine."
+    if platform.system() == "Darwin":
+        return "Start Docker Desktop (or: colima start), then run the same command again."
+    return "sudo systemctl start docker, then run the same command again. Are you in the group docker?"
+
+
+def output(command: list[str]) -> str:
+    """Return what a command prints; empty if the command fails, hangs or is missing."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def run_command(
+    command: list[str],
+    what: str,
+    problem: str,
+    say: Say,
+    environment: dict[str, str] | None = None,
+    within_s: float = BUILD_WITHIN_S,
+) -> None:
+    """Run a command in the checkout, and now and then say that it is still running.
+
+    ``what`` says in the progress what the command does, e.g. ``building nginx``. If the command fails or does not end
+    within ``within_s`` seconds, raise LabError with the message ``problem``, the reason and the command's last lines.
+    """
+    with running_beside(command, what, problem, say, environment, within_s):
+        pass
+
+
+@contextmanager
+def running_beside(
+    command: list[str],
+    what: str,
+    problem: str,
+    say: Say,
+    environment: dict[str, str] | None = None,
+    within_s: float = BUILD_WITHIN_S,
+) -> Iterator[None]:
+    """Do the same, but run the command beside the block. If the block raises an exception, end the command."""
+    began = time.monotonic()
+    named = f"{' '.join(command[:4])} …"
+    with (
+        tempfile.TemporaryFile() as output,
+        program(command, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=ROOT) as process,
+    ):
+        yield
+        next_word_s: float = FIRST_WORD_S
+        while True:
+            try:
+                code = process.wait(max(0.1, min(next_word_s, within_s) - (time.monotonic() - began)))
+                break
+            except subprocess.TimeoutExpired:
+                pass
+            passed_s = time.monotonic() - began
+            if passed_s >= within_s:
+                last = _last_lines(output) or "it printed nothing"
+                raise LabError(problem, hint=f"{named} did not end within {in_words(within_s)}:\n{last}")
+            if passed_s >= next_word_s:
+                last = f"; its last line: {said[0]}" if (said := _last_lines(output, 1).splitlines()) else ""
+                say(f"Still {what} after {in_words(passed_s)}{last}")
+                next_word_s = passed_s + WORD_EVERY_S
+        if code != 0:
+            meaning = f": {known}" if (known := meaning_of(code)) else ":"
+            last = _last_lines(output) or "It printed nothing."
+            raise LabError(problem, hint=f"{named} ended with {code}{meaning}\n{last}")
+
+
+def _last_lines(output: IO[bytes], count: int = 12) -> str:
+    """Return the last lines of a file that a program still writes: reading must not move the place of writing."""
+    size = os.fstat(output.fileno()).st_size
+    said = os.pread(output.fileno(), LAST_BYTES, max(0, size - LAST_BYTES)).decode(errors="replace")
+    return "\n".join(said.strip().splitlines()[-count:])
+
+
+def in_words(seconds: float) -> str:
+    """Return a time in whole seconds or minutes, e.g. ``40 s`` or ``3 min``."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def meaning_of(code: int) -> str:
+    """Return what the exit code of a program or a container means if a signal ended it; empty: no signal did."""
+    number = -code if code < 0 else code - 128
+    if number == signal.SIGILL:
+        return f"a program in it has an instruction that this processor lacks. {processor.WAY_OUT}"
+    if number == signal.SIGKILL:
+        return "it was killed: perhaps by hand, or because its memory was not enough"
+    return "it was ended by SIGSEGV, a fault of a compiled program" if number == signal.SIGSEGV else ""
+
+
+def last_line(error: DockerException) -> str:
+    """Return the last line of Docker's error message, because this line names the problem.
+
+    Cut a long line after at most 300 characters, at the end of a word: ``without`` would not recognise half a path.
+    """
+    if error.return_code == -signal.SIGKILL:
+        return "it was silent for too long, so the lab ended Docker's client"
+    said = (error.stderr or str(error)).strip().splitlines()
+    line = ([one for one in said if one and "--help" not in one] or ["Docker gave no reason"])[-1]
+    return line if len(line) <= 300 else f"{line[:299].rpartition(' ')[0]} …"

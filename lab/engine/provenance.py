@@ -1,0 +1,98 @@
+"""Describe what a run was measured with: the machine, the lab's own files, and the programs in each image."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+from pydantic import TypeAdapter
+from python_on_whales import DockerClient
+
+from analysis.records.run import Git, Host, Image
+from lab.cache import digest, kept
+from lab.engine.engine import engine_cores, engine_version, output, plugin_version
+from lab.engine.images import BASE_IMAGES, STAND_IN, digests, label
+from lab.interruption import uninterrupted
+from lab.paths import ROOT
+
+# Print a line with name and version for each package of Debian or Alpine, each package of Python, and k6.
+_PACKAGES = """\
+set -e
+if command -v dpkg-query > /dev/null; then dpkg-query --show --showformat='${Package} ${Version}\\n'
+else apk info -v 2> /dev/null | sed 's/-\\([0-9]\\)/ \\1/'
+fi
+if [ -x /opt/venv/bin/python ]; then /opt/venv/bin/python -c '
+from importlib.metadata import distributions
+import platform, sys
+for one in distributions(): print("python/" + one.metadata["Name"].lower(), one.version)
+if sys.base_prefix == "/opt/python": print("python3", platform.python_version() + sys.abiflags)'
+fi
+if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 \\1/p'; fi
+"""
+
+
+def host() -> Host:
+    """Describe this machine and its engine."""
+    return Host(
+        cpu=_cpu_model(),
+        cores=engine_cores(),
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        kernel=f"{platform.system()} {platform.release()}",
+        engine=engine_version(),
+        compose=plugin_version("compose"),
+    )
+
+
+def git() -> Git | None:
+    """Return the commit of the checkout, and whether files differ from the commit; None outside a git checkout."""
+    commit = output(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
+    if not commit:
+        return None
+    return Git(commit=commit, dirty=bool(output(["git", "-C", str(ROOT), "status", "--porcelain"])))
+
+
+def images(named: Mapping[str, Sequence[str]]) -> list[Image]:
+    """Return the ids of images, what stand-ins were built from, and the packages in each image.
+
+    ``named`` lists the main packages of each image. The record repeats the versions of the main packages separately.
+    """
+    ids = [DockerClient().image.inspect(name).id for name in named]
+    with uninterrupted(), ThreadPoolExecutor() as pool:
+        packages = list(pool.map(packages_of, ids))
+    return [
+        Image(
+            name=name,
+            id=identity,
+            stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
+            digests=digests(name) if name in BASE_IMAGES else [],
+            packages=inside,
+            programs={one.removeprefix("python/"): inside[one] for one in for_what if one in inside},
+        )
+        for (name, for_what), identity, inside in zip(named.items(), ids, packages, strict=True)
+    ]
+
+
+def packages_of(identity: str) -> dict[str, str]:
+    """Return the version of each package in an image by the package's name (``python/…`` for Python's packages).
+
+    Finding the versions takes a container, so the answer is kept by the image's id, which changes with its contents.
+    """
+    question = f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}"
+    return kept("packages", question, TypeAdapter(dict[str, str]), lambda: _look_into(identity))
+
+
+def _look_into(image: str) -> dict[str, str]:
+    lines = output(
+        ["docker", "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--user", "65534",
+         "--security-opt", "no-new-privileges", "--entrypoint", "sh", image, "-c", _PACKAGES]
+    ).splitlines()  # fmt: skip
+    return dict(line.split(maxsplit=1) for line in lines if len(line.split()) == 2)
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

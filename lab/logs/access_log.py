@@ -1,0 +1,383 @@
+"""Requests from an access log: a class for each route, as a file for ``lab advise``.
+
+A log holds what must not leave it: query strings, tokens in paths, addresses and agents of users. Only methods, the
+fixed parts of paths, counts and durations are taken from it; whole targets only to be sent again (replay.py of an own
+service).
+"""
+
+import gzip
+import re
+import sys
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from lab.errors import WrongUse
+from lab.logs.durations import HOW, NO_UNIT, Source, source_of
+from lab.logs.formats import FORMATS, TIMELESS, UNITS, Entry, entry_of
+
+MOST_CLASSES = 20
+MOST_ALIKE = 10
+"""If more routes than this differ in one part of their paths only, this part is the name of a thing, not of a route."""
+DURATIONS = 50
+"""How many durations describe a class. Each of them is the mean of as many requests, so that their mean is right."""
+SHORTEST_S = 0.0005
+"""nginx writes 0.000 for what takes less than half a millisecond."""
+SAMPLE = 10_000
+"""From so many lines of a log, the lab finds out where the durations are."""
+
+_FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2?|xml)", re.IGNORECASE)
+_NAME_OF_A_THING = re.compile(r"\d+|[0-9a-fA-F]{8,}|[0-9a-fA-F-]{32,}|.*[@%].*|(?=.*\d).{16,}|.{40,}")
+
+
+class Line(NamedTuple):
+    """What is taken from a line of a log. ``took_s`` is None if the line has no duration."""
+
+    at: float
+    method: str
+    target: str
+    status: int
+    took_s: float | None
+
+
+@dataclass
+class Route:
+    """The requests of one method for one route."""
+
+    failed: int = 0
+    ends: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each request ended, in seconds since 1970."""
+    seconds: "array[float]" = field(default_factory=lambda: array("d"))
+    """How long those requests took of which the log has a duration."""
+    timed_ends: "array[float]" = field(default_factory=lambda: array("d"))
+    """When each of those requests ended."""
+
+    @property
+    def requests(self) -> int:
+        """How many requests were counted."""
+        return len(self.ends)
+
+    def add(self, other: "Route") -> None:
+        """Count the requests of another route, too."""
+        self.failed += other.failed
+        self.ends.extend(other.ends)
+        self.seconds.extend(other.seconds)
+        self.timed_ends.extend(other.timed_ends)
+
+
+@dataclass
+class Log:
+    """What was found in logs. ``first`` and ``last`` are seconds since 1970.
+
+    ``sources`` say where the durations of each file are.
+    """
+
+    routes: dict[tuple[str, str], Route] = field(default_factory=dict)
+    first: float = float("inf")
+    last: float = float("-inf")
+    left_out: "Counter[str]" = field(default_factory=Counter)
+    unreadable: int = 0
+    without: int = 0
+    """How many of the counted requests have no duration."""
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    @property
+    def requests(self) -> int:
+        """How many requests were counted."""
+        return sum(one.requests for one in self.routes.values())
+
+    @property
+    def warning(self) -> str | None:
+        """What is said at once if requests have no duration; the file says why."""
+        if not self.without:
+            return None
+        return f"{self.without:,} of {self.requests:,} requests have no duration; the first lines of the file say why."
+
+    @property
+    def clock(self) -> str | None:
+        """Whose clock measured the durations; None: unknown, or there are several."""
+        clocks = {one.clock for one in self.sources.values()}
+        return clocks.pop() if len(clocks) == 1 else None
+
+
+def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -> Log:
+    """Read logs, one after the other. ``-`` is standard input. ``unit`` is that of durations that are whole numbers.
+
+    Raise WrongUse if a file cannot be read, has no line in a known format, or has durations without a unit.
+    """
+    if unit and unit not in (*UNITS, NO_UNIT):
+        raise WrongUse(
+            f"UNIT={unit} is unknown.", hint="UNIT=s, UNIT=ms or UNIT=us; UNIT=none if no number is a duration"
+        )
+    log = Log()
+    for path in paths:
+        _read(path, log, methods, unit)
+    if log.requests < 2:
+        others = ", ".join(f"{count} {name}" for name, count in log.left_out.most_common(3))
+        raise WrongUse(f"The log has {log.requests} requests with {', '.join(methods)}, and {others or 'no others'}.",
+                       hint="METHODS=GET,HEAD,POST counts further methods.")  # fmt: skip
+    log.routes = _without_names_of_things(log.routes)
+    return log
+
+
+def _read(path: Path, log: Log, methods: Collection[str], unit: str) -> None:
+    unreadable_at, found, timeless = None, 0, False
+    with _opened(path) as texts:
+        numbered, source = _entries(texts, unit, path.name)
+        log.sources[path.name] = source
+        for place, entry in numbered:
+            if not isinstance(entry, Entry):
+                log.unreadable += 1
+                unreadable_at = unreadable_at or place
+                timeless = timeless or bool(TIMELESS.search(entry))
+                continue
+            found += 1
+            line = _line(entry, source)
+            if line.method not in methods:
+                log.left_out[line.method] += 1
+                continue
+            _count(log, line)
+    if unreadable_at and not found:
+        raise _unknown(path.name, unreadable_at, timeless)
+
+
+def _entries(texts: Iterator[str], unit: str, file: str) -> tuple[Iterator[tuple[int, Entry | str]], Source]:
+    """Return the entries of a log, each with the number of its line, and where its durations are.
+
+    A line without a known format stays as it is.
+    """
+    numbered = ((place, entry_of(text) or text) for place, text in enumerate(texts, start=1) if text.strip())
+    sample = list(islice(numbered, SAMPLE))
+    known = [(place, entry) for place, entry in sample if isinstance(entry, Entry)]
+    source = source_of(known, unit, file) if known else Source("", found=False)
+    return chain(sample, numbered), source
+
+
+def _line(entry: Entry, source: Source) -> Line:
+    took_s = source.take(entry)
+    return Line(entry.at, entry.method, entry.target, entry.status, None if took_s is None else max(took_s, SHORTEST_S))
+
+
+def _count(log: Log, line: Line) -> None:
+    log.first, log.last = min(log.first, line.at), max(log.last, line.at)
+    route = log.routes.setdefault((line.method, route_of(line.target)), Route())
+    route.ends.append(line.at)
+    route.failed += line.status >= 500
+    if line.took_s is None:
+        log.without += 1
+    else:
+        route.seconds.append(line.took_s)
+        route.timed_ends.append(line.at)
+
+
+def _unknown(file: str, place: int, timeless: bool) -> WrongUse:
+    if timeless:
+        problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
+        return WrongUse(problem, hint="Take the log of the balancer, or give the server a log with times: gunicorn "
+                        "--access-logformat with %(t)s and rt=%(L)s, or uvicorn under gunicorn.")  # fmt: skip
+    problem = f"{file}:{place}: this line has no format that the lab knows."
+    names = ", ".join(known.name for known in FORMATS)
+    return WrongUse(problem, hint="The lab reads the common and the combined format of nginx, Apache and gunicorn, "
+                    f"with or without durations, JSON, and: {names}.")  # fmt: skip
+
+
+def lines_of(path: Path) -> Iterator[Line]:
+    """Yield what is taken from each line of a log that has a known format. Raise WrongUse if it cannot be read.
+
+    Whole numbers whose unit nothing says are no durations.
+    """
+    with _opened(path) as texts:
+        numbered, source = _entries(texts, NO_UNIT, path.name)
+        yield from (_line(entry, source) for _, entry in numbered if isinstance(entry, Entry))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    try:
+        if str(path) == "-":
+            yield sys.stdin
+        elif path.suffix == ".gz":
+            with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
+                yield lines
+        else:
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                yield lines
+    except (OSError, EOFError, zlib.error) as error:
+        raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
+                       hint="make requests LOG=/var/log/nginx/access.log") from None  # fmt: skip
+
+
+def route_of(target: str) -> str:
+    """Return the route of a request's target: its path, in which ids stand as {id} and files as {file}."""
+    parts = [part for part in urlsplit(target).path.split("/") if part]
+    if parts and _FILES.fullmatch(parts[-1]):
+        return "/{file}"
+    return "/" + "/".join("{id}" if _NAME_OF_A_THING.fullmatch(part) else part for part in parts)
+
+
+def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple[str, str], Route]:
+    """Return routes in which a part of a path that has many values stands as {name}."""
+    deepest = max(path.count("/") for _, path in routes)
+    for place in range(1, deepest + 1):
+        alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for method, path in routes:
+            parts = path.split("/")
+            if len(parts) > place and parts[place]:
+                like = "/".join([*parts[:place], "{name}", *parts[place + 1 :]])
+                alike.setdefault((method, like), []).append((method, path))
+        for like_these, these in alike.items():
+            if len(these) > MOST_ALIKE:
+                merged = Route()
+                for one in these:
+                    merged.add(routes.pop(one))
+                routes.setdefault(like_these, Route()).add(merged)
+    return routes
+
+
+def described(log: Log, of: str, cores: int) -> str:
+    """Return the file for ``lab advise``: the most frequent routes as classes, and all others as one class."""
+    lasts_s = max(log.last - log.first, 1.0)
+    ordered = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
+    chosen = ordered if len(ordered) <= MOST_CLASSES else ordered[: MOST_CLASSES - 1]
+    lines = [
+        f"# From {of}: {log.requests:,} requests in {lasts_s:,.0f} s.",
+        *([f"# Left out: {_counted(log.left_out)}. METHODS=GET,HEAD,POST counts further methods."]
+          if log.left_out else []),
+        *([f"# Lines without a format that the lab knows: {log.unreadable:,}."] if log.unreadable else []),
+        *_of_durations(log),
+        f"cores: {cores}  # a guess: as many as this machine has",
+        "memory_mib: 1024  # a guess: the memory for all workers together",
+        "# worker_mib: 80  # the memory of one of your workers; without it, the advice has no column of memory",
+        *_busiest(log, lasts_s),
+        "classes:",
+    ]  # fmt: skip
+    names: Counter[str] = Counter()
+    for (method, path), route in chosen:
+        lines += _class(name_of(method, path, names), f"{method} {path}", route, log.requests, lasts_s)
+    if len(chosen) < len(ordered):
+        others = Route()
+        for _, route in ordered[len(chosen) :]:
+            others.add(route)
+        what = f"{len(ordered) - len(chosen)} further routes"
+        lines += _class(name_of("", "others", names), what, others, log.requests, lasts_s)
+    return "\n".join(lines) + "\n"
+
+
+def _of_durations(log: Log) -> list[str]:
+    """Return what the file says of the durations: where they are in the log, whose they are, and what is unknown."""
+    several = len(log.sources) > 1
+    lines = []
+    for file, source in log.sources.items():
+        at = f"{file}: " if several else ""
+        if source.found:
+            lines.append(f"# Durations: {at}{source.says}.")
+        else:
+            lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
+            lines += [f"#   {note}" for note in source.notes]
+    if log.without == log.requests:
+        return lines
+    if log.without:
+        lines.append(f"# {log.without:,} of {log.requests:,} requests have no duration.")
+    slow = slow_together(list(log.routes.values()))
+    if log.clock == "server":
+        lines.append("# They are a server's own, so they begin when a worker takes the request.")
+        lines.append("clock: server")
+    else:
+        whose = "They are a balancer's" if log.clock == "balancer" else "If they are a balancer's"
+        lines.append(
+            f"# {whose}, {'so ' if log.clock else ''}they include the time that a request waited for a worker."
+        )
+        lines += ["clock: balancer"] if log.clock else []
+        if slow >= SLOW_TOGETHER:
+            lines.append(
+                f"# {slow:.0%} of the requests took much longer than usual, at moments at which all did: they waited."
+            )
+        else:
+            lines.append("# Prefer a log of a time when nobody waited.")
+        lines += ["waits: true"] if slow >= SLOW_TOGETHER else []
+    return [
+        *lines,
+        "# No log says which part of its duration a request computes. A class without computes is therefore ranked as",
+        "# if it computed 0, 50 and 100 % of it. make try measures it: processor time beside the durations.",
+    ]
+
+
+SLOW_TOGETHER = 0.05
+"""If so many of the requests are slow at the same moments, requests wait."""
+_GROUP, _QUICK, _TIMES_SLOWER, _SLOWER_S = 20, 0.1, 3.0, 0.05
+
+
+def slow_together(routes: Sequence[Route]) -> float:
+    """Return the share of requests that were slow at a moment at which all were.
+
+    Requests that end after each other are a group. A group is slow if nine in ten of its requests took three times as
+    long as the quick requests of the same route (the tenth of them that is quickest), and 50 ms more. Durations that
+    differ by chance make hardly any such group; a queue makes nothing else.
+    """
+    timed = [route for route in routes if len(route.seconds) >= _GROUP]
+    if not timed:
+        return 0.0
+    ends = np.concatenate([np.asarray(route.timed_ends) for route in timed])
+    slow = np.concatenate([_slow(np.asarray(route.seconds)) for route in timed])[np.argsort(ends, kind="stable")]
+    groups = slow[: len(slow) // _GROUP * _GROUP].reshape(-1, _GROUP)
+    return float((groups.mean(axis=1) >= 1 - _QUICK).mean())
+
+
+def _slow(seconds: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    quick = np.quantile(seconds, _QUICK)
+    return (seconds > _TIMES_SLOWER * quick) & (seconds > quick + _SLOWER_S)
+
+
+def _busiest(log: Log, lasts_s: float) -> list[str]:
+    """Return how many times the mean rate came in the busiest minute, if that is clearly more."""
+    ends = np.sort(np.concatenate([np.asarray(route.ends) for route in log.routes.values()]))
+    in_a_minute = np.searchsorted(ends, ends + 60) - np.arange(len(ends))
+    peak = float(in_a_minute.max() / 60 / (log.requests / lasts_s))
+    if lasts_s < 180 or in_a_minute.max() < 60 or peak < 1.25:
+        return []
+    return [f"peak: {peak:.3g}  # in the busiest minute, {in_a_minute.max() / 60:.3g} requests came per second"]
+
+
+def standing_for(seconds: Sequence[float]) -> list[float]:
+    """Return at most DURATIONS durations in order, which stand for all those of a class, and have the same mean."""
+    ordered = np.sort(np.asarray(seconds, dtype=float))
+    groups = min(DURATIONS, len(ordered))
+    up_to = np.interp(np.linspace(0, len(ordered), groups + 1), np.arange(len(ordered) + 1), [0, *ordered.cumsum()])
+    return [float(one) for one in np.diff(up_to) * groups / len(ordered)]
+
+
+def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[str]:
+    failed = f"; {route.failed:,} ended with a status from 500 on" if route.failed else ""
+    shown = "".join(one if one.isprintable() else "?" for one in what[:80])
+    lines = [f"  {name}:  # {shown}: {route.requests / of:.1%} of the requests{failed}"]
+    lines.append(f"    per_second: {route.requests / lasts_s:.4g}")
+    if not route.seconds:
+        return [
+            *lines,
+            "    takes_s:  # write how many seconds a request takes; the log has no durations of these requests",
+        ]
+    means = [f"{one:.4g}" for one in standing_for(route.seconds)]
+    if len(means) == 1:
+        return [*lines, f"    takes_s: {means[0]}"]
+    rows = [", ".join(means[start : start + 10]) for start in range(0, len(means), 10)]
+    return [*lines, "    takes_s: [" + ",\n              ".join(rows) + "]"]
+
+
+def name_of(method: str, path: str, names: "Counter[str]") -> str:
+    """Return a name that a class can have, which no other class has."""
+    name = re.sub(r"[^a-z0-9]+", "-", f"{method} {path}".lower()).strip("-")[:40].strip("-")
+    names[name] += 1
+    return name if names[name] == 1 else f"{name}-{names[name]}"
+
+
+def _counted(counts: "Counter[str]") -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
