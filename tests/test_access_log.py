@@ -82,7 +82,7 @@ KNOWN = {
     "ALB": (
         "https 2026-11-03T14:00:{n:02}.1114Z app/shop/50dc 203.0.113.9:49096 10.0.1.6:8000 0.000 {s} 0.000 200 200 "
         '475 17709 "GET https://shop.example:443/a HTTP/2.0" "curl/8" - - arn:x "Root=1" "-" "-" 0',
-        "target_processing_time of AWS Application Load Balancer, in seconds",
+        "target_processing_time of the format of AWS load balancers, in seconds",
         "balancer",
     ),
     "HAProxy": (
@@ -101,6 +101,51 @@ KNOWN = {
         '{{"ts": 17937144{n:02}.5, "request": {{"method": "GET", "uri": "/a", "remote_port": "49096"}}, '
         '"bytes_read": 0, "duration": {s}, "size": 17709, "status": 200}}',
         "duration of Caddy's JSON, in seconds",
+        "balancer",
+    ),
+    "a classic ELB": (
+        "2026-11-03T14:00:{n:02}.9458Z shop 203.0.113.9:2817 10.0.1.6:80 0.000073 {s} 0.000057 200 200 0 29 "
+        '"GET http://shop.example:80/a HTTP/1.1" "curl/8" - -',
+        "target_processing_time of the format of AWS load balancers, in seconds",
+        "balancer",
+    ),
+    "Envoy": (
+        '[2026-11-03T14:00:{n:02}.487Z] "GET /a HTTP/1.1" 200 - 475 17709 {ms} 1 "-" "curl/8" "a4c2" "shop"',
+        "%DURATION% of Envoy's format, in milliseconds",
+        "balancer",
+    ),
+    "Istio": (
+        '[2026-11-03T14:00:{n:02}.487Z] "GET /a HTTP/1.1" 200 - via_upstream - "-" 475 17709 {ms} - "-" "curl/8"',
+        "%DURATION% of Envoy's format, in milliseconds",
+        "balancer",
+    ),
+    "granian": (
+        '[2026-11-03 14:00:{n:02} +0000] 203.0.113.9 - "GET /a HTTP/1.1" 200 {ms}.000',
+        "%(dt_ms)s of granian's format, in milliseconds",
+        "server",
+    ),
+    "Elastic": (
+        '{{"@timestamp": "2026-11-03T14:00:{n:02}Z", "http": {{"request": {{"method": "GET"}}, "response": '
+        '{{"status_code": 200}}}}, "url": {{"path": "/a"}}, "event": {{"duration": {ns}}}}}',
+        "event.duration of JSON of the Elastic Common Schema, in nanoseconds",
+        None,
+    ),
+    "Google Cloud": (
+        '{{"timestamp": "2026-11-03T14:00:{n:02}Z", "httpRequest": {{"requestMethod": "GET", "requestUrl": '
+        '"https://shop.example/a", "status": 200, "responseSize": "475", "latency": "{s}s"}}}}',
+        "httpRequest.latency of JSON of a Google Cloud load balancer, in seconds",
+        "balancer",
+    ),
+    "gunicorn's JSON": (
+        '{{"time": "[24/Nov/2026:10:00:{n:02} +0000]", "method": "GET", "path": "/a", "status": "200", '
+        '"duration_ms": "{ms}"}}',
+        "duration_ms=…, in milliseconds",
+        None,
+    ),
+    "Docker's file": (
+        '{{"log": "203.0.113.9 - - [24/Nov/2026:10:00:{n:02} +0000] \\"GET /a HTTP/1.1\\" 200 512 rt={s}\\n", '
+        '"stream": "stdout", "time": "2026-11-24T10:00:{n:02}.1Z"}}',
+        "rt=…, in seconds",
         "balancer",
     ),
     "a unit": (
@@ -132,11 +177,36 @@ def test_a_known_format_says_which_number_is_the_duration(tmp_path: Path, name: 
     assert says in described(log, "access.log", cores=2)
 
 
+WITHOUT = {
+    "Flask": '203.0.113.9 - - [24/Nov/2026 10:00:{n:02}] "GET /a HTTP/1.1" 200 -',
+    "Flask in colours": '203.0.113.9 - - [24/Nov/2026 10:00:{n:02}] "\x1b[37mGET /a HTTP/1.1\x1b[0m" 200 -',
+    "Django": '[24/Nov/2026 10:00:{n:02}] "GET /a HTTP/1.1" 200 512',
+    "daphne": '203.0.113.9:4711 - - [24/Nov/2026:10:00:{n:02}] "GET /a" 200 512',
+    "uvicorn": '2026-11-24 10:00:{n:02},123 INFO uvicorn.access 203.0.113.9:4711 - "GET /a HTTP/1.1" 200',
+    "docker logs": '2026-11-24T10:00:{n:02}.123456789Z INFO:     203.0.113.9:4711 - "GET /a HTTP/1.1" 200 OK',
+    "Docker's file": '{{"log": "INFO:     203.0.113.9:4711 - \\"GET /a HTTP/1.1\\" 200 OK\\n", "stream": "stdout", '
+    '"time": "2026-11-24T10:00:{n:02}.1Z"}}',
+}
+
+
+@pytest.mark.parametrize("server", WITHOUT)
+def test_servers_whose_log_has_times_but_no_durations(tmp_path: Path, server: str) -> None:
+    log = read(tmp_path, [WITHOUT[server].format(n=n) for n in (0, 3, 10)])
+
+    assert (log.last - log.first, log.unreadable) == (10, 0)
+    assert (log.without, set(log.routes)) == (3, {("GET", "/a")})
+
+
 NAMED = [
     'rt="{s}" uct="0.000" uht="{s}" urt="{s}"',
     "rt={s} uct=0.000 urt=-",
     'urt="0.000, {s}"',
     "urt=0.000, {s} request_length=334",
+    "rt=0.000 urt={s}",
+    "request_time=0.000 duration_ms={ms}",
+    "elapsed=0s {s}",
+    "rt=0.000 {s}",
+    "latency_human={ms}ms latency=14000000",
     "request_time={s} bytes=475",
     "request_length=475 rt:{s}",
     "duration_ms={ms} status=200",
@@ -168,6 +238,8 @@ OTHER_NUMBERS: dict[str, Callable[[int], str]] = {
     "fewer than three decimals": lambda n: f'"{1 + n * 7 % 30 / 10:.2f}"',
     "time of day": lambda n: f"1795514{400 + n}.123",
     "always 0.000": lambda _: "0.000",
+    "rt=… is no duration: it never varies, and is always 0.000": lambda _: "rt=0.000",
+    "duration=… is no duration: whole numbers are too coarse": lambda n: f"duration={n % 3}s",
 }  # fmt: skip
 
 
@@ -329,6 +401,12 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
             [],
             "access.log:1: field 3 after the size of the answer (120, 120, …) has no unit.",
         ),
+        (
+            [combined(0, "GET /a", f" request_time={n}.25") for n in (14, 31)] * 9,
+            [],
+            "request_time=… has no unit, and in seconds, nine in ten requests would take 14.25 s",
+        ),
+        ([combined(0, "GET /a", " latency=14000000")] * 2, [], "latency=14000000 is a whole number, and has no unit."),
         ([combined(0, "GET /a", " rt=120")] * 2, [], "access.log:1: rt=120 is a whole number, and has no unit."),
         (
             [combined(0, "GET /a", f" {n}") for n in (99, 98)] * 9,
@@ -342,6 +420,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
         ),
         ([combined(0, "GET /a", f" {n}.125") for n in (14, 31)] * 9, [], "nine in ten requests would take 14.12 s"),
         (['INFO: 127.0.0.1:4711 - "GET / HTTP/1.1" 200 OK'], [], "the requests in this log have no time"),
+        (['INFO: 127.0.0.1:4711 - "GET / HTTP/1.1" 200 OK'], [], "docker logs --timestamps"),
         ([combined(0, "GET /a")] * 2, ["--unit", "days"], "UNIT=days is unknown."),
     ],
 )

@@ -182,8 +182,8 @@ def _count(log: Log, line: Line) -> None:
 def _unknown(file: str, place: int, timeless: bool) -> WrongUse:
     if timeless:
         problem = f"{file}: the requests in this log have no time, so nobody can know at which rate they came."
-        return WrongUse(problem, hint="Take the log of the balancer, or give the server a log with times: gunicorn "
-                        "--access-logformat with %(t)s and rt=%(L)s, or uvicorn under gunicorn.")  # fmt: skip
+        return WrongUse(problem, hint="docker logs --timestamps adds the times. For durations, take the log of the "
+                        "balancer, or run gunicorn --access-logformat with %(t)s and rt=%(L)s.")  # fmt: skip
     problem = f"{file}:{place}: this line has no format that the lab knows."
     names = ", ".join(known.name for known in FORMATS)
     return WrongUse(problem, hint="The lab reads the common and the combined format of nginx, Apache and gunicorn, "

@@ -7,7 +7,8 @@ another field. What is not believed is said, with the reason.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -54,15 +55,20 @@ def source_of(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Sour
     Raise WrongUse if a whole number may be a duration, and nothing says its unit.
     """
     entries = [entry for _, entry in sample]
-    found = _of_format(entries) or _of_name(sample, unit, file, len(sample) / 2) or _of_columns(sample, unit, file)
-    if found.found:
-        return found
-    return _of_name(sample, unit, file, 1) or replace(found, notes=(*found.notes, *_unknown_names(entries)))
+    if known := _of_format(entries):
+        return known
+    notes: list[str] = []
+    for find in (partial(_of_name, least=len(sample) / 2), _of_columns, partial(_of_name, least=1)):
+        if (found := find(sample, unit, file)).found:
+            return found
+        notes += found.notes
+    return Source("", found=False, notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])))
 
 
 def _unknown_names(entries: Sequence[Entry]) -> Iterator[str]:
     """Yield the named numbers that no name in DURATIONS explains, at most three."""
-    names = Counter(name for entry in entries for name, text in entry.named.items() if value_of(text))
+    names = Counter(name for entry in entries for name, text in entry.named.items()
+                    if value_of(text) and not name_and_unit(name) and "status" not in name)  # fmt: skip
     for name, _ in names.most_common(3):
         text = next(entry.named[name] for entry in entries if name in entry.named and value_of(entry.named[name]))
         yield f"{name}={text} has a name that the lab does not know as that of a duration."
@@ -84,32 +90,44 @@ def _of_format(entries: Sequence[Entry]) -> Source | None:
     return Source(says, clock, lambda entry: entry.own_s if entry.format == most else None)
 
 
-def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, least: float) -> Source | None:
+def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least: float) -> Source:
     """Return the named field that comes first in DURATIONS, of those that so many lines have at least."""
     names = Counter(name for _, entry in sample for name in entry.named
                     if name_and_unit(name) and value_of(entry.named[name]))  # fmt: skip
     order = {base: place for place, base in enumerate(DURATIONS)}
     often = [name for name, count in names.items() if count >= least]
-    if not often:
-        return None
-    name = min(often, key=lambda one: order[(name_and_unit(one) or ("rt", ""))[0]])
+    notes: list[str] = []
+    for name in sorted(often, key=lambda one: order[(name_and_unit(one) or ("rt", ""))[0]]):
+        found = _named(name, sample, unit, file)
+        if isinstance(found, Source):
+            return found
+        notes.append(found)
+    return Source("", found=False, notes=tuple(notes))
+
+
+def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Source | str:
+    """Return a named field as the durations of a log, or why it does not hold them."""
     base, own = name_and_unit(name) or ("", "")
     values = [(line, value) for line, entry in sample if (value := value_of(entry.named.get(name, "")))]
     beside = next((value.unit for _, value in values if value.unit), "")
     whole = all(not value.decimals for _, value in values)
     numbers = np.array([value.number for _, value in values])
+    if len(values) >= FEW and not numbers.any():
+        return f"{name}=… is no duration: it never varies, and is always {_written(values[0][1])}."
+    nginx = DURATIONS.get(base) == "s" and max(value.decimals for _, value in values) == DECIMALS
     taken = own or beside or (_unit_of_decimals(numbers, unit) if not whole else unit if unit in UNITS else "")
-    if not taken and whole and any(value.number for _, value in values):
+    if not taken and whole and numbers.any():
         line, first = next((line, value) for line, value in values if value.number)
-        problem = f"{file}:{line}: {name}={first.number:g} is a whole number, and has no unit."
+        problem = f"{file}:{line}: {name}={_written(first)} is a whole number, and has no unit."
         raise WrongUse(problem, hint=_units_hint())
-    if not taken and not DURATIONS.get(base):
+    if not taken and not nginx:
         _check_seconds(numbers, f"{name}=…", file, sample)
+    if (own or beside) == "s" and (reason := _too_coarse(numbers, "s")):
+        return f"{name}=… is no duration: {reason}."
     if not own and not beside and (reason := _doubt_of_unit(numbers, unit)):
         raise WrongUse(f"{file}: {name}=… is not in {_in_words(unit)}: {reason}.", hint=_units_hint())
     taken = taken or "s"
-    nginx = DURATIONS.get(base) == "s" and max(value.decimals for _, value in values) == 3
-    clock: Clock | None = "balancer" if nginx else "server" if _is_gunicorn(values) else None
+    clock: Clock | None = "balancer" if nginx and taken == "s" else "server" if _is_gunicorn(values) else None
 
     def take(entry: Entry) -> float | None:
         value = value_of(entry.named.get(name, ""))
@@ -119,7 +137,7 @@ def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, least: f
 
 
 def _is_gunicorn(values: Sequence[tuple[int, Value]]) -> bool:
-    return bool(values) and all(value.decimals == 6 for _, value in values)
+    return all(value.decimals == 6 and not value.unit for _, value in values)
 
 
 @dataclass(frozen=True)
@@ -241,6 +259,10 @@ def _doubt_of_unit(numbers: Floats, unit: str) -> str | None:
         return None
     if (median := float(np.median(numbers))) * UNITS[unit] > LONG_S:
         return f"half of the requests would take {median * UNITS[unit]:.0f} s or more"
+    return _too_coarse(numbers, unit)
+
+
+def _too_coarse(numbers: Floats, unit: str) -> str | None:
     if (numbers == np.floor(numbers)).all() and (none := np.mean(numbers == 0)) > (_COARSE if unit == "s" else 0.5):
         return f"whole numbers are too coarse, because {none:.0%} of them are 0"
     return None

@@ -55,9 +55,19 @@ FORMATS = (
         "generated … in …", "server", at_start=True,
     ),
     Format(
-        "AWS Application Load Balancer", "docs.aws.amazon.com, access logs of Application Load Balancers",
-        re.compile(r"^\S+ (?P<time>\d{4}-\S+Z) \S+ \S+ \S+ -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) -?[\d.]+ (?P<status>\d{3}) "
-                   rf"\S+ \d+ (?P<size>\d+) {_REQUEST}"),
+        "Envoy's format", "envoyproxy.io, access logging, and istio.io, Envoy access logs",
+        re.compile(rf"{_HEAD} (?:\S+ \S+ {_TEXT} )?\d+ \d+ (?P<ms>\d+) (?:\d+|-) {_TEXT}"),
+        "%DURATION%", "balancer", at_start=True,
+    ),
+    Format(
+        "granian's format", "github.com/emmett-framework/granian, access log format",
+        re.compile(rf"\[(?P<time>[^\]]+)\] \S+ - {_REQUEST} (?P<status>\d{{3}})(?P<size>) (?P<ms>\d+\.\d{{3}})"),
+        "%(dt_ms)s", "server", at_start=True,
+    ),
+    Format(
+        "the format of AWS load balancers", "docs.aws.amazon.com, access logs of Application Load Balancers",
+        re.compile(r"^(?:\S+ )?(?P<time>\d{4}-\S+Z) \S+ \S+ \S+ -?[\d.]+ (?:(?P<s>\d[\d.]*)|-1) -?[\d.]+ "
+                   rf"(?P<status>\d{{3}}) \S+ \d+ (?P<size>\d+) {_REQUEST}"),
         "target_processing_time", "balancer",
     ),
     Format(
@@ -69,6 +79,11 @@ FORMATS = (
 )  # fmt: skip
 COMBINED = re.compile(rf"{_HEAD}(?P<rest>.*)")
 """The head of the common and the combined format. Fields that somebody added follow in any order."""
+DATED = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?)\b[^\"\[]* - "
+    rf"{_REQUEST} (?P<status>\d{{3}})\b ?(?P<size>\S*)(?P<rest>.*)"
+)
+"""What uvicorn writes, after a time: of ``%(asctime)s`` in its configuration, or of ``docker logs --timestamps``."""
 TIMELESS = re.compile(r'"[A-Z]+ \S+ HTTP/[\d.]+"? (?:- )?\d{3}\b')
 """A request without a time, such as uvicorn writes by default."""
 
@@ -95,15 +110,19 @@ JSON_FORMATS = (
                ("duration", "s"), "balancer"),
     JsonFormat("JSON of an AWS load balancer", ("time",), ("request_verb",), ("request_url",), ("elb_status_code",),
                ("target_processing_time", "s"), "balancer"),
-    JsonFormat("JSON", ("time_iso8601", "time_local", "timestamp", "@timestamp", "msec", "time", "ts"),
-               ("request_method", "method", "request.method"),
-               ("request_uri", "uri", "path", "url", "request.uri", "request.path", "request.url"),
-               ("status", "status_code", "response.status", "response.status_code")),
+    JsonFormat("JSON of the Elastic Common Schema", ("@timestamp",), ("http.request.method",),
+               ("url.path", "url.original"), ("http.response.status_code",), ("event.duration", "ns")),
+    JsonFormat("JSON of a Google Cloud load balancer", ("timestamp",), ("httpRequest.requestMethod",),
+               ("httpRequest.requestUrl",), ("httpRequest.status",), ("httpRequest.latency", "s"), "balancer"),
+    JsonFormat("JSON", ("time_iso8601", "time_local", "timestamp", "@timestamp", "msec", "time", "ts", "asctime"),
+               ("request_method", "method", "request.method", "http.method"),
+               ("request_uri", "uri", "path", "url", "request.uri", "request.path", "request.url", "http.url"),
+               ("status", "status_code", "code", "response.status", "response.status_code", "http.status_code")),
 )  # fmt: skip
 
 DURATIONS = {
     "rt": "s", "request_time": "s", "duration": "", "request_duration": "", "elapsed": "", "elapsed_time": "",
-    "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency": "", "latency_human": "",
+    "response_time": "", "time_taken": "", "total_time": "", "took": "", "latency_human": "", "latency": "",
     "process_time": "", "processing_time": "", "req_time": "", "resp_time": "",
     "urt": "s", "upstream_response_time": "s",
 }  # fmt: skip
@@ -118,6 +137,7 @@ _UNIT = "|".join(sorted(_SPELLINGS, key=len, reverse=True))
 _NUMBER = re.compile(rf"(?P<number>\d+(?:\.\d+)?(?:e-?\d+)?)\s*(?P<unit>{_UNIT})?", re.IGNORECASE)
 _FIELD = re.compile(rf"(?P<name>[A-Za-z_][\w.-]*)[=:](?P<value>{_TEXT}|[^\s\"]+)|(?P<text>{_TEXT}|\[[^\]]*\]|\S+)")
 _LIST = re.compile(r"(?<=[\d-])(?:, ?| : )(?=[\d-])")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _APART = re.compile(rf"(?<=\d) (?=(?:{_UNIT})(?:\s|$))")
 
 
@@ -145,6 +165,8 @@ class Entry(NamedTuple):
 
 def entry_of(text: str) -> Entry | None:
     """Return what a line says of a request; None: the lab does not know its format."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
     if text.lstrip().startswith("{"):
         return _from_json(text)
     for known in FORMATS:
@@ -152,7 +174,7 @@ def entry_of(text: str) -> Entry | None:
             took_s = next((float(value) * UNITS[unit] for unit, value in found.groupdict().items()
                            if unit in UNITS and value), None)  # fmt: skip
             return _entry(found, known, took_s, {}, [])
-    found = COMBINED.search(text)
+    found = COMBINED.search(text) or DATED.search(text)
     return _entry(found, None, None, *_fields(found["rest"])) if found else None
 
 
@@ -187,11 +209,13 @@ def name_and_unit(name: str) -> tuple[str, str] | None:
 @lru_cache(maxsize=1024)
 def since_1970(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
+    text = text.strip("[]")
     if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}", text):
         return float(text) / (1000 if len(text) == 13 and text.isdecimal() else 1)
     with suppress(ValueError):
         return _utc(datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)))
-    for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f", "%a %b %d %H:%M:%S %Y"):
+    for written in ("%d/%b/%Y:%H:%M:%S %z", "%d/%b/%Y:%H:%M:%S.%f", "%d/%b/%Y:%H:%M:%S", "%d/%b/%Y %H:%M:%S",
+                    "%a %b %d %H:%M:%S %Y"):  # fmt: skip
         with suppress(ValueError):
             return _utc(datetime.strptime(text, written))
     return None
@@ -231,6 +255,8 @@ def _from_json(line: str) -> Entry | None:
     except ValueError:
         return None
     keys = dict(_flat(values)) if isinstance(values, dict) else {}
+    if "log" in keys and "stream" in keys:  # as Docker writes what a container printed
+        return entry_of(keys["log"]) or entry_of(f"{keys.get('time')} {keys['log']}")
     return next(filter(None, (_of_json(keys, known) for known in JSON_FORMATS)), None)
 
 
