@@ -197,6 +197,15 @@ def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
     assert dead == []
 
 
+def test_the_glossary_is_short_explains_each_word_once_and_is_the_only_glossary() -> None:
+    words = re.findall(r"^\| ([^|]+) \|", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    words = [word for word in words if word not in {"word", "---"}]
+
+    assert len(words) <= 45
+    assert len(set(words)) == len(words)
+    assert [page.name for page in DOCUMENTS if "| word | meaning |" in page.read_text()] == ["glossary.md"]
+
+
 def test_the_tree_in_the_readme_is_the_tree() -> None:
     """Every folder of the checkout but those that git ignores, and no other."""
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
