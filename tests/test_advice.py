@@ -22,7 +22,7 @@ from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import Row, Summary
 from lab import cache
 from lab.apps.advise.load import Load, chosen, of_run
-from lab.apps.advise.ranking import best_of, foreseen_today, headroom, rank
+from lab.apps.advise.ranking import best_of, headroom, predict_today, rank
 from lab.apps.advise.replay import recorded
 from lab.apps.advise.service import read_service, tries
 from lab.apps.advise.show import print_replayed, print_whether_it_held
@@ -57,7 +57,7 @@ def load_of(name: str, variant: str | None = None, load: str | None = None) -> L
 def test_what_heavy_mix_recommends_has_no_waits() -> None:
     asked = load_of("heavy-mix", "shared-socket")
     ranked = rank(asked)
-    now = foreseen_today(asked)
+    now = predict_today(asked)
 
     assert ranked[0].p99_ms["light"] < 20
     assert ranked[0].beside == 0
@@ -231,8 +231,8 @@ def test_what_a_described_service_is_tried_with(tmp_path: Path) -> None:
     assert experiment.load
     assert experiment.load.handed_over("60s")["USERS_MAX"] == '{"page": 5, "search": 26, "report": 2}'
     record = LoadRecord(name="load", script="classes.js", duration="60s", settings=experiment.load.environment())
-    foreseen = classes_of(record)
-    assert [(one.name, one.mean, one.rate) for one in foreseen] == [
+    asked = classes_of(record)
+    assert [(one.name, one.mean, one.rate) for one in asked] == [
         (one.name, one.mean, one.rate) for one in service.load().classes
     ]
 
@@ -471,8 +471,8 @@ def test_a_prediction_is_simulated_once(lab: Lab, tmp_path: Path, monkeypatch: p
         simulated.append(run)
         return prediction_of(run)
 
-    prediction_of = prediction.foresee
-    monkeypatch.setattr(prediction, "foresee", counted)
+    prediction_of = prediction.predict_summary
+    monkeypatch.setattr(prediction, "predict_summary", counted)
     first, second = (lab.call("predict", "ten-at-once") for _ in range(2))
     assert first.stdout == second.stdout
     assert len(simulated) == 1

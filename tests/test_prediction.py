@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from analysis.metrics import FAMILIES
-from analysis.metrics.foreseen import Foreseen
+from analysis.metrics.simulated import SimulatedTrial
 from analysis.pipeline import derive_summary
-from analysis.predict.prediction import NotModelled, _trials, foresee, model_of, predict, servers_of
+from analysis.predict.prediction import NotModelled, _trials, model_of, predict, predict_summary, servers_of
 from analysis.predict.validation import compare, policy
 from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
 from analysis.records.summary import Row
@@ -54,15 +54,15 @@ def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
         for row in derive_summary(run).rows
         if row.measured is not None
     }
-    foreseen = {
+    simulated = {
         (finding.request, *key): value
         for family in FAMILIES
-        for finding in family.foresee(trial)
+        for finding in family.measure_simulated(trial)
         for key, value in finding.stats.items()
     }
 
-    assert {key[1] for key in foreseen} >= {"overhead", "throughput", "requests_by_worker", "beside_free_thread"}
-    for key, value in foreseen.items():
+    assert {key[1] for key in simulated} >= {"overhead", "throughput", "requests_by_worker", "beside_free_thread"}
+    for key, value in simulated.items():
         assert measured[key] == pytest.approx(value, rel=0.001, abs=0.5), key
 
 
@@ -162,7 +162,7 @@ def test_connections_are_kept_if_both_ends_keep_them(settings: dict[str, Any], k
 
 def test_a_simulated_trial_knows_its_classes() -> None:
     one, mix = variant(), load()
-    trial: Foreseen = next(_trials(model_of(one, mix), one, mix))
+    trial: SimulatedTrial = next(_trials(model_of(one, mix), one, mix))
 
     assert [(name, int(mine.sum()) > 0) for name, mine in trial.of_each()] == [
         ("light", True), ("heavy", True), (None, True)
@@ -174,7 +174,7 @@ def test_which_figures_came_true() -> None:
     experiment = load_experiment("heavy-mix")
     plan = lay_out(experiment, trials=5, room=None)
     run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
-    summary = foresee(run)
+    summary = predict_summary(run)
     rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
 
     def measured(key: tuple[str, str, str, str], value: float) -> Row:

@@ -15,7 +15,7 @@ from analysis.read.observation import stalls_within
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.metrics.foreseen import Foreseen
+    from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.observed import Observed
 
 BESIDE_FREE_THREAD = Metric(
@@ -74,7 +74,7 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
         yield Finding(None, {(RECOVERY.name, "avg"): 1000 * average_s, (RECOVERY.name, "max"): 1000 * longest_s})
 
 
-def foresee(trial: Foreseen) -> Iterator[Finding]:
+def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     """Yield how long the requests of each class of a simulated trial waited beside a free thread."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -115,4 +115,4 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
             yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
 
 
-FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure, doubts, foresee)
+FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure, doubts, measure_simulated)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from analysis.metrics.foreseen import Foreseen
+    from analysis.metrics.simulated import SimulatedTrial
     from analysis.read import Key
     from analysis.read.observed import Observed
     from analysis.records.run import Run
@@ -149,23 +149,23 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
         yield "suspect", f"the last burst has {in_last} of {trial.load.burst} requests"
 
 
-def foresee(trial: Foreseen) -> Iterator[Finding]:
+def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     """Yield the medians over the complete bursts of a simulated trial."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
-    if bursts := _foreseen(trial):
+    if bursts := _simulated_bursts(trial):
         total_ms = [1000 * float(trial.ended_s[one].max() - trial.sent_s[one].min()) for one in bursts]
         shares = [int(np.bincount(trial.worker[one]).max()) / len(one) for one in bursts]
         yield Finding(None, {(BURST.name, "total"): median(total_ms), (BURST.name, "largest_share"): median(shares)})
 
 
-def foreseen_stairs_ms(trial: Foreseen) -> list[float]:
+def simulated_stairs_ms(trial: SimulatedTrial) -> list[float]:
     """Return the same as ``stairs_ms`` for a simulated trial."""
-    times_ms = [sorted(1000 * (trial.ended_s - trial.sent_s)[one]) for one in _foreseen(trial)]
+    times_ms = [sorted(1000 * (trial.ended_s - trial.sent_s)[one]) for one in _simulated_bursts(trial)]
     return [median(place) for place in zip(*times_ms, strict=False)]
 
 
-def _foreseen(trial: Foreseen) -> list[npt.NDArray[np.int64]]:
+def _simulated_bursts(trial: SimulatedTrial) -> list[npt.NDArray[np.int64]]:
     """Return which requests make up each complete burst of a simulated trial, without refused requests."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -176,4 +176,4 @@ def _foreseen(trial: Foreseen) -> list[npt.NDArray[np.int64]]:
     return [answered for one in every if len(answered := one[trial.answered[one]])]
 
 
-FAMILY = Family((BURST,), measure, doubts, foresee)
+FAMILY = Family((BURST,), measure, doubts, measure_simulated)

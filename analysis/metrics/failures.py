@@ -11,7 +11,7 @@ from analysis.records.summary import ErrorRow
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.metrics.foreseen import Foreseen
+    from analysis.metrics.simulated import SimulatedTrial
     from analysis.read import Key
     from analysis.read.observed import Observed
 
@@ -49,7 +49,7 @@ def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterat
             yield ErrorRow.model_validate(dict(zip(names, row, strict=True)))
 
 
-def foresee(trial: Foreseen) -> Iterator[Finding]:
+def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     """Yield how many requests of each class of a simulated trial were refused."""
     for request, mine in trial.of_each():
         failed, sent = int((mine & ~trial.answered).sum()), int(mine.sum())
@@ -57,4 +57,4 @@ def foresee(trial: Foreseen) -> Iterator[Finding]:
             yield Finding(request, {(FAILURES.name, "share"): failed / sent, (FAILURES.name, "count"): failed})
 
 
-FAMILY = Family((FAILURES,), measure, foresee=foresee)
+FAMILY = Family((FAILURES,), measure, measure_simulated=measure_simulated)

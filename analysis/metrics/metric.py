@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     import duckdb
 
-    from analysis.metrics.foreseen import Foreseen
+    from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.observed import Observed
 
 Stats = dict[tuple[str, str], float]
@@ -84,14 +84,14 @@ class Family:
     """Metrics that belong together.
 
     ``measure`` yields the findings from a trial's rows (the views ``requests`` and ``classes``) and observations.
-    ``doubts`` yields reasons to doubt a trial; it is called only for trials that have requests. ``foresee`` yields the
-    same findings as ``measure`` from the requests of a simulated trial.
+    ``doubts`` yields reasons to doubt a trial; it is called only for trials that have requests.
+    ``measure_simulated`` yields the same findings as ``measure`` from the requests of a simulated trial.
     """
 
     metrics: tuple[Metric, ...]
     measure: Callable[[duckdb.DuckDBPyConnection, Observed], Iterable[Finding]]
     doubts: Callable[[Observed], Iterable[Doubt]] = lambda _: ()
-    foresee: Callable[[Foreseen], Iterable[Finding]] = lambda _: ()
+    measure_simulated: Callable[[SimulatedTrial], Iterable[Finding]] = lambda _: ()
 
 
 @cache

@@ -14,7 +14,7 @@ from analysis.records.summary import WorkerRow
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.metrics.foreseen import Foreseen
+    from analysis.metrics.simulated import SimulatedTrial
     from analysis.read import Key
     from analysis.read.observed import Observed
     from analysis.records.run import VariantRecord
@@ -114,7 +114,7 @@ def _rows(found: list[tuple[object, ...]]) -> list[WorkerRow]:
     return [WorkerRow.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
 
-def foresee(trial: Foreseen) -> Iterator[Finding]:
+def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     """Yield how evenly the requests of a simulated trial are spread over workers."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -123,4 +123,6 @@ def foresee(trial: Foreseen) -> Iterator[Finding]:
         yield Finding(request, {(REQUESTS_BY_WORKER.name, stat): value for stat, value in evenness(counts).items()})
 
 
-FAMILY = Family((REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), measure, foresee=foresee)
+FAMILY = Family(
+    (REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), measure, measure_simulated=measure_simulated
+)

@@ -11,7 +11,7 @@ from analysis.read import OF_TRIAL, of_trial
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.metrics.foreseen import Foreseen
+    from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.observed import Observed
 
 THROUGHPUT = Metric(
@@ -59,7 +59,7 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
         yield Finding(request, stats)
 
 
-def foresee(trial: Foreseen) -> Iterator[Finding]:
+def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     """Yield the throughput of each class of a simulated trial."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -82,4 +82,4 @@ def foresee(trial: Foreseen) -> Iterator[Finding]:
         yield Finding(request, stats)
 
 
-FAMILY = Family((THROUGHPUT,), measure, foresee=foresee)
+FAMILY = Family((THROUGHPUT,), measure, measure_simulated=measure_simulated)

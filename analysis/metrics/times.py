@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from analysis.metrics.foreseen import Foreseen
+    from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.observed import Observed
 
 OVERHEAD = Metric(
@@ -81,7 +81,7 @@ FROM classes WHERE {OF_TRIAL} AND error IS NULL AND request IS NOT DISTINCT FROM
 """  # noqa: S608  # made of constants
 
 
-def foresee(trial: Foreseen) -> Iterator[Finding]:
+def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     """Yield the times of each class of a simulated trial, by the same rules as ``measure``."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -113,4 +113,4 @@ def _of_all(stat: str, times_ms: npt.NDArray[np.float64]) -> float:
     return float(times_ms.std(ddof=1))
 
 
-FAMILY = Family((OVERHEAD, RESPONSE_TIME), measure, foresee=foresee)
+FAMILY = Family((OVERHEAD, RESPONSE_TIME), measure, measure_simulated=measure_simulated)

@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from analysis.metrics import FAMILIES, bursts, percentile
-from analysis.metrics.foreseen import Foreseen, Prediction, Predictions
+from analysis.metrics.simulated import Prediction, Predictions, SimulatedTrial
 from analysis.records.classes import read_classes
 from analysis.records.run import KINDS, LoadRecord, Run, VariantRecord
 from analysis.records.summary import NotPredicted, Summary
@@ -84,15 +84,15 @@ def predict(run: Run) -> Predictions:
                 continue
             trials = list(_trials(model, variant, load, simulated))
             values = _values(trials)
-            for (request, metric, stat), foreseen in zip(values, _of_runs(values.values(), run.trials), strict=True):
-                found.values[(*cell, request), metric, stat] = foreseen
+            for (request, metric, stat), prediction in zip(values, _of_runs(values.values(), run.trials), strict=True):
+                found.values[(*cell, request), metric, stat] = prediction
             if load.has_stairs:
-                stairs = [bursts.foreseen_stairs_ms(trial) for trial in trials]
+                stairs = [bursts.simulated_stairs_ms(trial) for trial in trials]
                 found.stairs[cell] = _of_runs(list(zip(*stairs, strict=False)), run.trials)
     return found
 
 
-def foresee(run: Run) -> Summary:
+def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     predictions = predict(run)
     results = Results(run, {}, {}, 0.0, predictions)
@@ -349,21 +349,23 @@ def _lasts_s(load: LoadRecord) -> int:
     return int(load.duration[:-1]) * (60 if load.duration[-1] == "m" else 1)
 
 
-def _trials(model: Model, variant: VariantRecord, load: LoadRecord, simulated: int = SIMULATED) -> Iterator[Foreseen]:
+def _trials(
+    model: Model, variant: VariantRecord, load: LoadRecord, simulated: int = SIMULATED
+) -> Iterator[SimulatedTrial]:
     from theory import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     seed = crc32(f"{variant.name} {load.name}".encode())
     names = [one.name for one in model.classes]
-    for rows in simulate.trials(model, _lasts_s(load), range(seed, seed + simulated)):
-        yield Foreseen.of(variant, load, names, rows)
+    for rows in simulate.trials(model, _lasts_s(load), range(seed, seed + count)):
+        yield SimulatedTrial.of(variant, load, names, rows)
 
 
-def _values(trials: list[Foreseen]) -> dict[tuple[str | None, str, str], list[float]]:
+def _values(trials: list[SimulatedTrial]) -> dict[tuple[str | None, str, str], list[float]]:
     """Return the values of each statistic that most simulated trials have, and of each percentile that all have."""
     found: dict[tuple[str | None, str, str], list[float]] = {}
     for trial in trials:
         for family in FAMILIES:
-            for finding in family.foresee(trial):
+            for finding in family.measure_simulated(trial):
                 for (metric, stat), value in finding.stats.items():
                     found.setdefault((finding.request, metric, stat), []).append(value)
     least = {key: len(trials) if percentile(key[-1]) is not None else len(trials) / 2 for key in found}

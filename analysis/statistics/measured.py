@@ -20,8 +20,8 @@ from analysis.metrics import (
     unit,
 )
 from analysis.metrics.failures import FAILURES
-from analysis.metrics.foreseen import NOTHING, Cell, Predictions
 from analysis.metrics.metric import Finding, Likely, Stats
+from analysis.metrics.simulated import NOTHING, Cell, Predictions
 from analysis.metrics.unknown import published_figures, unknown_in_measure, unknown_in_published
 from analysis.metrics.visits import VISITS_FAILED
 from analysis.read import Key
@@ -283,8 +283,8 @@ class Results:
         If nothing was measured at all, yield everything that is predicted, too.
         """
         published = self._published()
-        foreseen_cells = set() if self.cells else {cell for cell, _, _ in self.predictions.values}
-        cells = set(self.cells) | foreseen_cells | {(q.variant, self.load_name(q.load), q.request) for q in published}
+        predicted_cells = set() if self.cells else {cell for cell, _, _ in self.predictions.values}
+        cells = set(self.cells) | predicted_cells | {(q.variant, self.load_name(q.load), q.request) for q in published}
         variants = [variant.name for variant in self.run.variants]
         loads = [load.name for load in self.run.loads]
         for variant, load, request in sorted(
@@ -293,8 +293,8 @@ class Results:
             for metric, stat in statistics_of(request):
                 quantity = Quantity(variant=variant, load=load, request=request, metric=metric, stat=stat)
                 measured = self.measured(quantity)
-                foreseen = self.predictions.values.get(((variant, load, request), metric, stat))
-                if measured is None and quantity not in published and (self.cells or not foreseen):
+                predicted = self.predictions.values.get(((variant, load, request), metric, stat))
+                if measured is None and quantity not in published and (self.cells or not predicted):
                     continue
                 n, trials = self.sample(quantity)
                 low, high = self.interval(quantity) or (None, None)
@@ -306,9 +306,9 @@ class Results:
                     stat=stat,
                     unit=unit(metric, stat),
                     published=published.get(quantity),
-                    predicted=foreseen.median if foreseen else None,
-                    predicted_low=foreseen.low if foreseen else None,
-                    predicted_high=foreseen.high if foreseen else None,
+                    predicted=predicted.median if predicted else None,
+                    predicted_low=predicted.low if predicted else None,
+                    predicted_high=predicted.high if predicted else None,
                     measured=measured,
                     low=low,
                     high=high,

@@ -5,8 +5,8 @@ from statistics import median
 from typing import Literal
 
 from analysis.metrics import FAMILIES, METRICS
-from analysis.metrics.foreseen import Cell
 from analysis.metrics.metric import Doubt
+from analysis.metrics.simulated import Cell
 from analysis.read.observation import Reading
 from analysis.read.observed import ClassCount, Observed, Requests
 from analysis.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lab.apps.advise.load import Load
-from lab.apps.advise.ranking import Ranked, fastest_of, foreseen_ways, slowdown
+from lab.apps.advise.ranking import Ranked, fastest_of, predict_ways, slowdown
 from lab.apps.advise.service import Service
 from lab.errors import WrongUse
 
@@ -44,7 +44,7 @@ def assumptions(service: Service) -> list[Assumption]:
     """Return what theory predicts under each assumption. Raise WrongUse if no way can carry the load under any."""
     found = list(_each(service))
     if not any(one.ways for one in found):
-        foreseen_ways(service.load(COMPUTES[0]))
+        predict_ways(service.load(COMPUTES[0]))
     return found
 
 
@@ -52,7 +52,7 @@ def _each(service: Service) -> Iterator[Assumption]:
     for part in COMPUTES:
         load = service.load(part)
         try:
-            ways = {one.way.name: one for one in foreseen_ways(load)}
+            ways = {one.way.name: one for one in predict_ways(load)}
         except WrongUse:
             ways = {}
         yield Assumption(part, load, ways)

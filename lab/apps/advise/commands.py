@@ -26,7 +26,7 @@ def predict(
     """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
     from analysis.records.run import Host  # noqa: PLC0415
     from analysis.report.terminal import print_predicted  # noqa: PLC0415
-    from lab.apps.advise.foreseen import foreseen  # noqa: PLC0415
+    from lab.apps.advise.prediction import cached_prediction  # noqa: PLC0415
     from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
@@ -36,7 +36,7 @@ def predict(
     planned = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=1, seed=0)(None)
     nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
     run = record_of(name, experiment, planned, full=full, command="lab predict", host=nowhere, git=None, images=[])
-    print_predicted(out, run, foreseen(run))
+    print_predicted(out, run, cached_prediction(run))
 
 
 def advise(
@@ -56,7 +56,7 @@ def advise(
 ) -> None:
     """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
     from lab.apps.advise.load import chosen, of_run  # noqa: PLC0415
-    from lab.apps.advise.ranking import best_of, foreseen_today, rank  # noqa: PLC0415
+    from lab.apps.advise.ranking import best_of, predict_today, rank  # noqa: PLC0415
     from lab.apps.advise.show import MOST_WAYS, print_advice, print_whether_it_held  # noqa: PLC0415
     from lab.apps.advise.ways import today  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
@@ -75,7 +75,7 @@ def advise(
     experiment = load_experiment(record.experiment) if attempts else None
     ranked = rank(asked)
     memory_of = "workers with the lab's own application"
-    print_advice(out, best_of(ranked, MOST_WAYS), foreseen_today(asked), asked, memory_of)
+    print_advice(out, best_of(ranked, MOST_WAYS), predict_today(asked), asked, memory_of)
     if not experiment:
         return
     tried = [one.way for one in best_of(ranked, attempts)] + ([today(asked, asked.today)] if asked.today else [])

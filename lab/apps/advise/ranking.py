@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from analysis.metrics import beside_free_thread, failures, times
-from analysis.metrics.foreseen import Foreseen
+from analysis.metrics.simulated import SimulatedTrial
 from analysis.predict.prediction import OF_CORES, NotModelled, model_for
 from analysis.predict.ways import AS_GOOD, AS_GOOD_MS
 from analysis.records.run import LoadRecord
@@ -50,18 +50,18 @@ def rank(load: Load) -> list[Ranked]:
 
     Ways that are as fast as the fastest come first, and of them the way that needs the least memory.
     """
-    found = foreseen_ways(load)
+    found = predict_ways(load)
     fastest = fastest_of(found, load)
     return sorted(found, key=lambda one: _key(one, fastest, load))
 
 
-def foreseen_ways(load: Load) -> list[Ranked]:
+def predict_ways(load: Load) -> list[Ranked]:
     """Return what theory predicts of all ways. Raise WrongUse if none can carry the load."""
     found: list[Ranked] = []
     problems: list[str] = []
     for way in ways(load):
         try:
-            found.append(foreseen(way, load))
+            found.append(predict_way(way, load))
         except NotModelled as reason:
             problems.append(str(reason))
     if not found:
@@ -82,12 +82,12 @@ def _with_all_classes(one: Ranked, others: Sequence[Ranked]) -> Ranked:
     return replace(one, p99_ms=starved | one.p99_ms)
 
 
-def foreseen_today(load: Load) -> Ranked | None:
+def predict_today(load: Load) -> Ranked | None:
     """Return what theory predicts of today's variant; None: there is none, or theory does not know its server."""
     if load.today is None:
         return None
     try:
-        return foreseen(today(load, load.today), load)
+        return predict_way(today(load, load.today), load)
     except NotModelled:
         return None
 
@@ -104,7 +104,7 @@ def slowdown(one: Ranked, load: Load) -> float:
     return sum(lost / 1000 / max(means[name], 0.001) for name, lost in one.p99_ms.items()) if one.p99_ms else inf
 
 
-def foreseen(way: Way, load: Load) -> Ranked:
+def predict_way(way: Way, load: Load) -> Ranked:
     """Return what theory predicts of a way. Raise NotModelled if it cannot carry the load."""
     variant = way.variant.record(way.name)
     rarest, longest_s = min(one.rate for one in load.classes), max(one.mean for one in load.classes)
@@ -112,11 +112,11 @@ def foreseen(way: Way, load: Load) -> Ranked:
     seconds = min(seconds, MOST_REQUESTS / load.rate)
     rows = simulate(model_for(variant, load.classes, load.one_device, OF_CORES / load.cores), seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
-    trial = Foreseen.of(variant, record, [one.name for one in load.classes], rows)
+    trial = SimulatedTrial.of(variant, record, [one.name for one in load.classes], rows)
     stats = {
         (finding.request, *key): value
         for family in (times.FAMILY, beside_free_thread.FAMILY, failures.FAMILY)
-        for finding in family.foresee(trial)
+        for finding in family.measure_simulated(trial)
         for key, value in finding.stats.items()
     }
     names = [one.name for one in load.classes]
@@ -134,7 +134,7 @@ def headroom(way: Way, load: Load) -> float | None:
     found = None
     for factor in (1.0, *HEADROOMS):
         try:
-            one = foreseen(way, load.times(factor))
+            one = predict_way(way, load.times(factor))
         except NotModelled:
             return found
         if one.refused > 0.001 or max(one.p99_ms.values(), default=inf) > WAITS_MS:

@@ -11,7 +11,7 @@ _FOUND_WITH = "analysis", "theory", "requirements"
 """The folders of all files that decide what is predicted."""
 
 
-def foreseen(run: Run) -> Summary:
+def cached_prediction(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     asked = run.model_copy(update={"began": "", "command": "", "seed": 0, "order": sorted(run.order)})
     found = [file for folder in _FOUND_WITH for file in sorted((ROOT / folder).rglob("*"))]
@@ -21,6 +21,6 @@ def foreseen(run: Run) -> Summary:
 
 
 def _simulated(run: Run) -> Summary:
-    from analysis.predict.prediction import foresee  # noqa: PLC0415  # loading NumPy takes a tenth of a second
+    from analysis.predict.prediction import predict_summary  # noqa: PLC0415  # loading NumPy takes a tenth of a second
 
-    return foresee(run)
+    return predict_summary(run)

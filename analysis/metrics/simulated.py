@@ -1,4 +1,4 @@
-"""What theory foresees of a run: the simulated requests of a trial, and the statistics of many simulated trials."""
+"""What theory predicts of a run: the requests of a simulated trial, and statistics of many simulated trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Cell = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class SimulatedTrial:
     """The requests of one simulated trial, in the order of sending; times are in seconds since the load began.
 
     ``request`` is an index into ``classes``. ``worker`` counts from 0; -1: the request was refused, and has no
