@@ -349,9 +349,7 @@ def _lasts_s(load: LoadRecord) -> int:
     return int(load.duration[:-1]) * (60 if load.duration[-1] == "m" else 1)
 
 
-def _trials(
-    model: Model, variant: VariantRecord, load: LoadRecord, simulated: int = SIMULATED
-) -> Iterator[SimulatedTrial]:
+def _trials(model: Model, variant: VariantRecord, load: LoadRecord, count: int = SIMULATED) -> Iterator[SimulatedTrial]:
     from theory import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     seed = crc32(f"{variant.name} {load.name}".encode())
