@@ -74,7 +74,7 @@ machines: .venv/core  ## say what the machines of MACHINES=machines.yaml have an
 	@$(LAB) machines $(or $(DO),check)
 
 notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
-	@.venv/bin/jupyter lab analysis/explore.ipynb
+	@.venv/bin/jupyter lab lab/apps/notebook/explore.ipynb
 
 setup: .venv/core  ## make this machine ready without measuring anything
 	@$(LAB) setup

@@ -22,9 +22,7 @@ from python_on_whales import DockerClient
 from analysis.pipeline import derive
 from analysis.read import rows
 from analysis.records.checksums import seal
-from analysis.records.folder import BadRun, NoTemporaryRoom, read_run
-from lab.apps.notebook import queries
-from lab.apps.notebook.queries import Chosen
+from analysis.records.folder import NoTemporaryRoom, read_run
 from tests.conftest import Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.synthetic import Request, make_run, write_points
@@ -362,14 +360,6 @@ def test_a_run_of_an_older_schema_is_refused_by_name(lab: Lab, old_run: Path, co
     if command == "verify":
         problem = f"{old_run} has no manifest.sha256"
     assert done.stderr == f"error: {problem}.\n\nhint: make {command} RUN=results/<experiment>/<time>, or …/latest\n"
-
-
-def test_a_run_of_an_older_schema_stops_the_notebook_with_a_reason(old_run: Path) -> None:
-    for collect in (queries.describe, queries.verdicts, queries.what_there_is):
-        with pytest.raises(BadRun, match=r"(run|summary)\.json has schema 0; this version reads schema 1"):
-            collect([old_run])
-    with pytest.raises(BadRun, match=r"summary\.json has schema 0; this version reads schema 1"):
-        queries.measured(Chosen([old_run], "mix", ["one"], "light", 0, 1), "overhead", "p50")
 
 
 CUT_SHORT = "one/mix/1/points.json.gz cannot be read: IO Error: Unexpected end of GZIP stream"
