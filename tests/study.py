@@ -31,7 +31,7 @@ from analysis.verdict.claims import claim_row
 from lab.experiment.file import load_experiment
 
 KEPT = (
-    ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("beside_free_thread", "share"),
+    ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("avoidable_wait", "share"),
     ("requests_by_worker", "largest_share"), ("throughput", "per_second"),
 )  # fmt: skip
 """The statistics that are kept of each variant and class of request, besides those of the claims."""

@@ -302,7 +302,7 @@ def test_replicas_in_turn_make_a_quick_request_wait_beside_a_free_process(copied
     lab = shorter(copied_lab, "workers-or-replicas", {"mixed": {"heavy_delay_s": 2}})
     result = measure(lab, "workers-or-replicas", "flask-workers,flask-round-robin,flask-least-conn", "8s")
 
-    longest = result.each("beside_free_thread", "max", "light")
+    longest = result.each("avoidable_wait", "max", "light")
     assert longest["flask-round-robin"] > 5 * max(longest["flask-workers"], longest["flask-least-conn"])
 
 

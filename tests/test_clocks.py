@@ -292,7 +292,7 @@ def test_a_trial_whose_clocks_leave_more_open_than_its_effect_is_suspect(tmp_pat
     [trial] = summary.trials
     assert trial.verdict == "suspect"
     assert trial.reasons[0] == ("beside free thread share is 0.125, but 0 to 0.5 by other clocks that fit as well")
-    row = row_of(summary, "beside_free_thread", "share")
+    row = row_of(summary, "avoidable_wait", "share")
     assert (row.measured, row.by_clocks) == (0.125, {1: (0, 0.5)})
 
 
@@ -328,9 +328,7 @@ def test_a_stall_asks_for_better_clocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_the_intervals_of_figures_that_compare_machines_are_wider(tmp_path: Path, times: int) -> None:
     """By the clocks that were found, one request of eight waits; by others, four of eight, or none."""
-    claim = Claim(
-        says="Few wait", value=Quantity(variant="one", metric="beside_free_thread", stat="share"), at_most=0.3
-    )
+    claim = Claim(says="Few wait", value=Quantity(variant="one", metric="avoidable_wait", stat="share"), at_most=0.3)
     how: dict[str, Any] = {"times": times, "variants": THREADS, "claims": [claim]}
     here = make_run(tmp_path / "here", {"one": queueing(*[51, 49, 49, 49] * 10)}, **how)
     apart = make_run(tmp_path / "apart", {"one": queueing(*[52, 50.5, 50.5, 50.5] * 10)}, **how)
@@ -339,7 +337,7 @@ def test_the_intervals_of_figures_that_compare_machines_are_wider(tmp_path: Path
 
     on_one, on_two = derive_summary(here), derive_summary(apart)
 
-    old, new = (row_of(one, "beside_free_thread", "share") for one in (on_one, on_two))
+    old, new = (row_of(one, "avoidable_wait", "share") for one in (on_one, on_two))
     assert (old.measured, new.measured) == (0.125, 0.125)
     assert (old.by_clocks, new.by_clocks) == (None, dict.fromkeys(range(1, times + 1), (0, 0.5)))
     assert old.low is not None

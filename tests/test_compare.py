@@ -214,7 +214,7 @@ def test_a_doubling_is_found_in_at_least_95_of_a_hundred_comparisons() -> None:
 def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) -> None:
     """The share of requests that waited rises from 0.1 to 0.2, but by other clocks it may be as high as 0.3 before."""
     [row, *_] = [row for row in one.summary.rows if (row.metric, row.stat) == ("overhead", "p50")]
-    share = {"metric": "beside_free_thread", "stat": "share", "unit": "share"}
+    share = {"metric": "avoidable_wait", "stat": "share", "unit": "share"}
     before = row.model_copy(update={**share, "values": {1: 0.1, 2: 0.1}})
     unsure = before.model_copy(update={"by_clocks": {1: (0.0, 0.3), 2: (0.0, 0.3)}})
     after = before.model_copy(update={"values": {1: 0.2, 2: 0.2}})

@@ -682,7 +682,7 @@ def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
     run = run_of(tmp_path, [Request()])
     summary = summary_of(
         row(TODAY, "home", "overhead", "p99", 4, 5, 6), row(TODAY, "home", "response_time", "p50", 30),
-        row(TODAY, "home", "beside_free_thread", "share", 0, 0.001, unit="share"),
+        row(TODAY, "home", "avoidable_wait", "share", 0, 0.001, unit="share"),
     )  # fmt: skip
 
     found = diagnosed(summary, run, tmp_path)
@@ -705,8 +705,8 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
     summary = summary_of(
         row(TODAY, "light", "overhead", "p99", 890), row(TODAY, "light", "overhead", "p50", 1),
         row(TODAY, "light", "response_time", "p50", 11),
-        row(TODAY, "light", "beside_free_thread", "share", 0.4, 0.5, 0.6, unit="share"),
-        row(TODAY, "light", "beside_free_thread", "max", 890),
+        row(TODAY, "light", "avoidable_wait", "share", 0.4, 0.5, 0.6, unit="share"),
+        row(TODAY, "light", "avoidable_wait", "max", 890),
     )  # fmt: skip
 
     found = diagnosed(summary, run, tmp_path)
@@ -733,7 +733,7 @@ def test_threads_that_are_shared_badly_may_be_too_few_as_well(tmp_path: Path, st
     summary = summary_of(
         row(TODAY, "page", "overhead", "p90", 4000), row(TODAY, "page", "response_time", "p50", 3000),
         row(TODAY, "page", "overhead", "p50", 2990),
-        row(TODAY, "page", "beside_free_thread", "share", 0.5, unit="share"),
+        row(TODAY, "page", "avoidable_wait", "share", 0.5, unit="share"),
     )  # fmt: skip
 
     found = diagnosed(summary, run, tmp_path)
@@ -749,7 +749,7 @@ def test_too_few_threads_and_computing_are_told_apart(tmp_path: Path) -> None:
     few = [
         row(TODAY, "home", "overhead", "p99", 400), row(TODAY, "home", "overhead", "p50", 100),
         row(TODAY, "home", "response_time", "p50", 130),
-        row(TODAY, "home", "beside_free_thread", "share", 0, unit="share"),
+        row(TODAY, "home", "avoidable_wait", "share", 0, unit="share"),
     ]  # fmt: skip
     busy = [row(TODAY, None, "processor", "per_request", 50), row(TODAY, None, "throughput", "per_second", 40)]
 

@@ -114,7 +114,7 @@ def test_the_script_finds_the_waits_that_the_summary_counts(page: Page, measured
     load = of_script(page, "lanes.data.load")
     counted = {
         row.variant: row.values for row in measured.summary.rows
-        if (row.load, row.request, row.metric, row.stat) == (load, None, "beside_free_thread", "count")
+        if (row.load, row.request, row.metric, row.stat) == (load, None, "avoidable_wait", "count")
     }  # fmt: skip
     found = of_script(page, "lanes.trials.filter((_, place) => !lanes.data.trials[place].computed)"
                             ".map((trial) => [trial.variant, trial.trial, "

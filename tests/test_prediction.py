@@ -61,7 +61,7 @@ def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
         for key, value in finding.stats.items()
     }
 
-    assert {key[1] for key in simulated} >= {"overhead", "throughput", "requests_by_worker", "beside_free_thread"}
+    assert {key[1] for key in simulated} >= {"overhead", "throughput", "requests_by_worker", "avoidable_wait"}
     for key, value in simulated.items():
         assert measured[key] == pytest.approx(value, rel=0.001, abs=0.5), key
 
@@ -78,10 +78,10 @@ def test_heavy_mix_is_predicted() -> None:
 
     assert found.missing == {}
     for cured in ("one-process", "connection-limit", "least-conn", "busy-accept"):
-        assert of(cured, "beside_free_thread", "share").high == 0
+        assert of(cured, "avoidable_wait", "share").high == 0
         assert of(cured, "overhead", "p90").high == pytest.approx(2, abs=1)
     for waiting in ("shared-socket", "reuse-port", "random-accept"):
-        assert 0.2 < of(waiting, "beside_free_thread", "share").median < 0.6
+        assert 0.2 < of(waiting, "avoidable_wait", "share").median < 0.6
         assert of(waiting, "overhead", "p90").low > 500
     assert predict(run) == found
 
@@ -184,7 +184,7 @@ def test_which_figures_came_true() -> None:
     told = [
         measured(("shared-socket", "light", "overhead", "p90"), (waits.predicted_high or 0) - 1),
         measured(("one-process", "light", "overhead", "p90"), 40),
-        measured(("shared-socket", "light", "beside_free_thread", "share"), 0.01),
+        measured(("shared-socket", "light", "avoidable_wait", "share"), 0.01),
         measured(("shared-socket", "light", "overhead", "max"), 1),
     ]
     compared = list(compare(run, summary.model_copy(update={"rows": told})))
@@ -196,7 +196,7 @@ def test_which_figures_came_true() -> None:
     assert by_experiment.lines == [("heavy-mix", "3", "1", "33%"), ("all", "3", "1", "33%")]
     assert [line[:3] for line in outside.lines] == [
         ("heavy-mix", "one-process heavy-mix light", "overhead p90"),
-        ("heavy-mix", "shared-socket heavy-mix light", "beside_free_thread share"),
+        ("heavy-mix", "shared-socket heavy-mix light", "avoidable_wait share"),
     ]
 
 

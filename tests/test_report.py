@@ -175,7 +175,7 @@ def test_the_address_of_an_article_is_one_of_the_web(address: str) -> None:
 
 
 def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> None:
-    beside = Quantity(variant="two", request="light", metric="beside_free_thread", stat="share")
+    beside = Quantity(variant="two", request="light", metric="avoidable_wait", stat="share")
     claims = [
         Claim(says="Requests wait", value=TAIL.model_copy(update={"stat": "p90"}), at_least=5, role="answer"),
         Claim(says="Two helps", value=beside, at_most=0, role="cure"),
@@ -239,7 +239,7 @@ def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float,
 def test_waits_beside_a_free_thread_are_told_in_plain_words(
     request_: str | None, stat: str, value: float, said: str
 ) -> None:
-    waits = Quantity(variant="one", request=request_, metric="beside_free_thread", stat=stat)
+    waits = Quantity(variant="one", request=request_, metric="avoidable_wait", stat=stat)
 
     told = _told(waits, value, at_least=True)
     longest = " was 3903 ms" if stat == "max" else ""

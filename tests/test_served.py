@@ -31,7 +31,7 @@ def test_stalled_api_makes_requests_wait_beside_a_free_thread(copied_lab: Lab) -
         kept = result.requests(variant, "calls", "SELECT worker, thread FROM requests WHERE answered IS NOT NULL")
         assert told == sorted((worker or "", thread or 0) for worker, thread in kept)
         assert not [*trial_folder(result.folder, variant, "calls", 1).glob("points*.json")]
-    longest = result.each("beside_free_thread", "max")
+    longest = result.each("avoidable_wait", "max")
     assert longest["map-round-robin"] > 10 * max(longest["shared"], longest["haproxy-queue"], longest["map-max-conns"])
     refused = result.each("failures", "count")
     assert refused["map-max-conns"] > 0

@@ -766,7 +766,7 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) 
     rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request is None}
 
     assert rows["requests_by_worker", "max_over_mean"] == 1.5
-    assert ("beside_free_thread", "count") not in rows
+    assert ("avoidable_wait", "count") not in rows
 
 
 def test_a_load_generator_that_lags_breaks_littles_law(tmp_path: Path) -> None:

@@ -221,18 +221,18 @@ def test_a_run_says_for_every_class_who_waited(tmp_path: Path) -> None:
     summary = derive_summary(make_run(tmp_path, {"one": WAITING}, variants=TWO))
 
     light = {"count": 1, "share": 0.5, "total": pytest.approx(3899.85), "max": pytest.approx(3899.85)}
-    assert of_stats(summary, "beside_free_thread", "light") == light
-    assert of_stats(summary, "beside_free_thread", "heavy") == {"count": 0, "share": 0, "total": 0, "max": 0}
-    assert of_stats(summary, "beside_free_thread", None) == light | {"share": pytest.approx(1 / 3)}
+    assert of_stats(summary, "avoidable_wait", "light") == light
+    assert of_stats(summary, "avoidable_wait", "heavy") == {"count": 0, "share": 0, "total": 0, "max": 0}
+    assert of_stats(summary, "avoidable_wait", None) == light | {"share": pytest.approx(1 / 3)}
     assert of_stats(summary, "failures", "light") == {"count": 1, "share": pytest.approx(1 / 3)}
-    units = {one.stat: one.unit for one in summary.rows if one.metric == "beside_free_thread"}
+    units = {one.stat: one.unit for one in summary.rows if one.metric == "avoidable_wait"}
     assert units == {"count": "requests", "share": "share", "total": "ms", "max": "ms"}
 
 
 def test_a_run_whose_threads_nobody_knows_says_nothing_of_it(tmp_path: Path) -> None:
     summary = derive_summary(make_run(tmp_path, {"one": WAITING}))
 
-    assert of_stats(summary, "beside_free_thread", "light") == {}
+    assert of_stats(summary, "avoidable_wait", "light") == {}
 
 
 def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class Symptoms:
     @cached_property
     def beside(self) -> dict[str, Row]:
         """The share of requests that waited beside a free thread, for each class in which it is an alarm."""
-        found = {one: self.figures.row(TODAY, one, "beside_free_thread", "share") for one in self._classes}
+        found = {one: self.figures.row(TODAY, one, "avoidable_wait", "share") for one in self._classes}
         return {one: row for one, row in found.items() if row and (row.measured or 0.0) >= BESIDE}
 
     @cached_property
@@ -224,7 +224,7 @@ def _avoidable_wait(found: Symptoms) -> Bottleneck | None:
         return None
     sentences = []
     for name, row in found.beside.items():
-        longest = found.figures.value(TODAY, name, "beside_free_thread", "max") or 0.0
+        longest = found.figures.value(TODAY, name, "avoidable_wait", "max") or 0.0
         share = value_and_spread(row.measured or 0.0, [*row.values.values()], row.low, row.high, percent)
         sentences.append(words.beside(name, share, longest))
     sentences += _behind(found.run, found.rows)

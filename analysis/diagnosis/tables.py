@@ -23,7 +23,7 @@ def tried_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
     figures = Figures(summary)
     names = [variant.name for variant in run.variants]
     statistics = [(one, stat) for one in figures.classes(TODAY) if (stat := figures.statistic(one, names))]
-    beside = {one: figures.value(one, None, "beside_free_thread", "share") for one in names}
+    beside = {one: figures.value(one, None, "avoidable_wait", "share") for one in names}
     known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
     yield TextGrid(
         "Ways to serve, workers x threads",

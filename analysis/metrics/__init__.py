@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from analysis.metrics import (
-    beside_free_thread,
+    avoidable_wait,
     bursts,
     failures,
     servers,
@@ -57,7 +57,7 @@ FAMILIES = (
     spread.FAMILY,
     servers.FAMILY,
     failures.FAMILY,
-    beside_free_thread.FAMILY,
+    avoidable_wait.FAMILY,
     bursts.FAMILY,
     visits.FAMILY,
 )

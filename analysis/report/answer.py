@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from analysis.metrics import percentile
-from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
+from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.metrics.times import OVERHEAD
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
@@ -74,7 +74,7 @@ def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
     if quantity.metric == OVERHEAD.name and q is not None and quantity.request:
         share, side = (100 - q, "more") if at_least else (q, "less")
         return f"{where}: {share:g} % of the {quantity.request} requests lose {number(value)} ms or {side}"
-    if quantity.metric == BESIDE_FREE_THREAD.name:
+    if quantity.metric == AVOIDABLE_WAIT.name:
         return f"{where}: {_told_of_waits(quantity, value)}"
     return None
 

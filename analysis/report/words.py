@@ -4,7 +4,7 @@ from math import ceil
 from typing import Protocol
 
 from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS, percentile, unit
-from analysis.metrics.beside_free_thread import BESIDE_FREE_THREAD
+from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
@@ -200,7 +200,7 @@ def percent(share: float) -> str:
 
 def waited_beside(row: Row) -> bool:
     """Return whether a row says that requests waited beside a free thread."""
-    return (row.metric, row.stat) == (BESIDE_FREE_THREAD.name, "count") and bool(row.measured)
+    return (row.metric, row.stat) == (AVOIDABLE_WAIT.name, "count") and bool(row.measured)
 
 
 def words(name: str) -> str:

@@ -23,7 +23,7 @@ ERROR = 0.05
 
 _COMPARED: tuple[tuple[MetricName, Statistic], ...] = (
     ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("throughput", "per_second"),
-    ("beside_free_thread", "share"), ("requests_by_worker", "largest_share"), ("failures", "share"),
+    ("avoidable_wait", "share"), ("requests_by_worker", "largest_share"), ("failures", "share"),
     ("visit", "p50"), ("visit", "p99"), ("visits_failed", "share"), ("burst", "total"),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from analysis.metrics import beside_free_thread, failures, times
+from analysis.metrics import avoidable_wait, failures, times
 from analysis.metrics.simulated import SimulatedTrial
 from analysis.predict.prediction import OF_CORES, NotModelled, model_for
 from analysis.predict.ways import AS_GOOD, AS_GOOD_MS
@@ -115,7 +115,7 @@ def predict_way(way: Way, load: Load) -> Ranked:
     trial = SimulatedTrial.of(variant, record, [one.name for one in load.classes], rows)
     stats = {
         (finding.request, *key): value
-        for family in (times.FAMILY, beside_free_thread.FAMILY, failures.FAMILY)
+        for family in (times.FAMILY, avoidable_wait.FAMILY, failures.FAMILY)
         for finding in family.measure_simulated(trial)
         for key, value in finding.stats.items()
     }
@@ -124,7 +124,7 @@ def predict_way(way: Way, load: Load) -> Ranked:
         way=way,
         p50_ms={name: stats[name, "overhead", "p50"] for name in names if (name, "overhead", "p50") in stats},
         p99_ms={name: stats[name, "overhead", "p99"] for name in names if (name, "overhead", "p99") in stats},
-        beside=stats.get((None, "beside_free_thread", "share"), 0.0),
+        beside=stats.get((None, "avoidable_wait", "share"), 0.0),
         refused=stats.get((None, "failures", "share"), 0.0),
     )
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.observed import Observed
 
-BESIDE_FREE_THREAD = Metric(
-    "beside_free_thread",
+AVOIDABLE_WAIT = Metric(
+    "avoidable_wait",
     (
         Counted(
             {"count": "requests"},
@@ -65,8 +65,8 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
             likely = () if trial.load.burst else likely_share(beyond, blocks(sent_s))
             yield Finding(
                 request,
-                {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()},
-                likely={(BESIDE_FREE_THREAD.name, "share"): likely},
+                {(AVOIDABLE_WAIT.name, stat): value for stat, value in values.items()},
+                likely={(AVOIDABLE_WAIT.name, "share"): likely},
             )
     stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
     if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
@@ -97,7 +97,7 @@ def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     if waits := waiting.of_variant(trial.variant, answered):
         for request, mine in trial.of_each():
             values = waiting.statistics(waits.beside_s[mine[done]])
-            yield Finding(request, {(BESIDE_FREE_THREAD.name, stat): value for stat, value in values.items()})
+            yield Finding(request, {(AVOIDABLE_WAIT.name, stat): value for stat, value in values.items()})
 
 
 def doubts(trial: Observed) -> Iterator[Doubt]:
@@ -115,4 +115,4 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
             yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
 
 
-FAMILY = Family((BESIDE_FREE_THREAD, RECOVERY), measure, doubts, measure_simulated)
+FAMILY = Family((AVOIDABLE_WAIT, RECOVERY), measure, doubts, measure_simulated)
