@@ -11,6 +11,7 @@ from pathlib import Path
 from analysis.diagnosis.omissions import read_omissions
 from analysis.diagnosis.processor_use import busy_during
 from analysis.diagnosis.rules import diagnose, is_own
+from analysis.diagnosis.tables import report_sections
 from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.metrics.unknown import unknown
 from analysis.predict.prediction import not_predicted, predict
@@ -37,7 +38,7 @@ def derive(run_folder: Path) -> Summary:
     reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
     """
     summary = derive_summary(run_folder)
-    write_report(run_folder, summary)
+    write_report(run_folder, summary, report_sections(read_run(run_folder), summary))
     return summary
 
 

@@ -30,6 +30,7 @@ from rich.console import Console
 from analysis.diagnosis.improvement import answer
 from analysis.diagnosis.omissions import Omissions, read_omissions
 from analysis.diagnosis.rules import diagnose
+from analysis.diagnosis.tables import report_sections
 from analysis.predict.ways import says as says_of
 from analysis.read.held import FullPool, Held, Loops, read_held
 from analysis.read.rows import UnreadablePoints, opened, write_requests
@@ -1160,7 +1161,8 @@ def test_the_diagnosis_ends_with_what_to_do(
     summary = summary_of(*rows, row(TODAY, "home", "response_time", "p50", 30))
     summary = summary.model_copy(update={"diagnosis": diagnosed(summary, run, tmp_path)})
 
-    print_tables(console, run.model_copy(update={"variants": variants}), summary)
+    record = run.model_copy(update={"variants": variants})
+    print_tables(console, record, summary, report_sections(record, summary))
     print_advice(console, summary, tried)
 
     said = console.export_text()

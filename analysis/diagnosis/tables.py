@@ -8,12 +8,29 @@ from analysis.predict.ways import says
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Summary
 from analysis.report.grids import TextGrid
+from analysis.report.section import Section
 from analysis.report.spread import listed, value_and_spread
 from analysis.report.words import number, percent
 from analysis.statistics.deciding import MOST, has_interval
 
 _CLASSES = 2
 """How many classes of requests one table has, so that it fits a terminal."""
+
+
+def report_sections(run: Run, summary: Summary) -> list[Section]:
+    """Return what the report of a run adds about somebody's own service; nothing for every other run."""
+    if summary.diagnosis is None:
+        return []
+    return [
+        Section(
+            "Diagnosis, as the service is served today",
+            summary.diagnosis.sentences,
+            "Ways to serve",
+            [*tried_grids(run, summary)],
+            answer_sentences(run, summary) if len(run.variants) > 1 else ["No other way was tried."],
+            lead="As it is served today:" if summary.diagnosis.alarm else "",
+        )
+    ]
 
 
 def tried_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:

@@ -1,7 +1,7 @@
 """report.html: one page that contains everything it needs, so it opens offline."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ import altair as alt
 import duckdb
 from markupsafe import Markup
 
-from analysis.diagnosis.tables import answer_sentences, tried_grids
 from analysis.metrics import METRICS
 from analysis.read.rows import COLUMNS
 from analysis.records.folder import read_run, trial_folder, write_whole
@@ -22,7 +21,8 @@ from analysis.report.answer import answers
 from analysis.report.clocks import certain, clocks_grid, worst_clocks
 from analysis.report.figures.table import Table, tables
 from analysis.report.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
-from analysis.report.page import policy, script, style, template
+from analysis.report.page import render
+from analysis.report.section import Section
 from analysis.report.spread import INTERVAL, claim_spread
 from analysis.report.words import (
     MEANING,
@@ -51,19 +51,19 @@ class Picture(NamedTuple):
     telling: bool
 
 
-def write_report(run_folder: Path, summary: Summary) -> None:
-    """Write report.html of a run, whole or not at all."""
+def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section] = ()) -> None:
+    """Write report.html of a run, whole or not at all. ``sections`` are what an app adds."""
     run = read_run(run_folder)
     with _rows(run_folder, summary) as database:
         pictures = sorted(_pictures(database, run, summary), key=lambda picture: not picture.telling)
         shown = list(_lanes(database, run_folder, run, summary))
-    drawing, clocks = script(*_SCRIPTS), worst_clocks(summary)
-    page = template("report.html").render(
+    clocks = worst_clocks(summary)
+    page = render(
+        "report.html",
+        *_SCRIPTS,
         run=run,
         summary=summary,
-        policy=policy(drawing),
-        style=style(),
-        script=drawing,
+        sections=sections,
         answers=list(answers(run, summary)),
         page=f"../../../docs/{run.experiment}.md" if (_DOCS / f"{run.experiment}.md").exists() else None,
         lanes=shown,
@@ -71,8 +71,6 @@ def write_report(run_folder: Path, summary: Summary) -> None:
         cite=_cite(run),
         grids=list(quantity_grids(run, summary)),
         stairs=list(stairs_grids(run, summary)),
-        tried=list(tried_grids(run, summary)),
-        tried_says=answer_sentences(run, summary),
         clocks=[clocks_grid(run, clocks)] if clocks else [],
         certain=certain(clocks) if clocks else "",
         told=[*visits_grids(run, summary), *errors_grids(run, summary)],
@@ -117,10 +115,7 @@ def lanes_of(
     ``of``: how many workers and threads serve the requests in the lanes that are computed; None: as many as measured.
     """
     shown = list(_lanes(database, run_folder, run, summary, of))
-    drawing = script(*_SCRIPTS)
-    return template("alone.html").render(
-        run=run, lanes=shown, heading=heading, policy=policy(drawing), style=style(), script=drawing
-    )
+    return render("alone.html", *_SCRIPTS, run=run, lanes=shown, heading=heading)
 
 
 def _is_common(run: Run, setting: str) -> bool:

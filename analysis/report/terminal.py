@@ -1,6 +1,6 @@
 """A run's results on a terminal of 80 columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import mean
 
@@ -8,9 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from analysis.diagnosis.tables import tried_grids
 from analysis.records.run import Run
-from analysis.records.summary import ClaimRow, Diagnosis, PublishedRow, Summary, WorkerRow
+from analysis.records.summary import ClaimRow, PublishedRow, Summary, WorkerRow
 from analysis.report.grids import (
     Grid,
     TextGrid,
@@ -20,6 +19,7 @@ from analysis.report.grids import (
     telling_differences,
     visits_grids,
 )
+from analysis.report.section import Section
 from analysis.report.spread import INTERVAL, claim_spread
 from analysis.report.words import (
     MEANING,
@@ -49,8 +49,8 @@ _VERDICT_STYLE = {
 }
 
 
-def print_tables(console: Console, run: Run, summary: Summary) -> None:
-    """Print the whole result of a run."""
+def print_tables(console: Console, run: Run, summary: Summary, sections: Sequence[Section] = ()) -> None:
+    """Print the whole result of a run. ``sections`` are what an app adds."""
     console.print()
     console.print(Text(run.title, style="bold"))
     console.print(Text(run.question, style="italic"))
@@ -73,8 +73,8 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
     console.print()
     if summary.differences:
         console.print(differences_table(run, summary))
-    elif summary.diagnosis:
-        _print_diagnosis(console, run, summary.diagnosis, summary)
+    elif sections:
+        _print_sections(console, sections)
     else:
         console.print(claims_table(run, summary))
     if summary.published:
@@ -82,16 +82,17 @@ def print_tables(console: Console, run: Run, summary: Summary) -> None:
         console.print(published_table(run, summary))
 
 
-def _print_diagnosis(console: Console, run: Run, diagnosis: Diagnosis, summary: Summary) -> None:
-    console.print(Text("Diagnosis, as the service is served today", style="bold"))
-    console.print()
-    said = Table.grid(padding=(0, 1))
-    for sentence in diagnosis.sentences:
-        said.add_row("-", Text(sentence))
-    console.print(said)
-    for grid in tried_grids(run, summary):
+def _print_sections(console: Console, sections: Sequence[Section]) -> None:
+    for section in sections:
+        console.print(Text(section.title, style="bold"))
         console.print()
-        console.print(text_table(grid))
+        answers = Table.grid(padding=(0, 1))
+        for sentence in section.answers:
+            answers.add_row("-", Text(sentence))
+        console.print(answers)
+        for grid in section.tables:
+            console.print()
+            console.print(text_table(grid))
 
 
 def print_predicted(console: Console, run: Run, summary: Summary) -> None:

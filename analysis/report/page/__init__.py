@@ -1,19 +1,34 @@
-"""What the lab's pages are made of: templates, the style that they share, and scripts. A page needs nothing else."""
+"""How a page of the lab is made: a template, the style that all pages share, and scripts. A page needs nothing else.
+
+The lab's apps keep templates and scripts of their own beside their code, and may use those of the report as well.
+"""
 
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template, select_autoescape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
 
+def render(name: str, *scripts: str, app: str = "", fetches: bool = False, **values: object) -> str:
+    """Return a page made of a template, which extends ``base.html``, and of scripts.
+
+    Templates and scripts are looked for first in the package ``app``, and then among those of the report.
+    ``fetches``: the scripts may ask the server of the page for more; a page that is a file never needs this.
+    """
+    code = script(*scripts, app=app) if scripts else Markup("")
+    rules = policy(code) + ("; connect-src 'self'" if fetches else "")
+    return template(name, app).render(policy=rules, style=style(), script=code, fetches=fetches, **values)
+
+
 @cache
-def template(name: str) -> Template:
-    """Return a template of analysis/report/templates."""
+def template(name: str, app: str = "") -> Template:
+    """Return a template of the package ``app`` or of analysis/report/templates."""
+    loaders = [PackageLoader(app, ".")] if app else []
     environment = Environment(
-        loader=PackageLoader("analysis.report"),
+        loader=ChoiceLoader([*loaders, PackageLoader("analysis.report")]),
         autoescape=select_autoescape(),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -23,21 +38,23 @@ def template(name: str) -> Template:
 
 def style() -> Markup:
     """Return the style of all pages."""
-    return Markup(_text("page.css"))  # noqa: S704  # our own file
+    return Markup(_text("page.css", ""))  # noqa: S704  # our own file
 
 
 @cache
-def script(*names: str) -> Markup:
-    """Return these files as one script, whose names stay within it."""
-    parts = "\n".join(_text(name) for name in names)
+def script(*names: str, app: str = "") -> Markup:
+    """Return files of the package ``app`` or of analysis/report/page as one script, whose names stay within it."""
+    parts = "\n".join(_text(name, app) for name in names)
     return Markup(f"\n'use strict';\n(() => {{\n{parts}}})();\n")  # noqa: S704  # our own files
 
 
-def policy(allowed: Markup) -> str:
+def policy(allowed: str) -> str:
     """Return the content security policy of a page: it runs only this script, and asks the network for nothing."""
     digest = b64encode(sha256(allowed.encode()).digest()).decode()
-    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:"
+    scripts = f"script-src 'sha256-{digest}'; " if allowed else ""
+    return f"default-src 'none'; {scripts}style-src 'unsafe-inline'; img-src data:"
 
 
-def _text(name: str) -> str:
-    return (files("analysis.report.page") / name).read_text(encoding="utf-8")
+def _text(name: str, app: str) -> str:
+    places = [files(package) / name for package in (app, "analysis.report.page") if package]
+    return next(place for place in places if place.is_file()).read_text(encoding="utf-8")

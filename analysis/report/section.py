@@ -1,0 +1,21 @@
+"""What an app adds to the report of its runs."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from analysis.report.grids import TextGrid
+
+
+class Section(NamedTuple):
+    """Sentences and tables that an app adds to a report, in the place of the verdicts on claims.
+
+    The terminal prints the ``answers`` below the ``title``, and then the tables. The page opens with the answers, after
+    the words ``lead``; further down, below the ``heading``, it has the tables and the ``remarks`` on them.
+    """
+
+    title: str
+    answers: Sequence[str]
+    heading: str
+    tables: Sequence[TextGrid]
+    remarks: Sequence[str]
+    lead: str = ""
