@@ -8,20 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from analysis.diagnosis.omissions import read_omissions
-from analysis.diagnosis.processor_use import busy_during
-from analysis.diagnosis.rules import diagnose, is_own
-from analysis.diagnosis.tables import report_sections
 from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.metrics.unknown import unknown
 from analysis.predict.prediction import not_predicted, predict
-from analysis.read.held import read_alone, read_held
 from analysis.read.observed import Evidence, clock_rows, observe, read_evidence
 from analysis.read.rows import opened
 from analysis.records.checksums import sealed
 from analysis.records.folder import read_run, trial_folders, write_whole
-from analysis.records.run import SCHEMA, TODAY
+from analysis.records.run import SCHEMA
 from analysis.records.summary import Summary
+from analysis.report.extensions import write_extensions
 from analysis.report.html import write_report
 from analysis.statistics.measured import Results, measure, round_s, staircases
 from analysis.verdict.claims import claim_row, differences, published_rows
@@ -32,24 +28,24 @@ READ_AT_ONCE = 2
 
 
 def derive(run_folder: Path) -> Summary:
-    """Write requests.parquet of every trial, summary.json and report.html, and return the summary.
+    """Write requests.parquet of every trial, summary.json, the files of apps and report.html; return the summary.
 
     If the raw files of a trial cannot be read, or differ from manifest.sha256, the trial is judged invalid with the
     reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
     """
     summary = derive_summary(run_folder)
-    write_report(run_folder, summary, report_sections(read_run(run_folder), summary))
+    write_report(run_folder, summary, write_extensions(run_folder, summary))
     return summary
 
 
 def derive_summary(run_folder: Path) -> Summary:
-    """Do the same as ``derive``, but without report.html."""
+    """Do the same as ``derive``, but without report.html and the files of apps."""
     hashes = sealed(run_folder)
     folders = trial_folders(run_folder)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
         evidence = dict(zip(folders, pool.map(partial(read_evidence, run_folder, hashes=hashes), folders), strict=True))
     summary = summarise(run_folder, evidence)
-    values = {"schema": SCHEMA, **summary.model_dump(mode="json", exclude=None if summary.diagnosis else {"diagnosis"})}
+    values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
     write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     return summary
 
@@ -70,7 +66,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         results = Results(run, cells, staircases(rows, trusted), round_s(observed), predictions)
         further = [*unknown(run, [one.record for one in observed]), *unapplied(observed), *several_clocks(observed)]
         further += results.too_few()
-        summary = Summary(
+        return Summary(
             experiment=run.experiment,
             round_s=results.round_s,
             validity=judge_run(run, judged, further),
@@ -88,10 +84,3 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
             not_predicted=not_predicted(predictions),
             clocks=[*clock_rows(observed)],
         )
-        if is_own(run):
-            loops = read_held(rows, run_folder, summary, TODAY)
-            alone_ms = read_alone(run_folder, summary, TODAY)
-            left_out = read_omissions(run_folder, run, summary)
-            found = diagnose(summary, run, rows, loops, alone_ms, left_out, busy_during(trusted))
-            return summary.model_copy(update={"diagnosis": found})
-        return summary

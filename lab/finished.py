@@ -123,7 +123,10 @@ def verified(folder: Path, console: Console) -> list[str]:
 
 def _derived(paths: list[str]) -> str:
     """Return the names of derived files as part of a sentence. The files of the whole run come first."""
-    names = sorted({Path(path).name for path in paths}, key=["summary.json", "report.html", "requests.parquet"].index)
+    names = sorted(
+        {Path(path).name for path in paths},
+        key=["summary.json", "diagnosis.json", "report.html", "requests.parquet"].index,
+    )
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from analysis.pipeline import derive, derive_summary
 from analysis.read.clocks import MOST_DRIFT, PRECISION_S, Clock, Messages, UnknownClock, find
-from analysis.read.held import Held, read_held
 from analysis.read.lab_time import Clocks
 from analysis.read.observed import read_evidence
 from analysis.read.rows import opened
@@ -23,6 +22,7 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import read_trial, trial_folders, write_record
 from analysis.records.run import MachineRecord, VariantRecord
 from analysis.records.summary import Row, Summary
+from lab.apps.service.diagnosis.held import Held, read_held
 from tests.apart import Machine, set_apart
 from tests.real_runs import unpack
 from tests.synthetic import BEGAN, Request, make_run, observation

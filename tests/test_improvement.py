@@ -5,16 +5,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from analysis.diagnosis.improvement import answer
-from analysis.diagnosis.tables import sentences
 from analysis.records.run import TODAY
-from analysis.records.summary import Diagnosis, Row, Summary, TrialValidity
+from analysis.records.summary import Row, Summary, TrialValidity
 from analysis.report.spread import spread, value_and_spread
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
 from lab.apps.advise.show import verdict
+from lab.apps.service.diagnosis.answer import find_answer
+from lab.apps.service.diagnosis.model import Diagnosis
+from lab.apps.service.diagnosis.tables import sentences
 
 LIMIT, QUEUE = "limit-4x2", "queue-4x2"
+WELL = Diagnosis(alarm=False, sentences=[])
 
 
 def row(variant: str, request: str, *values: float, metric: str = "overhead", stat: str = "p99") -> Row:
@@ -38,14 +40,13 @@ def summary_of(*rows: Row, suspect: Sequence[str] = ()) -> Summary:
         )
         for name in dict.fromkeys(one.variant for one in rows)
     ]  # fmt: skip
-    of = Summary.of_nothing("mine").model_copy(update={"rows": list(rows), "trials": trials, "round_s": 30.0})
-    return of.model_copy(update={"diagnosis": Diagnosis(alarm=False, sentences=[])})
+    return Summary.of_nothing("mine").model_copy(update={"rows": list(rows), "trials": trials, "round_s": 30.0})
 
 
 def said(*rows: Row, suspect: Sequence[str] = ()) -> list[str]:
     """Return what is said of the ways in the rows."""
     summary = summary_of(*rows, suspect=suspect)
-    return [*sentences(answer(summary, list(dict.fromkeys(one.variant for one in rows))), summary.round_s)]
+    return [*sentences(find_answer(summary, WELL, list(dict.fromkeys(one.variant for one in rows))), summary.round_s)]
 
 
 def test_three_trials_that_lie_apart_are_better_and_say_how_sure() -> None:
@@ -109,8 +110,7 @@ def test_nothing_is_to_be_gained_if_no_request_waits_today() -> None:
     assert "no request waits noticeably today" in why
 
     alarm = Diagnosis(alarm=True, sentences=[])
-    summary = summary_of(*rows).model_copy(update={"diagnosis": alarm})
-    assert answer(summary, [TODAY, LIMIT]).verdict == "too few"
+    assert find_answer(summary_of(*rows), alarm, [TODAY, LIMIT]).verdict == "too few"
 
 
 def test_better_for_a_class_and_worse_for_another_is_said_with_both() -> None:
@@ -142,7 +142,7 @@ def test_ways_without_a_common_figure_are_not_compared() -> None:
 def test_as_good_are_the_ways_that_lose_noticeably_more_for_no_class() -> None:
     rows = [row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2), row(QUEUE, "home", 6, 6.1, 6.2)]
 
-    found = answer(summary_of(*rows), [TODAY, LIMIT, QUEUE])
+    found = find_answer(summary_of(*rows), WELL, [TODAY, LIMIT, QUEUE])
 
     assert found.best
     assert (found.best.name, list(found.as_good)) == (LIMIT, [QUEUE])

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis.diagnosis.processor_use import ProcessorUse, processor_sentences
 from analysis.metrics.sizes import megabytes
 from analysis.pipeline import derive_summary
 from analysis.read.observation import SENT, WRITTEN, parse
 from analysis.records.run import Log
+from lab.apps.service.diagnosis.processor_use import ProcessorUse, processor_sentences
 from lab.trial.logs import Beginning, kept, note_cuts
 from tests.synthetic import Request, make_run, make_trial, observation
 

@@ -27,30 +27,21 @@ import pytest
 import yaml
 from rich.console import Console
 
-from analysis.diagnosis.improvement import answer
-from analysis.diagnosis.omissions import Omissions, read_omissions
-from analysis.diagnosis.rules import diagnose
-from analysis.diagnosis.tables import report_sections
 from analysis.predict.ways import says as says_of
-from analysis.read.held import FullPool, Held, Loops, read_held
 from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.records.classes import asked_as_json, read_asked
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.run import TODAY, Run, VariantRecord
-from analysis.records.summary import (
-    Bottleneck,
-    Diagnosis,
-    ErrorRow,
-    Limit,
-    Row,
-    Summary,
-    TrialValidity,
-    Validity,
-    Verdict,
-)
+from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
 from analysis.report.terminal import print_tables
 from lab.apps.advise.ways import Way
 from lab.apps.service.advised import advised
+from lab.apps.service.diagnosis.answer import find_answer
+from lab.apps.service.diagnosis.held import FullPool, Held, Loops, read_held
+from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
+from lab.apps.service.diagnosis.omissions import Omissions, read_omissions
+from lab.apps.service.diagnosis.rules import diagnose
+from lab.apps.service.diagnosis.tables import section_of
 from lab.apps.service.found import described
 from lab.apps.service.image import addresses_of, layer_of, with_server
 from lab.apps.service.replay import read_replay
@@ -801,13 +792,18 @@ def test_workers_that_compute_need_more_processes_or_more_processors(
         )  # fmt: skip
 
 
-def test_a_diagnosis_is_kept_with_its_limits_and_older_ones_are_read() -> None:
+def test_a_diagnosis_is_kept_with_its_limits_and_older_ones_are_read(tmp_path: Path) -> None:
     limit = Bottleneck(limit="threads", requests=["home"], numbers={"threads": 4}, sentences=["They are few."])
-    kept = Diagnosis(alarm=True, sentences=["They are few."], bottlenecks=[limit]).model_dump(mode="json")
+    summary = {"schema": 1, "diagnosis": {"alarm": True, "sentences": ["They are many."]}}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    older = read_diagnosis(tmp_path)
+    write_diagnosis(tmp_path, Diagnosis(alarm=True, sentences=["They are few."], bottlenecks=[limit]))
+    kept = read_diagnosis(tmp_path)
 
-    assert kept["bottlenecks"] == [{"limit": "threads", "requests": ["home"], "numbers": {"threads": 4}}]
-    assert Diagnosis.model_validate(kept).bottlenecks[0].limit == "threads"
-    assert Diagnosis.model_validate({"alarm": True, "sentences": []}).bottlenecks == []
+    assert older == Diagnosis(alarm=True, sentences=["They are many."])
+    assert kept
+    assert kept.sentences == ["They are few."]
+    assert kept.bottlenecks == [limit.model_copy(update={"sentences": []})]
 
 
 def test_requests_that_wait_for_an_event_loop_are_an_alarm(tmp_path: Path) -> None:
@@ -1139,9 +1135,8 @@ def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:
     ]  # fmt: skip
     found = Diagnosis(alarm=True, sentences=[], bottlenecks=[Bottleneck(limit="thread-pool")])
 
-    assert answer(summary_of(*rows), [TODAY, "more-workers"]).best is None
-    pooled = summary_of(*rows).model_copy(update={"diagnosis": found})
-    best = answer(pooled, [TODAY, "more-workers"]).best
+    assert find_answer(summary_of(*rows), None, [TODAY, "more-workers"]).best is None
+    best = find_answer(summary_of(*rows), found, [TODAY, "more-workers"]).best
     assert best is not None
     assert best.name == "more-workers"
 
@@ -1159,11 +1154,11 @@ def test_the_diagnosis_ends_with_what_to_do(
     run = run_of(tmp_path, [Request()])
     variants = [one.variant.record(one.name) for one in tried]
     summary = summary_of(*rows, row(TODAY, "home", "response_time", "p50", 30))
-    summary = summary.model_copy(update={"diagnosis": diagnosed(summary, run, tmp_path)})
+    diagnosis = diagnosed(summary, run, tmp_path)
 
-    record = run.model_copy(update={"variants": variants})
-    print_tables(console, record, summary, report_sections(record, summary))
-    print_advice(console, summary, tried)
+    several = run.model_copy(update={"variants": variants})
+    print_tables(console, several, summary, [section_of(several, summary, diagnosis)])
+    print_advice(console, summary, diagnosis, tried)
 
     said = console.export_text()
     assert max(map(len, said.splitlines())) <= 80
@@ -1204,8 +1199,8 @@ class Measured:
         reasons = [] if self._verdict == "valid" else ["the counts disagree"]
         trial = TrialValidity(variant=TODAY, load="mix", trial=1, verdict=self._verdict, reasons=reasons)
         validity = Validity(verdict=self._verdict, reasons=reasons)
-        found = {"diagnosis": self._first, "validity": validity, "trials": [trial]}
-        return self._folder, summary_of(*rows).model_copy(update=found)
+        write_diagnosis(self._folder, self._first)
+        return self._folder, summary_of(*rows).model_copy(update={"validity": validity, "trials": [trial]})
 
 
 COMPUTING = Diagnosis(

@@ -75,9 +75,6 @@ KINDS_OF_OWN = (
 )  # fmt: skip
 """Further ways, which only somebody's own application is served in. The last three lift a limit that was found."""
 
-AS_GOOD, AS_GOOD_MS = 1.1, 5
-"""Ways count as equally fast if no class of requests loses more than so much more with one of them."""
-
 
 def says(way: str) -> str:
     """Return in words how a way with a name such as limit-4x2 serves."""

@@ -9,14 +9,6 @@ from analysis.records.model import Record
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
 """The verdicts of this version. Summaries keep verdicts as text, because a newer version may know further words."""
-Limit = Literal[
-    "avoidable-wait", "processors", "interpreter-lock", "threads", "event-loop", "thread-pool", "inside", "machine",
-    "output",
-]  # fmt: skip
-"""What limits a service: requests wait beside a free thread; the processors that its workers can use are busy; other
-threads have the interpreter lock; all threads are busy with requests that wait; event loops or hubs do not go on; a
-pool of threads behind an event loop is full; requests wait inside the application; other programs keep the machine
-busy; the workers write much to their output."""
 
 
 class TrialValidity(Record):
@@ -252,31 +244,6 @@ class DifferenceRow(Record):
     trials: int
 
 
-class Bottleneck(Record):
-    """What limits a service as it is served today.
-
-    ``limit`` is a ``Limit``, or a word of a newer version. ``requests`` are the classes of requests that are known to
-    wait for it. ``numbers`` has its measured values by names with units; shares are between 0 and 1.
-    ``sentences`` say the same; a summary has them in its diagnosis.
-    """
-
-    limit: str
-    requests: list[str] = Field([])
-    numbers: dict[str, float] = Field({})
-    sentences: list[str] = Field([], exclude=True, repr=False)
-
-
-class Diagnosis(Record):
-    """What is found of the way in which somebody's own service is served today, and whether to change something.
-
-    ``bottlenecks`` has the limits that the sentences name; older summaries lack it.
-    """
-
-    alarm: bool
-    sentences: list[str]
-    bottlenecks: list[Bottleneck] = Field([], exclude_if=lambda value: not value)
-
-
 class ClockRow(Record):
     """The clock of one machine in one trial, and the containers there by their hosts and files of points.
 
@@ -333,7 +300,6 @@ class Summary(Record):
     visit_steps: list[LevelRow] = Field([])
     errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])
-    diagnosis: Diagnosis | None = Field(None, description="Only of somebody's own service.")
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
 
     @classmethod

@@ -10,7 +10,7 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Row, Summary
 from analysis.report.words import number
-from analysis.statistics.deciding import ENOUGH, FAR, has_interval
+from analysis.statistics.deciding import ENOUGH, FAR, MOST, has_interval
 
 INTERVAL = (
     f"low and high: 95 % interval of the median over trials; of fewer than {ENOUGH} trials, and if the interval "
@@ -72,3 +72,10 @@ def _values(quantity: Quantity, run: Run, summary: Summary) -> dict[int, float]:
     return next(
         (row.values for row in summary.rows if (row.variant, row.load, row.request, row.metric, row.stat) == asked), {}
     )
+
+
+def trials_that_tell(trials: int | None, round_s: float) -> str:
+    """Return about how many trials would tell, and how long they take. ``round_s``: a trial of each variant."""
+    if trials is None:
+        return f"More than {MOST} trials would be needed to tell."
+    return f"About {trials} trials ({max(1, round(trials * round_s / 60))} min) would tell: TRIALS={trials}"

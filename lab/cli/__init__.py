@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 from typer.exceptions import TyperException
 
+from analysis.report.extensions import EXTENSIONS
 from analysis.statistics.deciding import MOST
 from lab.apps.advise.commands import advise, predict, requests, validate, what_if
 from lab.apps.kubernetes.commands import manifests
@@ -25,6 +26,7 @@ from lab.paths import RESULTS
 from lab.plan import lay_out
 from lab.terminal import count, out, print_plan, say, tell, time_in_words
 
+EXTENSIONS.append("lab.apps.service.diagnosis.extension")
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,

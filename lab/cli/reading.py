@@ -24,8 +24,8 @@ def report(
     results: Results = RESULTS,
 ) -> None:
     """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest."""
-    from analysis.diagnosis.tables import report_sections  # noqa: PLC0415
     from analysis.records.folder import read_run  # noqa: PLC0415
+    from analysis.report.extensions import read_sections  # noqa: PLC0415
     from analysis.report.markdown import markdown  # noqa: PLC0415
     from analysis.report.terminal import print_tables  # noqa: PLC0415
 
@@ -35,7 +35,7 @@ def report(
     if as_markdown:
         sys.stdout.write(markdown(record, summary))
     else:
-        print_tables(out, record, summary, report_sections(record, summary))
+        print_tables(out, record, summary, read_sections(folder, summary))
     say(f"\nReport: {folder / 'report.html'}")
 
 

@@ -8,15 +8,13 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from analysis.diagnosis.improvement import compare_ways, suspicion
-from analysis.diagnosis.lookup import STATISTICS, Figures, Lost
-from analysis.diagnosis.tables import how_many
 from analysis.predict.replay import Replayed
 from analysis.records.summary import Summary
 from analysis.report.grids import TextGrid
-from analysis.report.spread import spread, value_and_spread
+from analysis.report.spread import spread, trials_that_tell, value_and_spread
 from analysis.report.terminal import text_table
 from analysis.report.words import number, percent
+from analysis.statistics.losses import PERCENTILES, Figures, Loss, compare_losses, suspect_reason
 from lab.apps.advise.assumptions import Assumption, ranked_for_all
 from lab.apps.advise.load import Load
 from lab.apps.advise.ranking import Ranked, best_of, headroom
@@ -181,7 +179,7 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Wa
     }
     compared = {
         request: stat for request in sorted({request for _, request, _ in lost})
-        if (stat := next((one for one in STATISTICS if all((name, request, one) in lost for name in names)), None))
+        if (stat := next((one for one in PERCENTILES if all((name, request, one) in lost for name in names)), None))
     }  # fmt: skip
     rows = [lost[name, request, stat] for request, stat in compared.items() for name in names]
     lines = [
@@ -202,8 +200,8 @@ def verdict(summary: Summary, tried: Sequence[str]) -> str:
     If intervals do not come apart, the trials are too few to tell; a single trial never tells.
     """
     first, figures = tried[0], Figures(summary)
-    compared = [(way, one) for way in tried[1:] for one in compare_ways(figures, first, way) if one.stat]
-    reason = suspicion(summary, tried)
+    compared = [(way, one) for way in tried[1:] for one in compare_losses(figures, first, way) if one.stat]
+    reason = suspect_reason(summary, tried)
     doubt = f" (suspect: {reason})" if reason else ""
     better = [(way, one) for way, one in compared if one.outcome == "better"]
     saved = [(way, one) for way, one in compared if one.outcome == "open" and one.saves]
@@ -211,17 +209,18 @@ def verdict(summary: Summary, tried: Sequence[str]) -> str:
         way, one = max(better or saved, key=lambda found: found[1].before.ms - found[1].after.ms)
         lead = "The advice did not hold" if better else "Too few trials to tell whether the advice held"
         told = f"{one.request} {one.stat} is {_lost(one.before)} ms with {first}, and {_lost(one.after)} ms with {way}."
-        return f"{lead}{doubt}: {told}" + ("" if better else f" {how_many(one.trials_needed, summary.round_s)}")
+        return f"{lead}{doubt}: {told}" + ("" if better else f" {trials_that_tell(one.trials_needed, summary.round_s)}")
     if not compared:
         return "Whether the advice held is unknown, because no percentile was measured of all ways."
     nothing = f"of all that were tried, nothing was faster than {first} by more than 10 % and 5 ms."
     if left := [one.trials_needed for _, one in compared if one.outcome == "open"]:
         needed = None if None in left else max(one for one in left if one is not None)
-        return f"As far as these trials tell, the advice held{doubt}: {nothing} {how_many(needed, summary.round_s)}"
+        many = trials_that_tell(needed, summary.round_s)
+        return f"As far as these trials tell, the advice held{doubt}: {nothing} {many}"
     return f"The advice held{doubt}: {nothing}"
 
 
-def _lost(lost: Lost) -> str:
+def _lost(lost: Loss) -> str:
     return value_and_spread(lost.ms, lost.values, lost.low, lost.high)
 
 

@@ -24,6 +24,7 @@ def try_(
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
+    from lab.apps.service.diagnosis.model import read_diagnosis  # noqa: PLC0415
     from lab.apps.service.service import NEEDS_A_FILE  # noqa: PLC0415
     from lab.apps.service.show import print_advice  # noqa: PLC0415
     from lab.apps.service.trying import try_service  # noqa: PLC0415
@@ -34,7 +35,7 @@ def try_(
         service, ways=ways, full=full, duration=duration, trials=trials, seed=seed, results=results
     )
     print_measured(folder, summary)
-    print_advice(out, summary, tried)
+    print_advice(out, summary, read_diagnosis(folder), tried)
 
 
 def init(

@@ -5,17 +5,18 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from analysis.diagnosis.improvement import answer
-from analysis.diagnosis.tables import sentences
 from analysis.records.summary import Summary
 from lab.apps.advise.ways import Way
+from lab.apps.service.diagnosis.answer import find_answer
+from lab.apps.service.diagnosis.model import Diagnosis
+from lab.apps.service.diagnosis.tables import sentences
 
 
-def print_advice(console: Console, summary: Summary, tried: Sequence[Way]) -> None:
+def print_advice(console: Console, summary: Summary, diagnosis: Diagnosis | None, tried: Sequence[Way]) -> None:
     """Print whether a way is better than today's, and if so, what to do; if the trials cannot tell, how many would."""
     if len(tried) == 1:
         return
-    found = answer(summary, [way.name for way in tried])
+    found = find_answer(summary, diagnosis, [way.name for way in tried])
     main, *others = sentences(found, summary.round_s)
     console.print()
     console.print(Text(main, style="bold"))

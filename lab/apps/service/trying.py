@@ -13,6 +13,7 @@ from analysis.records.run import OWN, REPLAY, TODAY
 from analysis.records.summary import Summary
 from lab.apps.advise.ways import Way
 from lab.apps.service.advised import advised
+from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
 from lab.apps.service.image import layer_of
 from lab.apps.service.replay import Replay, read_replay
 from lab.apps.service.service import OwnService, read_own_service
@@ -74,10 +75,11 @@ def try_service(
         if ways:
             return *measure(tried, ways, trials), tried
         folder, summary = measure(tried[:1], TODAY, 1)
-        say_so_far(summary)
+        diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
+        say_so_far(summary, diagnosis)
         if not reached_load(folder, summary):
             return folder, summary, tried
-        kinds = lifting(service, limits_of(summary), cores)
+        kinds = lifting(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
         _say_each("Not tried", too_large(service, layer, kinds, cores))
         tried = chosen(possible, ways, kinds)
         if len(tried) == 1 and trials == 1:
@@ -116,14 +118,14 @@ def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
 
 
-def say_so_far(summary: Summary) -> None:
+def say_so_far(summary: Summary, diagnosis: Diagnosis | None) -> None:
     """Say what limits today's way after its first trial, or why the trial is invalid."""
-    if summary.validity.verdict == "invalid" or not summary.diagnosis:
+    if not diagnosis:
         say("\nThe first trial is invalid, so it says nothing:")
         sentences = [reason for trial in summary.trials for reason in trial.reasons]
     else:
         say("\nSo far, after one trial of today's way:")
-        sentences = summary.diagnosis.sentences
+        sentences = diagnosis.sentences
     for sentence in sentences:
         say(f"- {sentence}")
     say("")
@@ -133,13 +135,6 @@ def reached_load(folder: Path, summary: Summary) -> bool:
     """Whether any trial of a run got as far as its load."""
     trials = [read_trial(trial_folder(folder, one.variant, one.load, one.trial)) for one in summary.trials]
     return any(trial.outcome != "failed" for trial in trials)
-
-
-def limits_of(summary: Summary) -> list[str]:
-    """Return what limits today's way, as far as a summary can be trusted."""
-    if summary.diagnosis is None or summary.validity.verdict == "invalid":
-        return []
-    return [one.limit for one in summary.diagnosis.bottlenecks]
 
 
 def experiment_of(path: Path, service: OwnService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:

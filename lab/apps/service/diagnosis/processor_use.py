@@ -1,14 +1,12 @@
 """Who used the machine's processors during the load: the workers, or what their output and everything else cost."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from statistics import median
 
-from analysis.diagnosis.lookup import Figures
 from analysis.metrics.sizes import megabytes
-from analysis.read.observed import Observed
 from analysis.records.run import TODAY, Run
 from analysis.report.words import number
+from analysis.statistics.losses import Figures
 
 BUSY = 0.7
 """From this part of all processors on, the machine is busy."""
@@ -48,12 +46,6 @@ class ProcessorUse:
     def may_delay_work(self) -> bool:
         """Whether requests may be at work for longer because of the machine or of their output."""
         return self.is_busy_elsewhere or self.writes_much
-
-
-def busy_during(trials: Sequence[Observed], variant: str = TODAY) -> float | None:
-    """Return which share of the processors was busy during the loads of a variant; None: the kernel does not tell."""
-    found = [one.record.busy_during for one in trials if one.key[0] == variant and one.record.busy_during is not None]
-    return median(found) if found else None
 
 
 def processor_use(figures: Figures, run: Run, busy: float | None) -> ProcessorUse:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from analysis.diagnosis.omissions import Omissions
 from analysis.report.words import number, percent
+from lab.apps.service.diagnosis.omissions import Omissions
 
 ONE_IN = {"p99": "One in a hundred", "p90": "One in ten", "p50": "One in two"}
 NOTHING_MEASURED = "Nothing was measured of today's way to serve, so nothing is said."

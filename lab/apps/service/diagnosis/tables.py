@@ -2,44 +2,40 @@
 
 from collections.abc import Iterator
 
-from analysis.diagnosis.improvement import Answer, Comparison, Way, answer
-from analysis.diagnosis.lookup import Figures, Lost
 from analysis.predict.ways import says
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Summary
 from analysis.report.grids import TextGrid
 from analysis.report.section import Section
-from analysis.report.spread import listed, value_and_spread
+from analysis.report.spread import listed, trials_that_tell, value_and_spread
 from analysis.report.words import number, percent
-from analysis.statistics.deciding import MOST, has_interval
+from analysis.statistics.deciding import has_interval
+from analysis.statistics.losses import Comparison, Figures, Loss
+from lab.apps.service.diagnosis.answer import Answer, TriedWay, find_answer
+from lab.apps.service.diagnosis.model import Diagnosis, figures_of
 
 _CLASSES = 2
 """How many classes of requests one table has, so that it fits a terminal."""
 
 
-def report_sections(run: Run, summary: Summary) -> list[Section]:
-    """Return what the report of a run adds about somebody's own service; nothing for every other run."""
-    if summary.diagnosis is None:
-        return []
-    return [
-        Section(
-            "Diagnosis, as the service is served today",
-            summary.diagnosis.sentences,
-            "Ways to serve",
-            [*tried_grids(run, summary)],
-            answer_sentences(run, summary) if len(run.variants) > 1 else ["No other way was tried."],
-            lead="As it is served today:" if summary.diagnosis.alarm else "",
-        )
-    ]
+def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
+    """Return what the report shows of a diagnosis and of the ways that were tried."""
+    several = len(run.variants) > 1
+    answer = find_answer(summary, diagnosis, [variant.name for variant in run.variants])
+    return Section(
+        title="Diagnosis, as the service is served today",
+        answers=diagnosis.sentences,
+        heading="Ways to serve",
+        tables=[*_grids(run, figures_of(summary, diagnosis))] if several else [],
+        remarks=[*sentences(answer, summary.round_s)] if several else ["No other way was tried."],
+        lead="As it is served today:" if diagnosis.alarm else "",
+    )
 
 
-def tried_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
-    """Yield what requests lose with each way to serve; nothing if only one way was measured."""
-    if summary.diagnosis is None or len(run.variants) < 2:
-        return
-    figures = Figures(summary)
+def _grids(run: Run, figures: Figures) -> Iterator[TextGrid]:
+    """Yield what requests lose with each way to serve."""
     names = [variant.name for variant in run.variants]
-    statistics = [(one, stat) for one in figures.classes(TODAY) if (stat := figures.statistic(one, names))]
+    statistics = [(one, stat) for one in figures.classes(TODAY) if (stat := figures.percentile(one, names))]
     beside = {one: figures.value(one, None, "avoidable_wait", "share") for one in names}
     known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
     yield TextGrid(
@@ -48,18 +44,18 @@ def tried_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:
         [(says(one.name), _size(one), *((_share(beside[one.name]),) if known else ()),
           number(figures.value(one.name, None, "memory", "total"))) for one in run.variants],
     )  # fmt: skip
-    what = "Response time" if figures.waits_within_work else "Lost outside the application"
+    what = "Response time" if figures.loss_metric == "response_time" else "Lost outside the application"
     for start in range(0, len(statistics), _CLASSES):
         part = statistics[start : start + _CLASSES]
-        found = [lost for name in names for of in part if (lost := figures.lost(name, *of))]
+        found = [lost for name in names for of in part if (lost := figures.loss(name, *of))]
         yield TextGrid(
             f"{what}, in ms{_in_brackets(found)}",
             ("way", *(f"{request} {stat}" for request, stat in part)),
-            [(says(name), *(_lost(figures.lost(name, *of)) for of in part)) for name in names],
+            [(says(name), *(_lost(figures.loss(name, *of)) for of in part)) for name in names],
         )
 
 
-def _in_brackets(found: list[Lost]) -> str:
+def _in_brackets(found: list[Loss]) -> str:
     """Return what a table of losses shows beside, or in the place of, the median."""
     known = [has_interval(one.values, one.low, one.high) for one in found]
     if all(len(one.values) == 1 for one in found):
@@ -76,15 +72,8 @@ def _share(value: float | None) -> str:
     return "–" if value is None else percent(value)
 
 
-def _lost(lost: Lost | None) -> str:
+def _lost(lost: Loss | None) -> str:
     return "–" if lost is None else value_and_spread(lost.ms, lost.values, lost.low, lost.high)
-
-
-def answer_sentences(run: Run, summary: Summary) -> list[str]:
-    """Say whether another way is better than today's way, how sure this is, or how many trials would tell."""
-    if summary.diagnosis is None or len(run.variants) < 2:
-        return []
-    return [*sentences(answer(summary, [variant.name for variant in run.variants]), summary.round_s)]
 
 
 def sentences(found: Answer, round_s: float) -> Iterator[str]:
@@ -103,7 +92,7 @@ def sentences(found: Answer, round_s: float) -> Iterator[str]:
                 yield f"{lead}: {in_trials}, {told}."
             else:
                 yield f"{lead}: {in_trials}, no way saved more than 10 % and 5 ms."
-            yield how_many(found.trials_needed, round_s)
+            yield trials_that_tell(found.trials_needed, round_s)
         case "none better":
             yield f"Nothing that was tried is better than today's way to serve{doubt}."
             if all(way.verdict == "alike" for way in found.tried):
@@ -124,14 +113,7 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def how_many(trials: int | None, round_s: float) -> str:
-    """Return about how many trials would tell, and how long they take."""
-    if trials is None:
-        return f"More than {MOST} trials would be needed to tell."
-    return f"About {trials} trials ({max(1, round(trials * round_s / 60))} min) would tell: TRIALS={trials}"
-
-
-def _how_sure(best: Way, in_trials: str) -> Iterator[str]:
+def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
     """Yield what the best way saves, and for which classes of requests this is open."""
     told = "; ".join(_told(one, best) for one in best.classes if one.outcome == "better")
     yield f"How sure: {in_trials}, {told}."
@@ -139,6 +121,6 @@ def _how_sure(best: Way, in_trials: str) -> Iterator[str]:
         yield f"For {listed(left)}, there are too few trials to tell."
 
 
-def _told(one: Comparison, way: Way) -> str:
+def _told(one: Comparison, way: TriedWay) -> str:
     """Return what a class of requests loses with a way, and with today's."""
     return f"{one.request} {one.stat} is {_lost(one.after)} ms with {says(way.name)}, and {_lost(one.before)} ms today"

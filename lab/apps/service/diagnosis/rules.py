@@ -9,16 +9,17 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from analysis.diagnosis import wording as words
-from analysis.diagnosis.lookup import STATISTICS, Figures
-from analysis.diagnosis.omissions import Omissions
-from analysis.diagnosis.processor_use import ProcessorUse, processor_sentences, processor_use
 from analysis.metrics import waiting
-from analysis.read.held import Loops
 from analysis.records.run import TODAY, Run, VariantRecord
-from analysis.records.summary import Bottleneck, Diagnosis, Limit, Row, Summary
+from analysis.records.summary import Row, Summary
 from analysis.report.spread import value_and_spread
 from analysis.report.words import percent
+from analysis.statistics.losses import PERCENTILES, Figures
+from lab.apps.service.diagnosis import wording as words
+from lab.apps.service.diagnosis.held import Loops
+from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit
+from lab.apps.service.diagnosis.omissions import Omissions
+from lab.apps.service.diagnosis.processor_use import ProcessorUse, processor_sentences, processor_use
 
 SLOWER_TOGETHER, SLOWER_BY_MS = 1.5, 10
 """A request is held up inside the application if its median time at work under the load is more than so many times, and
@@ -35,11 +36,6 @@ HELD = 0.01
 """The share of the workers' time that their event loops are held up from which on this is an alarm."""
 MOST_LOOKED_AT = 300
 _NO_OMISSIONS = Omissions()
-
-
-def is_own(run: Run) -> bool:
-    """Whether a run measured somebody's own service as it is served today."""
-    return any(load.is_own for load in run.loads) and any(one.name == TODAY for one in run.variants)
 
 
 class Stall(NamedTuple):
@@ -103,7 +99,7 @@ class Symptoms:
     def slow(self) -> dict[str, tuple[str, float]]:
         """What the other classes lose before their work begins, if noticeable: the statistic and its value in ms."""
         slow = [one for one in self._classes if one not in self.beside and _waits(self.figures, one)]
-        lost = {one: [(stat, self.figures.lost(TODAY, one, stat)) for stat in STATISTICS] for one in slow}
+        lost = {one: [(stat, self.figures.loss(TODAY, one, stat)) for stat in PERCENTILES] for one in slow}
         return {one: next((stat, of.ms) for stat, of in found if of) for one, found in lost.items()}
 
     @cached_property
@@ -124,7 +120,7 @@ class Symptoms:
             for place, name in enumerate(answered.classes):
                 if name in waits:
                     waits[name] += (1000 * waits_s[answered.request == place]).tolist()
-        stats = {one: self.figures.statistic(one, [TODAY]) for one in waits}
+        stats = {one: self.figures.percentile(one, [TODAY]) for one in waits}
         lost = {one: (stat, float(np.percentile(waits[one], int(stat[1:])))) for one, stat in stats.items()
                 if stat and waits[one]}  # fmt: skip
         return {one: of for one, of in lost.items() if of[1] > _noticeable_ms(self.figures, one)}
@@ -210,7 +206,7 @@ def diagnose(
     per_second = figures.value(TODAY, None, "throughput", "per_second") or 0.0
     left_out = list(words.omissions(omissions, per_second, symptoms.variant.workers))
     sentences = [*refused, *(sentence for one in bottlenecks for sentence in one.sentences), *left_out]
-    if not any(figures.statistic(one, [TODAY]) for one in figures.classes(TODAY)):
+    if not any(figures.percentile(one, [TODAY]) for one in figures.classes(TODAY)):
         sentences.append(words.NOTHING_ELSE)
     elif not bottlenecks:
         without_times = any(figures.value(TODAY, one, "failures", "share") == 1 for one in figures.classes(TODAY))
@@ -356,8 +352,8 @@ def _refused(summary: Summary, figures: Figures) -> Iterator[str]:
 
 def _waits(figures: Figures, request: str) -> bool:
     """Whether one request in a hundred of a class loses noticeably more than the median request is at work."""
-    stat = figures.statistic(request, [TODAY])
-    lost = figures.lost(TODAY, request, stat) if stat else None
+    stat = figures.percentile(request, [TODAY])
+    lost = figures.loss(TODAY, request, stat) if stat else None
     if lost is None:
         return False
     return lost.ms > _noticeable_ms(figures, request)
