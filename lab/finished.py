@@ -133,8 +133,8 @@ def _derived(paths: list[str]) -> str:
 def run_and_variant(command: str, run: str, results: Path) -> "tuple[Path, Run, str | None]":
     """Return the folder and the record of a run that ``RUN`` or ``RUN:VARIANT`` names, and the name of the variant."""
     from analysis.records.folder import read_run  # noqa: PLC0415
-    from analysis.statistics.compare import side  # noqa: PLC0415
+    from analysis.statistics.compare import parse_side  # noqa: PLC0415
 
-    folder, variant = side(run) if run else (latest(results), None)
+    folder, variant = parse_side(run) if run else (latest(results), None)
     with run_for(command):
         return folder, read_run(folder), variant

@@ -26,7 +26,7 @@ from analysis.records.run import (
     TrialRecord,
 )
 from analysis.records.summary import Summary
-from analysis.statistics.deciding import RESAMPLED_FROM
+from analysis.statistics.stopping import RESAMPLED_FROM
 from lab.engine import leftovers, provenance
 from lab.engine.cluster.machines import Cluster, Place
 from lab.engine.cluster.ready import engines_on, host, machines_of, places_for

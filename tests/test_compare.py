@@ -16,13 +16,13 @@ from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary
 from analysis.report.comparison import comparison
 from analysis.statistics.compare import (
-    Difference,
+    Change,
     Side,
-    differences,
-    doubts,
+    changes,
     obstacles,
-    side,
+    parse_side,
     student,
+    suspect_sides,
     welch,
     what_differs,
 )
@@ -56,7 +56,7 @@ def test_equal_runs_differ_in_nothing(one: Side) -> None:
 
     assert list(obstacles(one, other)) == []
     assert list(what_differs(one, other)) == []
-    found = differences(one, other)
+    found = changes(one, other)
     assert {difference.variant for difference in found} == {"one", "two"}
     assert {difference.verdict for difference in found} == {"~"}
 
@@ -84,7 +84,7 @@ def test_a_variant_that_only_one_run_has_cannot_be_compared(one: Side) -> None:
     other = other_than(one, variants=one.run.variants[1:])
 
     assert list(obstacles(one._replace(variant="one"), other)) == ["a and b have no variant and load in common"]
-    assert differences(one._replace(variant="one"), other) == []
+    assert changes(one._replace(variant="one"), other) == []
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_what_else_differs_is_listed_once(one: Side) -> None:
 
 
 def test_two_variants_of_a_run_are_compared_under_their_names(one: Side) -> None:
-    found = differences(one._replace(variant="one"), one._replace(variant="two"))
+    found = changes(one._replace(variant="one"), one._replace(variant="two"))
 
     assert {difference.variant for difference in found} == {"one | two"}
 
@@ -137,17 +137,14 @@ def test_two_variants_of_a_run_are_compared_under_their_names(one: Side) -> None
 def test_a_side_is_a_folder_and_perhaps_a_variant(tmp_path: Path) -> None:
     (tmp_path / "a:b").mkdir()
 
-    assert side(f"{tmp_path}/a:b") == (tmp_path / "a:b", None)
-    assert side(f"{tmp_path}/a:b:one") == (tmp_path / "a:b", "one")
-    assert side("latest") == (Path("latest"), None)
+    assert parse_side(f"{tmp_path}/a:b") == (tmp_path / "a:b", None)
+    assert parse_side(f"{tmp_path}/a:b:one") == (tmp_path / "a:b", "one")
+    assert parse_side("latest") == (Path("latest"), None)
 
 
-@pytest.mark.parametrize(
-    ("confidence", "degrees", "t"),
-    [(0.95, 1, 12.706), (0.95, 4, 2.776), (0.95, 1000, 1.962), (0.99, 8, 3.355), (0.999, 2.5, 21.0)],
-)
+@pytest.mark.parametrize(("confidence", "degrees", "t"), [(0.95, 1, 12.706), (0.95, 1000, 1.962), (0.99, 8, 3.355)])
 def test_quantiles_of_student_are_those_of_the_tables(confidence: float, degrees: float, t: float) -> None:
-    assert student(confidence, degrees) == pytest.approx(t, rel=0.15 if degrees == 2.5 else 0.001)
+    assert student(confidence, degrees) == pytest.approx(t, rel=0.001)
 
 
 def test_the_error_of_a_difference_comes_from_both_sides() -> None:
@@ -182,7 +179,7 @@ def drawn(run: Run, cells: Cells, variant: str, trials: list[int], times: float 
     return Side("drawn", known, _NOTHING.model_copy(update={"rows": rows}))
 
 
-def compared(seed: int, times: float) -> list[list[Difference]]:
+def compared(seed: int, times: float) -> list[list[Change]]:
     """Compare five trials of a variant of heavy-mix with five other trials of it, a hundred times."""
     run, windows = read(STUDY)
     cells = windows[20]
@@ -192,7 +189,7 @@ def compared(seed: int, times: float) -> list[list[Difference]]:
         variant = chance.choice([one.name for one in run.variants])
         trials = chance.sample(range(1, run.trials + 1), 10)
         one, other = drawn(run, cells, variant, trials[:5]), drawn(run, cells, variant, trials[5:], times)
-        found.append(differences(one, other))
+        found.append(changes(one, other))
     return found
 
 
@@ -219,9 +216,9 @@ def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) 
     unsure = before.model_copy(update={"by_clocks": {1: (0.0, 0.3), 2: (0.0, 0.3)}})
     after = before.model_copy(update={"values": {1: 0.2, 2: 0.2}})
 
-    def compared(a: Row, b: Row) -> Difference:
+    def compared(a: Row, b: Row) -> Change:
         sides = [one._replace(summary=one.summary.model_copy(update={"rows": [row]})) for row in (a, b)]
-        [found] = differences(*sides)
+        [found] = changes(*sides)
         return found
 
     assert compared(before, after).verdict == "higher"
@@ -230,16 +227,16 @@ def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) 
     assert (found.low, found.high, found.smallest) == pytest.approx((-0.1, 0.2, 0.2))
 
 
-def shown(*found: Difference) -> str:
+def shown(*found: Change) -> str:
     """Return a comparison as it is printed."""
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(comparison(("a", "b"), found, []))
     return console.export_text()
 
 
-def a_difference(of_a: list[float], of_b: list[float]) -> Difference:
+def a_difference(of_a: list[float], of_b: list[float]) -> Change:
     """Return a difference of p99 whose interval reaches far."""
-    return Difference(
+    return Change(
         "one", "mix", "light", "overhead", "p99", "ms", of_a[0], of_b[0], False, 0.001, 1000, 1000, "~", of_a, of_b
     )  # fmt: skip
 
@@ -260,6 +257,6 @@ def test_suspect_trials_of_a_side_are_named(one: Side) -> None:
     ]  # fmt: skip
     other = Side("b", one.run, one.summary.model_copy(update={"trials": trials}))
 
-    assert list(doubts(one, other)) == [
+    assert list(suspect_sides(one, other)) == [
         f"1 of {len(trials)} trials of b are suspect: the machine was 95% busy during the load"
     ]

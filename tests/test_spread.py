@@ -14,7 +14,7 @@ from analysis.records.summary import Summary
 from analysis.report.grids import quantity_grids
 from analysis.report.markdown import markdown
 from analysis.report.terminal import print_tables
-from analysis.statistics.deciding import has_interval
+from analysis.statistics.stopping import has_interval
 from tests.synthetic import Request, make_run, make_trial
 
 P99 = Quantity(variant="one", request="light", metric="overhead", stat="p99")

@@ -11,7 +11,7 @@ from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
 from analysis.report.spread import claim_values, spread
 from analysis.report.words import after_number, claim_value, measured_thing, number, percent, whole
-from analysis.statistics.deciding import has_interval
+from analysis.statistics.stopping import has_interval
 
 
 class Answer(NamedTuple):

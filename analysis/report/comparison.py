@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.report.words import number, of_requests, words
-from analysis.statistics.compare import Difference
-from analysis.statistics.deciding import ENOUGH
+from analysis.statistics.compare import Change
+from analysis.statistics.stopping import ENOUGH
 
 MEANING = (
     "change: the interval of b divided by a (×), or of b minus a (+ or -) for shares and where a value is 0; ~: the "
@@ -20,7 +20,7 @@ _STYLE = {"higher": "yellow", "lower": "cyan", "~": "dim"}
 
 
 def comparison(
-    names: tuple[str, str], found: Iterable[Difference], differs: Iterable[tuple[str, str, str]]
+    names: tuple[str, str], found: Iterable[Change], differs: Iterable[tuple[str, str, str]]
 ) -> RenderableType:
     """Return what differs between two sides, as tables: how they were measured, and what was measured."""
     setup = _table(f"a: {names[0]}\nb: {names[1]}\n\nHow they differ")
@@ -44,7 +44,7 @@ def comparison(
     return Group(setup, Text(), table, Text(MEANING, style="dim"))
 
 
-def _what(one: Difference) -> str:
+def _what(one: Change) -> str:
     unit = "" if one.unit in ("share", "index") else f", {one.unit}"
     return f"{of_requests(one.metric, one.request)} {words(one.stat)}{unit} ({one.load})"
 
@@ -53,14 +53,14 @@ def _side(middle: float, values: Sequence[float]) -> str:
     return number(middle) if len(values) >= ENOUGH or not values else "; ".join(map(number, values))
 
 
-def _certainty(one: Difference) -> tuple[str, str]:
+def _certainty(one: Change) -> tuple[str, str]:
     """Return the interval of a change, and the smallest change that is more than chance; –: too few trials."""
     if not one.has_interval:
         return number(None), number(None)
     return f"{_change(one, one.low)} to {_change(one, one.high)}", _change(one, one.smallest)
 
 
-def _change(one: Difference, value: float) -> str:
+def _change(one: Change, value: float) -> str:
     """Return a change as text: x 1.50 for a ratio, +0.10 for a difference of shares."""
     return f"{value:+.2f}" if one.of_share else f"×{value:.2f}"
 

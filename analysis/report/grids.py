@@ -10,7 +10,7 @@ from analysis.metrics.bursts import ordinal
 from analysis.records.run import Run
 from analysis.records.summary import DifferenceRow, Row, Summary
 from analysis.report.words import divided, number, of_load, of_median, of_requests, percent, waited_beside, whole, words
-from analysis.statistics.deciding import has_interval
+from analysis.statistics.stopping import has_interval
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Row, Summary
 from analysis.report.words import number
-from analysis.statistics.deciding import ENOUGH, FAR, MOST, has_interval
+from analysis.statistics.stopping import ENOUGH, FAR, MOST, has_interval
 
 INTERVAL = (
     f"low and high: 95 % interval of the median over trials; of fewer than {ENOUGH} trials, and if the interval "

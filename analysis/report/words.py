@@ -8,7 +8,7 @@ from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
-from analysis.statistics.deciding import ENOUGH, MOST, has_interval
+from analysis.statistics.stopping import ENOUGH, MOST, has_interval
 
 
 def of_median(run: Run) -> str:

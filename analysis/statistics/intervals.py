@@ -6,17 +6,17 @@ sources of chance: how this start of the servers went, and which requests fell i
 docs/method.md shows how often they hold the true value.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import product
 from math import exp, hypot, log, sqrt
 from statistics import fmean, geometric_mean, median, pstdev, variance
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from analysis.metrics.likely import CONFIDENCE, Places, Times
-from analysis.statistics.deciding import LEAST, RESAMPLED_FROM, STUDENT, Interval
+from analysis.statistics.stopping import LEAST, RESAMPLED_FROM, STUDENT, Interval
 
 _RESAMPLES = 9999
 
@@ -33,18 +33,13 @@ class Draw(NamedTuple):
     likely: tuple[float, ...] = ()
     clocks: Interval | None = None
 
-    def by_clocks(self, end: Literal[0, 1]) -> "Draw":
-        """Return the same trial by the clocks that give the least value (0) or the most (1)."""
-        value = self.clocks[end] if self.clocks else self.value
-        return Draw(value, tuple(max(one + value - self.value, min(one, 0.0)) for one in self.likely))
-
 
 def of_median(draws: Sequence[Draw]) -> Interval | None:
     """Return the interval of the median over trials; None: a single trial, of which no likely values are known.
 
     The interval of a single trial says nothing about another start of the servers.
     """
-    return _hull(_of_median(some) for some in _by_clocks(draws))
+    return by_all_clocks(_of_median, draws)
 
 
 def _of_median(draws: Sequence[Draw]) -> Interval | None:
@@ -56,62 +51,64 @@ def _of_median(draws: Sequence[Draw]) -> Interval | None:
     return _ends(_medians(draws))
 
 
-def of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
-    """Return the interval of the ratio of two medians. The values of ``others`` are more than 0.
-
-    None: a side has fewer than two trials, or ``others`` may as well be 0.
-    """
-    both = [*product(_by_clocks(draws), _by_clocks(others))]
-    if any(one.value <= 0 for _, divisors in both for one in divisors):
-        return None
-    return _hull(_of_ratio(some, divisors) for some, divisors in both)
+def of_ratio(draws: Sequence[Draw], divisors: Sequence[Draw]) -> Interval | None:
+    """Return the interval of the ratio of two medians; None: a side has one trial, or ``divisors`` may as well be 0."""
+    return by_all_clocks(_of_ratio, draws, divisors)
 
 
-def _of_ratio(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval | None:
-    few = min(len(draws), len(others))
-    if few < LEAST:
+def _of_ratio(draws: Sequence[Draw], divisors: Sequence[Draw]) -> Interval | None:
+    few = min(len(draws), len(divisors))
+    if few < LEAST or any(draw.value <= 0 for draw in divisors):
         return None
     if few >= RESAMPLED_FROM:
-        return _ends(_medians(draws) / _medians(others, seed=1))
-    if not (_positive(draws) and _positive(others)):
-        (low, high), (other_low, other_high) = _student(draws), _student(others)
-        return (low / other_high, high / other_low) if other_low > 0 else None
-    reach = _reach(few, hypot(_error_of_mean(draws, logs=True), _error_of_mean(others, logs=True)))
-    ratio = median(one.value for one in draws) / median(one.value for one in others)
+        return _ends(_medians(draws) / _medians(divisors, seed=1))
+    if not (_positive(draws) and _positive(divisors)):
+        (low, high), (least, most) = _student(draws), _student(divisors)
+        return (low / most, high / least) if least > 0 else None
+    reach = _reach(few, hypot(_error_of_mean(draws, logs=True), _error_of_mean(divisors, logs=True)))
+    ratio = median(draw.value for draw in draws) / median(draw.value for draw in divisors)
     return ratio / exp(reach), ratio * exp(reach)
 
 
-def of_difference(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval:
+def of_difference(draws: Sequence[Draw], subtracted: Sequence[Draw]) -> Interval:
     """Return the interval of the difference of two medians, each over two or more trials."""
-    found = _hull(_of_difference(some, of) for some, of in product(_by_clocks(draws), _by_clocks(others)))
+    found = by_all_clocks(_of_difference, draws, subtracted)
     assert found
     return found
 
 
-def _of_difference(draws: Sequence[Draw], others: Sequence[Draw]) -> Interval:
-    few = min(len(draws), len(others))
+def _of_difference(draws: Sequence[Draw], subtracted: Sequence[Draw]) -> Interval:
+    few = min(len(draws), len(subtracted))
     if few >= RESAMPLED_FROM:
-        return _ends(_medians(draws) - _medians(others, seed=1))
-    reach = STUDENT[few - 1] * hypot(_error_of_mean(draws), _error_of_mean(others))
-    difference = median(one.value for one in draws) - median(one.value for one in others)
+        return _ends(_medians(draws) - _medians(subtracted, seed=1))
+    reach = STUDENT[few - 1] * hypot(_error_of_mean(draws), _error_of_mean(subtracted))
+    difference = median(draw.value for draw in draws) - median(draw.value for draw in subtracted)
     return difference - reach, difference + reach
 
 
-def _by_clocks(draws: Sequence[Draw]) -> list[Sequence[Draw]]:
-    """Return the draws as they are, and by the clocks that give the least and the most values if clocks matter.
+def by_all_clocks(interval: Callable[..., Interval | None], *sides: Sequence[Draw]) -> Interval | None:
+    """Return the smallest interval that contains ``interval`` of the sides by all clocks that fit; None: one lacks.
 
-    The same clocks may be wrong in the same way in all trials, so their uncertainty does not shrink with more trials.
+    The same clocks may be wrong in the same way in all trials of a side, so their uncertainty does not shrink with more
+    trials; the clocks of two sides may be wrong in opposite ways.
     """
-    if all(one.clocks is None for one in draws):
+    found = [interval(*draws) for draws in product(*map(_by_each_clock, sides))]
+    known = [ends for ends in found if ends is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(found) else None
+
+
+def _by_each_clock(draws: Sequence[Draw]) -> list[Sequence[Draw]]:
+    """Return the draws as they are, and by the clocks that give the least and the most values if clocks matter."""
+    if all(draw.clocks is None for draw in draws):
         return [draws]
-    return [draws, [one.by_clocks(0) for one in draws], [one.by_clocks(1) for one in draws]]
+    return [
+        draws,
+        *([_moved(draw, draw.clocks[end] if draw.clocks else draw.value) for draw in draws] for end in (0, 1)),
+    ]
 
 
-def _hull(found: Iterable[Interval | None]) -> Interval | None:
-    """Return the smallest interval that contains all intervals; None: an interval is missing."""
-    every = [*found]
-    known = [one for one in every if one is not None]
-    return (min(low for low, _ in known), max(high for _, high in known)) if len(known) == len(every) else None
+def _moved(draw: Draw, value: float) -> Draw:
+    return Draw(value, tuple(max(likely + value - draw.value, min(likely, 0.0)) for likely in draw.likely))
 
 
 def _student(draws: Sequence[Draw]) -> Interval:
@@ -119,7 +116,7 @@ def _student(draws: Sequence[Draw]) -> Interval:
 
     It is at least as wide as the range of the values, so that it contains their median.
     """
-    values = [one.value for one in draws]
+    values = [draw.value for draw in draws]
     if not _error_of_mean(draws):
         return min(values), max(values)
     if _positive(draws):
@@ -138,8 +135,8 @@ def _error_of_mean(draws: Sequence[Draw], *, logs: bool = False) -> float:
     ``logs``: of the mean of the logarithms.
     """
     scale = log if logs else float
-    values = [scale(one.value) for one in draws]
-    within = [pstdev(map(scale, one.likely)) if one.likely else 0.0 for one in draws]
+    values = [scale(draw.value) for draw in draws]
+    within = [pstdev(map(scale, draw.likely)) if draw.likely else 0.0 for draw in draws]
     return sqrt((variance(values) + fmean(each**2 for each in within)) / len(draws))
 
 
@@ -149,13 +146,13 @@ def _reach(trials: int, error: float) -> float:
 
 
 def _positive(draws: Sequence[Draw]) -> bool:
-    return all(value > 0 for one in draws for value in (one.value, *one.likely))
+    return all(value > 0 for draw in draws for value in (draw.value, *draw.likely))
 
 
 def _medians(draws: Sequence[Draw], seed: int = 0) -> Times:
     """Return the medians of many resamples (Efron 1979): of trials, and in each trial of one of its likely values."""
-    most = max(len(one.likely) for one in draws) or 1
-    values = np.array([one.likely or [one.value] * most for one in draws], dtype=np.float64)
+    most = max(len(draw.likely) for draw in draws) or 1
+    values = np.array([draw.likely or [draw.value] * most for draw in draws], dtype=np.float64)
     return median_of_each(values.ravel()[_places(len(draws), most, seed)])
 
 

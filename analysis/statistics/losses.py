@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Literal
 
 from analysis.records.summary import Row, Summary
-from analysis.statistics.deciding import LEAST, RESAMPLED_FROM, trials_needed
+from analysis.statistics.stopping import LEAST, RESAMPLED_FROM, trials_needed
 
 AS_GOOD, AS_GOOD_MS = 1.1, 5
 """Ways count as equally fast if no class of requests loses more than so much more with one of them."""

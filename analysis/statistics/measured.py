@@ -31,8 +31,8 @@ from analysis.records.claims import Published, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import Row, StairsRow
 from analysis.statistics import intervals
-from analysis.statistics.deciding import MOST, Interval
 from analysis.statistics.intervals import Draw
+from analysis.statistics.stopping import MOST, Interval
 
 
 class Measured(NamedTuple):

@@ -11,8 +11,8 @@ from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.run import STAIRS, LoadRecord, Run
 from analysis.records.summary import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigure, PublishedRow, TrialValidity
 from analysis.statistics import intervals
-from analysis.statistics.deciding import LEAST, Interval, decided_by_looking, trials_needed
 from analysis.statistics.measured import Results, Stairs
+from analysis.statistics.stopping import LEAST, Interval, sequential_verdict, trials_needed
 
 
 def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
@@ -91,7 +91,7 @@ def _decided(claim: Claim, results: Results, interval: Interval | None, trials: 
     kept = {claim.holds(end) for end in interval}
     if len(kept) > 1:
         return "undecided", "the interval straddles the bound"
-    if results.run.until_decided and decided_by_looking(_sides(claim, results)) not in kept:
+    if results.run.until_decided and sequential_verdict(_sides(claim, results)) not in kept:
         return "undecided", "looking after every round needs more certainty"
     return ("reproduced" if kept == {True} else "not reproduced"), None
 

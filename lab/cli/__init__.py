@@ -11,7 +11,7 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from analysis.report.extensions import EXTENSIONS
-from analysis.statistics.deciding import MOST
+from analysis.statistics.stopping import MOST
 from lab.apps.advise.commands import advise, predict, requests, validate, what_if
 from lab.apps.kubernetes.commands import manifests
 from lab.apps.lesson.commands import lesson

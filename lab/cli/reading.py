@@ -68,9 +68,9 @@ def compare(
     if reasons and not (force and comparing.have_common(one, other)):
         problem = "They cannot be compared: " + ";\n".join(reasons) + "."
         raise WrongUse(problem, hint=f"{_COMPARE} FORCE=1" if comparing.have_common(one, other) else _COMPARE)
-    for reason in (*reasons, *comparing.doubts(one, other)):
+    for reason in (*reasons, *comparing.suspect_sides(one, other)):
         say(f"warning: {reason}")
-    out.print(comparison((one.name, other.name), comparing.differences(one, other), comparing.what_differs(one, other)))
+    out.print(comparison((one.name, other.name), comparing.changes(one, other), comparing.what_differs(one, other)))
 
 
 _COMPARE = "make compare A=results/heavy-mix/latest:shared-socket B=results/heavy-mix/latest:least-conn"
@@ -80,9 +80,9 @@ def _side(text: str, results: Path) -> "Side":
     """Compute the results of a run that ``RUN`` or ``RUN:VARIANT`` names."""
     from analysis.records.folder import read_run  # noqa: PLC0415
     from analysis.records.nearest import nearest_first  # noqa: PLC0415
-    from analysis.statistics.compare import Side, side  # noqa: PLC0415
+    from analysis.statistics.compare import Side, parse_side  # noqa: PLC0415
 
-    folder, variant = side(text)
+    folder, variant = parse_side(text)
     summary = summary_of("compare", folder, results)
     run = read_run(folder)
     known = [one.name for one in run.variants]

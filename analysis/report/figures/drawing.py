@@ -13,7 +13,7 @@ from analysis.records.run import Run, VariantRecord
 from analysis.records.summary import Row, Summary
 from analysis.report.spread import ends
 from analysis.report.words import divided, words
-from analysis.statistics.deciding import ENOUGH
+from analysis.statistics.stopping import ENOUGH
 
 MEASURED = "#1f5fa8"
 PUBLISHED = "#c4512d"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.statistics.deciding import has_interval
+from analysis.statistics.stopping import has_interval
 from lab.apps.lesson import notes
 from lab.apps.lesson.model import Asked, Lesson, Step, changed, experiment_of
 from lab.apps.lesson.notes import Attempt, Bar, Notes, OfStep, Prediction, Result, Verdict, read_notes, write_notes

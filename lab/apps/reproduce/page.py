@@ -10,7 +10,7 @@ from analysis.records.folder import write_whole
 from analysis.report.figures.drawing import CROSS, inline_data, scattered, styled, svg
 from analysis.report.page import style, template
 from analysis.report.words import number, of_requests, words
-from analysis.statistics.deciding import has_interval
+from analysis.statistics.stopping import has_interval
 from lab.apps.reproduce.reproduction import Figure, Reproduced, Reproduction
 
 _LOOKS: dict[str, tuple[str, str]] = {

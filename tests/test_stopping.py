@@ -1,10 +1,10 @@
-"""analysis.statistics.deciding: how many trials decide, and looking after every trial without deceiving oneself."""
+"""analysis.statistics.stopping: how many trials decide, and looking after every trial without deceiving oneself."""
 
 import random
 
 import pytest
 
-from analysis.statistics.deciding import ERROR, LEAST, MOST, decided_by_looking, trials_needed
+from analysis.statistics.stopping import ERROR, LEAST, MOST, sequential_verdict, trials_needed
 
 
 def test_one_trial_does_not_show_how_far_trials_differ() -> None:
@@ -38,17 +38,17 @@ def test_values_that_may_be_zero_are_compared_as_they_are() -> None:
 
 
 def test_trials_that_agree_decide_at_the_first_look() -> None:
-    assert decided_by_looking([True] * 4) is None
-    assert decided_by_looking([True] * 5) is True
-    assert decided_by_looking([False] * 5) is False
+    assert sequential_verdict([True] * 4) is None
+    assert sequential_verdict([True] * 5) is True
+    assert sequential_verdict([False] * 5) is False
 
 
 def test_a_decision_stands_whatever_comes_afterwards() -> None:
-    assert decided_by_looking([True] * 5 + [False] * 3) is True
+    assert sequential_verdict([True] * 5 + [False] * 3) is True
 
 
 def test_after_a_dissent_more_trials_must_agree() -> None:
-    decided = [count for count in range(5, 20) if decided_by_looking([False, *[True] * (count - 1)])]
+    decided = [count for count in range(5, 20) if sequential_verdict([False, *[True] * (count - 1)])]
 
     assert decided[0] > 7
 
@@ -57,7 +57,7 @@ def test_looking_after_every_trial_decides_falsely_no_more_often_than_promised()
     """The median is the bound, so that every decision on one side is false: the worst case."""
     coin, false = random.Random(5), 0
     for _ in range(3000):
-        false += decided_by_looking([coin.random() < 0.5 for _ in range(60)]) is True
+        false += sequential_verdict([coin.random() < 0.5 for _ in range(60)]) is True
 
     assert 0.6 * ERROR < false / 3000 < 1.2 * ERROR
 
@@ -65,6 +65,6 @@ def test_looking_after_every_trial_decides_falsely_no_more_often_than_promised()
 def test_looking_long_enough_decides_what_is_not_at_the_bound() -> None:
     coin = random.Random(6)
 
-    decided = [decided_by_looking([coin.random() < 0.8 for _ in range(MOST)]) for _ in range(300)]
+    decided = [sequential_verdict([coin.random() < 0.8 for _ in range(MOST)]) for _ in range(300)]
 
     assert decided.count(True) > 290

@@ -1,4 +1,4 @@
-"""How many trials decide: how many a bound needs, and how many must agree if somebody looks after every trial."""
+"""When to stop: how many trials a bound needs, and how many must agree if somebody looks after every trial."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -14,7 +14,7 @@ FAR = 100
 RESAMPLED_FROM = 5
 """From this number of trials on, trials are resampled. The range of fewer trials holds the median too seldom."""
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182}
-"""Student's t at 97.5 % by degrees of freedom."""
+"""Student's t at 97.5 % by degrees of freedom, as tables print it; stored intervals depend on each digit."""
 MOST = 100
 """The largest number of trials that is ever advised."""
 ERROR = 0.05
@@ -36,7 +36,7 @@ def trials_needed(trials: int, measured: float, interval: Interval | None, bound
     if trials < LEAST or interval is None:
         return RESAMPLED_FROM
     needed = [_for_bound(trials, measured, interval, bound) for bound in bounds]
-    most = max((one if one is not None else MOST + 1) for one in needed)
+    most = max((trials if trials is not None else MOST + 1) for trials in needed)
     return most if most <= MOST else None
 
 
@@ -65,7 +65,7 @@ def has_interval(values: Sequence[float], low: float | None, high: float | None)
     return not (0 < FAR * most < high or 0 < low < least / FAR)
 
 
-def decided_by_looking(sides: Sequence[bool]) -> bool | None:
+def sequential_verdict(sides: Sequence[bool]) -> bool | None:
     """Return on which side of a bound the median lies, by the sides of all trials in the order of measuring.
 
     None: looking after every trial has not decided. If the true median lay at the bound or on the other side, each
