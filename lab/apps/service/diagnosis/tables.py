@@ -9,8 +9,8 @@ from analysis.report.grids import TextGrid
 from analysis.report.section import Section
 from analysis.report.spread import listed, trials_that_tell, value_and_spread
 from analysis.report.words import number, percent
-from analysis.statistics.stopping import has_interval
 from analysis.statistics.losses import Comparison, Figures, Loss
+from analysis.statistics.stopping import has_interval
 from lab.apps.service.diagnosis.answer import Answer, TriedWay, find_answer
 from lab.apps.service.diagnosis.model import Diagnosis, figures_of
 
