@@ -37,8 +37,8 @@ from lab.paths import ROOT, SERVERS
 from tests.classes import make_class
 from tests.live import free_port
 from tests.pages import chromium
-from theory.model import Class, Exponential, Model, Open, Servers, Step
-from theory.simulate import chunks
+from theory.model import Class, Exponential, Open, QueueingSystem, Servers, WorkStep
+from theory.simulate import simulate_in_chunks
 
 REPEATS = 5
 POINTS_BYTES = 800 * 10**6
@@ -333,8 +333,10 @@ def the_wrapper(folder: Path) -> None:
 
 def the_simulator(_folder: Path) -> None:
     """Measure how many customers of the same M/M/4 queue the simulator, SimPy and Ciw serve in a second, in turns."""
-    model = Model(Servers(threads=4), [Class("customer", Open(3.2), [Step(Exponential(1.0))])])
-    several = Model(Servers(sockets=4, threads=2), [Class("customer", Open(3.2), [Step(Exponential(1.0))])])
+    model = QueueingSystem(Servers(threads=4), [Class("customer", Open(3.2), [WorkStep(Exponential(1.0))])])
+    several = QueueingSystem(
+        Servers(sockets=4, threads=2), [Class("customer", Open(3.2), [WorkStep(Exponential(1.0))])]
+    )
     programs: dict[str, tuple[Callable[[], object], int]] = {
         "the lab, one queue": (lambda: served(model, 10_000_000 / 3.2), 10_000_000),
         "the lab, a queue for each of 4 workers": (lambda: served(several, 3_000_000 / 3.2), 3_000_000),
@@ -349,8 +351,8 @@ def the_simulator(_folder: Path) -> None:
             program()
             rates[name].append(customers / (time.monotonic() - began) / 1e6)
     quick, events, simpys, ciws = (median(values) for values in rates.values())
-    thousand = Model(Servers(sockets=1000, threads=4, balance="least"),
-                     [Class("customer", Open(3200.0), [Step(Exponential(1.0))])])  # fmt: skip
+    thousand = QueueingSystem(Servers(sockets=1000, threads=4, balance="least"),
+                     [Class("customer", Open(3200.0), [WorkStep(Exponential(1.0))])])  # fmt: skip
     began = time.monotonic()
     million = served(thousand, 1_000_000 / 3200)
     spent = time.monotonic() - began
@@ -365,9 +367,9 @@ def the_simulator(_folder: Path) -> None:
     )
 
 
-def served(model: Model, seconds: float) -> int:
+def served(model: QueueingSystem, seconds: float) -> int:
     """Simulate a model, and return how many customers were served."""
-    return sum(len(rows.sent) for rows in chunks(model, seconds, 1))
+    return sum(len(rows.sent) for rows in simulate_in_chunks(model, seconds, 1))
 
 
 def mm4_of_simpy(customers: int) -> None:

@@ -37,12 +37,12 @@ from lab.servers import KINDS
 from tests.conftest import Lab
 from tests.real_runs import unpack
 from tests.synthetic import NOWHERE, Request, make_run
-from theory.model import Class, Closed, Constant, Open, Step, Uniform
+from theory.model import Class, Closed, Constant, Open, Uniform, WorkStep
 
 A_LAPTOP = NOWHERE.model_copy(update={"cores": 2, "memory_gib": 8})
 MIX = [
-    Class("light", Closed(5), [Step(Uniform(0.0, 1.0))]),
-    Class("heavy", Closed(2), [Step(Constant(10.0))]),
+    Class("light", Closed(5), [WorkStep(Uniform(0.0, 1.0))]),
+    Class("heavy", Closed(2), [WorkStep(Constant(10.0))]),
 ]
 
 
@@ -68,7 +68,7 @@ def test_what_heavy_mix_recommends_has_no_waits() -> None:
 
 def test_requests_that_compute_get_processes() -> None:
     """Four users compute all the time: four processes are faster than one, whose threads share one lock."""
-    computing = [Class("work", Closed(4), [Step(Constant(0.1), "compute")])]
+    computing = [Class("work", Closed(4), [WorkStep(Constant(0.1), "compute")])]
     on_four, on_one = (rank(Load(computing, computes=True, cores=cores))[0] for cores in (4, 1))
 
     assert on_four.way.workers == 4
@@ -180,7 +180,7 @@ def test_a_wrong_description_says_where(tmp_path: Path, text: str, says: str) ->
 
 def test_a_load_above_capacity_is_refused() -> None:
     with pytest.raises(WrongUse, match=r"There is no way to serve this load: the open loops keep 50 .* busy"):
-        rank(Load([Class("work", Open(50.0), [Step(Constant(1.0), "compute")])], computes=True, cores=2))
+        rank(Load([Class("work", Open(50.0), [WorkStep(Constant(1.0), "compute")])], computes=True, cores=2))
     with pytest.raises(WrongUse, match="no worker fits into 64 MiB"):
         rank(Load(MIX, memory_mib=64, worker_mib=600))
 
@@ -497,7 +497,7 @@ def test_only_the_newest_predictions_are_kept(tmp_path: Path, monkeypatch: pytes
 
 def test_users_who_pause_need_few_threads() -> None:
     """A thousand users who pause for ten seconds have about ten requests under way at once."""
-    pausing = [Class("page", Closed(1000, Constant(10.0)), [Step(Constant(0.1))])]
+    pausing = [Class("page", Closed(1000, Constant(10.0)), [WorkStep(Constant(0.1))])]
     best = rank(Load(pausing, cores=2))[0]
 
     assert best.way.workers * best.way.threads <= 64
@@ -506,8 +506,8 @@ def test_users_who_pause_need_few_threads() -> None:
 
 def test_a_rare_class_counts() -> None:
     """One report takes all of the only thread for half a minute, every two seconds another one comes."""
-    often = Class("page", Open(40.0), [Step(Constant(0.05))])
-    rare = Class("report", Open(0.5), [Step(Constant(30.0))])
+    often = Class("page", Open(40.0), [WorkStep(Constant(0.05))])
+    rare = Class("report", Open(0.5), [WorkStep(Constant(30.0))])
     ranked = rank(Load([often, rare], cores=2))
 
     assert set(ranked[0].p99_ms) == {"page", "report"}
@@ -516,8 +516,8 @@ def test_a_rare_class_counts() -> None:
 
 def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
     with pytest.raises(WrongUse, match=r"the open loops need 1\.2 times the processors of this machine"):
-        rank(Load([Class("page", Open(4000.0), [Step(Constant(0.005))])], cores=2))
-    assert rank(Load([Class("page", Open(4000.0), [Step(Constant(0.005))])], cores=16))
+        rank(Load([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=2))
+    assert rank(Load([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=16))
 
 
 def test_more_workers_than_a_container_can_have_are_left_out() -> None:

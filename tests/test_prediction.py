@@ -157,7 +157,7 @@ def test_what_theory_cannot_simulate_has_a_reason(of: VariantRecord, under: Load
     ],
 )
 def test_connections_are_kept_if_both_ends_keep_them(settings: dict[str, Any], kept: int) -> None:
-    assert servers_of(variant(**settings)).kept == kept
+    assert servers_of(variant(**settings)).idle_kept == kept
 
 
 def test_a_simulated_trial_knows_its_classes() -> None:
@@ -205,8 +205,8 @@ def test_which_figures_came_true() -> None:
     [
         ({"sockets": 4}, "by chance"),
         ({"sockets": 4, "balance": "turns"}, "in turns"),
-        ({"sockets": 4, "balance": "least", "most": 2}, "fewest requests, with a limit"),
-        ({"workers": 4, "threads": 2, "accepts": 2}, "a race with a limit"),
+        ({"sockets": 4, "balance": "least", "max_per_socket": 2}, "fewest requests, with a limit"),
+        ({"workers": 4, "threads": 2, "max_connections": 2}, "a race with a limit"),
         ({"workers": 4, "hesitates": True}, "a race of free workers"),
         ({"workers": 4, "bias": 0.3}, "a race"),
         ({"workers": 4}, "a random worker"),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import simpy
 
-from theory import formulas, recursion
+from tests import formulas
+from theory import recursion
 from theory.events import Rows
 from theory.model import (
     Bursts,
@@ -18,22 +19,24 @@ from theory.model import (
     Distribution,
     Exponential,
     Given,
-    Model,
     Open,
+    QueueingSystem,
     Recorded,
     Servers,
     Stalls,
-    Step,
     Uniform,
+    WorkStep,
     WrongModel,
 )
-from theory.simulate import chunks, simulate
+from theory.simulate import simulate, simulate_in_chunks
 
 
-def one_class(arrivals: Closed | Open | Bursts | Recorded, *steps: Step | Distribution, **servers: object) -> Model:
+def one_class(
+    arrivals: Closed | Open | Bursts | Recorded, *steps: WorkStep | Distribution, **servers: object
+) -> QueueingSystem:
     """Return a model of one class of requests."""
-    made = [step if isinstance(step, Step) else Step(step) for step in steps]
-    return Model(Servers(**servers), [Class("work", arrivals, made)])  # type: ignore[arg-type]
+    made = [step if isinstance(step, WorkStep) else WorkStep(step) for step in steps]
+    return QueueingSystem(Servers(**servers), [Class("work", arrivals, made)])  # type: ignore[arg-type]
 
 
 def waits(rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -56,9 +59,9 @@ def test_one_queue_is_the_same_request_by_request_and_event_by_event(
     threads: int, takes: Distribution, regular: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = one_class(Open(1.7 * threads, regular=regular), takes, threads=threads)
-    assert recursion.can(model)
+    assert recursion.applies_to(model)
     quick = simulate(model, 2000, 7)
-    monkeypatch.setattr(recursion, "can", lambda _: False)
+    monkeypatch.setattr(recursion, "applies_to", lambda _: False)
     slow = simulate(model, 2000, 7)
 
     for name in ("sent", "began", "ended", "asked", "worker", "user"):
@@ -73,8 +76,8 @@ def test_mg1() -> None:
 
 def test_a_mixture_of_classes_is_one_mg1_queue() -> None:
     mean, square = formulas.of_mixture([0.2, 2.0], [0.75, 0.25])
-    model = Model(
-        Servers(), [Class(name, Open(rate), [Step(Exponential(takes))]) for name, rate, takes in
+    model = QueueingSystem(
+        Servers(), [Class(name, Open(rate), [WorkStep(Exponential(takes))]) for name, rate, takes in
                     (("light", 0.75, 0.2), ("heavy", 0.25, 2.0))]
     )  # fmt: skip
     rows = simulate(model, 500_000, 3)
@@ -84,7 +87,7 @@ def test_a_mixture_of_classes_is_one_mg1_queue() -> None:
 
 def test_threads_that_compute_share_their_lock() -> None:
     """With turns that are short beside the work, the lock is processor sharing: the response grows with the work."""
-    model = one_class(Open(0.6), Step(Uniform(0.0, 2.0), does="compute"), threads=None, switch=0.01)
+    model = one_class(Open(0.6), WorkStep(Uniform(0.0, 2.0), does="compute"), threads=None, switch=0.01)
     rows = simulate(model, 40_000, 4)
 
     for work in (0.5, 1.0, 1.5):
@@ -95,18 +98,20 @@ def test_threads_that_compute_share_their_lock() -> None:
 
 def test_the_lock_is_handed_over_after_the_switch_interval() -> None:
     """Two requests of 20 ms: the second gets the lock after 5 ms, and both take turns."""
-    rows = simulate(one_class(Bursts(2, 10.0), Step(Constant(0.020), does="compute"), threads=2), 1, 1)
+    rows = simulate(one_class(Bursts(2, 10.0), WorkStep(Constant(0.020), does="compute"), threads=2), 1, 1)
     assert sorted(rows.ended) == pytest.approx([0.035, 0.040])
 
-    loop = simulate(one_class(Bursts(2, 10.0), Step(Constant(0.020), does="compute"), threads=None, loop=True), 1, 1)
+    loop = simulate(
+        one_class(Bursts(2, 10.0), WorkStep(Constant(0.020), does="compute"), threads=None, loop=True), 1, 1
+    )
     assert sorted(loop.ended) == pytest.approx([0.020, 0.040])
 
 
 def test_a_device_gives_each_call_a_slice_of_time() -> None:
     """Two calls of a second to one device take two seconds each; on an event loop, one after the other."""
-    call = Step(Constant(1.0), does="call")
+    call = WorkStep(Constant(1.0), does="call")
     servers = Servers(threads=2)
-    shared = simulate(Model(servers, [Class("call", Bursts(2, 9.0), [call])], one_device=True), 1, 1)
+    shared = simulate(QueueingSystem(servers, [Class("call", Bursts(2, 9.0), [call])], one_device=True), 1, 1)
     assert shared.ended.tolist() == pytest.approx([1.99, 2.0], abs=0.011)
 
     blocked = simulate(one_class(Bursts(2, 9.0), call, threads=None, loop=True), 1, 1)
@@ -116,7 +121,7 @@ def test_a_device_gives_each_call_a_slice_of_time() -> None:
 
 
 def test_calls_take_longer_during_a_stall() -> None:
-    call = Step(Constant(0.1), does="call", stalls=Stalls(first=5.0, every=20.0, lasts=5.0, takes=3.0))
+    call = WorkStep(Constant(0.1), does="call", stalls=Stalls(first=5.0, every=20.0, lasts=5.0, takes=3.0))
     rows = simulate(one_class(Open(1.0, regular=True), call, threads=9), 40, 1)
 
     stalled = [5 <= sent % 20 < 10 for sent in rows.sent]
@@ -133,7 +138,7 @@ def test_machine_repair(threads: int) -> None:
 
 def test_two_visits_to_the_pool_take_two_turns() -> None:
     """Ten requests need the only thread twice: all first visits are served before the second visits."""
-    steps = Step(Constant(1.0)), Step(Constant(0.1), queues=True)
+    steps = WorkStep(Constant(1.0)), WorkStep(Constant(0.1), queues=True)
     rows = simulate(one_class(Bursts(10, 100.0), *steps, threads=1), 1, 1)
 
     assert sorted(rows.began) == pytest.approx(range(10))
@@ -158,24 +163,28 @@ def test_who_accepts_while_busy() -> None:
     """Three of four workers work for an hour. Who gets the next requests?"""
 
     def waiting(**servers: object) -> int:
-        occupied = Class("hour", Recorded(np.array([0.0, 0.1, 0.2])), [Step(Constant(3600.0))])
-        next_ones = Class("next", Open(1.0, regular=True), [Step(Constant(0.1))])
-        model = Model(Servers(**{"threads": 1} | servers), [occupied, next_ones])  # type: ignore[arg-type]
+        occupied = Class("hour", Recorded(np.array([0.0, 0.1, 0.2])), [WorkStep(Constant(3600.0))])
+        next_ones = Class("next", Open(1.0, regular=True), [WorkStep(Constant(0.1))])
+        model = QueueingSystem(Servers(**{"threads": 1} | servers), [occupied, next_ones])  # type: ignore[arg-type]
         rows = simulate(model, 1000, 8)
         return int((waits(rows)[rows.of_class == 1] > 0.5).sum())
 
     assert waiting(sockets=4, balance="hash") > 500
     assert waiting(workers=4) > 500
-    for nobody in ({"workers": 4, "accepts": 1}, {"workers": 4, "hesitates": True}, {"sockets": 4, "balance": "least"}):
+    for nobody in (
+        {"workers": 4, "max_connections": 1},
+        {"workers": 4, "hesitates": True},
+        {"sockets": 4, "balance": "least"},
+    ):
         assert waiting(**nobody) == 0, nobody
     assert 0 < waiting(sockets=4, balance="two") < waiting(sockets=4, balance="hash")
-    assert waiting(sockets=4, balance="turns", most=1) == 0
+    assert waiting(sockets=4, balance="turns", max_per_socket=1) == 0
 
 
 def test_a_full_server_refuses_unless_the_balancer_queues() -> None:
     burst = Bursts(5, 100.0)
-    queued = simulate(one_class(burst, Constant(1.0), most=2, threads=2), 1, 1)
-    refused = simulate(one_class(burst, Constant(1.0), most=2, threads=2, queues=False), 1, 1)
+    queued = simulate(one_class(burst, Constant(1.0), max_per_socket=2, threads=2), 1, 1)
+    refused = simulate(one_class(burst, Constant(1.0), max_per_socket=2, threads=2, queues=False), 1, 1)
 
     assert sorted(queued.ended) == pytest.approx([1, 1, 2, 2, 3])
     assert sorted(refused.worker) == [-1, -1, -1, 0, 0]
@@ -190,15 +199,15 @@ def test_connections_that_are_kept_stay_at_their_worker() -> None:
 
 def test_a_kept_connection_counts_while_nobody_asks() -> None:
     """Two workers accept one connection each, and there are three users: the third is never served."""
-    kept = one_class(Closed(3, Constant(1.0), keeps=True), Constant(0.1), workers=2, accepts=1)
+    kept = one_class(Closed(3, Constant(1.0), keeps=True), Constant(0.1), workers=2, max_connections=1)
 
     assert len(set(simulate(kept, 60, 9).user)) == 2
 
 
 def test_a_request_takes_the_connection_that_was_used_last() -> None:
     """One user at a time needs one connection, and two users at once need two, however many workers race for them."""
-    alone = one_class(Closed(1, Constant(0.5)), Constant(0.1), workers=4, threads=2, kept=16)
-    both = one_class(Closed(2), Constant(0.1), workers=16, threads=2, kept=16)
+    alone = one_class(Closed(1, Constant(0.5)), Constant(0.1), workers=4, threads=2, idle_kept=16)
+    both = one_class(Closed(2), Constant(0.1), workers=16, threads=2, idle_kept=16)
     apart = one_class(Closed(2), Constant(0.1), workers=16, threads=2)
 
     assert len({int(simulate(alone, 60, seed).worker[0]) for seed in range(20)}) > 1
@@ -210,34 +219,43 @@ def test_a_request_takes_the_connection_that_was_used_last() -> None:
 
 def test_a_balancer_keeps_no_more_connections_than_it_may() -> None:
     """Two of three connections find room when they fall idle; the third is opened anew, and each worker gets some."""
-    rows = simulate(one_class(Closed(3, Exponential(0.1)), Exponential(0.1), workers=8, threads=3, kept=2), 600, 4)
+    rows = simulate(one_class(Closed(3, Exponential(0.1)), Exponential(0.1), workers=8, threads=3, idle_kept=2), 600, 4)
 
     assert len(set(rows.worker)) == 8
     assert waits(rows).max() == 0
 
 
 def test_workers_that_close_idle_connections_let_nobody_wait_beside_a_free_thread() -> None:
-    """Eight threads for seven users: with kept connections, light requests wait for heavy ones, unless they close."""
+    """Eight threads for seven users, so one is always free: kept connections make light requests wait for heavy."""
 
-    def beside(**more: object) -> float:
-        servers = Servers(workers=4, threads=2, kept=16, **more)  # type: ignore[arg-type]
-        light = Class("light", Closed(5), [Step(Uniform(0.0, 1.0))])
-        heavy = Class("heavy", Closed(2), [Step(Constant(10.0))])
-        return max(float(simulate(Model(servers, [light, heavy]), 120, seed).beside.mean()) for seed in range(5))
+    def waiting(**more: object) -> float:
+        servers = Servers(workers=4, threads=2, idle_kept=16, **more)  # type: ignore[arg-type]
+        light = Class("light", Closed(5), [WorkStep(Uniform(0.0, 1.0))])
+        heavy = Class("heavy", Closed(2), [WorkStep(Constant(10.0))])
+        system = QueueingSystem(servers, [light, heavy])
+        return max(float((waits(simulate(system, 120, seed)) > 0).mean()) for seed in range(5))
 
-    assert beside() > 0.05
-    assert beside(accepts=2, closes=True) == 0
+    assert waiting() > 0.05
+    assert waiting(max_connections=2, closes_idle_when_full=True) == 0
 
 
 def test_workers_that_close_idle_connections_keep_them_while_they_have_time() -> None:
-    closes = one_class(Closed(1, Constant(0.5)), Constant(0.1), workers=4, threads=2, accepts=2, kept=16, closes=True)
+    closes = one_class(
+        Closed(1, Constant(0.5)),
+        Constant(0.1),
+        workers=4,
+        threads=2,
+        max_connections=2,
+        idle_kept=16,
+        closes_idle_when_full=True,
+    )
 
     assert len(set(simulate(closes, 60, 3).worker)) == 1
 
 
 def test_recorded_requests_are_replayed() -> None:
     sent, works = np.array([0.0, 0.5, 0.6]), np.array([1.0, 0.2, 0.3])
-    model = Model(Servers(), [Class("log", Recorded(sent), [Step(Constant(0.0))], works)])
+    model = QueueingSystem(Servers(), [Class("log", Recorded(sent), [WorkStep(Constant(0.0))], works)])
     rows = simulate(model, 10, 1)
 
     assert rows.sent.tolist() == sent.tolist()
@@ -257,7 +275,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 def test_what_grows_grows_without_losing_a_request() -> None:
     """More requests at once than the simulator has room for at first, and more than one chunk of them."""
     model = one_class(Open(50_000.0, regular=True), Constant(1.0), threads=None)
-    found = list(chunks(model, 4, 1))
+    found = list(simulate_in_chunks(model, 4, 1))
 
     assert len(found) > 1
     assert sum(len(rows.sent) for rows in found) == 200_000
@@ -266,9 +284,9 @@ def test_what_grows_grows_without_losing_a_request() -> None:
 
 def test_the_published_row_of_reuse_port() -> None:
     """heavy-mix's article measured a socket for each worker once, for 5 min; chance makes a run in 20 differ."""
-    light = Class("light", Closed(5), [Step(Uniform(0, 1))])
-    heavy = Class("heavy", Closed(2), [Step(Constant(10.0))])
-    model = Model(Servers(sockets=4, balance="hash", threads=2), [light, heavy])
+    light = Class("light", Closed(5), [WorkStep(Uniform(0, 1))])
+    heavy = Class("heavy", Closed(2), [WorkStep(Constant(10.0))])
+    model = QueueingSystem(Servers(sockets=4, balance="hash", threads=2), [light, heavy])
     drawn = []
     for seed in range(200):
         rows = simulate(model, 300, seed)
@@ -284,7 +302,7 @@ def test_the_published_row_of_reuse_port() -> None:
     [
         (lambda: one_class(Open(5.0), Constant(1.0), threads=4),
          "the open loops keep 5 threads busy, and there are 4: the queue grows for ever"),
-        (lambda: one_class(Open(5.0), Step(Constant(1.0), does="compute"), threads=None, workers=3),
+        (lambda: one_class(Open(5.0), WorkStep(Constant(1.0), does="compute"), threads=None, workers=3),
          "the open loops keep 5 interpreter locks busy, and there are 3"),
         (lambda: Open(0.0), "the rate of an open loop is 0 requests/s; it must be above 0"),
         (lambda: Closed(0), "users of a closed loop: 0 is too few; there must be at least 1"),
@@ -295,16 +313,16 @@ def test_the_published_row_of_reuse_port() -> None:
         (lambda: Exponential(inf), "the mean of exponential times is inf s; it must be at least 0"),
         (lambda: Given(np.empty(0)), "measured times: there are none; at least one is needed"),
         (lambda: Recorded(np.array([0.0, 2.0, 1.0])), "time 2 is before time 1"),
-        (lambda: Class("log", Recorded(np.array([0.0])), [Step(Constant(1.0))], np.empty(0)),
+        (lambda: Class("log", Recorded(np.array([0.0])), [WorkStep(Constant(1.0))], np.empty(0)),
          "class log has 0 recorded times of work for 1 requests"),
         (lambda: Class("light", Open(1.0), []), "class light has no steps; a request needs at least one"),
-        (lambda: Model(Servers(), []), "the model has no class of requests; at least one is needed"),
+        (lambda: QueueingSystem(Servers(), []), "the model has no class of requests; at least one is needed"),
         (lambda: Servers(workers=0), "workers: 0 is too few; there must be at least 1"),
-        (lambda: Servers(accepts=0), "accepts: 0 is too few"),
+        (lambda: Servers(max_connections=0), "max_connections: 0 is too few"),
         (lambda: Servers(balancers=0), "balancers: 0 is too few"),
-        (lambda: Servers(sockets=2, balance="least", kept=4), "4 kept connections: only one balancer that chooses no"),
-        (lambda: Servers(balancers=2, kept=4), "4 kept connections: only one balancer that chooses no socket keeps"),
-        (lambda: Servers(balancers=2, most=1), "several balancers with a limit and a queue each cannot be simulated"),
+        (lambda: Servers(sockets=2, balance="least", idle_kept=4), "4 kept connections: only one balancer"),
+        (lambda: Servers(balancers=2, idle_kept=4), "4 kept connections: only one balancer"),
+        (lambda: Servers(balancers=2, max_per_socket=1), "several balancers with a limit and a queue each"),
         (lambda: Servers(bias=1.0), "the bias of the race is 1; it must be at least 0 and below 1"),
         (lambda: Servers(switch=0.0), "the lock is handed over after 0 s; the time must be above 0"),
     ],
@@ -317,7 +335,7 @@ def test_a_model_that_cannot_be_simulated_says_why(make: object, says: str) -> N
 
 def test_requests_are_on_their_way() -> None:
     """A user who never waits needs the work and the transit for each request."""
-    model = Model(Servers(), [Class("one", Closed(1), [Step(Constant(0.09))])], transit=0.01)
+    model = QueueingSystem(Servers(), [Class("one", Closed(1), [WorkStep(Constant(0.09))])], transit=0.01)
     rows = simulate(model, 9.995, 1)
 
     assert len(rows.sent) == 100
@@ -326,7 +344,7 @@ def test_requests_are_on_their_way() -> None:
 
 def test_requests_occupy_the_machine_one_after_the_other() -> None:
     """Nobody asked for this time, and the workers share it."""
-    steps = Step(Constant(0.01), "occupy"), Step(Constant(1.0))
+    steps = WorkStep(Constant(0.01), "occupy"), WorkStep(Constant(1.0))
     rows = simulate(one_class(Bursts(10, 100.0), *steps, sockets=5, balance="turns", threads=None), 1, 1)
 
     assert sorted(rows.ended) == pytest.approx([1.01 + 0.01 * place for place in range(10)])
@@ -380,10 +398,10 @@ def test_simpy_agrees(shared: bool) -> None:
     for light in [True] * 5 + [False] * 2:
         environment.process(user(light))
     environment.run(until=20_000)
-    light_class = Class("light", Closed(5), [Step(Uniform(0, 1))])
-    heavy_class = Class("heavy", Closed(2), [Step(Constant(10.0))])
+    light_class = Class("light", Closed(5), [WorkStep(Uniform(0, 1))])
+    heavy_class = Class("heavy", Closed(2), [WorkStep(Constant(10.0))])
     servers = Servers(threads=8) if shared else Servers(sockets=4, threads=2)
-    rows = simulate(Model(servers, [light_class, heavy_class]), 200_000, 1)
+    rows = simulate(QueueingSystem(servers, [light_class, heavy_class]), 200_000, 1)
     ours = waits(rows)[rows.of_class == 0]
 
     assert len(ours) / 200_000 == pytest.approx(len(theirs) / 20_000, rel=0.02)

@@ -1,5 +1,4 @@
 """What queueing predicts: a simulator of workers that have threads and queues of their own.
 
-Nothing here knows the lab. ``model`` says what can be simulated, ``simulate`` does it, and ``formulas`` has the results
-of queueing theory that the simulator must agree with.
+Nothing here knows the lab. ``model`` says what can be simulated, and ``simulate`` does it.
 """

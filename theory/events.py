@@ -2,8 +2,26 @@
 
 All of them stand in this file, because Numba compiles a function again only after a change of its own file.
 
-The state of a simulation is a set of arrays, so that a simulation can be interrupted, copied and continued. Everything
-that waits is a slot: a request from its arrival to its end. Slots that wait in the same queue form a linked list.
+The state of a simulation is a set of arrays, so that a simulation can be interrupted, copied and continued. A request
+has a slot from its arrival to its end. Slots that wait in the same queue form a linked list. A request passes through
+these states, and the names of functions stand where it goes on:
+
+    arrives ─ _arrive ─┬─> at the balancer: waits while every socket has max_per_socket requests, or is refused
+                       │     │
+                       │     └ _reach_socket ─> at a socket: waits in the listen queue while no worker accepts
+                       │                          │
+                       │                          └ _accept ─┐
+                       └ on a kept connection ───────────────┴─> in a worker: waits while no thread is free
+                                                                   │
+       ┌── a step that requeues gives the thread back ─────────────┤ _start
+       │                                                           v
+    _end_step <── the events STEP_ENDS and LOCK_TURNS ──────── on a thread: _begin_step works, or waits for a lock
+       │
+       └ after the last step ─ _finish: the thread, the place at the socket and the connection are free for others
+
+An event is a kind and an index in one number. The index is a class (CLASS_ARRIVES), a user of a closed loop
+(USER_ARRIVES), a slot (STEP_ENDS), or a lock and how often it had been passed on when the event was planned
+(LOCK_TURNS): if it has been passed on since, the event is out of date.
 """
 
 from typing import NamedTuple
@@ -22,7 +40,8 @@ HASH, TURNS, LEAST, TWO = range(4)
 DONE, ROWS_FULL, NO_SLOT, NO_EVENT = range(4)
 """Why ``advance`` returned: nothing is left to do, or an array is too small to go on."""
 
-_ARRIVAL, _STEP_ENDS, _LOCK_TURNS = range(3)
+CLASS_ARRIVES, USER_ARRIVES, STEP_ENDS, LOCK_TURNS = range(4)
+_KINDS = 4
 _NONE = -1
 _TRIES = 16
 _SLICE_S = 0.01
@@ -31,23 +50,25 @@ _REFUSAL_S = 0.001
 """How soon a user knows of a refusal, at the earliest."""
 
 
-class Plan(NamedTuple):
-    """A model as arrays. A count of -1 means that there is no limit."""
+class CompiledSystem(NamedTuple):
+    """A queueing system as arrays. A count of -1 means that there is no limit."""
 
     sockets: int
     balancers: int
     balance: int
-    most: int
+    max_per_socket: int
     queues: bool
-    kept: int
-    closes: bool
+    idle_kept: int
+    closes_idle_when_full: bool
     workers: int
     threads: int
-    accepts: int
+    max_connections: int
     bias: float
     hesitates: bool
     switch: float
     transit: float
+
+    # of each class of requests
     kind: Ints
     size: Ints
     apart: Reals
@@ -60,10 +81,16 @@ class Plan(NamedTuple):
     works_at: Ints
     first_step: Ints
     steps: Ints
+
+    class_of_user: Ints
+
+    # of each step of each class
     takes: Ints
     lock: Ints
     requeues: Ints
     stalls: Reals
+
+    # of each distribution
     drawn_as: Ints
     lower: Reals
     upper: Reals
@@ -72,13 +99,17 @@ class Plan(NamedTuple):
     values: Reals
 
 
-class State(NamedTuple):
+class SimulationState(NamedTuple):
     """Where a simulation is. ``numbers`` has the counters that ``EVENTS`` and its neighbours name."""
 
     numbers: Ints
+
+    # a heap of events
     event_time: Reals
     event_order: Ints
-    event_what: Ints
+    event: Ints
+
+    # of each slot
     of_class: Ints
     user: Ints
     sent: Reals
@@ -88,31 +119,41 @@ class State(NamedTuple):
     worker: Ints
     thread: Ints
     step: Ints
-    beside: Ints
-    next: Ints
     balancer: Ints
-    counted: Ints
+    next: Ints
+
+    # of the balancers: the queue of all, the requests at each socket that each has passed on, whose turn it is
+    waiting_first: Ints
+    waiting_last: Ints
+    at_socket: Ints
     turn: Ints
+    idle_connections: Ints
+
+    # of each socket: its listen queue, and how many of its workers accept, and have a free thread
     listen_first: Ints
     listen_last: Ints
     accepting: Ints
     idle: Ints
+
+    # of each worker: connections, threads, and the queue before the threads
     held: Ints
     free: Ints
     free_threads: Ints
     queue_first: Ints
     queue_last: Ints
+
+    # of each lock
     holder: Ints
     held_since: Reals
     lock_first: Ints
     lock_last: Ints
     turns: Ints
-    pinned: Ints
-    kept: Ints
-    arrived: Ints
+
+    pinned: Ints  # of each user: the worker that has the user's connection
+    arrived: Ints  # of each class: how many requests have arrived
 
 
-EVENTS, ORDER, FREE_SLOT, IDLE, WAITING_FIRST, WAITING_LAST, KEPT = range(7)
+EVENTS, ORDER, FREE_SLOT, IDLE_KEPT = range(4)
 
 
 class Rows(NamedTuple):
@@ -122,15 +163,27 @@ class Rows(NamedTuple):
     user: Ints
     worker: Ints
     thread: Ints
-    beside: Ints
     sent: Reals
     began: Reals
     ended: Reals
     asked: Reals
 
 
-@njit(cache=True, forceinline=True)
-def _push(state: State, time: float, what: int) -> None:
+_inlined = njit(cache=True, forceinline=True)
+
+
+@_inlined
+def _encode(kind: int, index: int) -> int:
+    return kind + _KINDS * index
+
+
+@_inlined
+def _decode(event: int) -> tuple[int, int]:
+    return event % _KINDS, event // _KINDS
+
+
+@_inlined
+def _push(state: SimulationState, time: float, event: int) -> None:
     place = state.numbers[EVENTS]
     state.numbers[EVENTS] += 1
     order = state.numbers[ORDER]
@@ -141,19 +194,19 @@ def _push(state: State, time: float, what: int) -> None:
             break
         state.event_time[place] = state.event_time[parent]
         state.event_order[place] = state.event_order[parent]
-        state.event_what[place] = state.event_what[parent]
+        state.event[place] = state.event[parent]
         place = parent
     state.event_time[place] = time
     state.event_order[place] = order
-    state.event_what[place] = what
+    state.event[place] = event
 
 
-@njit(cache=True, forceinline=True)
-def _pop(state: State) -> None:
+@_inlined
+def _pop(state: SimulationState) -> None:
     """Remove the first event. Of events at the same time, the event that was pushed first comes first."""
     state.numbers[EVENTS] -= 1
     last = state.numbers[EVENTS]
-    time, order, what = state.event_time[last], state.event_order[last], state.event_what[last]
+    time, order, event = state.event_time[last], state.event_order[last], state.event[last]
     place = 0
     while True:
         child = 2 * place + 1
@@ -171,14 +224,14 @@ def _pop(state: State) -> None:
             break
         state.event_time[place] = state.event_time[child]
         state.event_order[place] = state.event_order[child]
-        state.event_what[place] = state.event_what[child]
+        state.event[place] = state.event[child]
         place = child
     state.event_time[place] = time
     state.event_order[place] = order
-    state.event_what[place] = what
+    state.event[place] = event
 
 
-@njit(cache=True, forceinline=True)
+@_inlined
 def _append(first: Ints, last: Ints, following: Ints, queue: int, slot: int) -> None:
     following[slot] = _NONE
     if first[queue] == _NONE:
@@ -188,226 +241,228 @@ def _append(first: Ints, last: Ints, following: Ints, queue: int, slot: int) -> 
     last[queue] = slot
 
 
-@njit(cache=True, forceinline=True)
+@_inlined
 def _take(first: Ints, following: Ints, queue: int) -> int:
     slot = int(first[queue])
     first[queue] = following[slot]
     return slot
 
 
-@njit(cache=True, forceinline=True)
-def _draw(plan: Plan, rng: np.random.Generator, distribution: int) -> float:
-    kind = plan.drawn_as[distribution]
+@_inlined
+def _draw(system: CompiledSystem, rng: np.random.Generator, distribution: int) -> float:
+    kind = system.drawn_as[distribution]
+    lower, upper = system.lower[distribution], system.upper[distribution]
     if kind == CONSTANT:
-        return float(plan.lower[distribution])
+        return float(lower)
     if kind == EXPONENTIAL:
-        return float(plan.lower[distribution] * rng.standard_exponential())
+        return float(lower * rng.standard_exponential())
     if kind == UNIFORM:
-        return float(plan.lower[distribution] + (plan.upper[distribution] - plan.lower[distribution]) * rng.random())
-    return float(plan.values[plan.values_at[distribution] + int(rng.random() * plan.values_of[distribution])])
+        return float(lower + (upper - lower) * rng.random())
+    return float(system.values[system.values_at[distribution] + int(rng.random() * system.values_of[distribution])])
 
 
-@njit(cache=True, forceinline=True)
-def _choose_socket(plan: Plan, state: State, balancer: int, rng: np.random.Generator) -> int:
+@_inlined
+def _choose_socket(system: CompiledSystem, state: SimulationState, balancer: int, rng: np.random.Generator) -> int:
     """Return the socket for a balancer's next connection; -1: each socket has as many requests as it may have."""
-    sockets = plan.sockets
-    at_socket = state.counted[balancer * sockets : (balancer + 1) * sockets]
-    if sockets == 1:
-        return 0 if plan.most < 0 or at_socket[0] < plan.most else _NONE
-    if plan.balance == HASH:
-        socket = int(rng.random() * sockets)
-        return socket if plan.most < 0 or at_socket[socket] < plan.most else _NONE
-    if plan.balance == TWO:
-        one = int(rng.random() * sockets)
-        other = int(rng.random() * (sockets - 1))
-        if other >= one:
-            other += 1
-        socket = one if at_socket[one] <= at_socket[other] else other
-        return socket if plan.most < 0 or at_socket[socket] < plan.most else _NONE
+    sockets, most = system.sockets, system.max_per_socket
+    at_socket = state.at_socket[balancer * sockets : (balancer + 1) * sockets]
+    if sockets == 1 or system.balance in (HASH, TWO):
+        socket = 0 if sockets == 1 else int(rng.random() * sockets)
+        if sockets > 1 and system.balance == TWO:
+            second = int(rng.random() * (sockets - 1))
+            if second >= socket:
+                second += 1
+            if at_socket[second] < at_socket[socket]:
+                socket = second
+        return socket if most < 0 or at_socket[socket] < most else _NONE
     best = _NONE
     for step in range(sockets):
         socket = (state.turn[balancer] + step) % sockets
-        if plan.most >= 0 and at_socket[socket] >= plan.most:
+        if most >= 0 and at_socket[socket] >= most:
             continue
         if best == _NONE or at_socket[socket] < at_socket[best]:
             best = socket
-            if plan.balance == TURNS or at_socket[socket] == 0:
+            if system.balance == TURNS or at_socket[socket] == 0:
                 break
     if best != _NONE:
         state.turn[balancer] = (best + 1) % sockets
     return best
 
 
-@njit(cache=True, forceinline=True)
-def _may_win(plan: Plan, state: State, worker: int, idle_only: bool) -> bool:
-    if plan.accepts >= 0 and state.held[worker] >= plan.accepts:
+@_inlined
+def _may_win(system: CompiledSystem, state: SimulationState, worker: int, idle_only: bool) -> bool:
+    if system.max_connections >= 0 and state.held[worker] >= system.max_connections:
         return False
-    return not idle_only or plan.threads < 0 or state.free[worker] > 0
+    return not idle_only or system.threads < 0 or state.free[worker] > 0
 
 
-@njit(cache=True, forceinline=True)
-def _choose_worker(plan: Plan, state: State, socket: int, rng: np.random.Generator) -> int:
+@_inlined
+def _choose_worker(system: CompiledSystem, state: SimulationState, socket: int, rng: np.random.Generator) -> int:
     """Return which of a socket's accepting workers wins the race for a connection."""
-    workers, first = plan.workers, socket * plan.workers
+    workers, first = system.workers, socket * system.workers
     if workers == 1:
         return first
-    idle_only = plan.hesitates and state.idle[socket] > 0
-    keep = 1 - plan.bias
+    idle_only = system.hesitates and state.idle[socket] > 0
+    keep = 1 - system.bias
     beyond = 1 - keep**workers
     for _ in range(_TRIES):
-        if plan.bias == 0:
+        if system.bias == 0:
             place = int(rng.random() * workers)
         else:
             place = min(int(np.log1p(-rng.random() * beyond) / np.log(keep)), workers - 1)
-        if _may_win(plan, state, first + place, idle_only):
+        if _may_win(system, state, first + place, idle_only):
             return first + place
     total = 0.0
     for place in range(workers):
-        if _may_win(plan, state, first + place, idle_only):
+        if _may_win(system, state, first + place, idle_only):
             total += keep**place
     until = rng.random() * total
-    chosen = first
+    winner = first
     for place in range(workers):
-        if _may_win(plan, state, first + place, idle_only):
-            chosen = first + place
+        if _may_win(system, state, first + place, idle_only):
+            winner = first + place
             until -= keep**place
             if until < 0:
                 break
-    return chosen
+    return winner
 
 
-@njit(cache=True, forceinline=True)
-def _locks(plan: Plan) -> int:
+@_inlined
+def _locks(system: CompiledSystem) -> int:
     """Return how many locks there are: one for each worker, the device's and the machine's."""
-    return plan.sockets * plan.workers + 2
+    return system.sockets * system.workers + 2
 
 
-@njit(cache=True, forceinline=True)
-def _switch(plan: Plan, lock: int) -> float:
+@_inlined
+def _switch(system: CompiledSystem, lock: int) -> float:
     """Return after how many seconds a lock is passed on if another request waits for it."""
-    if lock == _locks(plan) - 1:
+    if lock == _locks(system) - 1:
         return np.inf
-    return _SLICE_S if lock == _locks(plan) - 2 else plan.switch
+    return _SLICE_S if lock == _locks(system) - 2 else system.switch
 
 
-@njit(cache=True, forceinline=True)
-def _hold_lock(plan: Plan, state: State, slot: int, lock: int, now: float) -> None:
+@_inlined
+def _plan_turn(system: CompiledSystem, state: SimulationState, lock: int, time: float) -> None:
+    """Plan when a lock is passed on. Other plans for this lock are out of date then."""
+    state.turns[lock] += 1
+    _push(state, time, _encode(LOCK_TURNS, lock + _locks(system) * state.turns[lock]))
+
+
+@_inlined
+def _hold_lock(system: CompiledSystem, state: SimulationState, slot: int, lock: int, now: float) -> None:
     state.holder[lock] = slot
     state.held_since[lock] = now
-    ends = state.left[slot]
+    lasts = state.left[slot]
     if state.lock_first[lock] != _NONE:
-        ends = min(ends, _switch(plan, lock))
-    state.turns[lock] += 1
-    _push(state, now + ends, _LOCK_TURNS + 3 * (lock + _locks(plan) * state.turns[lock]))
+        lasts = min(lasts, _switch(system, lock))
+    _plan_turn(system, state, lock, now + lasts)
 
 
-@njit(cache=True, forceinline=True)
-def _begin_step(plan: Plan, state: State, slot: int, now: float) -> None:
-    step = plan.first_step[state.of_class[slot]] + state.step[slot]
-    first, every = plan.stalls[4 * step], plan.stalls[4 * step + 1]
-    if now >= first and (now - first) % every < plan.stalls[4 * step + 2]:
-        state.left[slot] = plan.stalls[4 * step + 3]
-    if plan.lock[step] == NO_LOCK:
-        _push(state, now + state.left[slot], _STEP_ENDS + 3 * slot)
+@_inlined
+def _begin_step(system: CompiledSystem, state: SimulationState, slot: int, now: float) -> None:
+    step = system.first_step[state.of_class[slot]] + state.step[slot]
+    stalls = system.stalls[step]
+    if now >= stalls[0] and (now - stalls[0]) % stalls[1] < stalls[2]:
+        state.left[slot] = stalls[3]
+    if system.lock[step] == NO_LOCK:
+        _push(state, now + state.left[slot], _encode(STEP_ENDS, slot))
         return
     lock = state.worker[slot]
-    if plan.lock[step] != OF_WORKER:
-        lock = _locks(plan) - (2 if plan.lock[step] == OF_DEVICE else 1)
+    if system.lock[step] != OF_WORKER:
+        lock = _locks(system) - (2 if system.lock[step] == OF_DEVICE else 1)
     holder = state.holder[lock]
     if holder == _NONE:
-        _hold_lock(plan, state, slot, lock, now)
+        _hold_lock(system, state, slot, lock, now)
         return
     first_to_wait = state.lock_first[lock] == _NONE
     _append(state.lock_first, state.lock_last, state.next, lock, slot)
-    switch = _switch(plan, lock)
+    switch = _switch(system, lock)
     if first_to_wait and state.held_since[lock] + state.left[holder] > now + switch:
-        state.turns[lock] += 1
-        _push(state, now + switch, _LOCK_TURNS + 3 * (lock + _locks(plan) * state.turns[lock]))
+        _plan_turn(system, state, lock, now + switch)
 
 
-@njit(cache=True, forceinline=True)
-def _close_kept(state: State, worker: int) -> None:
+@_inlined
+def _close_idle(state: SimulationState, worker: int) -> None:
     """Close the idle connections of a worker."""
     left = 0
-    for place in range(state.numbers[KEPT]):
-        if state.kept[place] != worker:
-            state.kept[left] = state.kept[place]
+    for place in range(state.numbers[IDLE_KEPT]):
+        if state.idle_connections[place] != worker:
+            state.idle_connections[left] = state.idle_connections[place]
             left += 1
-    state.numbers[KEPT] = left
+    state.numbers[IDLE_KEPT] = left
 
 
-@njit(cache=True, forceinline=True)
-def _start(plan: Plan, state: State, slot: int, now: float) -> None:
+@_inlined
+def _start(system: CompiledSystem, state: SimulationState, slot: int, now: float) -> None:
     worker = state.worker[slot]
-    if plan.threads >= 0:
+    if system.threads >= 0:
         state.free[worker] -= 1
-        state.thread[slot] = state.free_threads[worker * plan.threads + state.free[worker]]
+        state.thread[slot] = state.free_threads[worker * system.threads + state.free[worker]]
         if state.free[worker] == 0:
-            state.idle[worker // plan.workers] -= 1
-            state.numbers[IDLE] -= 1
-            if plan.closes:
-                _close_kept(state, worker)
+            state.idle[worker // system.workers] -= 1
+            if system.closes_idle_when_full:
+                _close_idle(state, worker)
     if state.step[slot] == 0:
         state.began[slot] = now
-    _begin_step(plan, state, slot, now)
+    _begin_step(system, state, slot, now)
 
 
-@njit(cache=True, forceinline=True)
-def _to_thread(plan: Plan, state: State, slot: int, now: float) -> None:
+@_inlined
+def _to_thread(system: CompiledSystem, state: SimulationState, slot: int, now: float) -> None:
     worker = state.worker[slot]
-    if plan.threads < 0 or state.free[worker] > 0:
-        _start(plan, state, slot, now)
+    if system.threads < 0 or state.free[worker] > 0:
+        _start(system, state, slot, now)
     else:
-        if state.numbers[IDLE] > 0:
-            state.beside[slot] = 1
         _append(state.queue_first, state.queue_last, state.next, worker, slot)
 
 
-@njit(cache=True, forceinline=True)
-def _give_thread_back(plan: Plan, state: State, slot: int, now: float) -> None:
+@_inlined
+def _give_thread_back(system: CompiledSystem, state: SimulationState, slot: int, now: float) -> None:
     """Free the thread of a slot, and start the first request of its worker's queue."""
     worker = state.worker[slot]
-    if plan.threads >= 0:
-        state.free_threads[worker * plan.threads + state.free[worker]] = state.thread[slot]
+    if system.threads >= 0:
+        state.free_threads[worker * system.threads + state.free[worker]] = state.thread[slot]
         state.free[worker] += 1
         if state.free[worker] == 1:
-            state.idle[worker // plan.workers] += 1
-            state.numbers[IDLE] += 1
+            state.idle[worker // system.workers] += 1
     if state.queue_first[worker] != _NONE:
-        _start(plan, state, _take(state.queue_first, state.next, worker), now)
+        _start(system, state, _take(state.queue_first, state.next, worker), now)
 
 
-@njit(cache=True, forceinline=True)
-def _accept(plan: Plan, state: State, slot: int, worker: int, now: float) -> None:
-    state.worker[slot] = worker
+@_inlined
+def _hold_connection(system: CompiledSystem, state: SimulationState, worker: int) -> None:
     state.held[worker] += 1
-    if state.held[worker] == plan.accepts:
-        state.accepting[worker // plan.workers] -= 1
-    if plan.keeps[state.of_class[slot]]:
+    if state.held[worker] == system.max_connections:
+        state.accepting[worker // system.workers] -= 1
+
+
+@_inlined
+def _accept(system: CompiledSystem, state: SimulationState, slot: int, worker: int, now: float) -> None:
+    state.worker[slot] = worker
+    _hold_connection(system, state, worker)
+    if system.keeps[state.of_class[slot]]:
         state.pinned[state.user[slot]] = worker
-    _to_thread(plan, state, slot, now)
+    _to_thread(system, state, slot, now)
 
 
-@njit(cache=True, forceinline=True)
-def _reach_socket(plan: Plan, state: State, slot: int, socket: int, now: float, rng: np.random.Generator) -> None:
-    state.counted[state.balancer[slot] * plan.sockets + socket] += 1
+@_inlined
+def _reach_socket(
+    system: CompiledSystem, state: SimulationState, slot: int, socket: int, now: float, rng: np.random.Generator
+) -> None:
+    state.at_socket[state.balancer[slot] * system.sockets + socket] += 1
     if state.accepting[socket] > 0:
-        _accept(plan, state, slot, _choose_worker(plan, state, socket, rng), now)
+        _accept(system, state, slot, _choose_worker(system, state, socket, rng), now)
     else:
-        if state.numbers[IDLE] > 0:
-            state.beside[slot] = 1
         _append(state.listen_first, state.listen_last, state.next, socket, slot)
 
 
-@njit(cache=True, forceinline=True)
-def _note(state: State, rows: Rows, row: int, slot: int, now: float, transit: float) -> None:
+@_inlined
+def _note(state: SimulationState, rows: Rows, row: int, slot: int, now: float, transit: float) -> None:
     """Write the row of a request, and free its slot. The request was sent a transit before it arrived."""
-    one = state.of_class[slot]
-    rows.of_class[row] = one
+    rows.of_class[row] = state.of_class[slot]
     rows.user[row] = state.user[slot]
     rows.worker[row] = state.worker[slot]
     rows.thread[row] = state.thread[slot]
-    rows.beside[row] = state.beside[slot]
     rows.sent[row] = state.sent[slot] - transit
     rows.began[row] = state.began[slot]
     rows.ended[row] = now
@@ -416,66 +471,56 @@ def _note(state: State, rows: Rows, row: int, slot: int, now: float, transit: fl
     state.numbers[FREE_SLOT] = slot
 
 
-@njit(cache=True, forceinline=True)
-def _next_of_user(plan: Plan, state: State, one: int, user: int, soonest: float, rng: np.random.Generator) -> None:
-    if plan.kind[one] == CLOSED:
-        _push(state, soonest + _draw(plan, rng, plan.pause[one]), _ARRIVAL + 3 * (len(plan.kind) + user))
-
-
-@njit(cache=True, forceinline=True)
-def _finish(plan: Plan, state: State, slot: int, now: float, rng: np.random.Generator) -> None:
+@_inlined
+def _finish(system: CompiledSystem, state: SimulationState, slot: int, now: float, rng: np.random.Generator) -> None:
     """Free what a request that ended has held, and let the requests in that waited for it."""
-    worker, one = state.worker[slot], state.of_class[slot]
-    socket = worker // plan.workers
-    _give_thread_back(plan, state, slot, now)
-    if plan.keeps[one]:
+    worker = state.worker[slot]
+    socket = worker // system.workers
+    _give_thread_back(system, state, slot, now)
+    if system.keeps[state.of_class[slot]]:
         return
-    state.counted[state.balancer[slot] * plan.sockets + socket] -= 1
-    if state.numbers[KEPT] < plan.kept:
-        state.kept[state.numbers[KEPT]] = worker
-        state.numbers[KEPT] += 1
-        if not plan.closes:
+    state.at_socket[state.balancer[slot] * system.sockets + socket] -= 1
+    if state.numbers[IDLE_KEPT] < system.idle_kept:
+        state.idle_connections[state.numbers[IDLE_KEPT]] = worker
+        state.numbers[IDLE_KEPT] += 1
+        if not system.closes_idle_when_full:
             return  # the worker goes on holding the connection
     state.held[worker] -= 1
-    if state.held[worker] == plan.accepts - 1:
+    if state.held[worker] == system.max_connections - 1:
         state.accepting[socket] += 1
     if state.listen_first[socket] != _NONE and state.accepting[socket] > 0:
-        _accept(plan, state, _take(state.listen_first, state.next, socket), worker, now)
-    if state.numbers[WAITING_FIRST] != _NONE and (plan.most < 0 or state.counted[socket] < plan.most):
-        waiting = state.numbers[WAITING_FIRST]
-        state.numbers[WAITING_FIRST] = state.next[waiting]
-        _reach_socket(plan, state, waiting, socket, now, rng)
+        _accept(system, state, _take(state.listen_first, state.next, socket), worker, now)
+    may_have_more = system.max_per_socket < 0 or state.at_socket[socket] < system.max_per_socket
+    if state.waiting_first[0] != _NONE and may_have_more:
+        _reach_socket(system, state, _take(state.waiting_first, state.next, 0), socket, now, rng)
 
 
-@njit(cache=True, forceinline=True)
-def _end_step(plan: Plan, state: State, slot: int, now: float, rng: np.random.Generator) -> bool:
-    """Go on with the next step of a request. Return whether the request has ended instead."""
-    one = state.of_class[slot]
+@_inlined
+def _end_step(system: CompiledSystem, state: SimulationState, slot: int, now: float, rng: np.random.Generator) -> int:
+    """Go on with the next step of a request. Return its slot if the request has ended instead, else -1."""
+    class_ = state.of_class[slot]
     state.step[slot] += 1
-    if state.step[slot] == plan.steps[one]:
-        return True
-    step = plan.first_step[one] + state.step[slot]
-    state.left[slot] = _draw(plan, rng, plan.takes[step])
-    if plan.lock[step] != OF_MACHINE:
+    if state.step[slot] == system.steps[class_]:
+        return slot
+    step = system.first_step[class_] + state.step[slot]
+    state.left[slot] = _draw(system, rng, system.takes[step])
+    if system.lock[step] != OF_MACHINE:
         state.asked[slot] += state.left[slot]
-    if plan.requeues[step] and plan.threads >= 0:
-        worker = state.worker[slot]
-        if state.queue_first[worker] == _NONE:
-            _begin_step(plan, state, slot, now)
-        else:
-            _append(state.queue_first, state.queue_last, state.next, worker, slot)
-            _give_thread_back(plan, state, slot, now)
+    worker = state.worker[slot]
+    if system.requeues[step] and system.threads >= 0 and state.queue_first[worker] != _NONE:
+        _append(state.queue_first, state.queue_last, state.next, worker, slot)
+        _give_thread_back(system, state, slot, now)
     else:
-        _begin_step(plan, state, slot, now)
-    return False
+        _begin_step(system, state, slot, now)
+    return _NONE
 
 
-@njit(cache=True, forceinline=True)
-def _turn_lock(plan: Plan, state: State, what: int, now: float, rng: np.random.Generator) -> int:
+@_inlined
+def _turn_lock(system: CompiledSystem, state: SimulationState, index: int, now: float, rng: np.random.Generator) -> int:
     """Pass a lock on. Return the slot whose request has ended, if any, else -1."""
-    lock, turns = what % _locks(plan), what // _locks(plan)
+    lock, turns = index % _locks(system), index // _locks(system)
     if turns != state.turns[lock]:
-        return _NONE  # since this event was planned, the lock has been passed on
+        return _NONE
     slot = state.holder[lock]
     left = state.left[slot] - (now - state.held_since[lock])
     state.holder[lock] = _NONE
@@ -484,106 +529,100 @@ def _turn_lock(plan: Plan, state: State, what: int, now: float, rng: np.random.G
         state.left[slot] = left
         _append(state.lock_first, state.lock_last, state.next, lock, slot)
     if state.lock_first[lock] != _NONE:
-        _hold_lock(plan, state, _take(state.lock_first, state.next, lock), lock, now)
-    return slot if ended and _end_step(plan, state, slot, now, rng) else _NONE
+        _hold_lock(system, state, _take(state.lock_first, state.next, lock), lock, now)
+    return _end_step(system, state, slot, now, rng) if ended else _NONE
 
 
-@njit(cache=True, forceinline=True)
+@_inlined
 def _arrive(
-    plan: Plan, state: State, rows: Rows, row: int, one: int, user: int, now: float, rng: np.random.Generator
+    system: CompiledSystem, state: SimulationState, class_: int, user: int, now: float, rng: np.random.Generator
 ) -> int:
-    """Let one request arrive. Return how many rows there are then: a refused request has its row at once."""
+    """Let a request arrive. Return its slot if the request is refused, else -1."""
     slot = state.numbers[FREE_SLOT]
     state.numbers[FREE_SLOT] = state.next[slot]
-    works = plan.works_at[one]
-    takes = plan.values[works + user] if works >= 0 else _draw(plan, rng, plan.takes[plan.first_step[one]])
-    state.of_class[slot], state.user[slot], state.step[slot] = one, user, 0
+    step, works = system.first_step[class_], system.works_at[class_]
+    takes = system.values[works + user] if works >= 0 else _draw(system, rng, system.takes[step])
+    state.of_class[slot], state.user[slot], state.step[slot] = class_, user, 0
     state.sent[slot], state.began[slot], state.left[slot] = now, np.nan, takes
-    state.asked[slot] = takes if plan.lock[plan.first_step[one]] != OF_MACHINE else 0.0
-    state.worker[slot], state.thread[slot], state.beside[slot] = _NONE, _NONE, 0
-    if plan.keeps[one] and state.pinned[user] != _NONE:
+    state.asked[slot] = takes if system.lock[step] != OF_MACHINE else 0.0
+    state.worker[slot], state.thread[slot] = _NONE, _NONE
+    if system.keeps[class_] and state.pinned[user] != _NONE:
         state.worker[slot] = state.pinned[user]
-        _to_thread(plan, state, slot, now)
-        return row
-    state.balancer[slot] = int(rng.random() * plan.balancers) if plan.balancers > 1 else 0
-    if state.numbers[KEPT] > 0:
-        state.numbers[KEPT] -= 1
-        worker = state.kept[state.numbers[KEPT]]
+        _to_thread(system, state, slot, now)
+        return _NONE
+    state.balancer[slot] = int(rng.random() * system.balancers) if system.balancers > 1 else 0
+    if state.numbers[IDLE_KEPT] > 0:
+        state.numbers[IDLE_KEPT] -= 1
+        worker = state.idle_connections[state.numbers[IDLE_KEPT]]
         state.worker[slot] = worker
-        state.counted[worker // plan.workers] += 1
-        if plan.closes:
-            state.held[worker] += 1
-            if state.held[worker] == plan.accepts:
-                state.accepting[worker // plan.workers] -= 1
-        _to_thread(plan, state, slot, now)
-        return row
-    socket = _choose_socket(plan, state, state.balancer[slot], rng)
+        state.at_socket[worker // system.workers] += 1
+        if system.closes_idle_when_full:
+            _hold_connection(system, state, worker)
+        _to_thread(system, state, slot, now)
+        return _NONE
+    socket = _choose_socket(system, state, state.balancer[slot], rng)
     if socket != _NONE:
-        _reach_socket(plan, state, slot, socket, now, rng)
-        return row
-    if plan.queues:
-        if state.numbers[IDLE] > 0:
-            state.beside[slot] = 1
-        state.next[slot] = _NONE
-        if state.numbers[WAITING_FIRST] == _NONE:
-            state.numbers[WAITING_FIRST] = slot
-        else:
-            state.next[state.numbers[WAITING_LAST]] = slot
-        state.numbers[WAITING_LAST] = slot
-        return row
-    _note(state, rows, row, slot, now, plan.transit)
-    _next_of_user(plan, state, one, user, now + plan.transit + _REFUSAL_S, rng)
-    return row + 1
+        _reach_socket(system, state, slot, socket, now, rng)
+    elif system.queues:
+        _append(state.waiting_first, state.waiting_last, state.next, 0, slot)
+    else:
+        return int(slot)
+    return _NONE
 
 
-@njit(cache=True, forceinline=True)
-def _late(plan: Plan, one: int, rng: np.random.Generator) -> float:
+@_inlined
+def _lateness(system: CompiledSystem, class_: int, rng: np.random.Generator) -> float:
     """Return how late a regular request comes."""
-    return plan.jitter[one] * rng.random() if plan.jitter[one] > 0 else 0.0
+    return system.jitter[class_] * rng.random() if system.jitter[class_] > 0 else 0.0
 
 
-@njit(cache=True, forceinline=True)
-def _plan_next(plan: Plan, state: State, one: int, now: float, rng: np.random.Generator) -> None:
+@_inlined
+def _plan_next(
+    system: CompiledSystem, state: SimulationState, class_: int, now: float, rng: np.random.Generator
+) -> None:
     """Plan the next arrival of a class without users."""
-    state.arrived[one] += 1
-    if plan.kind[one] == POISSON:
-        _push(state, now + plan.apart[one] * rng.standard_exponential(), _ARRIVAL + 3 * one)
-    elif plan.kind[one] == REGULAR:
-        due = state.arrived[one] * plan.apart[one] + _late(plan, one, rng)
-        _push(state, max(now, due), _ARRIVAL + 3 * one)
-    elif plan.kind[one] == BURSTS:
-        burst, place = divmod(state.arrived[one], plan.size[one])
-        _push(state, burst * plan.every[one] + place * plan.apart[one], _ARRIVAL + 3 * one)
-    elif state.arrived[one] < plan.size[one]:
-        _push(state, plan.values[plan.sent_at[one] + state.arrived[one]], _ARRIVAL + 3 * one)
+    state.arrived[class_] += 1
+    number, apart = state.arrived[class_], system.apart[class_]
+    if system.kind[class_] == POISSON:
+        due = now + apart * rng.standard_exponential()
+    elif system.kind[class_] == REGULAR:
+        due = max(now, number * apart + _lateness(system, class_, rng))
+    elif system.kind[class_] == BURSTS:
+        burst, place = divmod(number, system.size[class_])
+        due = burst * system.every[class_] + place * apart
+    elif number < system.size[class_]:
+        due = system.values[system.sent_at[class_] + number]
+    else:
+        return
+    _push(state, due, _encode(CLASS_ARRIVES, class_))
 
 
 @njit(cache=True, _nrt=False)  # type: ignore[call-overload]  # an option without a type
-def begin(plan: Plan, state: State, rng: np.random.Generator) -> None:
+def begin(system: CompiledSystem, state: SimulationState, rng: np.random.Generator) -> None:
     """Plan the first arrivals: those of users, bursts and regular requests at once."""
-    for one in range(len(plan.kind)):
-        kind = plan.kind[one]
+    for class_ in range(len(system.kind)):
+        kind, size = system.kind[class_], system.size[class_]
         if kind == CLOSED:
-            for user in range(plan.size[one]):
-                pause = _draw(plan, rng, plan.pause[one])
+            for user in range(size):
+                pause = _draw(system, rng, system.pause[class_])
                 first = pause * rng.random() if pause > 0 else 0.0  # k6's users begin in the middle of a pause
-                _push(state, first, _ARRIVAL + 3 * (len(plan.kind) + plan.first_user[one] + user))
+                _push(state, first, _encode(USER_ARRIVES, system.first_user[class_] + user))
         elif kind == POISSON:
-            _push(state, plan.apart[one] * rng.standard_exponential(), _ARRIVAL + 3 * one)
-        elif kind == RECORDED:
-            if plan.size[one] > 0:
-                _push(state, plan.values[plan.sent_at[one]], _ARRIVAL + 3 * one)
-        else:
-            _push(state, _late(plan, one, rng), _ARRIVAL + 3 * one)
+            _push(state, system.apart[class_] * rng.standard_exponential(), _encode(CLASS_ARRIVES, class_))
+        elif kind != RECORDED:
+            _push(state, _lateness(system, class_, rng), _encode(CLASS_ARRIVES, class_))
+        elif size > 0:
+            _push(state, system.values[system.sent_at[class_]], _encode(CLASS_ARRIVES, class_))
 
 
 @njit(cache=True, _nrt=False)  # type: ignore[call-overload]  # an option without a type
-def advance(plan: Plan, state: State, rng: np.random.Generator, rows: Rows, row: int, until: float) -> tuple[int, int]:
+def advance(  # noqa: PLR0912  # a branch for each kind of event and each reason to stop
+    system: CompiledSystem, state: SimulationState, rng: np.random.Generator, rows: Rows, row: int, until: float
+) -> tuple[int, int]:
     """Go on until all requests that arrive before ``until`` have ended, or an array is full.
 
     Return the number of rows and the reason to stop.
     """
-    classes = len(plan.kind)
     while state.numbers[EVENTS] > 0:
         if row + 2 > len(rows.sent):
             return row, ROWS_FULL
@@ -591,32 +630,31 @@ def advance(plan: Plan, state: State, rng: np.random.Generator, rows: Rows, row:
             return row, NO_EVENT
         if state.numbers[FREE_SLOT] == _NONE:
             return row, NO_SLOT
-        now, what = state.event_time[0], state.event_what[0]
-        if what % 3 == _ARRIVAL:
-            _pop(state)
-            if now >= until:
-                continue
-            one = what // 3
-            if one >= classes:
-                user = one - classes
-                one = classes - 1
-                while plan.first_user[one] > user:
-                    one -= 1
-                row = _arrive(plan, state, rows, row, one, user, now, rng)
-            else:
-                row = _arrive(plan, state, rows, row, one, state.arrived[one], now, rng)
-                _plan_next(plan, state, one, now, rng)
-            continue
+        now = state.event_time[0]
+        kind, index = _decode(state.event[0])
         _pop(state)
-        if what % 3 == _STEP_ENDS:
-            slot = what // 3
-            ended = slot if _end_step(plan, state, slot, now, rng) else _NONE
+        is_arrival = kind in (CLASS_ARRIVES, USER_ARRIVES)
+        if is_arrival and now >= until:
+            continue
+        if kind == CLASS_ARRIVES:
+            gone = _arrive(system, state, index, state.arrived[index], now, rng)
+            _plan_next(system, state, index, now, rng)
+        elif kind == USER_ARRIVES:
+            gone = _arrive(system, state, system.class_of_user[index], index, now, rng)
+        elif kind == STEP_ENDS:
+            gone = _end_step(system, state, index, now, rng)
         else:
-            ended = _turn_lock(plan, state, what // 3, now, rng)
-        if ended != _NONE:
-            one, user = state.of_class[ended], state.user[ended]
-            _finish(plan, state, ended, now, rng)
-            _note(state, rows, row, ended, now, plan.transit)
-            row += 1
-            _next_of_user(plan, state, one, user, now + plan.transit, rng)
+            gone = _turn_lock(system, state, index, now, rng)
+        if gone == _NONE:
+            continue
+        class_, user = state.of_class[gone], state.user[gone]
+        known = now + system.transit
+        if is_arrival:
+            known += _REFUSAL_S
+        else:
+            _finish(system, state, gone, now, rng)
+        _note(state, rows, row, gone, now, system.transit)
+        row += 1
+        if system.kind[class_] == CLOSED:
+            _push(state, known + _draw(system, rng, system.pause[class_]), _encode(USER_ARRIVES, user))
     return row, DONE

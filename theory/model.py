@@ -104,7 +104,7 @@ class Stalls:
 
 
 @dataclass(frozen=True)
-class Step:
+class WorkStep:
     """A part of a request's work.
 
     ``wait``: the step only keeps its thread. ``compute``: it also needs the interpreter lock of its process. ``call``:
@@ -190,7 +190,7 @@ class Class:
 
     name: str
     arrivals: Arrivals
-    steps: Sequence[Step]
+    steps: Sequence[WorkStep]
     works: Floats | None = None
 
     def __post_init__(self) -> None:
@@ -231,17 +231,17 @@ class Servers:
 
     ``balance`` is how a socket is chosen: ``hash`` (by chance, every socket as likely), ``turns`` (one after another),
     ``least`` (the fewest requests) or ``two`` (the better of two that chance picks). Chance picks one of the
-    ``balancers``, each of which counts only its own requests; the turns of several balancers begin by chance. ``most``
-    is how many requests a socket may have at once; further requests wait at the balancer if it ``queues`` them, and are
-    refused otherwise. The balancer keeps up to ``kept`` idle connections open: a request takes the connection that was
-    used last, whoever used it, and with it its worker; if no connection is idle, the request opens a connection. A
-    worker that ``closes`` them counts no idle connection as accepted, and closes its own when its last thread becomes
-    busy.
+    ``balancers``, each of which counts only its own requests; the turns of several balancers begin by chance. A socket
+    may have ``max_per_socket`` requests at once; further requests wait at the balancer if it ``queues`` them, and are
+    refused otherwise. The balancer keeps up to ``idle_kept`` idle connections open: a request takes the connection that
+    was used last, whoever used it, and with it its worker; if no connection is idle, the request opens a connection. A
+    worker that ``closes_idle_when_full`` counts no idle connection as accepted, and closes its own when its last thread
+    becomes busy.
 
-    At each socket wait ``workers``, and each of them accepts up to ``accepts`` requests (None: without a limit), on
-    ``threads`` threads (None: without a limit, as on an event loop). If several workers accept, they race: each of them
-    wins with the chance ``bias``, in the order of forking; 0 makes all of them as likely. ``hesitates``: a worker whose
-    threads are all busy wins only if every worker's threads are busy.
+    At each socket wait ``workers``, and each of them accepts up to ``max_connections`` requests (None: without a
+    limit), on ``threads`` threads (None: without a limit, as on an event loop). If several workers accept, they race:
+    each of them wins with the chance ``bias``, in the order of forking; 0 makes all of them as likely. ``hesitates``: a
+    worker whose threads are all busy wins only if every worker's threads are busy.
 
     ``switch`` is after how many seconds a thread that computes hands the interpreter lock over if another thread of its
     process wants it. On a ``loop``, steps that compute or call have the worker's event loop for themselves until they
@@ -251,13 +251,13 @@ class Servers:
     sockets: int = 1
     balancers: int = 1
     balance: Balance = "hash"
-    most: int | None = None
+    max_per_socket: int | None = None
     queues: bool = True
-    kept: int = 0
-    closes: bool = False
+    idle_kept: int = 0
+    closes_idle_when_full: bool = False
     workers: int = 1
     threads: int | None = 1
-    accepts: int | None = None
+    max_connections: int | None = None
     bias: float = 0.0
     hesitates: bool = False
     switch: float = 0.005
@@ -266,14 +266,17 @@ class Servers:
     def __post_init__(self) -> None:
         _check_count("sockets", self.sockets)
         _check_count("balancers", self.balancers)
-        if self.balancers > 1 and self.most is not None and self.queues:
+        if self.balancers > 1 and self.max_per_socket is not None and self.queues:
             raise WrongModel("several balancers with a limit and a queue each cannot be simulated; use one balancer")
-        if self.kept and (self.balancers > 1 or self.most is not None or (self.sockets > 1 and self.balance != "hash")):
+        if self.idle_kept and (
+            self.balancers > 1 or self.max_per_socket is not None or (self.sockets > 1 and self.balance != "hash")
+        ):
             raise WrongModel(
-                f"{self.kept} kept connections: only one balancer that chooses no socket keeps connections; use kept=0"
+                f"{self.idle_kept} kept connections: only one balancer that chooses no socket keeps connections; "
+                "use idle_kept=0"
             )
         _check_count("workers", self.workers)
-        for name in ("most", "threads", "accepts"):
+        for name in ("max_per_socket", "threads", "max_connections"):
             if (count := getattr(self, name)) is not None:
                 _check_count(name, count)
         if not 0 <= self.bias < 1:
@@ -293,7 +296,7 @@ class Servers:
 
 
 @dataclass(frozen=True)
-class Model:
+class QueueingSystem:
     """Servers, and the classes of requests that they get.
 
     ``one_device``: the service that requests call works on one call at a time, and gives each waiting call a slice of

@@ -10,13 +10,13 @@ import numpy as np
 from numba import njit
 
 from theory.events import CONSTANT, EXPONENTIAL, UNIFORM, Reals, Rows
-from theory.model import Constant, Exponential, Model, Open, Step, Uniform
+from theory.model import Constant, Exponential, Open, QueueingSystem, Uniform, WorkStep
 
 _KINDS = {Constant: CONSTANT, Exponential: EXPONENTIAL, Uniform: UNIFORM}
 _MOST_THREADS = 256
 
 
-def can(model: Model) -> bool:
+def applies_to(model: QueueingSystem) -> bool:
     """Return whether a model is one open class of one step, served from one queue by one worker's threads."""
     servers = model.servers
     [one, *others] = model.classes
@@ -26,17 +26,17 @@ def can(model: Model) -> bool:
         and one.arrivals.jitter == 0
         and len(one.steps) == 1
         and type(one.steps[0].takes) in _KINDS
-        and one.steps[0] == Step(one.steps[0].takes)
+        and one.steps[0] == WorkStep(one.steps[0].takes)
         and servers.all_workers == 1
         and servers.threads is not None
         and servers.threads <= _MOST_THREADS
-        and servers.most is None
+        and servers.max_per_socket is None
         and model.transit == 0
-        and servers.accepts is None
+        and servers.max_connections is None
     )
 
 
-def chunks(model: Model, seconds: float, rng: np.random.Generator, size: int) -> Iterator[Rows]:
+def serve_in_chunks(model: QueueingSystem, seconds: float, rng: np.random.Generator, size: int) -> Iterator[Rows]:
     """Yield the requests that arrive within ``seconds``, at most ``size`` at a time, in the order of arrival."""
     [one] = model.classes
     assert isinstance(one.arrivals, Open)
@@ -70,7 +70,6 @@ def chunks(model: Model, seconds: float, rng: np.random.Generator, size: int) ->
             user=np.arange(count, count + found),
             worker=nothing[:found],
             thread=thread[:found],
-            beside=nothing[:found],
             sent=sent[:found],
             began=began[:found],
             ended=began[:found] + asked[:found],

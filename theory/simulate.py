@@ -1,13 +1,13 @@
-"""Simulate a model: the same seed gives the same requests, to the bit."""
+"""Simulate a queueing system: the same seed gives the same requests, to the bit."""
 
 from collections.abc import Iterable, Iterator
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from theory import events, recursion
-from theory.events import Plan, Rows, State
+from theory.events import CompiledSystem, Rows, SimulationState
 from theory.model import (
     Bursts,
     Class,
@@ -16,96 +16,87 @@ from theory.model import (
     Distribution,
     Exponential,
     Given,
-    Model,
     Open,
+    QueueingSystem,
     Recorded,
     Servers,
-    Step,
     Uniform,
+    WorkStep,
 )
 
 _CHUNK = 1 << 16
 _BALANCE = {"hash": events.HASH, "turns": events.TURNS, "least": events.LEAST, "two": events.TWO}
 
 
-def simulate(model: Model, seconds: float, seed: int) -> Rows:
+def simulate(system: QueueingSystem, seconds: float, seed: int) -> Rows:
     """Return all requests that arrive within ``seconds``, in the order in which they were sent.
 
     Times are in seconds since the first request could arrive. The simulation goes on until all have ended.
     """
-    [found] = trials(model, seconds, [seed])
-    return found
+    [rows] = simulate_trials(system, seconds, [seed])
+    return rows
 
 
-def trials(model: Model, seconds: float, seeds: Iterable[int]) -> Iterator[Rows]:
+def simulate_trials(system: QueueingSystem, seconds: float, seeds: Iterable[int]) -> Iterator[Rows]:
     """Yield for each seed what ``simulate`` returns. What the trials have in common is prepared once."""
-    prepared = None if recursion.can(model) else Prepared.of(model)
+    prepared = _prepare(system)
     for seed in seeds:
-        yield _in_order(model, list(_chunks(model, prepared, seconds, seed)))
+        parts = list(_chunks(system, prepared, seconds, seed))
+        rows = Rows._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
+        if prepared:
+            order = np.lexsort((rows.user, rows.of_class, rows.sent))
+            rows = Rows._make(column[order] for column in rows)
+        yield rows
 
 
-def _in_order(model: Model, parts: list[Rows]) -> Rows:
-    found = Rows._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
-    if recursion.can(model):
-        return found
-    order = np.lexsort((found.user, found.of_class, found.sent))
-    return Rows._make(column[order] for column in found)
-
-
-def chunks(model: Model, seconds: float, seed: int) -> Iterator[Rows]:
+def simulate_in_chunks(system: QueueingSystem, seconds: float, seed: int) -> Iterator[Rows]:
     """Yield the same requests in the order of their ends, some ten thousand at a time: the memory stays small."""
-    return _chunks(model, None if recursion.can(model) else Prepared.of(model), seconds, seed)
+    return _chunks(system, _prepare(system), seconds, seed)
 
 
-class Prepared(NamedTuple):
-    """A model as arrays, the state before anything is drawn, and room for rows."""
+def warm_up() -> None:
+    """Let Numba compile the simulator into its cache, so that no later command waits for it."""
+    for servers in (Servers(), Servers(workers=2)):
+        simulate(QueueingSystem(servers, [Class("one", Open(1.0), [WorkStep(Constant(0.1))])]), 1.0, 0)
 
-    plan: Plan
-    blank: State
+
+class _Prepared(NamedTuple):
+    """A system as arrays, the state before anything is drawn, and room for rows."""
+
+    compiled: CompiledSystem
+    blank: SimulationState
     rows: Rows
 
-    @classmethod
-    def of(cls, model: Model) -> "Prepared":
-        """Prepare the simulation of a model."""
-        plan = compiled(model)
-        return cls(plan, _blank(plan, model), _rows(_CHUNK))
 
-    def begin(self, rng: np.random.Generator) -> State:
-        """Return the state before the first arrival, whose time the random numbers decide in an open loop."""
-        state = State._make(array.copy() for array in self.blank)
-        sockets, balancers = self.plan.sockets, self.plan.balancers
-        state.turn[:] = rng.integers(0, sockets if balancers > 1 else 1, balancers)
-        events.begin(self.plan, state, rng)
-        return state
+def _prepare(system: QueueingSystem) -> _Prepared | None:
+    """Return a system as arrays; None: it needs no events."""
+    if recursion.applies_to(system):
+        return None
+    compiled = _compile(system)
+    times = {"sent", "began", "ended", "asked"}
+    room = (np.zeros(_CHUNK, dtype=np.float64 if name in times else np.int64) for name in Rows._fields)
+    return _Prepared(compiled, _blank(compiled), Rows._make(room))
 
 
-def _chunks(model: Model, prepared: Prepared | None, seconds: float, seed: int) -> Iterator[Rows]:
+def _chunks(system: QueueingSystem, prepared: _Prepared | None, seconds: float, seed: int) -> Iterator[Rows]:
     rng = np.random.Generator(np.random.SFC64(seed))
     if prepared is None:
-        yield from recursion.chunks(model, seconds, rng, _CHUNK)
+        yield from recursion.serve_in_chunks(system, seconds, rng, _CHUNK)
         return
-    plan, _, rows = prepared
-    state = prepared.begin(rng)
+    compiled, blank, rows = prepared
+    state = SimulationState._make(array.copy() for array in blank)
+    state.turn[:] = rng.integers(0, compiled.sockets if compiled.balancers > 1 else 1, compiled.balancers)
+    events.begin(compiled, state, rng)
     row, reason = 0, events.ROWS_FULL
     while reason != events.DONE:
-        row, reason = events.advance(plan, state, rng, rows, row, seconds)
+        row, reason = events.advance(compiled, state, rng, rows, row, seconds)
         if reason in (events.ROWS_FULL, events.DONE):
             yield Rows._make(column[:row].copy() for column in rows)
             row = 0
         elif reason == events.NO_SLOT:
             state = _with_more_slots(state)
         else:
-            state = state._replace(
-                event_time=_doubled(state.event_time),
-                event_order=_doubled(state.event_order),
-                event_what=_doubled(state.event_what),
-            )
-
-
-def warm_up() -> None:
-    """Let Numba compile the simulator into its cache, so that no later command waits for it."""
-    for servers in (Servers(), Servers(workers=2)):
-        simulate(Model(servers, [Class("one", Open(1.0), [Step(Constant(0.1))])]), 1.0, 0)
+            state = _doubled(state, ("event_time", "event_order", "event"))
 
 
 class _Drawn(NamedTuple):
@@ -128,185 +119,160 @@ def _drawn(distribution: Distribution) -> _Drawn:
             return _Drawn(events.GIVEN, 0.0, 0.0, np.asarray(values, dtype=np.float64))
 
 
-def _arrivals(one: Class) -> tuple[int, int, float]:
-    """Return the kind, the number of users or requests, and the time between arrivals."""
-    match one.arrivals:
-        case Closed(users):
-            return events.CLOSED, users, 0.0
-        case Open(per_second, regular, _):
-            return events.REGULAR if regular else events.POISSON, 1, 1 / per_second
-        case Bursts(size, _, apart):
-            return events.BURSTS, size, apart
+class _Compiled(NamedTuple):
+    """The arrivals of a class: the columns of ``CompiledSystem`` that depend on their kind."""
+
+    kind: int
+    size: int = 1
+    apart: float = 0.0
+    every: float = 0.0
+    jitter: float = 0.0
+    keeps: bool = False
+
+
+def _arrivals(class_: Class) -> _Compiled:
+    match class_.arrivals:
+        case Closed(users, _, keeps):
+            return _Compiled(events.CLOSED, users, keeps=keeps)
+        case Open(per_second, regular, jitter):
+            return _Compiled(events.REGULAR if regular else events.POISSON, apart=1 / per_second, jitter=jitter)
+        case Bursts(size, every, apart):
+            return _Compiled(events.BURSTS, size, apart, every)
         case Recorded(sent):
-            return events.RECORDED, len(sent), 0.0
+            return _Compiled(events.RECORDED, len(sent))
 
 
-def compiled(model: Model) -> Plan:
-    """Return a model as the arrays that ``theory.events`` works on."""
-    servers = model.servers
+def _compile(system: QueueingSystem) -> CompiledSystem:
+    """Return a system as the arrays that ``theory.events`` works on."""
+    servers, classes = system.servers, system.classes
     drawn: list[_Drawn] = []
-    values: list[events.Reals] = []
+    values: list[events.Reals] = [np.zeros(0)]
 
     def place(distribution: Distribution) -> int:
         drawn.append(_drawn(distribution))
         return len(drawn) - 1
 
-    def keep(array: events.Reals) -> int:
-        start = sum(map(len, values))
+    def keep(array: events.Reals | None) -> int:
+        if array is None:
+            return -1
         values.append(np.asarray(array, dtype=np.float64))
-        return start
+        return sum(map(len, values[:-1]))
 
-    kinds = [_arrivals(one) for one in model.classes]
-    closed = [one.arrivals if isinstance(one.arrivals, Closed) else None for one in model.classes]
-    users = [one.users if one else 0 for one in closed]
-    steps = [step for one in model.classes for step in one.steps]
-    pauses = [place(one.pause) if one else -1 for one in closed]
-    takes = [place(step.takes) for step in steps]
-    lengths = [len(one.steps) for one in model.classes]
-    values_at = [keep(one.values) for one in drawn]
-    sent_at = [keep(one.arrivals.sent) if isinstance(one.arrivals, Recorded) else -1 for one in model.classes]
-    works_at = [keep(one.works) if one.works is not None else -1 for one in model.classes]
-    return Plan(
+    arrivals = [_arrivals(class_) for class_ in classes]
+    users = [each.size if each.kind == events.CLOSED else 0 for each in arrivals]
+    steps = [step for class_ in classes for step in class_.steps]
+    return CompiledSystem(
         sockets=servers.sockets,
         balancers=servers.balancers,
         balance=_BALANCE[servers.balance],
-        most=_limit(servers.most),
+        max_per_socket=_limit(servers.max_per_socket),
         queues=servers.queues,
-        kept=servers.kept,
-        closes=servers.closes,
+        idle_kept=servers.idle_kept,
+        closes_idle_when_full=servers.closes_idle_when_full,
         workers=servers.workers,
         threads=_limit(servers.threads),
-        accepts=_limit(servers.accepts),
+        max_connections=_limit(servers.max_connections),
         bias=float(servers.bias),
         hesitates=servers.hesitates,
-        transit=float(model.transit),
+        transit=float(system.transit),
         switch=inf if servers.loop else float(servers.switch),
-        kind=_ints([kind for kind, _, _ in kinds]),
-        size=_ints([size for _, size, _ in kinds]),
-        apart=np.array([apart for _, _, apart in kinds], dtype=np.float64),
-        every=np.array([one.arrivals.every if isinstance(one.arrivals, Bursts) else 0.0 for one in model.classes]),
-        jitter=np.array([one.arrivals.jitter if isinstance(one.arrivals, Open) else 0.0 for one in model.classes]),
-        keeps=_ints([one is not None and one.keeps for one in closed]),
-        pause=_ints(pauses),
-        first_user=_ints(np.cumsum([0, *users])[:-1].tolist()),
-        sent_at=_ints(sent_at),
-        works_at=_ints(works_at),
-        first_step=_ints(np.cumsum([0, *lengths])[:-1].tolist()),
-        steps=_ints(lengths),
-        takes=_ints(takes),
-        lock=_ints([_lock(step, model) for step in steps]),
-        requeues=_ints([step.queues for step in steps]),
-        stalls=np.array([time for step in steps for time in _stalls(step)], dtype=np.float64),
-        drawn_as=_ints([one.kind for one in drawn]),
-        lower=np.array([one.lower for one in drawn], dtype=np.float64),
-        upper=np.array([one.upper for one in drawn], dtype=np.float64),
-        values_at=_ints(values_at),
-        values_of=_ints([len(one.values) for one in drawn]),
-        values=np.concatenate([np.zeros(1), *values])[1:] if values else np.zeros(0),
+        kind=_ints(each.kind for each in arrivals),
+        size=_ints(each.size for each in arrivals),
+        apart=_reals(each.apart for each in arrivals),
+        every=_reals(each.every for each in arrivals),
+        jitter=_reals(each.jitter for each in arrivals),
+        keeps=_ints(each.keeps for each in arrivals),
+        pause=_ints(place(each.arrivals.pause) if isinstance(each.arrivals, Closed) else -1 for each in classes),
+        first_user=_ints(np.cumsum([0, *users])[:-1]),
+        sent_at=_ints(keep(each.arrivals.sent if isinstance(each.arrivals, Recorded) else None) for each in classes),
+        works_at=_ints(keep(each.works) for each in classes),
+        first_step=_ints(np.cumsum([0, *(len(each.steps) for each in classes)])[:-1]),
+        steps=_ints(len(each.steps) for each in classes),
+        class_of_user=np.repeat(np.arange(len(classes), dtype=np.int64), users),
+        takes=_ints(place(step.takes) for step in steps),
+        lock=_ints(_lock(step, system) for step in steps),
+        requeues=_ints(step.queues for step in steps),
+        stalls=np.array([_stalls(step) for step in steps], dtype=np.float64),
+        drawn_as=_ints(each.kind for each in drawn),
+        lower=_reals(each.lower for each in drawn),
+        upper=_reals(each.upper for each in drawn),
+        values_at=_ints(keep(each.values) for each in drawn),
+        values_of=_ints(len(each.values) for each in drawn),
+        values=np.concatenate(values),
     )
 
 
-def _lock(step: Step, model: Model) -> int:
+def _lock(step: WorkStep, system: QueueingSystem) -> int:
     """Return the lock that a step needs."""
-    if step.does == "compute" or (step.does == "call" and model.servers.loop):
+    if step.does == "compute" or (step.does == "call" and system.servers.loop):
         return events.OF_WORKER
     if step.does == "occupy":
         return events.OF_MACHINE
-    return events.OF_DEVICE if step.does == "call" and model.one_device else events.NO_LOCK
+    return events.OF_DEVICE if step.does == "call" and system.one_device else events.NO_LOCK
 
 
-def _stalls(step: Step) -> tuple[float, float, float, float]:
-    one = step.stalls
-    return (inf, 1.0, 0.0, 0.0) if one is None else (one.first, one.every, one.lasts, one.takes)
+def _stalls(step: WorkStep) -> tuple[float, float, float, float]:
+    stalls = step.stalls
+    return (stalls.first, stalls.every, stalls.lasts, stalls.takes) if stalls else (inf, 1.0, 0.0, 0.0)
 
 
-def _blank(plan: Plan, model: Model) -> State:
+_OF_A_SLOT = ("of_class", "user", "sent", "began", "asked", "left", "worker", "thread", "step", "balancer", "next")
+_TIMES = {"event_time", "sent", "began", "asked", "left", "held_since"}
+
+
+def _blank(system: CompiledSystem) -> SimulationState:
     """Return the state before anything is drawn."""
-    classes, users = (
-        len(plan.kind),
-        sum(one.arrivals.users for one in model.classes if isinstance(one.arrivals, Closed)),
-    )
-    everyone = plan.sockets * plan.workers
-    threads = max(plan.threads, 0)
+    classes, users = len(system.kind), len(system.class_of_user)
+    sockets, workers, threads = system.sockets, system.sockets * system.workers, max(system.threads, 0)
     slots = 64 + users
-    events_at_most = 64 + classes + users + 2 * slots
-    nobody = {
-        name: np.full(count, -1, dtype=np.int64)
-        for names, count in (
-            (("listen_first", "listen_last"), plan.sockets),
-            (("queue_first", "queue_last"), everyone),
-            (("holder", "lock_first", "lock_last"), everyone + 2),
-            (("of_class", "user", "worker", "thread"), slots),
-            (("pinned",), users),
-        )
+    groups: tuple[tuple[int, int, tuple[str, ...]], ...] = (
+        (64 + classes + users + 2 * slots, 0, ("event_time", "event_order", "event")),
+        (slots, 0, _OF_A_SLOT),
+        (1, -1, ("waiting_first", "waiting_last")),
+        (system.balancers * sockets, 0, ("at_socket",)),
+        (system.balancers, 0, ("turn",)),
+        (system.idle_kept, 0, ("idle_connections",)),
+        (sockets, -1, ("listen_first", "listen_last")),
+        (sockets, system.workers, ("accepting", "idle")),
+        (workers, 0, ("held",)),
+        (workers, threads, ("free",)),
+        (workers, -1, ("queue_first", "queue_last")),
+        (workers + 2, -1, ("holder", "lock_first", "lock_last")),
+        (workers + 2, 0, ("held_since", "turns")),
+        (users, -1, ("pinned",)),
+        (classes, 0, ("arrived",)),
+    )
+    arrays: dict[str, Any] = {
+        name: np.full(count, value, dtype=np.float64 if name in _TIMES else np.int64)
+        for count, value, names in groups
         for name in names
     }
-    return State(
-        numbers=_ints([0, 0, 0, everyone, -1, -1, 0]),
-        event_time=np.zeros(events_at_most),
-        event_order=np.zeros(events_at_most, dtype=np.int64),
-        event_what=np.zeros(events_at_most, dtype=np.int64),
-        sent=np.zeros(slots),
-        began=np.zeros(slots),
-        asked=np.zeros(slots),
-        left=np.zeros(slots),
-        step=np.zeros(slots, dtype=np.int64),
-        beside=np.zeros(slots, dtype=np.int64),
-        next=_ints([*range(1, slots), -1]),
-        balancer=np.zeros(slots, dtype=np.int64),
-        counted=np.zeros(plan.balancers * plan.sockets, dtype=np.int64),
-        turn=np.zeros(plan.balancers, dtype=np.int64),
-        accepting=np.full(plan.sockets, plan.workers, dtype=np.int64),
-        idle=np.full(plan.sockets, plan.workers, dtype=np.int64),
-        held=np.zeros(everyone, dtype=np.int64),
-        free=np.full(everyone, threads, dtype=np.int64),
-        free_threads=np.tile(np.arange(threads, dtype=np.int64)[::-1], everyone),
-        held_since=np.zeros(everyone + 2),
-        turns=np.zeros(everyone + 2, dtype=np.int64),
-        kept=np.zeros(plan.kept, dtype=np.int64),
-        arrived=np.zeros(classes, dtype=np.int64),
-        **nobody,
-    )
+    arrays["next"] = _ints([*range(1, slots), -1])
+    arrays["free_threads"] = np.tile(np.arange(threads, dtype=np.int64)[::-1], workers)
+    return SimulationState(numbers=_ints([0, 0, 0, 0]), **arrays)
 
 
-def _with_more_slots(state: State) -> State:
+def _with_more_slots(state: SimulationState) -> SimulationState:
     """Return the state with twice as many slots; all of the new ones are free."""
     slots = len(state.next)
-    names = (
-        "of_class",
-        "user",
-        "worker",
-        "thread",
-        "sent",
-        "began",
-        "asked",
-        "left",
-        "step",
-        "beside",
-        "next",
-        "balancer",
-    )
-    more = state._replace(**{name: _doubled(getattr(state, name)) for name in names})
+    more = _doubled(state, _OF_A_SLOT)
     more.next[slots:] = [*range(slots + 1, 2 * slots), state.numbers[events.FREE_SLOT]]
     more.numbers[events.FREE_SLOT] = slots
     return more
 
 
-_Array = TypeVar("_Array", events.Ints, events.Reals)
-
-
-def _doubled(array: _Array) -> _Array:
-    return np.concatenate([array, np.zeros_like(array)])
-
-
-def _rows(count: int) -> Rows:
-    times = {"sent", "began", "ended", "asked"}
-    return Rows._make(np.zeros(count, dtype=np.float64 if name in times else np.int64) for name in Rows._fields)
+def _doubled(state: SimulationState, names: Iterable[str]) -> SimulationState:
+    arrays = {name: getattr(state, name) for name in names}
+    return state._replace(**{name: np.concatenate([array, np.zeros_like(array)]) for name, array in arrays.items()})
 
 
 def _limit(count: int | None) -> int:
     return -1 if count is None else count
 
 
-def _ints(values: list[int] | list[bool]) -> events.Ints:
-    return np.array(values, dtype=np.int64)
+def _ints(values: Iterable[int]) -> events.Ints:
+    return np.array(list(values), dtype=np.int64)
+
+
+def _reals(values: Iterable[float]) -> events.Reals:
+    return np.array(list(values), dtype=np.float64)

@@ -18,8 +18,8 @@ import numpy as np
 
 from analysis.records.folder import write_whole
 from analysis.report.figures.drawing import svg
-from theory.model import Class, Closed, Exponential, Model, Open, Servers, Step
-from theory.simulate import chunks
+from theory.model import Class, Closed, Exponential, Open, QueueingSystem, Servers, WorkStep
+from theory.simulate import simulate_in_chunks
 
 REQUESTS = 1_000_000
 """At least so many requests are simulated for each point; and 1000 for each worker, so that the queues settle."""
@@ -34,10 +34,10 @@ UTILISATIONS = (0.5, 0.6, 0.7, 0.8, 0.9)
 Point = dict[str, Any]
 
 
-def p99(model: Model, rate: float, workers: int) -> float:
+def p99(model: QueueingSystem, rate: float, workers: int) -> float:
     """Return how long one request in a hundred waits or longer, at about this rate of requests."""
     seconds = max(REQUESTS, 1000 * workers) / rate
-    parts = [rows.began - rows.sent for rows in chunks(model, seconds, 1)]
+    parts = [rows.began - rows.sent for rows in simulate_in_chunks(model, seconds, 1)]
     waits = np.concatenate(parts)
     return float(np.quantile(waits[len(waits) // 2 :], 0.99))
 
@@ -47,7 +47,7 @@ def policies() -> Iterator[Point]:
     for workers in (10, 100, 1000, 10_000):
         for name, servers in POLICIES.items():
             for busy in UTILISATIONS:
-                model = Model(servers(workers), [_open(busy * workers)])
+                model = QueueingSystem(servers(workers), [_open(busy * workers)])
                 yield {"workers": workers, "how": name, "x": busy, "p99": p99(model, busy * workers, workers)}
 
 
@@ -58,7 +58,7 @@ def balancers() -> Iterator[Point]:
             for count in (1, 2, 4, 8, 16, 32, 64, 128):
                 one = POLICIES[name](workers)
                 servers = Servers(sockets=workers, balance=one.balance, balancers=count)
-                point = p99(Model(servers, [_open(0.8 * workers)]), 0.8 * workers, workers)
+                point = p99(QueueingSystem(servers, [_open(0.8 * workers)]), 0.8 * workers, workers)
                 yield {"workers": workers, "how": name, "x": count, "p99": point}
 
 
@@ -72,11 +72,11 @@ def kept() -> Iterator[Point]:
         ):
             for busy in UTILISATIONS:
                 users = Closed(10 * workers, Exponential(10 / busy - 1), keeps=keeps)
-                model = Model(Servers(sockets=workers, balance=balance), [Class("all", users, _WORK)])  # type: ignore[arg-type]
+                model = QueueingSystem(Servers(sockets=workers, balance=balance), [Class("all", users, _WORK)])  # type: ignore[arg-type]
                 yield {"workers": workers, "how": name, "x": busy, "p99": p99(model, busy * workers, workers)}
 
 
-_WORK = [Step(Exponential(1.0))]
+_WORK = [WorkStep(Exponential(1.0))]
 
 
 def _open(rate: float) -> Class:

@@ -26,12 +26,12 @@ from theory.model import (
     Class,
     Closed,
     Constant,
-    Model,
     Open,
+    QueueingSystem,
     Servers,
     Stalls,
-    Step,
     Uniform,
+    WorkStep,
     WrongModel,
 )
 
@@ -109,7 +109,7 @@ def not_predicted(predictions: Predictions) -> list[NotPredicted]:
     return [NotPredicted(variant=of, load=under, missing=what) for (of, under), what in predictions.missing.items()]
 
 
-def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, cores: int = 0) -> Model:
+def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, cores: int = 0) -> QueueingSystem:
     """Return the model of a variant under a load, while so many variants are measured side by side.
 
     ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
@@ -149,7 +149,9 @@ def classes_of(load: LoadRecord) -> list[Class]:
         raise NotModelled(f"a load in which {problem}") from None
 
 
-def model_for(variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1) -> Model:
+def model_for(
+    variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1
+) -> QueueingSystem:
     """Return the model of a variant that gets these classes of requests, with the work of the server itself.
 
     ``at_once`` multiplies this work: while other variants are measured, or on a machine with more or fewer cores.
@@ -159,12 +161,12 @@ def model_for(variant: VariantRecord, asked: Sequence[Class], one_device: bool =
     of_fastapi = str(variant.settings.get("app", "")).startswith("fastapi")
     balanced = variant.settings.get("balancer", "nginx") != "none"
     occupies_s = (FASTAPI_OCCUPIES_S if of_fastapi else OCCUPIES_S) + (BALANCER_OCCUPIES_S if balanced else 0.0)
-    occupies = Step(Constant(occupies_s * at_once), "occupy")
+    occupies = WorkStep(Constant(occupies_s * at_once), "occupy")
     classes = [replace(one, steps=[occupies, *one.steps]) for one in asked]
     if add := _STEPS.get(variant.settings.get("app", "")) or _STEPS.get(variant.settings.get("server", "")):
         classes = [replace(one, steps=add(one.steps)) for one in classes]
     try:
-        return Model(servers_of(variant), classes, one_device, TRANSIT_S)
+        return QueueingSystem(servers_of(variant), classes, one_device, TRANSIT_S)
     except WrongModel as problem:
         raise NotModelled(str(problem)) from None
 
@@ -188,7 +190,7 @@ def servers_of(variant: VariantRecord) -> Servers:
     return Servers(
         sockets=workers * replicas if own else replicas,
         balance="hash" if by_kernel else _BALANCE[balance],
-        most=int(settings.get("max_conns", 0)) or None,
+        max_per_socket=int(settings.get("max_conns", 0)) or None,
         queues=settings.get("balancer") == "haproxy",
         workers=1 if own else workers,
         **_WORKERS[server](settings),
@@ -209,9 +211,9 @@ def _gthread(settings: Settings) -> dict[str, Any]:
     limit = threads if closes else int(settings.get("worker_connections", 1000))
     return {
         "threads": threads,
-        "accepts": limit,
-        "kept": _kept(settings, closes, limit),
-        "closes": closes,
+        "max_connections": limit,
+        "idle_kept": _kept(settings, closes, limit),
+        "closes_idle_when_full": closes,
         "bias": 0.0 if of.endswith("RandomAccept") else _race(settings),
         "hesitates": of == "acceptors.BusyAccept",
     }
@@ -238,12 +240,12 @@ def _asgi(settings: Settings) -> dict[str, Any]:
 
 def _uwsgi(settings: Settings) -> dict[str, Any]:
     threads = int(settings["threads"])
-    return {"threads": threads, "accepts": threads, "bias": _race(settings)}
+    return {"threads": threads, "max_connections": threads, "bias": _race(settings)}
 
 
 _WORKERS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "gunicorn-gthread": _gthread,
-    "gunicorn-sync": lambda settings: {"threads": 1, "accepts": 1, "bias": _race(settings)},
+    "gunicorn-sync": lambda settings: {"threads": 1, "max_connections": 1, "bias": _race(settings)},
     "gunicorn-gevent": lambda _: {"threads": None, "loop": True},
     "gunicorn-eventlet": lambda _: {"threads": None, "loop": True},
     "gunicorn-tornado": lambda _: {"threads": None, "loop": True},
@@ -262,11 +264,11 @@ _WORKERS: dict[str, Callable[[Settings], dict[str, Any]]] = {
 _SWEEPING = {"uvicorn", "gunicorn-uvicorn", "gunicorn-asgi", "hypercorn"}
 """The servers on asyncio, which accepts connections until none waits."""
 
-_STEPS: dict[str, Callable[[Sequence[Step]], list[Step]]] = {
-    "fastapi-typed": lambda steps: [*steps, Step(Constant(0.0), queues=True)],  # the pool also checks the answer
+_STEPS: dict[str, Callable[[Sequence[WorkStep]], list[WorkStep]]] = {
+    "fastapi-typed": lambda steps: [*steps, WorkStep(Constant(0.0), queues=True)],  # the pool also checks the answer
     "gunicorn-tornado": lambda steps: [
         *(one if one.does == "occupy" else replace(one, does="call") for one in steps),
-        Step(Constant(0.0), "call"),
+        WorkStep(Constant(0.0), "call"),
     ],
 }
 """What an application or a server makes of the steps of a request. Tornado's handlers block its loop, and the loop
@@ -279,19 +281,19 @@ def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
     match load.script:
         case "heavy-mix.js":
             return [
-                Class("light", Closed(int(asked["light_vus"])), [Step(Uniform(0.0, asked["light_delay_max_s"]))]),
-                Class("heavy", Closed(int(asked["heavy_vus"])), [Step(Constant(asked["heavy_delay_s"]))]),
+                Class("light", Closed(int(asked["light_vus"])), [WorkStep(Uniform(0.0, asked["light_delay_max_s"]))]),
+                Class("heavy", Closed(int(asked["heavy_vus"])), [WorkStep(Constant(asked["heavy_delay_s"]))]),
             ]
         case "users.js":
             takes = Uniform(asked["delay_min_s"], asked["delay_max_s"])
-            return [Class("user", Closed(int(asked["users"]), Constant(asked["pause_s"])), [Step(takes)])]
+            return [Class("user", Closed(int(asked["users"]), Constant(asked["pause_s"])), [WorkStep(takes)])]
         case "rounds.js":
             return [Class("work", Closed(int(asked["users"])), _work(asked))]
         case "arrivals.js":
-            return [Class("arrival", _regular(asked["rate_rps"]), [Step(Constant(asked["delay_s"]))])]
+            return [Class("arrival", _regular(asked["rate_rps"]), [WorkStep(Constant(asked["delay_s"]))])]
         case "calls.js":
-            call = Step(Constant(asked["call_delay_s"]), "call", stalls=stalls)
-            quick = Step(Constant(asked["quick_delay_s"]))
+            call = WorkStep(Constant(asked["call_delay_s"]), "call", stalls=stalls)
+            quick = WorkStep(Constant(asked["quick_delay_s"]))
             return [
                 Class("call", _regular(asked["call_rps"]), [call]),
                 Class("quick", _regular(asked["quick_rps"]), [quick]),
@@ -301,7 +303,7 @@ def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
                 work = _work(asked)
             else:
                 does: Literal["wait", "call"] = "wait" if words["does"] == "wait" else "call"
-                work = [Step(Constant(asked["delay_s"]), does, stalls=stalls)]
+                work = [WorkStep(Constant(asked["delay_s"]), does, stalls=stalls)]
             return [Class("burst", Bursts(int(asked["burst"]), asked["every_s"], BURST_APART_S), work)]
         case "fibonacci.js":
             raise NotModelled("how long this machine computes")
@@ -326,10 +328,10 @@ def _regular(per_second: float) -> Open:
     return Open(per_second, regular=True, jitter=JITTER_S)
 
 
-def _work(asked: Asked) -> list[Step]:
+def _work(asked: Asked) -> list[WorkStep]:
     wait_s, compute_s = asked["wait_ms"] / 1000, asked["cpu_ms"] / 1000
-    waits = [Step(Uniform(wait_s, wait_s + LATE_S))] if wait_s else []
-    return [*waits, Step(Constant(compute_s), "compute")] * int(asked["rounds"])
+    waits = [WorkStep(Uniform(wait_s, wait_s + LATE_S))] if wait_s else []
+    return [*waits, WorkStep(Constant(compute_s), "compute")] * int(asked["rounds"])
 
 
 def _is_number(text: str) -> bool:
@@ -340,7 +342,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _requests(model: Model, load: LoadRecord) -> float:
+def _requests(model: QueueingSystem, load: LoadRecord) -> float:
     """Return about how many requests a trial has, if none waits."""
     return sum(one.rate for one in model.classes) * _lasts_s(load)
 
@@ -349,12 +351,14 @@ def _lasts_s(load: LoadRecord) -> int:
     return int(load.duration[:-1]) * (60 if load.duration[-1] == "m" else 1)
 
 
-def _trials(model: Model, variant: VariantRecord, load: LoadRecord, count: int = SIMULATED) -> Iterator[SimulatedTrial]:
+def _trials(
+    model: QueueingSystem, variant: VariantRecord, load: LoadRecord, count: int = SIMULATED
+) -> Iterator[SimulatedTrial]:
     from theory import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     seed = crc32(f"{variant.name} {load.name}".encode())
     names = [one.name for one in model.classes]
-    for rows in simulate.trials(model, _lasts_s(load), range(seed, seed + count)):
+    for rows in simulate.simulate_trials(model, _lasts_s(load), range(seed, seed + count)):
         yield SimulatedTrial.of(variant, load, names, rows)
 
 

@@ -11,7 +11,7 @@ from analysis.metrics.waiting import FROM_S, Answered
 from analysis.predict.prediction import servers_of
 from analysis.predict.ways import KINDS_OF_WAYS, MOST_REPLICAS, Kind
 from analysis.records.run import LoadRecord, VariantRecord
-from theory.model import Class, Constant, Model, Recorded, Step
+from theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
 
 _BLOCKING = {"gunicorn-tornado"}
 """Servers whose requests wait for each other while they work."""
@@ -69,7 +69,9 @@ def replay(answered: Answered, workers: int, threads: int) -> Iterator[Replayed]
             continue
         accept = "per-worker" if settings.get("reuse_port") else "shared"
         variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, settings=settings)
-        rows = simulate(Model(servers_of(variant), list(_classes(answered))), float(answered.sent_s[-1]) + 1, 1)
+        rows = simulate(
+            QueueingSystem(servers_of(variant), list(_classes(answered))), float(answered.sent_s[-1]) + 1, 1
+        )
         order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
         for place in range(len(answered.classes)):
             mine = np.flatnonzero(rows.of_class == place)
@@ -81,7 +83,7 @@ def _classes(answered: Answered) -> Iterator[Class]:
     for place, name in enumerate(answered.classes):
         mine = answered.request == place
         works_s = (answered.ended_s - answered.began_s)[mine]
-        yield Class(name, Recorded(answered.sent_s[mine]), [Step(Constant(0.0))], np.maximum(works_s, 0))
+        yield Class(name, Recorded(answered.sent_s[mine]), [WorkStep(Constant(0.0))], np.maximum(works_s, 0))
 
 
 def insert(database: duckdb.DuckDBPyConnection, variant: VariantRecord, one: Replayed) -> None:

@@ -61,10 +61,14 @@ def policy(servers: Servers) -> str:
             "least": "fewest requests",
             "two": "the better of two",
         }[servers.balance]
-        return of + (", with a limit" if servers.most else "")
+        return of + (", with a limit" if servers.max_per_socket else "")
     among = "" if servers.sockets == 1 else "several sockets with "
     if servers.hesitates:
         return f"{among}a race of free workers"
-    if servers.accepts is not None and servers.threads is not None and servers.accepts <= servers.threads:
+    if (
+        servers.max_connections is not None
+        and servers.threads is not None
+        and servers.max_connections <= servers.threads
+    ):
         return f"{among}a race with a limit"
     return f"{among}a race" if servers.bias else f"{among}a random worker"

@@ -116,11 +116,11 @@ class Requests(Arrivals):
 
         ``unknown`` is that part if nobody says it.
         """
-        from theory.model import Class, Closed, Constant, Open, Step  # noqa: PLC0415
+        from theory.model import Class, Closed, Constant, Open, WorkStep  # noqa: PLC0415
 
         takes = self._takes()
         computes = unknown if self.computes is None else self.computes
-        steps = [Step(_times(takes, computes), "compute"), Step(_times(takes, 1 - computes))]
+        steps = [WorkStep(_times(takes, computes), "compute"), WorkStep(_times(takes, 1 - computes))]
         arrivals = Closed(self.users, Constant(self.pause_s)) if self.users else Open(self.per_second or 0.0)
         return Class(name, arrivals, [step for step in steps if step.takes.mean > 0])
 
