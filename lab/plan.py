@@ -43,7 +43,7 @@ class PlannedTrial:
         return {
             self.variant.service: self.variant.memory_mib * self.variant.replicas,
             **{service: limits.fixed_mib(service) for service in self.services_beside},
-            **(self.variant.layer.beside_mib if self.variant.layer else {}),
+            **(self.variant.workload.memory_mib if self.variant.workload else {}),
             "k6": self.load.k6_mib(self.duration) * self.load.generators,
         }
 

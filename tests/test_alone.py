@@ -13,11 +13,11 @@ from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
 from analysis.records.classes import Asked
+from lab.apps.service.layer import Layer
 from lab.engine.cluster.engines import Engines
 from lab.engine.cluster.machines import only_place
 from lab.engine.containers import Seen
 from lab.plan import PlannedTrial
-from lab.servers.base import Layer
 from lab.trial import alone, checking
 from lab.trial import stack as stack_module
 from lab.trial.alone import Answer, Front, ask
@@ -221,7 +221,9 @@ def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyP
     probed = {"Status": "unhealthy", "Log": [{"Output": "curl: (22) error: 404\nno hush-hush"}]}
     state = ContainerState.model_validate({"Status": "running", "Health": probed})
     container = Seen("abc", "gunicorn", "gunicorn-1", state, only_place(), "")
-    variant = SimpleNamespace(service="gunicorn", front="nginx", layer=Layer(tmp_path, "abc", {"TOKEN": "hush-hush"}))
+    variant = SimpleNamespace(
+        service="gunicorn", front="nginx", workload=Layer(tmp_path, "abc", {"TOKEN": "hush-hush"})
+    )
     trial = SimpleNamespace(variant=variant, variant_name="today", load_name="own", number=1)
     stack = Stack(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines())
     monkeypatch.setattr(stack_module, "containers_of", lambda *_: [container])

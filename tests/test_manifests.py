@@ -27,13 +27,13 @@ from lab.apps.kubernetes.box import (
 from lab.apps.kubernetes.commands import BEGINS_AFTER_S, trial_of
 from lab.apps.kubernetes.documents import Setup, begins_together, documents, services_of
 from lab.apps.kubernetes.text import as_yaml
+from lab.apps.service.layer import Layer
 from lab.apps.service.variants import OwnSync
 from lab.engine.images import LAB_USER
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment, names
 from lab.paths import CLIENTS, K6, ROOT
 from lab.servers import SERVERS
-from lab.servers.base import Layer
 from lab.trial.compose import shared_out
 from tests.conftest import Lab
 
@@ -491,7 +491,7 @@ def test_everything_is_in_a_namespace_of_its_own_whose_name_fits() -> None:
 
 
 def test_your_own_application_has_no_manifests(tmp_path: Path) -> None:
-    variant = OwnSync(server="gunicorn-sync", workers=1, callable="site:app", own=Layer(tmp_path, "abc"))
+    variant = OwnSync(server="gunicorn-sync", workers=1, callable="site:app", layer=Layer(tmp_path, "abc"))
     trial = replace(setup_of("heavy-mix").trial, variant=variant)
 
     with pytest.raises(WrongUse) as raised:

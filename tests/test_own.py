@@ -44,6 +44,7 @@ from lab.apps.service.diagnosis.rules import diagnose
 from lab.apps.service.diagnosis.tables import section_of
 from lab.apps.service.found import described
 from lab.apps.service.image import addresses_of, layer_of, with_server
+from lab.apps.service.layer import Layer
 from lab.apps.service.replay import read_replay
 from lab.apps.service.service import OwnService, Served, env_of, read_own_service
 from lab.apps.service.show import print_advice
@@ -54,7 +55,6 @@ from lab.errors import WrongUse
 from lab.experiment.model import Experiment
 from lab.paths import SERVERS
 from lab.plan import Plan
-from lab.servers.base import Layer
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.synthetic import Request, lines, make_run
@@ -1450,7 +1450,7 @@ def test_values_of_services_beside_are_in_no_record(service: Path) -> None:
         ]  # fmt: skip
         assert list(database["depends_on"]) == ["beside-my-cache"]
         assert "healthcheck" not in cache
-        assert layer.beside_mib == {"beside-db": 2048, "beside-my-cache": 512}
+        assert layer.memory_mib == {"beside-db": 2048, "beside-my-cache": 512}
         assert layer.beside.builds == {"my-cache": "stampede-beside-my-cache"}
         assert layer.beside.left_out == ["db: cap_add"]
         assert layer.masked(b"password a $ word of shop") == b"password $POSTGRES_PASSWORD of shop"

@@ -15,14 +15,14 @@ from python_on_whales.exceptions import DockerException
 
 from lab import interruption, terminal
 from lab import run as running
-from lab.engine import engine, heartbeat, images
+from lab.apps.service import build
+from lab.apps.service.layer import Layer
+from lab.engine import engine, heartbeat
 from lab.engine.causes import cause, unreached
 from lab.engine.cluster.machines import only_place
 from lab.engine.engine import last_line, meaning_of, run_command
-from lab.engine.images import OwnImage
 from lab.errors import LabError
 from lab.paths import SERVERS
-from lab.servers.base import Layer
 
 WITHIN_S = 20
 
@@ -113,7 +113,7 @@ def loaded(tmp_path: Path, source: str, within_s: float = 60) -> "subprocess.Com
         "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": "own:app",
         "PYTHONPATH": str(tmp_path),
     }  # fmt: skip
-    words = [sys.executable, "-c", images._LOAD, f"{within_s:g}"]
+    words = [sys.executable, "-c", build._LOAD, f"{within_s:g}"]
     return subprocess.run(
         words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN_S, check=False
     )
@@ -230,12 +230,12 @@ def test_a_container_that_checks_an_application_is_removed_if_the_check_is_given
     (frozen / "docker").write_text(
         FROZEN.format(folder=frozen).replace("sleep 1000", 'case "$1" in run) sleep 1000 ;; esac')
     )
-    monkeypatch.setattr(images, "LOADED_WITHIN_S", -59.5)
+    monkeypatch.setattr(build, "LOADED_WITHIN_S", -59.5)
     monkeypatch.setattr(interruption, "ENDS_WITHIN_S", 0.2)
-    image = OwnImage("gunicorn", (), {"LAB_CALLABLE": "shop:app", "LAB_APP": "own:app"})
+    factors = {"LAB_CALLABLE": "shop:app", "LAB_APP": "own:app"}
 
     with pytest.raises(LabError, match="Your application cannot be loaded"):
-        images._load_own(image, Layer(frozen, "tag"), lambda _: None)
+        build.load_once("shop:abc", Layer(frozen, "tag"), factors, lambda _: None)
 
     run, *_, removed = (frozen / "calls").read_text().splitlines()
     name = run.split("--name ")[1].split()[0]
@@ -249,11 +249,11 @@ def test_what_is_said_while_an_application_is_built_has_no_secrets(
     """The last line of a program that takes long is on the terminal, and in the lock that all users can read."""
     said: list[str] = []
     last = "Still loading your application after 30 s; its last line: connecting with hush-hush"
-    monkeypatch.setattr(images, "_build_on_image", lambda *_: None)
-    monkeypatch.setattr(images, "_load_own", lambda _image, _layer, say: say(last))
+    monkeypatch.setattr(build, "_build_on_image", lambda *_: None)
+    monkeypatch.setattr(build, "load_once", lambda _name, _layer, _factors, say: say(last))
     layer = Layer(tmp_path, "tag", {"TOKEN": "hush-hush"}, image="shop:1")
 
-    images._build_layer(OwnImage("gunicorn", (), layer=layer), layer, said.append)
+    build.build_layer(layer, "gunicorn", (), {}, said.append)
 
     assert said == [last.replace("hush-hush", "$TOKEN")]
 

@@ -23,7 +23,7 @@ from lab.engine.cluster.machines import only_place
 from lab.engine.doctor import make_ready
 from lab.engine.engine import Say, ca_bundle, output, run_command
 from lab.engine.heartbeat import hearing
-from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, OwnImage, build_images, images_of
+from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, LabImage, build_images, images_of
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
@@ -85,7 +85,7 @@ def target_of(to: Path | None) -> Path:
     return target
 
 
-def images_for(names: Sequence[str]) -> list[OwnImage]:
+def images_for(names: Sequence[str]) -> list[LabImage]:
     """Return the lab's own images that experiments and the lesson need, and the client. Raise WrongUse if unknown."""
     experiments: list[Experiment] = [load_experiment(name) for name in names]
     lesson = read_lesson()

@@ -22,7 +22,7 @@ from lab.engine.engine import (
     make_engine_ready,
     plugin_version,
 )
-from lab.engine.images import BASE_IMAGES, OwnImage, make_base_images_ready, origin
+from lab.engine.images import BASE_IMAGES, LabImage, make_base_images_ready, origin
 from lab.paths import ROOT
 
 
@@ -36,7 +36,7 @@ class Finding:
     remedy: str = ""
 
 
-def make_ready(say: Say, images: Iterable[OwnImage] = ()) -> None:
+def make_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
     """Make the engine and the base images ready. If the lab may not, raise LabError with the commands for the user.
 
     ``images`` are the images that are needed next. If making a base image takes minutes, they are built meanwhile.

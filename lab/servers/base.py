@@ -1,9 +1,6 @@
 """The settings that all servers share: those of the container, and those of the balancer before it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -14,6 +11,7 @@ from analysis.records.nearest import nearest_first
 from analysis.records.run import VariantRecord
 from lab import limits
 from lab.paths import SERVERS
+from lab.servers.workload import Workload
 
 RELEASE_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 CPUSET_PATTERN = r"^([0-9]+([,-][0-9]+)*)?$"
@@ -42,77 +40,6 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
     having = [one for one, lock in locks.items() if f"\n{package}==" in lock]
     if package and release not in having:
         raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
-
-
-BESIDE = "beside-"
-"""How the names of services begin that somebody's own application has beside it."""
-SECRET_FROM = 6
-"""How many characters a secret has at least."""
-TO_OUTSIDE, TO_OUTSIDE_MIB = f"{BESIDE}to-", 64
-"""How the names of services begin that pass connections on to a host outside, and the memory of each."""
-BESIDE_PROJECT = "stampede-beside"
-"""The Compose project that builds the images of these services."""
-BEFORE = f"{BESIDE}before"
-"""The service that runs a command before the application is served, and ends."""
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Services beside somebody's own application: as Compose takes them, with variables in the place of ``values``.
-
-    ``secrets`` are those of the values that no file of a run may have. ``builds`` has the images that ``file``, the
-    Compose file of the application, says how to build, by their names in this file.
-    """
-
-    services: Mapping[str, Mapping[str, Any]]
-    values: Mapping[str, str]
-    secrets: Mapping[str, str]
-    file: Path
-    builds: Mapping[str, str]
-    left_out: Sequence[str] = ()
-    """What the Compose file says and the lab does not do, such as ``db: cap_add``."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Somebody's own application as a layer on a server's image: the folder to build, and the tag of the result.
-
-    ``image`` is the image that exists, if the application is in an image; ``server`` is the server that this image must
-    have, and its release. ``secrets`` are values by name that no file of a run may have. ``before`` is a command to run
-    before the application is served; empty: there is none. ``hosts`` are the addresses of hosts outside that the
-    application may reach, by their names and ports.
-    """
-
-    folder: Path
-    tag: str
-    secrets: Mapping[str, str] = field(default_factory=dict)
-    beside: Beside | None = None
-    before: str = ""
-    image: str = ""
-    server: tuple[str, str] = ("", "")
-    hosts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
-
-    @property
-    def replay(self) -> Path:
-        """The folder with the requests that are sent again, if the load is those of a log."""
-        return self.folder / "replay"
-
-    @property
-    def beside_mib(self) -> dict[str, int]:
-        """The memory limits of the services beside the application, in MiB."""
-        services = self.beside.services if self.beside else {}
-        limits = {name: int(one["mem_limit"]) // 2**20 for name, one in services.items()}
-        return limits | {f"{TO_OUTSIDE}{host}": TO_OUTSIDE_MIB for host in self.hosts}
-
-    def masked(self, said: bytes) -> bytes:
-        """Return what a program said, with the names of secrets in the place of their values.
-
-        Shorter values than SECRET_FROM are no secrets, and may be parts of other words.
-        """
-        secrets = dict(self.secrets) | dict(self.beside.secrets if self.beside else {})
-        for name, value in sorted(secrets.items(), key=lambda one: -len(one[1])):
-            said = said.replace(value.encode(), f"${name}".encode()) if len(value) >= SECRET_FROM else said
-        return said
 
 
 class Variant(Model, ABC):
@@ -177,8 +104,8 @@ class Variant(Model, ABC):
         return self
 
     @property
-    def layer(self) -> Layer | None:
-        """Somebody's own application, which is a layer on the server's image; None: the lab's workload."""
+    def workload(self) -> Workload | None:
+        """What the server serves; None: the lab's own workload."""
         return None
 
     @property

@@ -50,7 +50,7 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) ->
     Return what is worth a word. Raise LabError if the application does not start, or if a class is not answered as it
     should be; then the record of the first trial says so.
     """
-    own = [one for one in plan.trials if one.variant.layer and one.variant_name == TODAY]
+    own = [one for one in plan.trials if one.variant.workload and one.variant_name == TODAY]
     if not own:
         return []
     with uninterrupted() as asked:

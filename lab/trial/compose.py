@@ -1,13 +1,11 @@
 """Write the files of one trial for Compose: its factors, the settings of its load, and the resolved Compose file."""
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import yaml
 from python_on_whales import DockerClient
@@ -22,7 +20,6 @@ from lab.engine.images import K6_RELEASE
 from lab.experiment.model import Script
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
-from lab.servers.base import BEFORE, TO_OUTSIDE, TO_OUTSIDE_MIB, Layer
 from lab.trial.files import RESULTS_THERE
 from lab.whereabouts import LOCAL_ENV, placeless
 
@@ -30,8 +27,6 @@ START_UP_S = 0.5
 """The time that one trial's load generators need to start up. The times of trials side by side add up."""
 
 
-WAY_OUT = "way-out"
-"""The network of the services that pass connections on to hosts outside."""
 Services = dict[str, dict[str, Any]]
 """The services of a Compose file after Compose has resolved its variables."""
 
@@ -69,23 +64,14 @@ def compose(
         "LAB_USER": f"{os.getuid()}:{os.getgid()}",
         "LAB_CA_BUNDLE": ca_bundle(),
     }
-    layer = variant.layer
-    if layer and layer.secrets:
-        local |= {"LAB_SECRETS": quote(json.dumps(dict(layer.secrets)))}
+    if variant.workload:
+        local |= variant.workload.variables
     local |= write_settings(trial, part, start_after_s=START_UP_S * side_by_side, visits_per_s=visits_per_s)
     resolved = resolve(trial, part, local, project)
-    services = _complete(resolved["services"], load.generators)
-    if layer:
-        ways_out, addresses = to_outside(layer, services[variant.service])
-        services |= beside_own(layer, services, variant.service, ways_out)
-        local |= addresses | dict(layer.beside.values if layer.beside else {})
-        if ways_out:
-            resolved["networks"][WAY_OUT] = {"labels": resolved["networks"]["lab"]["labels"]}
-        if layer.replay.exists():  # outside of the results, because a log has what no record may have
-            local |= {"LAB_REPLAY_FOLDER": str(layer.replay)}
-            services["k6"] = replaying(services["k6"])
-        write_whole(part / LOCAL_ENV, env_file(local))
-    whole = placeless({**resolved, "services": services}, local)
+    resolved["services"] = services = _complete(resolved["services"], load.generators)
+    if variant.workload:
+        variant.workload.extend(resolved, variant.service)
+    whole = placeless(resolved, local)
     shares = placed(trial, engines.places) if engines.overlay else [dict.fromkeys(services, 1)]
     done = []
     for place, counts in zip(engines.places, shares, strict=True):
@@ -200,53 +186,6 @@ def _complete(services: Services, generators: int) -> Services:
         there = {other: one for other, one in service.get("depends_on", {}).items() if other in services}
         complete[name] = service | {"depends_on": {other: one | {"required": True} for other, one in there.items()}}
     return complete | shared_out(complete["k6"], generators)
-
-
-def beside_own(layer: Layer, services: Services, server: str, ways_out: Services) -> Services:
-    """Return the services beside somebody's own application, and the server, which starts after these services."""
-    box = {key: services[server][key] for key in ("dns", "labels", "logging", "oom_score_adj", "security_opt")}
-    beside = {name: dict(box | dict(one)) for name, one in (layer.beside.services if layer.beside else {}).items()}
-    ready = {
-        name: {"condition": "service_healthy" if "healthcheck" in one else "service_started", "required": True}
-        for name, one in beside.items()
-    } | {name: {"condition": "service_started", "required": True} for name in ways_out}
-    first: Services = {}
-    if layer.before:
-        first[BEFORE] = services[server] | {
-            "entrypoint": ["python", "/srv/before.py"], "command": [layer.before.replace("$", "$$")],
-            "depends_on": ready, "healthcheck": {"disable": True}, "scale": 1, "networks": {"lab": {}},
-        }  # fmt: skip
-        ready = ready | {BEFORE: {"condition": "service_completed_successfully", "required": True}}
-    own = services[server] | {"depends_on": services[server].get("depends_on", {}) | ready}
-    return beside | ways_out | first | {server: own}
-
-
-def to_outside(layer: Layer, server: dict[str, Any]) -> tuple[Services, dict[str, str]]:
-    """Return a service for each host outside that somebody's own application may reach, and the hosts' addresses.
-
-    In the lab's network, the service has the name of the host, and passes connections on to the host.
-    """
-    services, addresses = {}, {}
-    well = {"test": ["CMD", "true"], "interval": "1s"}  # in the place of the check of the image, if it has one
-    for place, (host, ports) in enumerate(layer.hosts.items()):
-        asked = []
-        for port, address in ports.items():
-            variable = f"LAB_HOST_{place}_{port}"
-            addresses[variable] = address
-            asked.append(f"{port}=${{{variable}:-}}")
-        services[f"{TO_OUTSIDE}{host}"] = server | {
-            "entrypoint": ["python", "/srv/forward.py"], "command": asked, "depends_on": {}, "scale": 1,
-            "mem_limit": str(TO_OUTSIDE_MIB * 2**20), "healthcheck": well,
-            "memswap_limit": str(TO_OUTSIDE_MIB * 2**20), "networks": {"lab": {"aliases": [host]}, WAY_OUT: {}},
-        }  # fmt: skip
-    return services, addresses
-
-
-def replaying(k6: dict[str, Any]) -> dict[str, Any]:
-    """Return the service of a k6 container that sends the requests of a log."""
-    folder = {"type": "bind", "source": "${LAB_REPLAY_FOLDER:-}", "target": "/replay", "read_only": True}
-    environment = k6["environment"] | {"LAB_REPLAY": "/replay/requests.json"}
-    return k6 | {"volumes": [*k6["volumes"], folder], "environment": environment}
 
 
 def shared_out(k6: dict[str, Any], count: int) -> Services:

@@ -11,7 +11,7 @@ from python_on_whales.exceptions import DockerException
 from analysis.read.observation import SENT, WRITTEN
 from analysis.records.folder import write_whole
 from lab.engine.containers import Seen
-from lab.servers.base import BESIDE
+from lab.servers.workload import BESIDE
 
 _OBSERVE = (
     f"echo '==> {WRITTEN} <=='; cat /proc/[0-9]*/io 2> /dev/null | grep wchar; "

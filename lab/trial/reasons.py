@@ -9,7 +9,7 @@ from lab.engine.containers import Seen
 from lab.engine.engine import meaning_of
 from lab.loads import K6_SCRIPTS
 from lab.plan import PlannedTrial
-from lab.servers.base import BESIDE
+from lab.servers.workload import BESIDE
 
 
 def not_healthy(containers: Sequence[Seen], front: str, output_of: Callable[[Seen], bytes]) -> str | None:

@@ -38,7 +38,7 @@ from lab.engine.leftovers import remove_containers, remove_networks
 from lab.engine.watch import Quiet
 from lab.errors import LabError
 from lab.plan import PlannedTrial
-from lab.servers.base import BEFORE
+from lab.servers.workload import BEFORE
 from lab.trial import calibration, checking, reasons, starting
 from lab.trial.alone import Answer, Front, alone_ms, ask
 from lab.trial.compose import Composed, compose, env_file
@@ -160,11 +160,10 @@ class Stack:
             self.containers = containers_of(self.project, self.engines.places)
             if reason := unlike((one.service, one.place, one.image) for one in self.containers):
                 self.fail(reason)
-            layer = self.trial.variant.layer
-            replay = layer.replay if layer and layer.replay.exists() else None
+            workload = self.trial.variant.workload
             for generator in self.generators:
                 if not generator.place.shares_files:
-                    bring_scripts(generator, replay)
+                    bring_scripts(generator, workload.load_files if workload else None)
         except NoRate as error:
             self.fail(str(error))
         except DockerException as error:
@@ -253,11 +252,11 @@ class Stack:
         if self.trial.load.script != OWN:
             return []
         try:
-            layer = self.trial.variant.layer
+            workload = self.trial.variant.workload
             front, words = self._front(), []
             for name, one in self._asked().items():
                 logged = self._logged()
-                answer = ask(front, one, layer.secrets if layer else {})
+                answer = ask(front, one, workload.secrets if workload else {})
                 if self.reason:  # e.g. it needed more memory than its limit
                     raise self._not_healthy()
                 if not answer.is_meant(one):
@@ -372,7 +371,7 @@ class Stack:
                     self.fail(f"the client ended with exit code {exit_code}: {reasons.last_words(self.part, 'client')}")
             if self.k6_exit_code is not None:
                 self.settings_in_force |= observe(self.containers, self.part, "after", self._masked)
-                if self.trial.variant.layer:
+                if self.trial.variant.workload:
                     keep_who_served(self.containers, self.trial.variant.service, self.part)
             note_cuts(self.part, self.logs)
         except DockerException as error:
@@ -467,8 +466,8 @@ class Stack:
         return self._masked(output_of(container))
 
     def _masked(self, said: bytes) -> bytes:
-        layer = self.trial.variant.layer
-        return layer.masked(said) if layer else said
+        workload = self.trial.variant.workload
+        return workload.masked(said) if workload else said
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""

@@ -83,7 +83,7 @@ def services_of(trial: PlannedTrial) -> dict[str, Service]:
 
     Raise WrongUse for somebody's own application, and DockerException if Compose fails.
     """
-    if trial.variant.layer:
+    if trial.variant.workload:
         raise WrongUse(
             "Manifests are for the lab's experiments, not for your own application.",
             hint="make try SERVICE=my-service.yaml",

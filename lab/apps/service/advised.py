@@ -14,12 +14,12 @@ from analysis.records.run import TODAY
 from lab.apps.advise.load import Load
 from lab.apps.advise.ranking import rank
 from lab.apps.advise.ways import Way
+from lab.apps.service.layer import Layer
 from lab.apps.service.service import OwnService
 from lab.apps.service.variants import ADVISED, WITH_NEWER, way_of
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB, WORKER_MIB
 from lab.logs.access_log import SHORTEST_S, standing_for
-from lab.servers.base import Layer
 
 COMPUTES = 0.2
 """From this part of their time on, requests that compute need a processor of their own."""

@@ -9,9 +9,11 @@ from python_on_whales import DockerClient
 from python_on_whales.client_config import ClientNotFoundError
 from python_on_whales.exceptions import DockerException
 
+from lab.apps.service.build import BESIDE_PROJECT
+from lab.apps.service.layer import ServicesBeside
 from lab.engine.engine import last_line
 from lab.errors import WrongUse
-from lab.servers.base import BESIDE, BESIDE_PROJECT, Beside
+from lab.servers.workload import BESIDE
 
 MIB = 512
 """The memory of a service that states no limit."""
@@ -25,7 +27,7 @@ _DATA = ("/var/lib", "/data")
 _SECRET = re.compile(r"PASS|SECRET|TOKEN|KEY", re.IGNORECASE)
 
 
-def read_beside(file: Path, names: Sequence[str]) -> Beside:
+def read_beside(file: Path, names: Sequence[str]) -> ServicesBeside:
     """Read services from a Compose file. Raise WrongUse if Compose cannot read the file, or if a service is missing."""
     file = file.resolve()
     try:
@@ -79,7 +81,7 @@ def read_beside(file: Path, names: Sequence[str]) -> Beside:
         }  # fmt: skip
         unknown = sorted(key for key, value in described.items() if value and key not in (*_READ, *_OF_NO_MATTER))
         left_out += [f"{name}: {key}" for key in unknown]
-    return Beside(services, values, secrets, file, builds, left_out)
+    return ServicesBeside(services, values, secrets, file, builds, left_out)
 
 
 def _is_disabled(check: Mapping[str, Any]) -> bool:

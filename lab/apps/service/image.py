@@ -12,10 +12,10 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from lab.apps.service.beside import read_beside
+from lab.apps.service.layer import Layer, ServicesBeside
 from lab.apps.service.service import OwnService, Served, env_of
 from lab.errors import WrongUse
 from lab.paths import SERVERS
-from lab.servers.base import Layer
 
 LEFT_OUT = (".git", "__pycache__", ".venv", "venv", "node_modules", ".env", ".pytest_cache", ".mypy_cache", "*.pyc")
 """Files and folders that are no part of an application."""
@@ -55,7 +55,7 @@ def layer_of(service: OwnService) -> Iterator[Layer]:
             folder,
             _digest(folder),
             secrets,
-            read_beside(service.beside.compose, service.beside.services) if service.beside else None,
+            read_beside(service.beside.compose, service.beside.services) if service.beside else ServicesBeside(),
             application.before,
             application.image or "",
             (served.server, served.release),

@@ -141,7 +141,7 @@ class Served(Model):
         return self.processes * self.threads
 
 
-class ServicesBeside(Model):
+class Beside(Model):
     """What the application needs beside it: services of a Compose file."""
 
     compose: Path
@@ -167,7 +167,7 @@ class OwnService(Model):
 
     application: Application
     served: Served
-    beside: ServicesBeside | None = None
+    beside: Beside | None = None
     requests: AskedClasses = Field({}, min_length=0)
     replay: LogToReplay | None = None
 
@@ -270,7 +270,7 @@ def _says(kind: str, first: object) -> str:
 _PARTS: dict[str, type[Model]] = {
     "application": Application,
     "served": Served,
-    "beside": ServicesBeside,
+    "beside": Beside,
     "replay": LogToReplay,
 }
 _PATH, _RELEASE = "the path of a request, such as /items?page=2", "a release, such as 27.0.1"

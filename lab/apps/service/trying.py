@@ -52,7 +52,7 @@ def try_service(
     name = name_of(path)
     with layer_of(service) as layer:
         if replay:
-            replay.write(layer.replay)
+            replay.write(layer.folder / "replay")
 
         def measure(tried: Sequence[Way], ways: str, trials: int, *, check: bool = True) -> tuple[Path, Summary]:
             experiment = experiment_of(path, service, tried, replay)

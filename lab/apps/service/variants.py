@@ -11,11 +11,12 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from analysis.predict.ways import KINDS_OF_OWN, KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
 from lab.apps.advise.ways import Way
+from lab.apps.service.layer import Layer
 from lab.apps.service.service import ASGI_WORKERS, CALLABLE_PATTERN, OwnService, Served, env_of
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB
 from lab.servers.asgi import Asgi
-from lab.servers.base import Layer, Variant
+from lab.servers.base import Variant
 from lab.servers.gunicorn import (
     FIRST_WITH_IDLE_THREAD,
     FIRST_WITH_REUSE_PORT,
@@ -65,19 +66,19 @@ class _Own(Variant, ABC):
     app: Literal["own"] = "own"  # the lab's frameworks are no choice here
     callable: str = Field(pattern=CALLABLE_PATTERN)
     locked: ClassVar[bool] = False
-    own: Layer = Field(exclude=True, repr=False)
+    layer: Layer = Field(exclude=True, repr=False)
     left_out: list[str] = Field([], description="What the application has at home and lacks in the lab.")
 
     @property
-    def layer(self) -> Layer:
-        """The application's layer on the server's image."""
-        return self.own
+    def workload(self) -> Layer:
+        """The application."""
+        return self.layer
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         factors = super().factors()
         release = {} if self.server == "uwsgi" else {"LAB_RELEASE": ""}  # the layer has its own release of the server
-        return factors | {"LAB_CALLABLE": self.callable, "LAB_OWN": f"-own-{self.own.tag}"} | release
+        return factors | {"LAB_CALLABLE": self.callable, "LAB_OWN": f"-own-{self.layer.tag}"} | release
 
 
 class OwnGthread(_Own, GunicornGthread):
@@ -153,7 +154,7 @@ def candidates(service: OwnService, layer: Layer, cores: int = 1) -> list[Way]:
             way = way_of(kind, service, layer, cores)
         except ValidationError:
             continue  # its workers do not fit into the memory
-        if way.variant.model_dump(exclude={"own"}) != ways[0].variant.model_dump(exclude={"own"}):
+        if way.variant.model_dump(exclude={"layer"}) != ways[0].variant.model_dump(exclude={"layer"}):
             ways.append(way)
     return ways
 
@@ -245,7 +246,7 @@ def way_of(kind: Kind, service: OwnService, layer: Layer, cores: int = 1) -> Way
         case _:
             of = (1, served.slots) if kind.alone else (served.processes, served.threads)
             settings = kind.of(*of) | {"release": served.release, "memory_mib": whole_mib}
-    shared = {"callable": service.application.callable, "own": layer, "cpus": 0, "left_out": ignored(service, layer)}
+    shared = {"callable": service.application.callable, "layer": layer, "cpus": 0, "left_out": ignored(service, layer)}
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
     says = replace(kind, why=kind.why.replace("A gunicorn", f"A {served.server}"))
     workers = variant.workers * variant.replicas
@@ -262,11 +263,7 @@ def _threads_for(service: OwnService) -> int:
 def ignored(service: OwnService, layer: Layer) -> list[str]:
     """Return what is there of a service and its Compose file, and is not in force in the lab, in words."""
     served, application = service.served, service.application
-    found = (
-        [f"{service.beside.compose.name}: {one}" for one in layer.beside.left_out]
-        if layer.beside and service.beside
-        else []
-    )
+    found = [f"{layer.beside.file.name}: {key}" for key in layer.beside.left_out]
     file = {"gunicorn": "gunicorn.conf.py", "uwsgi": "uwsgi.ini"}.get(served.server, "")
     if file and application.folder and not served.settings and (application.folder / file).is_file():
         found.append(f"{file}, because served.settings does not name it")

@@ -1,0 +1,180 @@
+"""Build the image of somebody's application and the images beside it, and load the application once."""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from python_on_whales import DockerClient
+
+from lab.apps.service.layer import Layer, ServicesBeside
+from lab.engine.causes import NO_ADDRESS, cause, way_to_host
+from lab.engine.containers import OWNER_LABEL, PROJECT, owner
+from lab.engine.engine import Say, ca_bundle, output, run_command
+from lab.engine.images import INPUTS, LAB_USER, LabImage, build_images, label
+from lab.errors import LabError
+from lab.interruption import uninterrupted
+from lab.paths import SERVERS
+from lab.servers.workload import BESIDE
+
+BESIDE_PROJECT = "stampede-beside"
+"""The Compose project that builds the images of the services beside an application."""
+
+
+def build_layer(layer: Layer, service: str, packages: Sequence[str], factors: Mapping[str, str], say: Say) -> None:
+    """Build the image of an application, if it is missing, on the newest image of its server.
+
+    Then load the application once. Raise LabError with its last words if it cannot be loaded.
+    """
+    name, say = LabImage(service, (), factors).name, _without_secrets(say, layer)
+    if layer.image:
+        _build_on_image(name, layer, say)
+    else:
+        releases = {key: value for key, value in factors.items() if key == "LAB_RELEASE" and value}
+        server = LabImage(service, tuple(packages), releases)
+        build_images([server], say)
+        _build_on_server(name, layer, server.name, say)
+    if layer.beside.services or layer.before or layer.hosts:  # the application may need them to be loaded
+        _make_beside_ready(layer.beside, say)
+    else:
+        load_once(name, layer, factors, say)
+
+
+def _without_secrets(say: Say, layer: Layer) -> Say:
+    """Return the same function for texts that may quote what an application or a build printed."""
+    return lambda text: say(layer.masked(text.encode()).decode())
+
+
+def load_once(name: str, layer: Layer, factors: Mapping[str, str], say: Say) -> None:
+    """Load the application in its image. Raise LabError with its last words if this fails."""
+    options = [word for key in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{key}={factors[key]}")]
+    options += ["--tmpfs", "/tmp"]  # noqa: S108  # in the container
+    problem = "Your application cannot be loaded."
+    try:
+        _run_once(options, name, ["-c", _LOAD, str(LOADED_WITHIN_S)], "loading your application", problem, say)
+    except LabError as error:
+        said = layer.masked(error.hint.encode()).decode()
+        hint = "\n".join(filter(None, [way_to_host(said), said]))
+        raise LabError(f"Your application cannot be loaded: {cause(said)}", hint) from None
+
+
+LOADED_WITHIN_S = 120
+"""How long an application may take to be loaded. Twenty seconds are normal for a large one."""
+_LOAD = f"""\
+import os, socket, sys, threading, time, traceback
+def resolve(host, *words, resolve=socket.getaddrinfo, **options):
+    try:
+        return resolve(host, *words, **options)
+    except socket.gaierror:
+        unknown[host] = None
+        raise
+unknown = {{}}
+socket.getaddrinfo = resolve
+def give_up(main=threading.get_ident(), sleep=time.sleep):
+    sleep(float(sys.argv[1]))
+    traceback.print_stack(sys._current_frames()[main])
+    print("It was not loaded within", sys.argv[1], "s; the last line above is what it was doing.", file=sys.stderr)
+    leave(1)
+def leave(code, leave=os._exit):
+    for host in unknown:
+        print("{NO_ADDRESS}", host, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    leave(code)
+threading.Thread(target=give_up, daemon=True).start()
+code = 0
+try:
+    import own
+except SystemExit as left:
+    print(left.code if isinstance(left.code, str) else "It called sys.exit(%s)." % left.code, file=sys.stderr)
+    code = 1
+except BaseException:
+    traceback.print_exc()
+    code = 1
+leave(code)
+"""
+"""Load an application and leave at once, whatever threads, handlers of signals and exit functions it has."""
+
+
+def _run_once(options: list[str], image: str, words: list[str], what: str, problem: str, say: Say) -> None:
+    """Run Python in a container without a network, and remove the container. Raise LabError if it fails.
+
+    The container has a name, because ending Docker's client does not end a container.
+    """
+    name = f"{CHECK_PROJECT}-{os.getpid()}-{time.monotonic_ns()}"
+    labels = {OWNER_LABEL: owner(), PROJECT: CHECK_PROJECT}
+    labelled = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
+    command = [
+        "docker", "run", "--rm", "--init", "--name", name, *labelled, "--network", "none", "--read-only", "--cap-drop",
+        "ALL", "--security-opt", "no-new-privileges", *options, "--entrypoint", "python", image, *words,
+    ]  # fmt: skip
+    try:
+        run_command(command, what, problem, say, within_s=LOADED_WITHIN_S + 60)
+    except BaseException:
+        with uninterrupted():
+            output(["docker", "rm", "--force", name])
+        raise
+
+
+CHECK_PROJECT = "stampede-check"
+"""The project in the label of containers that check an image, so that the clean-up after a killed lab finds them."""
+
+
+def _make_beside_ready(beside: ServicesBeside, say: Say) -> None:
+    """Pull or build the missing images of the services beside the application."""
+    for name, described in beside.services.items():
+        service, image = name.removeprefix(BESIDE), str(described["image"])
+        if service in beside.builds:
+            say(f"Building {service} …")
+            command = ["docker", "compose", "--file", str(beside.file), "--project-name", BESIDE_PROJECT,
+                       "build", service]  # fmt: skip
+            run_command(command, f"building {service}", f"The image of {service} could not be built.", say)
+        else:
+            _pull(image, f"The image {image} of {service} could not be pulled.", say)
+
+
+def _pull(image: str, problem: str, say: Say) -> None:
+    """Pull an image that the lab does not build, if it is missing. Raise LabError with ``problem`` if this fails."""
+    if not DockerClient().image.exists(image):
+        say(f"Pulling {image} …")
+        run_command(["docker", "pull", "--quiet", image], f"pulling {image}", problem, say)
+
+
+def _build_on_image(name: str, layer: Layer, say: Say) -> None:
+    """Build the layer on an image that exists. Raise LabError if the image lacks what the lab needs."""
+    _pull(layer.image, f"The image {layer.image} could not be pulled.", say)
+    under = DockerClient().image.inspect(layer.image)
+    config = under.config
+    runs_as = (config.user or "").partition(":")[0]
+    if runs_as in ("", "0", "root"):
+        runs_as = LAB_USER
+        say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
+    if label(name, INPUTS) == under.id:
+        return
+    check = (SERVERS / "own" / "image" / "check.py").read_text(encoding="utf-8")
+    problem = f"The image {layer.image} cannot be measured."
+    _run_once([], layer.image, ["-c", check, *layer.server], f"checking {layer.image}", problem, say)
+    imports = next((one.partition("=")[2] for one in config.env or [] if one.startswith("PYTHONPATH=")), "")
+    say(f"Building a layer on {layer.image} …")
+    folder = str(config.working_dir or "/")
+    arguments = {"IMAGE": layer.image, "FOLDER": folder, "IMPORTS": imports, "RUNS_AS": runs_as}
+    command = _build_command(name, layer, arguments, str(under.id))
+    run_command(command, f"building a layer on {layer.image}", f"The layer on {layer.image} could not be built.", say)
+
+
+def _build_on_server(name: str, layer: Layer, server: str, say: Say) -> None:
+    under = str(DockerClient().image.inspect(server).id)
+    if label(name, INPUTS) == under:
+        return
+    say(f"Building the image of your application with {' '.join(layer.server)} …")
+    began = time.monotonic()
+    command = _build_command(name, layer, {"SERVER": server}, under, "--secret", f"id=ca_bundle,src={ca_bundle()}")
+    problem = "The image of your application could not be built."
+    run_command(command, "building the image of your application", problem, say)
+    say(f"Built it in {time.monotonic() - began:.0f} s.")
+
+
+def _build_command(name: str, layer: Layer, arguments: Mapping[str, str], under: str, *options: str) -> list[str]:
+    """Return the command that builds a layer, with a label that says what is under it."""
+    stated = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
+    return ["docker", "buildx", "build", "--load", "--tag", name, *stated, "--label", f"{INPUTS}={under}", *options,
+            str(layer.folder)]  # fmt: skip
