@@ -95,7 +95,7 @@ def test_an_unknown_statistic_is_told_the_known_ones_nearest_first(
 def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
     assert of_requests("overhead", "light") == "overhead of light requests"
     assert of_requests("overhead", None) == "overhead of all requests"
-    assert of_requests("avoidable_wait", "light") == "waits of light requests beside a free thread"
+    assert of_requests("avoidable_wait", "light") == "avoidable waits of light requests"
     assert of_requests("rows_written", None) == "rows written"
     assert [str(whole(unit, 3.0)) for unit in ("requests", "rows", "connections", "ms", "share")] == [
         "3", "3", "3", "3.0", "3.0",

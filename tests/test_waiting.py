@@ -243,11 +243,11 @@ def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path)
     print_tables(console, read_run(run), summary)
 
     text = console.export_text()
-    head, line = text[text.index("Waits of light requests beside a free thread") :].splitlines()[1:3]
+    head, line = text[text.index("Avoidable waits of light requests") :].splitlines()[1:3]
     assert head.split() == ["variant", "count", "share", "total,", "ms", "max,", "ms", "n"]
     assert line.split() == ["one", "measured", "1", "0.50", "3900", "3900", "2"]
     assert "Waits of heavy" not in text
-    assert "Waits of light requests beside a free thread" in (run / "report.html").read_text()
+    assert "Avoidable waits of light requests" in (run / "report.html").read_text()
 
 
 def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load(tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ AVOIDABLE_WAIT = Metric(
     (
         Counted(
             {"count": "requests"},
-            "requests that waited [beside a free thread](#beside-a-free-thread) for more than 50 ms in all",
+            "requests whose [avoidable wait](#avoidable-wait) was longer than 50 ms",
         ),
         Counted({"share": "share"}, "the number of such requests, divided by the answered requests"),
-        Counted({"total": "ms"}, "how long all answered requests together waited beside a free thread"),
-        Counted({"max": "ms"}, "the longest time that one request waited beside a free thread"),
+        Counted({"total": "ms"}, "how long all answered requests together waited avoidably"),
+        Counted({"max": "ms"}, "the longest avoidable wait of one request"),
     ),
-    called="waits of {requests} requests beside a free thread",
+    called="avoidable waits of {requests} requests",
     between_clocks="share",
 )
 RECOVERY = Metric(
