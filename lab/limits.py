@@ -76,7 +76,7 @@ class NeedsMemory(Protocol):
 
 
 @dataclass(frozen=True)
-class Room:
+class MemoryBudget:
     """The total and the available memory of the machine that the containers run on, in MiB."""
 
     total_mib: int

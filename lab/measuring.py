@@ -12,12 +12,12 @@ from lab.terminal import interruptible, out, print_plan, say, showing_progress, 
 if TYPE_CHECKING:
     from analysis.records.summary import Summary
     from lab.engine.cluster.machines import Cluster
-    from lab.engine.cluster.placing import Rooms
-    from lab.engine.watch import Progress
+    from lab.engine.cluster.placing import MemoryBudgets
+    from lab.engine.machine_usage import Progress
     from lab.experiment.model import Experiment
-    from lab.limits import Room
+    from lab.limits import MemoryBudget
 
-    PlanFor = Callable[[Room | Rooms | None], Plan]
+    PlanFor = Callable[[MemoryBudget | MemoryBudgets | None], Plan]
     """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""
 
 
@@ -87,10 +87,10 @@ def measure_quietly(
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
     """
-    from lab.engine.cluster.machines import only_place  # noqa: PLC0415
-    from lab.engine.cluster.ready import rooms  # noqa: PLC0415
+    from lab.engine.cluster.machines import default_machine  # noqa: PLC0415
+    from lab.engine.cluster.ready import memory_budgets  # noqa: PLC0415
     from lab.engine.doctor import make_ready  # noqa: PLC0415
-    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
     from lab.engine.images import images_of  # noqa: PLC0415
     from lab.run import check_room, run_plan, wait_for_turn  # noqa: PLC0415
 
@@ -98,8 +98,8 @@ def measure_quietly(
     check_room(results, live=live)
     with interruptible():
         wait_for_turn(say)
-        with hearing([only_place()], say):
-            planned = plan_for(rooms(cluster))
+        with heartbeat([default_machine()], say):
+            planned = plan_for(memory_budgets(cluster))
             print_plan(talk, name, planned, budget_s)
             make_ready(say, images_of(planned))
     with interruptible(), showing_progress() as progress:
@@ -133,7 +133,7 @@ def planner(
     """Return a function that lays out the plan of these options in a given amount of memory."""
     from lab.engine.engine import default_jobs  # noqa: PLC0415
 
-    def plan_for(room: "Room | Rooms | None") -> Plan:
+    def plan_for(memory: "MemoryBudget | MemoryBudgets | None") -> Plan:
         return lay_out(
             experiment,
             variants=names_of(variants),
@@ -142,7 +142,7 @@ def planner(
             trials=trials or experiment.trials,
             jobs=jobs or default_jobs(cores),
             seed=seed,
-            room=room,
+            memory=memory,
             live=live,
         )
 

@@ -105,15 +105,15 @@ def lay_out(
     trials: int = 1,
     jobs: int = 1,
     seed: int = 0,
-    room: Memory | None = None,
+    memory: Memory | None = None,
     live: bool = False,
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
 
     Each round measures every chosen variant once under every load, in an order shuffled from ``seed``. If the
-    experiment allows it, at most ``jobs`` trials run side by side, and only as many as fit into ``room`` (None: memory
-    does not limit their number). ``live`` goes to every trial. Raise WrongUse for an unknown variant, an invalid
-    duration, or a trial that does not fit into ``room``.
+    experiment allows it, at most ``jobs`` trials run side by side, and only as many as fit into ``memory`` (None: any
+    number). ``live`` goes to every trial. Raise WrongUse for an unknown variant, an invalid
+    duration, or a trial that does not fit into ``memory``.
     """
     chosen = variants or list(experiment.variants)
     for name in chosen:
@@ -147,25 +147,25 @@ def lay_out(
             if not ready:
                 continue
             made |= {(trial.variant_name, load_name, number): trial for trial in ready}
-            batches += _batches(ready, jobs, room)
+            batches += _batches(ready, jobs, memory)
     return Plan(tuple(batches), jobs, seed)
 
 
-def _batches(ready: list[PlannedTrial], jobs: int, room: Memory | None) -> list[tuple[PlannedTrial, ...]]:
-    """Divide trials into as few batches as ``room`` allows. Raise WrongUse when a trial alone does not fit.
+def _batches(ready: list[PlannedTrial], jobs: int, memory: Memory | None) -> list[tuple[PlannedTrial, ...]]:
+    """Divide trials into as few batches as ``memory`` allows. Raise WrongUse when a trial alone does not fit.
 
     The batches have equal sizes as far as possible, so that the trials disturb each other equally in all batches.
     """
     for trial in ready:
-        if room and (problem := room.problem([trial])):
+        if memory and (problem := memory.problem([trial])):
             raise WrongUse(
-                f"{trial.variant_name} under {trial.load_name} does not fit into {room.what}: {problem}.",
+                f"{trial.variant_name} under {trial.load_name} does not fit into {memory.what}: {problem}.",
                 hint="Reduce the users, the replicas, memory_mib or the duration of the load, or end other programs.",
             )
     for count in range(ceil(len(ready) / jobs), len(ready) + 1):
         size = ceil(len(ready) / count)
         batches = [tuple(ready[start : start + size]) for start in range(0, len(ready), size)]
-        if room is None or not any(room.problem(batch) for batch in batches):
+        if memory is None or not any(memory.problem(batch) for batch in batches):
             break
     return batches
 

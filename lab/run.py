@@ -28,11 +28,11 @@ from analysis.records.run import (
 from analysis.records.summary import Summary
 from analysis.statistics.stopping import RESAMPLED_FROM
 from lab.engine import leftovers, provenance
-from lab.engine.cluster.machines import Cluster, Place
-from lab.engine.cluster.ready import engines_on, host, machines_of, places_for
-from lab.engine.heartbeat import hearing
+from lab.engine.cluster.machines import Cluster, Machine
+from lab.engine.cluster.ready import engines_on, find_machines, host, machine_records
+from lab.engine.heartbeat import heartbeat
 from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
-from lab.engine.watch import Progress
+from lab.engine.machine_usage import Progress
 from lab.errors import LabError, WrongUse
 from lab.experiment.model import Experiment
 from lab.interruption import uninterrupted, why
@@ -82,12 +82,12 @@ def run_plan(
         say, progress = _noting(note, say, progress)
         stack.enter_context(writing(results))
         images = images_of(plan)
-        places = places_for(cluster)
-        stack.enter_context(hearing(places, say))
-        build_images(images if places[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
+        machines = find_machines(cluster)
+        stack.enter_context(heartbeat(machines, say))
+        build_images(images if machines[0].shares_files else [*images, BESIDE_SERVERS["client"]], say)
         names = [K6, *(image.name for image in images)]
-        engines = stack.enter_context(engines_on(places, names, say, encrypted=bool(cluster and cluster.encrypted)))
-        clean_up(results, say, engines.places)
+        engines = stack.enter_context(engines_on(machines, names, say, encrypted=bool(cluster and cluster.encrypted)))
+        clean_up(results, say, engines.machines)
         packages = {image.name: image.packages for image in sorted(images, key=lambda one: one.name)}
         record = record_of(
             name, experiment, plan, full=full, command=command, host=host(engines), git=provenance.git(),
@@ -96,7 +96,7 @@ def run_plan(
         record = record.model_copy(
             update={
                 "until_decided": budget_s is not None,
-                "machines": machines_of(engines),
+                "machines": machine_records(engines),
                 "encrypted": engines.encrypted,
             }
         )
@@ -121,7 +121,7 @@ def run_plan(
             raise
         finally:
             with uninterrupted():
-                leftovers.remove_leftovers(engines.places)  # containers that a trial could not remove at its own end
+                leftovers.remove_leftovers(engines.machines)  # containers that a trial could not remove at its own end
         progress("writing the report", 0, 2)
         with uninterrupted():
             summary = _close(folder, _cut(record, number).model_copy(update={"outcome": "completed"}))
@@ -299,9 +299,9 @@ def _read(descriptor: int) -> str:
     return os.pread(descriptor, 1000, 0).decode(errors="replace").strip()
 
 
-def clean_up(results: Path, say: Say, places: Sequence[Place]) -> None:
+def clean_up(results: Path, say: Say, machines: Sequence[Machine]) -> None:
     """Remove the containers and networks of killed runs, and close their records. Hold the lock meanwhile."""
-    if projects := leftovers.remove_leftovers(places):
+    if projects := leftovers.remove_leftovers(machines):
         say(f"Removed what a killed run left behind: {', '.join(projects)}.")
     for path in sorted(results.glob("*/*/run.json")):
         folder = path.parent

@@ -13,7 +13,7 @@ from lab.errors import LabError
 from lab.interruption import was_left
 
 if TYPE_CHECKING:
-    from lab.engine.watch import Progress
+    from lab.engine.machine_usage import Progress
     from lab.plan import Plan
 
 

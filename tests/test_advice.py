@@ -49,7 +49,7 @@ MIX = [
 def load_of(name: str, variant: str | None = None, load: str | None = None) -> Load:
     """Return the load of an experiment as its default run would record it."""
     experiment = load_experiment(name)
-    plan = lay_out(experiment, trials=1, room=None)
+    plan = lay_out(experiment, trials=1, memory=None)
     run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
     return of_run(run, *chosen(run, variant, load))
 

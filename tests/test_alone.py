@@ -15,13 +15,13 @@ from python_on_whales.exceptions import DockerException
 from analysis.records.classes import Asked
 from lab.apps.service.layer import Layer
 from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.machines import only_place
-from lab.engine.containers import Seen
+from lab.engine.cluster.machines import default_machine
+from lab.engine.containers import ContainerInfo
 from lab.plan import PlannedTrial
 from lab.trial import alone, checking
 from lab.trial import stack as stack_module
 from lab.trial.alone import Answer, Front, ask
-from lab.trial.stack import Stack
+from lab.trial.stack import TrialContainers
 
 DOCKER = """\
 #!/bin/sh
@@ -49,8 +49,8 @@ def answers(engine: Path, *given: tuple[int, float] | int) -> None:
 
 def front(engine: Path) -> Front:
     config = SimpleNamespace(docker_cmd=[engine / "docker"])
-    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(client_config=config)))
-    return Front(Seen("abc", "nginx", "nginx-1", ContainerState(), place, ""), "balancer", 8080)
+    machine = replace(default_machine(), client=cast("DockerClient", SimpleNamespace(client_config=config)))
+    return Front(ContainerInfo("abc", "nginx", "nginx-1", ContainerState(), machine, ""), "balancer", 8080)
 
 
 def config_of(engine: Path, number: int = 0) -> list[str]:
@@ -220,12 +220,12 @@ def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyP
     """They are in the error, and in the record of the trial."""
     probed = {"Status": "unhealthy", "Log": [{"Output": "curl: (22) error: 404\nno hush-hush"}]}
     state = ContainerState.model_validate({"Status": "running", "Health": probed})
-    container = Seen("abc", "gunicorn", "gunicorn-1", state, only_place(), "")
+    container = ContainerInfo("abc", "gunicorn", "gunicorn-1", state, default_machine(), "")
     variant = SimpleNamespace(
         service="gunicorn", front="nginx", workload=Layer(tmp_path, "abc", {"TOKEN": "hush-hush"})
     )
     trial = SimpleNamespace(variant=variant, variant_name="today", load_name="own", number=1)
-    stack = Stack(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines())
+    stack = TrialContainers(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines())
     monkeypatch.setattr(stack_module, "containers_of", lambda *_: [container])
     monkeypatch.setattr(stack_module, "output_of", lambda _: b"I have hush-hush")
 

@@ -8,14 +8,14 @@ from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
 from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.machines import only_place
-from lab.engine.containers import Seen
+from lab.engine.cluster.machines import default_machine
+from lab.engine.containers import ContainerInfo
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Durations, Load
 from lab.experiment.variations import computing
 from lab.plan import lay_out
 from lab.trial.calibration import ALONE, TRIES, asks, calibrate
-from lab.trial.stack import Stack
+from lab.trial.stack import TrialContainers
 
 LOAD = Load(
     script="rounds.js",
@@ -142,8 +142,8 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
 ) -> None:
     """No container: how the balancer is asked is what fails."""
     trial = next(one for one in lay_out(computing(load_experiment("gil-sharing"), "hold")).trials)
-    stack = Stack(trial, tmp_path, 1, Engines())
-    stack.containers = [Seen("1", "nginx", "nginx-1", ContainerState(), only_place(), "")]
+    stack = TrialContainers(trial, tmp_path, 1, Engines())
+    stack.containers = [ContainerInfo("1", "nginx", "nginx-1", ContainerState(), default_machine(), "")]
 
     def ask(_front: object, _port: int, _path: str) -> float:
         raise error

@@ -81,7 +81,7 @@ def check(
             super().__init__(does, folder)
             stacks.append(self)
 
-    monkeypatch.setattr(batch, "Stack", Own)
+    monkeypatch.setattr(batch, "TrialContainers", Own)
     trials = [SimpleNamespace(variant=SimpleNamespace(layer=object()), variant_name=name) for name in names]
     return batch.check(cast("Plan", SimpleNamespace(trials=trials)), folder, lambda *_: None, Engines())
 

@@ -13,7 +13,7 @@ from analysis.records.folder import NoTemporaryRoom, read_run
 from analysis.verification import verify
 from lab import run as running
 from lab.engine import leftovers
-from lab.engine.cluster.machines import only_place
+from lab.engine.cluster.machines import default_machine
 from lab.errors import LabError
 from tests.conftest import Lab
 from tests.spoilt import fill, needs_root, small_disk
@@ -42,7 +42,7 @@ def killed(results: Path, **changed: Any) -> Path:
 def clean_up(results: Path) -> list[str]:
     """Clean up and return what was said."""
     said: list[str] = []
-    running.clean_up(results, said.append, (only_place(),))
+    running.clean_up(results, said.append, (default_machine(),))
     return said
 
 

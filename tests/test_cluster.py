@@ -14,13 +14,13 @@ from python_on_whales import DockerClient
 from analysis.records.run import Exchange
 from lab.engine.cluster import images, swarm
 from lab.engine.cluster.engines import offset_s
-from lab.engine.cluster.machines import Place, places_of, read_machines
-from lab.engine.cluster.placing import Rooms, placed
+from lab.engine.cluster.machines import Machine, machines_of, read_machines
+from lab.engine.cluster.placing import MemoryBudgets, assign
 from lab.engine.containers import overlay_name
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.variations import generated_on
-from lab.limits import Room
+from lab.limits import MemoryBudget
 from lab.paths import COMPOSE_FILE
 from lab.plan import PlannedTrial, lay_out
 from lab.trial.compose import on_machine
@@ -43,13 +43,13 @@ def written(folder: Path, text: str) -> Path:
 def test_machines_have_an_engine_a_role_and_cores(tmp_path: Path) -> None:
     """Machines for load come last, because the first machine builds the images."""
     cluster = read_machines(written(tmp_path, "encrypted: true\n" + THREE.replace("bench-1", "z-1", 1)))
-    places = places_of(cluster)
+    machines = machines_of(cluster)
 
     assert cluster.encrypted
-    assert [(one.name, one.role, one.cpuset, one.shares_files) for one in places] == [
+    assert [(one.name, one.role, one.cpuset, one.shares_files) for one in machines] == [
         ("z-1", "servers", "0-3", False), ("bench-2", "servers", "", False), ("laptop", "load", "0", False),
     ]  # fmt: skip
-    assert places[2].docker[-2:] == ["--context", "three"]
+    assert machines[2].docker[-2:] == ["--context", "three"]
 
 
 HINT = "A complete machine: bench-1: {context: bench-1, role: servers}"
@@ -96,9 +96,9 @@ def test_a_file_of_machines_that_is_missing_is_a_message(tmp_path: Path) -> None
     assert error.value.message.startswith(f"{tmp_path}/machines.yaml cannot be read: ")
 
 
-def machines(tmp_path: Path, text: str = THREE) -> tuple[Place, ...]:
+def three_machines(tmp_path: Path, text: str = THREE) -> tuple[Machine, ...]:
     """Return the machines of a file with this text."""
-    return places_of(read_machines(written(tmp_path, text)))
+    return machines_of(read_machines(written(tmp_path, text)))
 
 
 def trial(experiment: str, variant: str, generators: int = 1) -> PlannedTrial:
@@ -109,15 +109,15 @@ def trial(experiment: str, variant: str, generators: int = 1) -> PlannedTrial:
 
 def test_replicas_and_generators_take_turns_among_their_machines(tmp_path: Path) -> None:
     """Everything else stands on the first machine for servers, but a client that misbehaves is part of the load."""
-    assert placed(trial("heavy-mix", "least-conn"), machines(tmp_path)) == [
+    assert assign(trial("heavy-mix", "least-conn"), three_machines(tmp_path)) == [
         {"gunicorn": 2, "nginx": 1}, {"gunicorn": 2}, {"k6": 1},
     ]  # fmt: skip
     both = "machines: {a: {context: a}, b: {context: b}, c: {context: c}}"
-    assert placed(trial("heavy-mix", "shared-socket", 3), machines(tmp_path, both)) == [
+    assert assign(trial("heavy-mix", "shared-socket", 3), three_machines(tmp_path, both)) == [
         {"gunicorn": 1, "nginx": 1, "k6": 1}, {"k6-2": 1}, {"k6-3": 1},
     ]  # fmt: skip
     client = next(iter(load_experiment("silent-clients").variants))
-    assert placed(trial("silent-clients", client), machines(tmp_path))[2] == {"k6": 1, "client": 1}
+    assert assign(trial("silent-clients", client), three_machines(tmp_path))[2] == {"k6": 1, "client": 1}
 
 
 def test_no_load_has_more_generators_than_users() -> None:
@@ -128,18 +128,18 @@ def test_no_load_has_more_generators_than_users() -> None:
 
 def test_a_plan_has_room_on_every_machine(tmp_path: Path) -> None:
     """The message names the machine and its own containers."""
-    places = machines(tmp_path)
-    enough = Rooms(places, [Room(8192, 8192), Room(8192, 8192), Room(8192, 8192)])
+    machines = three_machines(tmp_path)
+    enough = MemoryBudgets(machines, [MemoryBudget(8192, 8192), MemoryBudget(8192, 8192), MemoryBudget(8192, 8192)])
     one = trial("heavy-mix", "least-conn")
     assert enough.problem([one, one]) is None
 
-    little = Rooms(places, [Room(8192, 8192), Room(1024, 1024), Room(8192, 8192)])
+    little = MemoryBudgets(machines, [MemoryBudget(8192, 8192), MemoryBudget(1024, 1024), MemoryBudget(8192, 8192)])
     assert little.problem([one]) == (
         "on bench-2, the memory limits of its containers add up to 512 MiB (gunicorn 512), but containers can have "
         "only 410 MiB: 1,024 of 1,024 MiB are available, 102 MiB must stay free, and the lab itself needs 512 MiB"
     )
     with pytest.raises(WrongUse, match=r"^least-conn under heavy-mix does not fit into these machines: on bench-2, "):
-        lay_out(load_experiment("heavy-mix"), variants=["least-conn"], room=little)
+        lay_out(load_experiment("heavy-mix"), variants=["least-conn"], memory=little)
 
 
 def resolved() -> dict[str, Any]:
@@ -162,10 +162,10 @@ DIFFERS = {"cpuset", "depends_on", "environment", "scale", "volumes"}
 def test_the_box_is_the_same_on_every_machine(tmp_path: Path) -> None:
     """A machine changes the cores, the number of containers, whom Compose waits for, and where files come from."""
     whole = resolved()
-    for place, counts in zip(
-        machines(tmp_path), ({"gunicorn": 2, "nginx": 1}, {"gunicorn": 2}, {"k6": 1}), strict=True
+    for machine, counts in zip(
+        three_machines(tmp_path), ({"gunicorn": 2, "nginx": 1}, {"gunicorn": 2}, {"k6": 1}), strict=True
     ):
-        here = on_machine(whole, place, counts, "stampede-x")
+        here = on_machine(whole, machine, counts, "stampede-x")
         assert set(here["services"]) == set(counts)
         for name, service in here["services"].items():
             kept = {key: value for key, value in service.items() if key not in DIFFERS}
@@ -176,7 +176,7 @@ def test_the_box_is_the_same_on_every_machine(tmp_path: Path) -> None:
 
 
 def test_a_machine_waits_only_for_its_own_servers_and_uses_only_its_own_cores(tmp_path: Path) -> None:
-    first, second, load = machines(tmp_path)
+    first, second, load = three_machines(tmp_path)
     here = on_machine(resolved(), first, {"gunicorn": 2, "nginx": 1}, "p")["services"]
     assert here["nginx"]["depends_on"] == {"gunicorn": {"condition": "service_healthy"}}
     assert here["gunicorn"]["cpuset"] == "0-3"
@@ -189,7 +189,7 @@ def test_a_machine_waits_only_for_its_own_servers_and_uses_only_its_own_cores(tm
 
 def test_one_engine_elsewhere_has_all_containers_and_the_labs_own_network(tmp_path: Path) -> None:
     """Only files are brought to it."""
-    elsewhere = replace(machines(tmp_path)[1], name="bench")
+    elsewhere = replace(three_machines(tmp_path)[1], name="bench")
     here = on_machine(resolved(), elsewhere, None, "p")
     assert here["networks"] == {"lab": {"internal": True}}
     assert set(here["services"]) == {"gunicorn", "nginx", "k6"}
@@ -211,14 +211,14 @@ class Fake:
         self.labels: dict[str, dict[str, str]] = {}
         self.done: list[str] = []
 
-    def place(self, name: str, context: str) -> Place:
+    def machine(self, name: str, context: str) -> Machine:
         """Return a machine whose engine this is."""
         client = SimpleNamespace(
             system=SimpleNamespace(info=lambda: self.info(context)),
             node=SimpleNamespace(list=self.nodes, update=self.update, remove=self.remove),
             client_config=SimpleNamespace(docker_cmd=["true", "--context", context]),
         )
-        return Place(name, cast("DockerClient", client), shares_files=False)
+        return Machine(name, cast("DockerClient", client), shares_files=False)
 
     def info(self, context: str) -> object:
         """Return what ``docker info`` says."""
@@ -262,20 +262,20 @@ def test_machines_make_a_swarm_and_leave_it_again(monkeypatch: pytest.MonkeyPatc
     fake = Fake(one=("1", "", False), two=("2", "", False), three=("3", "", False))
     monkeypatch.setattr(swarm, "run", fake.run)
     cluster = read_machines(written(tmp_path, THREE))
-    places = [fake.place(name, one.context) for name, one in cluster.machines.items()]
+    machines = [fake.machine(name, one.context) for name, one in cluster.machines.items()]
     said: list[str] = []
 
-    swarm.join(cluster, places, said.append)
-    swarm.join(cluster, places, said.append)
+    swarm.join(cluster, machines, said.append)
+    swarm.join(cluster, machines, said.append)
 
     assert fake.done == ["one: init", "two: join --token TOKEN addr-one:2377",
                          "three: join --advertise-addr 10.0.0.3 --token TOKEN addr-one:2377"]  # fmt: skip
     assert said == ["Made a swarm on bench-1.", "bench-2 has joined the swarm of bench-1.",
                     "laptop has joined the swarm of bench-1."]  # fmt: skip
-    swarm.check_joined(swarm.nodes_of(places))
+    swarm.check_joined(swarm.nodes_of(machines))
 
     fake.done.clear()
-    swarm.leave(places, said.append)
+    swarm.leave(machines, said.append)
 
     assert fake.done == ["two: leave", "remove node-two", "three: leave", "remove node-three", "one: leave --force"]
     assert said[3:] == ["bench-2 has left the swarm.", "laptop has left the swarm.", "The swarm of bench-1 has ended."]
@@ -285,11 +285,11 @@ def test_a_swarm_that_was_there_before_stays_as_it_was(monkeypatch: pytest.Monke
     fake = Fake(one=("1", "node-one", True), two=("2", "", False))
     monkeypatch.setattr(swarm, "run", fake.run)
     cluster = read_machines(written(tmp_path, "machines: {a: {context: one}, b: {context: two}}"))
-    places = [fake.place("a", "one"), fake.place("b", "two")]
+    machines = [fake.machine("a", "one"), fake.machine("b", "two")]
     said: list[str] = []
 
-    swarm.join(cluster, places, said.append)
-    swarm.leave(places, said.append)
+    swarm.join(cluster, machines, said.append)
+    swarm.leave(machines, said.append)
 
     assert said == ["b has joined the swarm of a.", "b has left the swarm."]
     assert fake.members["one"] == ("1", "node-one", True)
@@ -301,7 +301,7 @@ def test_a_swarm_with_other_members_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(swarm, "run", fake.run)
     said: list[str] = []
 
-    swarm.leave([fake.place("a", "one")], said.append)
+    swarm.leave([fake.machine("a", "one")], said.append)
 
     assert said == ["The swarm of a has 1 other member, so it goes on."]
     assert fake.done == []
@@ -326,16 +326,16 @@ def test_machines_that_cannot_share_a_network_are_named(
 ) -> None:
     fake = Fake(**members)
     with pytest.raises(LabError) as error:
-        swarm.check_joined(swarm.nodes_of([fake.place("a", "one"), fake.place("b", "two")]))
+        swarm.check_joined(swarm.nodes_of([fake.machine("a", "one"), fake.machine("b", "two")]))
 
     assert (error.value.message, error.value.hint) == (message, hint)
 
 
 def test_a_context_that_cannot_be_reached_is_named() -> None:
     """A real client asks a socket that nobody listens at."""
-    place = Place("bench", DockerClient(host="unix:///nowhere/docker.sock"), shares_files=False)
+    machine = Machine("bench", DockerClient(host="unix:///nowhere/docker.sock"), shares_files=False)
     with pytest.raises(LabError) as error:
-        swarm.nodes_of([place])
+        swarm.nodes_of([machine])
 
     assert error.value.message.startswith("The engine of bench does not answer: ")
     assert error.value.hint == "docker context ls lists the contexts; docker --context NAME version asks an engine."
@@ -343,13 +343,15 @@ def test_a_context_that_cannot_be_reached_is_named() -> None:
 
 def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Such as images for another kind of processor: nothing starts. Images that are the same are not copied."""
-    places = machines(tmp_path)
+    machines = three_machines(tmp_path)
     copied: list[tuple[list[str], str]] = []
-    monkeypatch.setattr(images, "content_of", lambda image, place: f"{image} {place.name == 'laptop' and image == 'b'}")
-    monkeypatch.setattr(images, "_copy", lambda names, _, place: copied.append((names, place.name)))
+    monkeypatch.setattr(
+        images, "content_of", lambda image, machine: f"{image} {machine.name == 'laptop' and image == 'b'}"
+    )
+    monkeypatch.setattr(images, "_copy", lambda names, _, machine: copied.append((names, machine.name)))
     said: list[str] = []
     with pytest.raises(LabError) as error:
-        images.bring_images(["a", "b"], places, said.append)
+        images.bring_images(["a", "b"], machines, said.append)
 
     assert copied == [(["b"], "laptop")]
     assert said == ["Copying b from bench-1 to laptop …"]
@@ -361,7 +363,7 @@ def test_a_service_with_different_images_is_named_with_its_machines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Ids may differ although the contents are the same, because engines store images in different ways."""
-    first, second, third = machines(tmp_path)
+    first, second, third = three_machines(tmp_path)
     contents = {"sha256:1": "same", "sha256:2": "same", "sha256:3": "other"}
     monkeypatch.setattr(images, "content_of", lambda identity, _: contents[identity])
 
@@ -379,8 +381,8 @@ def test_an_engine_that_is_stopped_is_no_engine_to_wait_for(monkeypatch: pytest.
     with socket.socket(socket.AF_UNIX) as stopped:
         stopped.bind(str(tmp_path / "engine.sock"))
         stopped.listen()
-        place = Place("bench", DockerClient(host=f"unix://{tmp_path}/engine.sock"), shares_files=False)
+        machine = Machine("bench", DockerClient(host=f"unix://{tmp_path}/engine.sock"), shares_files=False)
         with pytest.raises(LabError) as error:
-            swarm.nodes_of([place])
+            swarm.nodes_of([machine])
 
     assert error.value.message == "The engine of bench does not answer: no answer within 1 s"

@@ -15,7 +15,7 @@ import pytest
 from lab import interruption
 from lab.cli import reading as reporting
 from lab.engine.cluster.engines import Engines
-from lab.engine.watch import Progress, Quiet
+from lab.engine.machine_usage import Progress, Quiet
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt, uninterrupted
 from lab.paths import ROOT
@@ -24,11 +24,11 @@ from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.batch import _load, _measure_batch, _together
 from lab.trial.compose import Composed
-from lab.trial.stack import Stack
+from lab.trial.stack import TrialContainers
 from tests.synthetic import Request, make_run
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-STACKS = cast("list[Stack]", ["one", "two"])
+STACKS = cast("list[TrialContainers]", ["one", "two"])
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,9 @@ def heeded() -> Iterator[None]:
     interruption._signals.clear()
 
 
-def together(step: Callable[[Stack], None], stop: Callable[[Stack], None] | None = None, asked: int = 0) -> None:
+def together(
+    step: Callable[[TrialContainers], None], stop: Callable[[TrialContainers], None] | None = None, asked: int = 0
+) -> None:
     """Do a step for two stacks as the runner does, where nothing else raises KeyboardInterrupt."""
     with uninterrupted() as signals:
         try:
@@ -152,10 +154,10 @@ def test_an_interrupt_ends_a_step_early_where_there_is_a_way_to(monkeypatch: pyt
             told.append("went on")
         return wait(*arguments, **settings)
 
-    def step(stack: Stack) -> None:
+    def step(stack: TrialContainers) -> None:
         told.append((stack, ended[str(stack)].wait(timeout=60)))
 
-    def stop(stack: Stack) -> None:
+    def stop(stack: TrialContainers) -> None:
         ended[str(stack)].set()
 
     monkeypatch.setattr(batch, "wait", interrupted_wait)
@@ -169,7 +171,7 @@ def test_an_interrupt_ends_a_step_early_where_there_is_a_way_to(monkeypatch: pyt
 def test_an_interrupt_is_heeded_after_a_step_that_cannot_be_stopped() -> None:
     through: list[str] = []
 
-    def step(stack: Stack) -> None:
+    def step(stack: TrialContainers) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         through.append(str(stack))
 
@@ -201,7 +203,7 @@ def test_a_step_that_can_be_stopped_begins_and_is_stopped() -> None:
 
 
 def test_an_interrupt_names_the_unexpected_error_that_it_hides() -> None:
-    def step(_: Stack) -> None:
+    def step(_: TrialContainers) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
         raise ValueError("unexpected")
 
@@ -226,7 +228,7 @@ def test_an_unexpected_error_is_raised_when_all_are_through() -> None:
     failed = threading.Event()
     through: list[str] = []
 
-    def step(stack: Stack) -> None:
+    def step(stack: TrialContainers) -> None:
         if str(stack) == "one":
             failed.set()
             raise ValueError("unexpected")
@@ -244,21 +246,21 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the runner does with the stack of a batch that needs no containers, step by step."""
     taken: list[str] = []
 
-    def up(stack: Stack) -> None:
+    def up(stack: TrialContainers) -> None:
         stack.composed = [cast("Composed", "one")]
         taken.append("up")
 
-    def down(stack: Stack) -> None:
+    def down(stack: TrialContainers) -> None:
         stack.gone = True
         taken.append("down")
 
-    def save(stack: Stack, *_: object) -> None:
+    def save(stack: TrialContainers, *_: object) -> None:
         taken.append(f"saved, {stack.outcome}: {(stack.reason or '').split(' at ')[0]}")
 
     for step in (up, down, save):
-        monkeypatch.setattr(Stack, step.__name__, step)
-    monkeypatch.setattr(Stack, "look_before", lambda _: taken.append("look before"))
-    monkeypatch.setattr(Stack, "collect", lambda _: taken.append("collect"))
+        monkeypatch.setattr(TrialContainers, step.__name__, step)
+    monkeypatch.setattr(TrialContainers, "look_before", lambda _: taken.append("look before"))
+    monkeypatch.setattr(TrialContainers, "collect", lambda _: taken.append("collect"))
     monkeypatch.setattr(Engines, "settle", lambda *_: Quiet(waited_s=0, busy=0))
     monkeypatch.setattr(batch, "_load", lambda *_: taken.append("load"))
     monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
@@ -291,7 +293,7 @@ def test_an_interrupt_while_the_machine_settles_lets_no_load_begin(
     started: list[float] = []
     monkeypatch.setattr(Engines, "settle", interrupted)
     monkeypatch.setattr(batch, "_load", _load)
-    monkeypatch.setattr(Stack, "start_load", lambda _, at, **__: started.append(at))
+    monkeypatch.setattr(TrialContainers, "start_load", lambda _, at, **__: started.append(at))
 
     with pytest.raises(KeyboardInterrupt):
         measure(tmp_path)
@@ -320,11 +322,11 @@ def test_an_interrupt_while_a_busy_machine_settles_is_heeded_at_once(
 def test_an_interrupt_that_ends_the_engines_clients_is_no_failure_of_the_engine(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
 ) -> None:
-    def ended(stack: Stack) -> None:
+    def ended(stack: TrialContainers) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         stack.fail("the container engine stopped answering: signal: interrupt")
 
-    monkeypatch.setattr(Stack, "collect", ended)
+    monkeypatch.setattr(TrialContainers, "collect", ended)
 
     with pytest.raises(KeyboardInterrupt):
         measure(tmp_path)
@@ -335,10 +337,10 @@ def test_an_interrupt_that_ends_the_engines_clients_is_no_failure_of_the_engine(
 def test_what_cannot_be_collected_is_saved_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str]
 ) -> None:
-    def broken(_: Stack) -> None:
+    def broken(_: TrialContainers) -> None:
         raise ValueError("unexpected")
 
-    monkeypatch.setattr(Stack, "collect", broken)
+    monkeypatch.setattr(TrialContainers, "collect", broken)
 
     with pytest.raises(ValueError, match="unexpected"):
         measure(tmp_path)

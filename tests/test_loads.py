@@ -11,14 +11,14 @@ import yaml
 from lab import limits
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names, read_experiment
-from lab.limits import Room
+from lab.limits import MemoryBudget
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from lab.plan import lay_out
 from lab.settings import Described
 
 TIMES = 10**6
-THIS_MACHINE = Room(total_mib=24_000, available_mib=23_000)
+THIS_MACHINE = MemoryBudget(total_mib=24_000, available_mib=23_000)
 
 
 def misspelt(value: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -67,7 +67,7 @@ def refusal(path: Path) -> str:
     """Return why a file is refused, in full length too; empty when it is not."""
     try:
         for full in (False, True):
-            lay_out(read_experiment(path), room=THIS_MACHINE, jobs=8, full=full)
+            lay_out(read_experiment(path), memory=THIS_MACHINE, jobs=8, full=full)
     except WrongUse as error:
         return error.message
     return ""
@@ -78,16 +78,18 @@ def test_every_experiment_fits_into_a_small_machine(name: str) -> None:
     """With 8 GiB, of which a quarter is in use; in full length with 7 GiB available."""
     experiment = load_experiment(name)
     for full, available_mib in ((False, 6144), (True, 7168)):
-        assert lay_out(experiment, room=Room(total_mib=8192, available_mib=available_mib), jobs=8, full=full).trials
+        assert lay_out(
+            experiment, memory=MemoryBudget(total_mib=8192, available_mib=available_mib), jobs=8, full=full
+        ).trials
 
 
 def test_a_newcomers_first_experiment_fits_beside_a_browser() -> None:
     """With 8 GiB, of which 3 are available."""
-    assert lay_out(load_experiment("heavy-mix"), room=Room(total_mib=8192, available_mib=3072), jobs=8).trials
+    assert lay_out(load_experiment("heavy-mix"), memory=MemoryBudget(total_mib=8192, available_mib=3072), jobs=8).trials
 
 
 def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
-    assert Room(total_mib=512 * 1024, available_mib=40 * 1024).for_containers_mib == 36 * 1024 - 512
+    assert MemoryBudget(total_mib=512 * 1024, available_mib=40 * 1024).for_containers_mib == 36 * 1024 - 512
 
 
 def test_every_script_can_be_asked_for_something() -> None:
@@ -243,7 +245,11 @@ def test_k6_may_use_what_its_users_and_requests_need() -> None:
 
 def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
     with pytest.raises(WrongUse) as caught:
-        lay_out(load_experiment("heavy-mix"), variants=["least-conn"], room=Room(total_mib=3000, available_mib=2000))
+        lay_out(
+            load_experiment("heavy-mix"),
+            variants=["least-conn"],
+            memory=MemoryBudget(total_mib=3000, available_mib=2000),
+        )
 
     assert caught.value.message == (
         "least-conn under heavy-mix does not fit into this machine: the memory limits of its containers add up to "
@@ -260,8 +266,8 @@ def test_fewer_variants_run_side_by_side_where_more_do_not_fit() -> None:
     experiment = load_experiment("heavy-mix")
 
     def sizes(available_mib: int) -> list[int]:
-        room = Room(total_mib=available_mib, available_mib=available_mib)
-        return [len(batch) for batch in lay_out(experiment, jobs=8, room=room).batches]
+        memory = MemoryBudget(total_mib=available_mib, available_mib=available_mib)
+        return [len(batch) for batch in lay_out(experiment, jobs=8, memory=memory).batches]
 
     assert sizes(24_000) == [8]
     assert sizes(5_500) == [4, 4]

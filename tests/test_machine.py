@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from lab.engine import doctor, engine, images, processor, provenance
-from lab.engine.engine import room
+from lab.engine.engine import memory_budget
 from lab.errors import LabError
-from lab.limits import Room
+from lab.limits import MemoryBudget
 from lab.paths import TOOLS
 from tests.conftest import Lab
 
@@ -340,7 +340,7 @@ def test_where_a_base_image_came_from_is_told_and_recorded(
     put(path, "docker", HEALTHY.format(inspect=f"echo '{described}'", pull="", folder=tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    details = {finding.what: finding.detail for finding in doctor.findings()}
+    details = {finding.what: finding.detail for finding in doctor.checks()}
     [image, ours] = provenance.images({"debian:trixie-slim": (), "stampede/nginx:trixie": ()})
 
     assert details["debian:trixie-slim"] == origin
@@ -415,7 +415,7 @@ def test_a_ready_machine_is_left_alone_and_nothing_is_said(said: list[str]) -> N
 
 @pytest.mark.containers
 def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
-    found = doctor.findings()
+    found = doctor.checks()
 
     assert [finding.what for finding in found] == [
         "Python >= 3.11", "processor", "docker", "container engine", "Compose v2", "buildx", "debian:trixie-slim",
@@ -426,7 +426,7 @@ def test_the_doctor_finds_everything_on_a_ready_machine() -> None:
 
 def test_the_doctor_says_what_is_missing_and_how_to_get_it(path: Path) -> None:
     assert path.exists()
-    python, _, docker = doctor.findings()
+    python, _, docker = doctor.checks()
 
     assert python.there
     assert not docker.there
@@ -465,14 +465,14 @@ def test_containers_have_the_cores_of_the_engine(path: Path, told: str, cores: i
 def test_of_an_engine_with_a_machine_of_its_own_all_memory_is_taken_for_available(path: Path) -> None:
     engine_says(path, "true", str(3 * 2**30))
 
-    assert room() == Room(total_mib=3072, available_mib=3072)
+    assert memory_budget() == MemoryBudget(total_mib=3072, available_mib=3072)
 
 
 def test_without_an_engine_the_room_is_that_of_this_machine(path: Path) -> None:  # noqa: ARG001  # nothing is on it
     total_mib = psutil.virtual_memory().total // 2**20
 
-    assert room().total_mib == total_mib
-    assert 0 < room().available_mib <= total_mib
+    assert memory_budget().total_mib == total_mib
+    assert 0 < memory_budget().available_mib <= total_mib
 
 
 FLAGS = "flags\t\t: fpu sse4_2 popcnt avx avx2 fma bmi1 bmi2 abm\n"
@@ -495,7 +495,7 @@ def test_a_processor_that_cannot_run_a_package_is_told_with_the_package(
     monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
 
     problem = processor.problem()
-    found = next(one for one in doctor.findings() if one.what == "processor")
+    found = next(one for one in doctor.checks() if one.what == "processor")
 
     assert (problem is None) == (lacking is None) == found.there
     if lacking:

@@ -19,7 +19,7 @@ from analysis.verification import verify
 from lab import run as running
 from lab.engine import leftovers
 from lab.engine.cluster.engines import Engines
-from lab.engine.watch import Progress
+from lab.engine.machine_usage import Progress
 from lab.experiment.file import load_experiment
 from lab.plan import Plan, lay_out
 from lab.trial import batch

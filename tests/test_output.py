@@ -9,7 +9,7 @@ from analysis.pipeline import derive_summary
 from analysis.read.observation import SENT, WRITTEN, parse
 from analysis.records.run import Log
 from lab.apps.service.diagnosis.processor_use import ProcessorUse, processor_sentences
-from lab.trial.logs import Beginning, kept, note_cuts
+from lab.trial.logs import LogStart, log_record, note_cuts
 from tests.synthetic import Request, make_run, make_trial, observation
 
 INTERFACES = """\
@@ -70,11 +70,11 @@ def test_a_record_without_logs_has_no_output(tmp_path: Path) -> None:
 
 def test_a_log_is_cut_if_its_first_line_is_another_one() -> None:
     """All lines say the same, but their times differ."""
-    before = Beginning(b"2026-01-02T03:04:05.1Z tick\n", 5)
+    before = LogStart(b"2026-01-02T03:04:05.1Z tick\n", 5)
 
-    assert not kept(b"tick\ntick\n", before.line, before).cut
-    assert kept(b"tick\ntick\n", b"2026-01-02T03:04:09.2Z tick\n", before) == Log(kept=10, before=5, cut=True)
-    assert not kept(b"tick\n", b"2026-01-02T03:04:09.2Z tick\n", Beginning(b"", 0)).cut
+    assert not log_record(b"tick\ntick\n", before.line, before).cut
+    assert log_record(b"tick\ntick\n", b"2026-01-02T03:04:09.2Z tick\n", before) == Log(kept=10, before=5, cut=True)
+    assert not log_record(b"tick\n", b"2026-01-02T03:04:09.2Z tick\n", LogStart(b"", 0)).cut
 
 
 def test_a_cut_log_begins_with_how_much_is_there(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
 def test_heavy_mix_is_predicted() -> None:
     """The waits, the cures, and how far chance spreads the median of five trials."""
     experiment = load_experiment("heavy-mix")
-    plan = lay_out(experiment, trials=5, room=None)
+    plan = lay_out(experiment, trials=5, memory=None)
     run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
     found = predict(run)
 
@@ -89,7 +89,7 @@ def test_heavy_mix_is_predicted() -> None:
 @pytest.mark.parametrize("name", names())
 def test_each_variant_of_each_experiment_has_a_prediction_or_a_reason(name: str) -> None:
     experiment = load_experiment(name)
-    plan = lay_out(experiment, trials=1, room=None)
+    plan = lay_out(experiment, trials=1, memory=None)
     run = record_of(name, experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
 
     for under in run.loads:
@@ -172,7 +172,7 @@ def test_a_simulated_trial_knows_its_classes() -> None:
 def test_which_figures_came_true() -> None:
     """A wait inside the interval, a wait 20 ms above it, a share far below it, and a figure that is not compared."""
     experiment = load_experiment("heavy-mix")
-    plan = lay_out(experiment, trials=5, room=None)
+    plan = lay_out(experiment, trials=5, memory=None)
     run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
     summary = predict_summary(run)
     rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
@@ -220,7 +220,7 @@ def test_the_policy_in_words(of: dict[str, Any], says: str) -> None:
 
 def test_a_load_of_too_many_requests_is_not_simulated() -> None:
     experiment = load_experiment("thread-headroom")
-    plan = lay_out(experiment, trials=1, duration="1440m", room=None)
+    plan = lay_out(experiment, trials=1, duration="1440m", memory=None)
     run = record_of("thread-headroom", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
 
     assert set(predict(run).missing.values()) == {"time for a load of more than 200,000 requests"}

@@ -16,9 +16,9 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.records.classes import Asked
 from analysis.records.folder import read_trial
-from lab.engine.cluster.engines import Engines, Watches
-from lab.engine.cluster.machines import only_place
-from lab.engine.containers import Seen, owner
+from lab.engine.cluster.engines import Engines, UsageSamplers
+from lab.engine.cluster.machines import default_machine
+from lab.engine.containers import ContainerInfo, owner
 from lab.engine.engine import ca_bundle, last_line
 from lab.errors import LabError
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
@@ -30,8 +30,8 @@ from lab.servers.gunicorn import GunicornSync
 from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, shared_out
 from lab.trial.rates import NoRate
-from lab.trial.stack import Stack
-from lab.trial.starting import start
+from lab.trial.stack import TrialContainers
+from lab.trial.starting import start_services
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
 
@@ -68,12 +68,12 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
         up=lambda services, **_: asked.update(up=services), create=lambda services, **_: asked.update(create=services)
     )
     every = ("gunicorn", "asgi", "uwsgi", "flup", "nginx", "haproxy", "api", "mariadb", "k6", "k6-2", "k6-3", "client")
-    composed = Composed(only_place(), cast("DockerClient", SimpleNamespace(compose=compose)), every, {})
+    composed = Composed(default_machine(), cast("DockerClient", SimpleNamespace(compose=compose)), every, {})
     monkeypatch.setattr("lab.trial.stack.compose", lambda *_: [composed])
     monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [])
     burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
-    stack = Stack(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines())
+    stack = TrialContainers(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines())
 
     stack.up()
 
@@ -100,9 +100,9 @@ def test_a_swarm_that_was_too_busy_to_attach_a_container_is_asked_again(
             raise DockerException(["docker"], 1, None, said.encode())
 
     client = cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up)))
-    one = Composed(only_place(), client, ("nginx",), {})
+    one = Composed(default_machine(), client, ("nginx",), {})
     with pytest.raises(DockerException) if failures >= attempts else nullcontext():
-        start(["gunicorn", "nginx"], [one])
+        start_services(["gunicorn", "nginx"], [one])
 
     assert asked == [["nginx"]] * attempts
 
@@ -121,10 +121,12 @@ FOLLOWED = PlannedTrial("one", DJANGO, "mix", CLIMB, "7s", 2)
 RUN = "results/django-fastcgi/20260102T030405Z"
 
 
-def overload(folder: Path) -> Stack:
+def overload(folder: Path) -> TrialContainers:
     """Return the stack of a trial in a run's folder whose rate follows from the second trial of one under mix."""
     (folder / RUN).mkdir(parents=True, exist_ok=True)
-    return Stack(PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, 1, Engines())
+    return TrialContainers(
+        PlannedTrial("two", DJANGO, "overload", OVERLOAD, "7s", 2, FOLLOWED), folder / RUN, 1, Engines()
+    )
 
 
 RESOLVED: dict[str, Any] = {
@@ -195,8 +197,8 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
         read.append(read_factors((stack.part / LOCAL_ENV).read_text()))
         raise DockerException(["docker"], 1, None, f"invalid mount: {stack.part} and {ROOT}/k6".encode())
 
-    monkeypatch.setattr(Stack, "_rate_after", lambda *_: 75.6)
-    monkeypatch.setattr(Stack, "_why_not_healthy", lambda _, error: last_line(error))
+    monkeypatch.setattr(TrialContainers, "_rate_after", lambda *_: 75.6)
+    monkeypatch.setattr(TrialContainers, "_why_not_healthy", lambda _, error: last_line(error))
     monkeypatch.setattr(Docker, "up", refuse)
 
     stack.up()
@@ -265,10 +267,14 @@ def test_all_generators_are_told_the_moment_at_which_the_load_begins(tmp_path: P
     def start(generator: str) -> None:
         told[generator] = (stack.part / "start.env").read_text()
 
-    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(start=start))))
-    stack.containers = [Seen(name, name, f"{name}-1", ContainerState(), place, "") for name in ("k6", "k6-2")]
+    machine = replace(
+        default_machine(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(start=start)))
+    )
+    stack.containers = [
+        ContainerInfo(name, name, f"{name}-1", ContainerState(), machine, "") for name in ("k6", "k6-2")
+    ]
 
-    stack.start_load(1795169100.0449, Watches(Engines()))
+    stack.start_load(1795169100.0449, UsageSamplers(Engines()))
 
     assert told == dict.fromkeys(("k6", "k6-2"), "START_AT_MS=1795169100045\n")
 
@@ -364,15 +370,15 @@ def test_a_command_before_the_application_that_does_not_end_has_a_limit(
         raise DockerException(["docker"], 1, None, b"service beside-before didn't complete successfully: exit 137")
 
     container = SimpleNamespace(kill=lambda _: over.set())
-    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(container=container)))
+    machine = replace(default_machine(), client=cast("DockerClient", SimpleNamespace(container=container)))
     state = ContainerState(status="running", running=True)
-    before = Seen("1", "beside-before", "beside-before-1", state, place, "")
-    composed = Composed(place, cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up))), ("nginx",), {})
+    before = ContainerInfo("1", "beside-before", "beside-before-1", state, machine, "")
+    composed = Composed(machine, cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up))), ("nginx",), {})
     monkeypatch.setattr("lab.trial.starting.START_WITHIN_S", 0.1)
     monkeypatch.setattr("lab.trial.stack.compose", lambda *_: [composed])
     monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [before])
     stack = overload(tmp_path)
-    monkeypatch.setattr(Stack, "_rate_after", lambda *_: 75.6)
+    monkeypatch.setattr(TrialContainers, "_rate_after", lambda *_: 75.6)
     monkeypatch.setattr("lab.trial.stack.output_of", lambda _: b"migrating\n")
 
     stack.up()
@@ -392,8 +398,10 @@ def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
         if len(killed) == 3:
             stack.took_s["up"] = 1.0
 
-    place = replace(only_place(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(kill=kill))))
-    one = Seen("1", "nginx", "nginx-1", ContainerState(status="running", running=True), place, "")
+    machine = replace(
+        default_machine(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(kill=kill)))
+    )
+    one = ContainerInfo("1", "nginx", "nginx-1", ContainerState(status="running", running=True), machine, "")
     monkeypatch.setattr("lab.trial.stack.END_AGAIN_S", 0)
     monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [one])
 
@@ -408,8 +416,8 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
     monkeypatch.setattr("lab.trial.stack.OWN", stack.trial.load.script)
-    monkeypatch.setattr(Stack, "_asked", lambda _: {"home": Asked(path="/", users=1)})
-    monkeypatch.setattr(Stack, "_front", lambda _: None)
+    monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": Asked(path="/", users=1)})
+    monkeypatch.setattr(TrialContainers, "_front", lambda _: None)
 
     def ask(*_: object) -> Answer:
         stack.fail("gunicorn needed more memory than its limit of 64 MiB")

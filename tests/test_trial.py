@@ -9,14 +9,14 @@ import pytest
 
 from lab import interruption
 from lab.engine.cluster.engines import Engines
-from lab.engine.watch import Progress, Quiet
+from lab.engine.machine_usage import Progress, Quiet
 from lab.experiment.model import Durations, Load
 from lab.interruption import interrupt
 from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.compose import Composed
-from lab.trial.stack import Stack
+from lab.trial.stack import TrialContainers
 
 
 @pytest.fixture(autouse=True)
@@ -29,24 +29,27 @@ def heeded() -> Iterator[None]:
 
 
 def saved_after(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, up: Callable[[Stack], None], settle: Callable[[Progress], Quiet]
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    up: Callable[[TrialContainers], None],
+    settle: Callable[[Progress], Quiet],
 ) -> list[str]:
     """Interrupt a batch of two trials without containers, and return how each trial was saved."""
     saved: list[str] = []
 
-    def save(stack: Stack, *_: object) -> None:
+    def save(stack: TrialContainers, *_: object) -> None:
         saved.append(f"{stack.trial.variant_name} {stack.outcome}: {(stack.reason or '').split(' at 2')[0]}")
 
-    def started(stack: Stack) -> None:
+    def started(stack: TrialContainers) -> None:
         stack.composed = [cast("Composed", "one")]
         up(stack)
         stack.took_s["up"] = 0.0  # as at the end of Stack.up, whatever happened
 
-    monkeypatch.setattr(Stack, "up", started)
-    monkeypatch.setattr(Stack, "look_before", lambda _: None)
-    monkeypatch.setattr(Stack, "collect", lambda _: None)
-    monkeypatch.setattr(Stack, "down", lambda stack: setattr(stack, "gone", True))
-    monkeypatch.setattr(Stack, "save", save)
+    monkeypatch.setattr(TrialContainers, "up", started)
+    monkeypatch.setattr(TrialContainers, "look_before", lambda _: None)
+    monkeypatch.setattr(TrialContainers, "collect", lambda _: None)
+    monkeypatch.setattr(TrialContainers, "down", lambda stack: setattr(stack, "gone", True))
+    monkeypatch.setattr(TrialContainers, "save", save)
     monkeypatch.setattr(Engines, "settle", lambda _, progress: settle(progress))
     monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)
     users = {"users": 1, "delay_min_s": 0, "delay_max_s": 0, "pause_s": 0}
@@ -61,7 +64,7 @@ def saved_after(
 def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def up(stack: Stack) -> None:
+    def up(stack: TrialContainers) -> None:
         if stack.trial.variant_name == "one":
             stack.fail("the servers did not become healthy: no memory")
 
@@ -78,7 +81,7 @@ def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(
 def test_a_failure_after_an_interrupt_is_the_interrupt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Ctrl-C in a terminal ends the engine's clients, too."""
 
-    def up(stack: Stack) -> None:
+    def up(stack: TrialContainers) -> None:
         cast("list[int]", stack.asked).append(signal.SIGINT)
         stack.fail("the servers did not become healthy: signal: interrupt")
 

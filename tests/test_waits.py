@@ -19,7 +19,7 @@ from lab.apps.service import build
 from lab.apps.service.layer import Layer
 from lab.engine import engine, heartbeat
 from lab.engine.causes import cause, unreached
-from lab.engine.cluster.machines import only_place
+from lab.engine.cluster.machines import default_machine
 from lab.engine.engine import last_line, meaning_of, run_command
 from lab.errors import LabError
 from lab.paths import SERVERS
@@ -190,7 +190,7 @@ def test_an_engine_that_is_frozen_ends_every_call_with_a_reason(frozen: Path) ->
         except DockerException as error:
             reasons.append(last_line(error))
 
-    with heartbeat.hearing([only_place()], said.append):
+    with heartbeat.heartbeat([default_machine()], said.append):
         waiting = threading.Thread(target=ask)
         waiting.start()
         ask()
@@ -209,7 +209,7 @@ def test_an_engine_that_answers_is_asked_in_silence(frozen: Path) -> None:
     said: list[str] = []
     (frozen / "frozen").unlink()
 
-    with heartbeat.hearing([only_place()], said.append):
+    with heartbeat.heartbeat([default_machine()], said.append):
         until(lambda: (frozen / "calls").exists() and len((frozen / "calls").read_text().splitlines()) > 2)
 
     assert said == []
@@ -217,7 +217,7 @@ def test_an_engine_that_answers_is_asked_in_silence(frozen: Path) -> None:
 
 def test_a_frozen_engine_does_not_hold_up_the_end_of_a_block(frozen: Path) -> None:
     began = time.monotonic()
-    with suppress(KeyError), heartbeat.hearing([only_place()], lambda _: None):
+    with suppress(KeyError), heartbeat.heartbeat([default_machine()], lambda _: None):
         until((frozen / "calls").exists)
         raise KeyError
     assert time.monotonic() - began < WITHIN_S

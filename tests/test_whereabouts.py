@@ -17,7 +17,7 @@ from lab import run as running
 from lab import whereabouts
 from lab.engine import leftovers
 from lab.engine.cluster.engines import Engines
-from lab.engine.watch import Progress
+from lab.engine.machine_usage import Progress
 from lab.errors import LabError
 from lab.experiment.file import load_experiment
 from lab.paths import COMPOSE_FILE

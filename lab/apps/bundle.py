@@ -19,10 +19,10 @@ from pathlib import Path
 from packaging.markers import Marker
 
 from lab.apps.lesson.model import experiment_of, read_lesson
-from lab.engine.cluster.machines import only_place
+from lab.engine.cluster.machines import default_machine
 from lab.engine.doctor import make_ready
 from lab.engine.engine import Say, ca_bundle, output, run_command
-from lab.engine.heartbeat import hearing
+from lab.engine.heartbeat import heartbeat
 from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, LabImage, build_images, images_of
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
@@ -58,7 +58,10 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
         raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="PYTHONS=3.11,3.13")
     images_for(names)  # report an unknown experiment before anything else
     target = target_of(to)
-    with alone(say, "make bundle"), hearing([only_place()], say):  # packing would disturb a run that is measuring
+    with (
+        alone(say, "make bundle"),
+        heartbeat([default_machine()], say),
+    ):  # packing would disturb a run that is measuring
         size = pack(names, releases, target, say)
     if size > MOST_BYTES:
         say(f"The bundle has {size / 1e9:.1f} GB, more than {MOST_BYTES / 1e9:.1f} GB. Name fewer experiments.")

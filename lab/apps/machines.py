@@ -8,7 +8,7 @@ import typer
 from python_on_whales.exceptions import DockerException
 from rich.table import Table
 
-from lab.engine.cluster.machines import Cluster, Place, places_of, read_machines
+from lab.engine.cluster.machines import Cluster, Machine, machines_of, read_machines
 from lab.errors import LabError
 from lab.terminal import out, say
 
@@ -25,13 +25,13 @@ DEFAULT = Path("machines.yaml")
 @machines.command()
 def check(file: MachinesFile = DEFAULT) -> None:
     """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
-    from lab.engine.cluster.ready import using  # noqa: PLC0415  # so that other commands start faster
-    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.cluster.ready import use_cluster  # noqa: PLC0415  # so that other commands start faster
+    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
 
     cluster = read_machines(file)
-    places = places_of(cluster)
-    with using(cluster), hearing(places, say):
-        lacks = [*_show_machines(places), *_show_links(cluster, places)]
+    machines = machines_of(cluster)
+    with use_cluster(cluster), heartbeat(machines, say):
+        lacks = [*_show_machines(machines), *_show_links(cluster, machines)]
     for lack in lacks:
         out.print(f"lacking: {lack}", markup=False, soft_wrap=True)
     if lacks:
@@ -44,67 +44,69 @@ def join(file: MachinesFile = DEFAULT) -> None:
     from lab.engine.cluster import swarm  # noqa: PLC0415
     from lab.engine.cluster.images import bring_images  # noqa: PLC0415
     from lab.engine.cluster.probe import IMAGE  # noqa: PLC0415
-    from lab.engine.cluster.ready import using  # noqa: PLC0415
+    from lab.engine.cluster.ready import use_cluster  # noqa: PLC0415
     from lab.engine.doctor import make_ready  # noqa: PLC0415
-    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
     from lab.engine.images import BESIDE_SERVERS, build_images  # noqa: PLC0415
 
     cluster = read_machines(file)
-    places = places_of(cluster)
-    with using(cluster), hearing(places, say):
-        swarm.nodes_of(places)
+    machines = machines_of(cluster)
+    with use_cluster(cluster), heartbeat(machines, say):
+        swarm.nodes_of(machines)
         make_ready(say)
         build_images([BESIDE_SERVERS["client"]], say)
-        bring_images([IMAGE], places, say)
-        if len(places) > 1:
-            swarm.join(cluster, places, say)
-        say(f"{len(places)} machines are ready: lab machines check")
+        bring_images([IMAGE], machines, say)
+        if len(machines) > 1:
+            swarm.join(cluster, machines, say)
+        say(f"{len(machines)} machines are ready: lab machines check")
 
 
 @machines.command()
 def leave(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. lab machines leave."""
     from lab.engine.cluster import swarm  # noqa: PLC0415
-    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
 
-    places = places_of(read_machines(file))
-    with hearing(places, say):
-        swarm.leave(places, say)
+    machines = machines_of(read_machines(file))
+    with heartbeat(machines, say):
+        swarm.leave(machines, say)
 
 
-def _show_machines(places: Sequence[Place]) -> Iterator[str]:
+def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     """Print a row for each machine, and yield what machines lack."""
     from lab.engine.cluster.images import content_of  # noqa: PLC0415
-    from lab.engine.cluster.probe import IMAGE, probing  # noqa: PLC0415
-    from lab.engine.cluster.ready import described  # noqa: PLC0415
+    from lab.engine.cluster.probe import IMAGE, start_probes  # noqa: PLC0415
+    from lab.engine.cluster.ready import describe_machine  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False)
     for heading in ("machine", "role", "engine", "cores", "GiB", "kernel", "clock, ms"):
         table.add_column(heading, justify="right" if heading in ("cores", "GiB", "clock, ms") else "left")
-    there = [place for place in places if content_of(IMAGE, place)]
+    there = [machine for machine in machines if content_of(IMAGE, machine)]
     yield from (
-        f"{place.name} has no image {IMAGE}; lab machines join copies it" for place in places if place not in there
+        f"{machine.name} has no image {IMAGE}; lab machines join copies it"
+        for machine in machines
+        if machine not in there
     )
-    with probing(there, say) as probes:
-        for place in places:
-            one = described(place, probes.get(place.name))
+    with start_probes(there, say) as probes:
+        for machine in machines:
+            one = describe_machine(machine, probes.get(machine.name))
             table.add_row(
-                place.name, place.role, one.engine, str(one.cores), f"{one.memory_gib:g}", one.kernel, one.clock
+                machine.name, machine.role, one.engine, str(one.cores), f"{one.memory_gib:g}", one.kernel, one.clock
             )
             yield from one.lacks
     out.print(table)
 
 
-def _show_links(cluster: Cluster, places: Sequence[Place]) -> Iterator[str]:
+def _show_links(cluster: Cluster, machines: Sequence[Machine]) -> Iterator[str]:
     """Print the network between machines, and yield what it lacks."""
     from lab.engine.cluster.links import measure_links  # noqa: PLC0415
     from lab.engine.cluster.swarm import check_joined, nodes_of  # noqa: PLC0415
 
-    if len(places) < 2:
+    if len(machines) < 2:
         return
     try:
-        check_joined(nodes_of(places))
-        links = measure_links(places, encrypted=cluster.encrypted)
+        check_joined(nodes_of(machines))
+        links = measure_links(machines, encrypted=cluster.encrypted)
     except LabError as error:
         yield f"{error.message} {error.hint}"
         return

@@ -58,7 +58,7 @@ def run(
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
-    from lab.engine.cluster.ready import chosen, cores_for_servers, suited  # noqa: PLC0415
+    from lab.engine.cluster.ready import cores_for_servers, read_cluster, spread_generators  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
 
@@ -78,9 +78,9 @@ def run(
     budget_s = _budget_s(until, budget, trials)
     trials = MOST if until else trials
     experiment = load_experiment(name)
-    with chosen(machines) as cluster:
+    with read_cluster(machines) as cluster:
         cores = cores_for_servers(cluster)
-        experiment = suited(computing(experiment, cpu, names_of(variants), cores), cluster)
+        experiment = spread_generators(computing(experiment, cpu, names_of(variants), cores), cluster)
         plan_for = planner(
             experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, cores=cores
         )
@@ -106,7 +106,7 @@ def watch(
 ) -> None:
     """Measure an experiment, and show its requests in a browser meanwhile, e.g. lab watch heavy-mix."""
     from lab.apps.watch.live import screen  # noqa: PLC0415
-    from lab.engine.cluster.ready import the_engine  # noqa: PLC0415
+    from lab.engine.cluster.ready import find_machine  # noqa: PLC0415
     from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
@@ -126,7 +126,7 @@ def watch(
         experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
     )
     plan_for(None)  # report wrong use before anything else
-    if not (engine := the_engine()).shares_files:
+    if not (engine := find_machine()).shares_files:
         raise WrongUse(f"The engine of {engine.name} shares no folders with this machine, so its requests cannot be "
                        "watched.", hint=f"make experiment NAME={name}")  # fmt: skip
     with screen(results / name, port) as news:
@@ -213,9 +213,9 @@ def reproduce(
         say(f"{count(todo, 'experiment')} to measure, about {time_in_words(total_s)}. Interrupt at any time: the same "
             "command goes on with what is left.")  # fmt: skip
     invalid = []
-    for place, one in enumerate(todo, start=1):
-        rest_s = sum(other.expected_s for other in todo[place - 1 :])
-        say(f"\n{place} of {len(todo)}: {one.name}; about {time_in_words(rest_s)} left in all")
+    for position, one in enumerate(todo, start=1):
+        rest_s = sum(other.expected_s for other in todo[position - 1 :])
+        say(f"\n{position} of {len(todo)}: {one.name}; about {time_in_words(rest_s)} left in all")
         plan_for = planner(one.experiment, "", full=False, duration="", trials=0, jobs=0, seed=0)
         command = f"make experiment NAME={one.name}"
         try:
@@ -248,13 +248,13 @@ def plan(
     cpu: Cpu = "",
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
-    from lab.engine.engine import engine_cores, room  # noqa: PLC0415
+    from lab.engine.engine import engine_cores, memory_budget  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
 
     experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
     plan_for = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    print_plan(out, name, plan_for(room()))
+    print_plan(out, name, plan_for(memory_budget()))
 
 
 app.add_typer(machines_app, name="machines")
@@ -313,10 +313,10 @@ def schema() -> None:
 @app.command()
 def doctor() -> None:
     """Say what the lab needs and whether this machine has it, without changing anything, e.g. lab doctor."""
-    from lab.engine.doctor import findings  # noqa: PLC0415
+    from lab.engine.doctor import checks  # noqa: PLC0415
 
     missing = False
-    for finding in findings():
+    for finding in checks():
         missing |= not finding.there
         mark = "[green]ok[/]     " if finding.there else "[red]missing[/]"
         out.print(f"{mark} {escape(finding.what)}: {escape(finding.detail)}", soft_wrap=True)
@@ -330,9 +330,9 @@ def doctor() -> None:
 def setup() -> None:
     """Install the engine, and pull or build the images, without measuring anything, e.g. lab setup."""
     from lab.apps.bundle import bundled, images_for  # noqa: PLC0415
-    from lab.engine.cluster.machines import only_place  # noqa: PLC0415
+    from lab.engine.cluster.machines import default_machine  # noqa: PLC0415
     from lab.engine.doctor import make_ready  # noqa: PLC0415
-    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
     from lab.engine.images import build_images, images_of  # noqa: PLC0415
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415
     from lab.run import alone  # noqa: PLC0415
@@ -343,7 +343,7 @@ def setup() -> None:
     else:
         needed = [image for name in names() for image in images_of(lay_out(load_experiment(name)))]
         images = {image.name: image for image in needed if not image.build_minutes}
-    with alone(say, "make setup"), hearing([only_place()], say):  # a build would disturb a run that is measuring
+    with alone(say, "make setup"), heartbeat([default_machine()], say):  # a build would disturb a run that is measuring
         make_ready(say, images.values())
         build_images(images.values(), say)
 
@@ -363,19 +363,19 @@ def bundle(
 @app.command()
 def down(machines: Machines = None, results: Results = RESULTS) -> None:
     """Remove the containers and networks of killed runs, and close the records of these runs, e.g. lab down."""
-    from lab.engine.cluster.machines import places_of, read_machines  # noqa: PLC0415
-    from lab.engine.cluster.ready import the_engine  # noqa: PLC0415
+    from lab.engine.cluster.machines import machines_of, read_machines  # noqa: PLC0415
+    from lab.engine.cluster.ready import find_machine  # noqa: PLC0415
     from lab.engine.engine import engine_version  # noqa: PLC0415
-    from lab.engine.heartbeat import hearing  # noqa: PLC0415
+    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
     from lab.run import alone, clean_up, writing  # noqa: PLC0415
 
     cluster = read_machines(machines) if machines else None
     if not cluster and not engine_version():
         say("No container engine answers, so nothing was cleaned up.")
         return
-    places = places_of(cluster) if cluster else (the_engine(),)
-    with alone(say, "make down"), writing(results), hearing(places, say):
-        clean_up(results, say, places)
+    found = machines_of(cluster) if cluster else (find_machine(),)
+    with alone(say, "make down"), writing(results), heartbeat(found, say):
+        clean_up(results, say, found)
 
 
 def main() -> NoReturn:

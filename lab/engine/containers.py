@@ -16,7 +16,7 @@ from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
 
 from lab.cache import digest
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 
 OWNER_LABEL = "stampede.owner"
 SERVICE = "com.docker.compose.service"
@@ -35,19 +35,19 @@ def owner() -> str:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ContainerInfo:
     """A container as the engine described it at one moment.
 
     ``service`` is its name in docker-compose.yml, or e.g. k6-2 for a further k6 container. ``name`` is its name within
-    its trial, e.g. nginx-1. ``place`` is its machine, ``host`` its host name, and ``image`` the id of its image.
+    its trial, e.g. nginx-1. ``machine`` is its machine, ``hostname`` its host name, and ``image`` the id of its image.
     """
 
     id: str
     service: str
     name: str
     state: ContainerState
-    place: Place
-    host: str
+    machine: Machine
+    hostname: str
     image: str = ""
 
     @property
@@ -57,37 +57,39 @@ class Seen:
 
     def execute(self, command: list[str]) -> str:
         """Run a command in this container, and return its output. Raise DockerException if that fails."""
-        return str(self.place.client.container.execute(self.id, command))
+        return str(self.machine.client.container.execute(self.id, command))
 
 
-def containers_of(project: str, places: Sequence[Place]) -> list[Seen]:
+def containers_of(project: str, machines: Sequence[Machine]) -> list[ContainerInfo]:
     """Return all containers of a Compose project on these machines, including containers that have ended.
 
     Compose numbers the containers of a service on each machine. Over all machines, the numbers go on.
     """
-    seen: list[Seen] = []
+    seen: list[ContainerInfo] = []
     numbers: dict[str, int] = {}
-    for place in places:
-        for service, number, one in sorted(_inspected(project, place), key=lambda one: one[:2]):
+    for machine in machines:
+        for service, number, one in sorted(_inspected(project, machine), key=lambda one: one[:2]):
             assert one.id
             assert one.state
-            several = len(places) > 1
+            several = len(machines) > 1
             numbers[service] = numbers.get(service, 0) + 1 if several else number
-            host = (one.config and one.config.hostname) or ""
+            hostname = (one.config and one.config.hostname) or ""
             image = one.image or ""
-            seen.append(Seen(one.id, service, f"{service}-{numbers[service]}", one.state, place, host, image))
+            seen.append(
+                ContainerInfo(one.id, service, f"{service}-{numbers[service]}", one.state, machine, hostname, image)
+            )
     return seen
 
 
-def _inspected(project: str, place: Place) -> Iterator[tuple[str, int, ContainerInspectResult]]:
+def _inspected(project: str, machine: Machine) -> Iterator[tuple[str, int, ContainerInspectResult]]:
     """Yield each container of a project on one machine, with its service and its number.
 
     The engine is asked once for all of them: each attribute of a ``Container`` would be a process of its own.
     """
-    found = place.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}"), ("label", NUMBER)])
+    found = machine.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}"), ("label", NUMBER)])
     if not found:
         return
-    said = run([*place.docker, "container", "inspect", *(one.id for one in found)])
+    said = run([*machine.docker, "container", "inspect", *(one.id for one in found)])
     for one in _INSPECTED.validate_json(str(said)):
         labels = (one.config and one.config.labels) or {}
         yield labels[SERVICE], int(labels[NUMBER]), one
@@ -106,18 +108,18 @@ def is_generator(service: str) -> bool:
     return service.partition("-")[0] in GENERATORS
 
 
-def output_of(container: Seen) -> bytes:
+def output_of(container: ContainerInfo) -> bytes:
     """Return what a container wrote to standard output and standard error."""
-    command = [*container.place.docker, "container", "logs", container.id]
+    command = [*container.machine.docker, "container", "logs", container.id]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
         raise DockerException(command, done.returncode, stderr=done.stdout)
     return done.stdout
 
 
-def first_line_of(container: Seen) -> bytes:
+def first_line_of(container: ContainerInfo) -> bytes:
     """Return the first line that the engine has of what a container wrote, with its time; empty: there is none."""
-    command = [*container.place.docker, "container", "logs", "--timestamps", container.id]
+    command = [*container.machine.docker, "container", "logs", "--timestamps", container.id]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as asked:
         assert asked.stdout
         line = asked.stdout.readline()
@@ -126,7 +128,7 @@ def first_line_of(container: Seen) -> bytes:
 
 
 @contextmanager
-def tolerating_docker_errors() -> Iterator[None]:
+def suppress_docker_errors() -> Iterator[None]:
     """Go on if the engine refuses or does not answer. The next command removes what could not be removed."""
     try:
         yield

@@ -27,7 +27,7 @@ from lab.paths import ROOT
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing that the lab needs: whether the machine has it, its version, and how to get it if it is missing."""
 
     what: str
@@ -46,28 +46,28 @@ def make_ready(say: Say, images: Iterable[LabImage] = ()) -> None:
     make_base_images_ready(say, images)
 
 
-def findings() -> list[Finding]:
+def checks() -> list[Check]:
     """Check everything that the lab needs, without changing anything."""
     client = DockerClient()
     found = [
-        Finding("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),
-        Finding("processor", not (lack := processor.problem()), lack or "has what the packages need",
+        Check("Python >= 3.11", sys.version_info >= (3, 11), platform.python_version()),
+        Check("processor", not (lack := processor.problem()), lack or "has what the packages need",
                 processor.WAY_OUT),
-        Finding("docker", shutil.which("docker") is not None, shutil.which("docker") or "not installed",
+        Check("docker", shutil.which("docker") is not None, shutil.which("docker") or "not installed",
                 INSTALL_BY_HAND),
     ]  # fmt: skip
     if not found[-1].there:
         return found
     engine = engine_version()
-    found.append(Finding("container engine", bool(engine), engine or "does not answer", how_to_start()))
+    found.append(Check("container engine", bool(engine), engine or "does not answer", how_to_start()))
     compose = plugin_version("compose")
-    found.append(Finding("Compose v2", is_v2(compose), compose or "not installed", INSTALL_BY_HAND))
-    found.append(Finding("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
+    found.append(Check("Compose v2", is_v2(compose), compose or "not installed", INSTALL_BY_HAND))
+    found.append(Check("buildx", bool(buildx := plugin_version("buildx")), buildx or "not installed",
                          INSTALL_BY_HAND))  # fmt: skip
     if engine:
         for name in BASE_IMAGES:
             there = client.image.exists(name)
-            found.append(Finding(name, there, origin(name) if there else "not there yet", "make setup"))
+            found.append(Check(name, there, origin(name) if there else "not there yet", "make setup"))
     free = shutil.disk_usage(ROOT).free / 2**30
-    found.append(Finding("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
+    found.append(Check("disk space >= 2 GiB", free >= 2, f"{free:.0f} GiB free", "Free some space."))
     return found

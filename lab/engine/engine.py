@@ -23,7 +23,7 @@ from python_on_whales.exceptions import DockerException
 from lab.engine import processor
 from lab.errors import LabError
 from lab.interruption import program
-from lab.limits import Room
+from lab.limits import MemoryBudget
 from lab.paths import ROOT, TOOLS
 
 ENGINE_LOG = Path("/var/log/stampede-dockerd.log")
@@ -71,7 +71,7 @@ def engine_cores() -> int:
     return int(told) if told.isdecimal() and int(told) else os.cpu_count() or 1
 
 
-def room() -> Room:
+def memory_budget() -> MemoryBudget:
     """Return the memory of the machine that containers run on.
 
     If the engine runs on another machine, its free memory is unknown, so all of its memory counts as available.
@@ -80,7 +80,7 @@ def room() -> Room:
     engine = output(["docker", "info", "--format", "{{.MemTotal}}"])
     total = int(engine) if engine.isdecimal() and int(engine) else memory.total
     elsewhere = abs(total - memory.total) > 0.01 * memory.total
-    return Room(total // 2**20, (total if elsewhere else memory.available) // 2**20)
+    return MemoryBudget(total // 2**20, (total if elsewhere else memory.available) // 2**20)
 
 
 def ca_bundle() -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 from lab.engine.engine import Say, in_words
 from lab.interruption import uninterrupted
 
@@ -25,10 +25,10 @@ ASK_AGAIN_S = 5
 
 
 @contextmanager
-def hearing(places: Sequence[Place], say: Say) -> Iterator[None]:
+def heartbeat(machines: Sequence[Machine], say: Say) -> Iterator[None]:
     """Ask the engines of machines now and then during the block whether they are there."""
     over = threading.Event()
-    threads = [threading.Thread(target=_ask_on, args=(place, say, over), daemon=True) for place in places]
+    threads = [threading.Thread(target=_ask_on, args=(machine, say, over), daemon=True) for machine in machines]
     with uninterrupted():
         for thread in threads:
             thread.start()
@@ -41,28 +41,28 @@ def hearing(places: Sequence[Place], say: Say) -> Iterator[None]:
                 thread.join()
 
 
-def _ask_on(place: Place, say: Say, over: threading.Event) -> None:
+def _ask_on(machine: Machine, say: Say, over: threading.Event) -> None:
     silent = False
     while not over.wait(0 if silent else ASK_EVERY_S):
-        answered = _answers(place, say, over, silent=silent)
+        answered = _answers(machine, say, over, silent=silent)
         if answered is None:
             continue
         if silent and answered:
-            say(f"{_capital(place.said)} answers again.")
+            say(f"{_capital(machine.said)} answers again.")
         elif not silent and not answered:
-            say(f"{_capital(place.said)} has not answered for {in_words(SILENT_S)}: is it paused, or is its machine? "
+            say(f"{_capital(machine.said)} has not answered for {in_words(SILENT_S)}: is it paused, or is its machine? "
                 "The lab ends what waits for it.")  # fmt: skip
         silent = not answered
         if silent:
-            _end_clients(place)
+            _end_clients(machine)
 
 
-def _answers(place: Place, say: Say, over: threading.Event, *, silent: bool) -> bool | None:
+def _answers(machine: Machine, say: Say, over: threading.Event, *, silent: bool) -> bool | None:
     """Return whether an engine gives any answer in time, even an error; None if the block ended meanwhile."""
     began, told = time.monotonic(), silent
     try:
         asking = subprocess.Popen(
-            [*place.docker, "version", "--format", "{{.Server.Version}}"],
+            [*machine.docker, "version", "--format", "{{.Server.Version}}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except OSError:  # there is no client yet
@@ -76,7 +76,7 @@ def _answers(place: Place, say: Say, over: threading.Event, *, silent: bool) -> 
                 return False
             if waited_s > LATE_S and not told:
                 told = True
-                say(f"{_capital(place.said)} has not answered for {in_words(LATE_S)}; "
+                say(f"{_capital(machine.said)} has not answered for {in_words(LATE_S)}; "
                     f"the lab waits for it for {in_words(SILENT_S)}.")  # fmt: skip
         return True
     finally:
@@ -84,14 +84,14 @@ def _answers(place: Place, say: Say, over: threading.Event, *, silent: bool) -> 
         asking.wait()
 
 
-def _end_clients(place: Place) -> None:
+def _end_clients(machine: Machine) -> None:
     """End Docker's clients for a machine that are children of this process, and what they have started.
 
     A client ends before what it has started, so that it cannot end with success.
     """
     for child in psutil.Process().children():
         with suppress(psutil.Error):
-            if child.name() == "docker" and set(place.docker[1:]) <= set(child.cmdline()):
+            if child.name() == "docker" and set(machine.docker[1:]) <= set(child.cmdline()):
                 for one in (child, *child.children(recursive=True)):
                     with suppress(psutil.Error):
                         one.kill()

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.swarm import is_manager
-from lab.engine.containers import OWNER_LABEL, PROJECT, LabelFilter, labels_of, owner, tolerating_docker_errors
+from lab.engine.containers import OWNER_LABEL, PROJECT, LabelFilter, labels_of, owner, suppress_docker_errors
 
 ATTEMPTS = 5
 LOOK_AGAIN_S = 1
 
 
-def remove_leftovers(places: Sequence[Place]) -> list[str]:
+def remove_leftovers(machines: Sequence[Machine]) -> list[str]:
     """Remove the containers and networks of this user's killed runs on these machines; return their projects' names.
 
     Call it only while no run is measuring. Leave alone what was started by hand, by other users or by other machines.
     """
     projects: set[str] = set()
     for _ in range(ATTEMPTS):
-        found = _remove_all_of_mine(places)
+        found = _remove_all_of_mine(machines)
         if not found:
             break
         projects |= found
@@ -62,11 +62,11 @@ def remove_networks(client: DockerClient, mine: LabelFilter) -> set[str]:
     return projects
 
 
-def _remove_all_of_mine(places: Sequence[Place]) -> set[str]:
+def _remove_all_of_mine(machines: Sequence[Machine]) -> set[str]:
     mine: LabelFilter = [("label", f"{OWNER_LABEL}={owner()}")]
     projects = set()
     for remove in (remove_containers, remove_networks):
-        for place in places:
-            with tolerating_docker_errors():
-                projects |= remove(place.client, mine)
+        for machine in machines:
+            with suppress_docker_errors():
+                projects |= remove(machine.client, mine)
     return projects

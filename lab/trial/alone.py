@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from python_on_whales.exceptions import DockerException
 
 from analysis.records.classes import SECRET, Asked
-from lab.engine.containers import Seen
+from lab.engine.containers import ContainerInfo
 
 REQUESTS = 3
 """How many requests of each class are sent; the first one is not counted, because applications load modules late."""
@@ -32,7 +32,7 @@ _TOLD = "lab-told"
 class Front:
     """The container that k6 connects to, in which single requests are sent, and its name and port in k6's requests."""
 
-    container: Seen
+    container: ContainerInfo
     host: str
     port: int
 
@@ -93,7 +93,7 @@ def ask(
     machine, and a request may have secrets. ``whole``: receive the whole body, and keep nothing of it.
     """
     config = _config(front, one, secrets or {}, within_s, whole=whole)
-    command = [*front.container.place.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
+    command = [*front.container.machine.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
     done = subprocess.run(command, input=config.encode(), capture_output=True, check=False)
     problem, found, told = done.stderr.decode(errors="replace").rpartition(f"\n{_TOLD} ")
     if not found:

@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path
 
 from analysis.records.run import TODAY, TrialRecord
-from lab.engine.cluster.engines import Engines, Load, Watches
-from lab.engine.cluster.machines import Place
-from lab.engine.cluster.probe import Lost
+from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
+from lab.engine.cluster.machines import Machine
+from lab.engine.cluster.probe import MachineLost
 from lab.engine.containers import OWNER_LABEL, PROJECT, owner
-from lab.engine.watch import Progress, Quiet
+from lab.engine.machine_usage import Progress, Quiet
 from lab.interruption import uninterrupted
 from lab.loads import in_seconds
 from lab.plan import TAIL_S, Plan, PlannedTrial
 from lab.trial.compose import START_UP_S
-from lab.trial.stack import Stack
+from lab.trial.stack import TrialContainers
 
 FURTHER_START_UP_S = 0.25
 """The start-up time of each further load generator of a trial; START_UP_S is the time of the first."""
@@ -54,13 +54,13 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) ->
     if not own:
         return []
     with uninterrupted() as asked:
-        stack = Stack(own[0], run_folder, 1, engines, asked)
+        stack = TrialContainers(own[0], run_folder, 1, engines, asked)
         words: list[str] = []
         stopping = partial(progress, "stopping the servers")
-        with _watching([stack], engines.places):
+        with _watching([stack], engines.machines):
             try:
                 starting = partial(progress, "starting your application")
-                _together(Stack.up, [stack], starting, expected_s=4, asked=asked, stop=Stack.end_up)
+                _together(TrialContainers.up, [stack], starting, expected_s=4, asked=asked, stop=TrialContainers.end_up)
                 asking = partial(progress, "asking for each class alone")
                 _together(lambda one: words.extend(one.check()), [stack], asking, expected_s=2, asked=asked)
             except KeyboardInterrupt:
@@ -68,8 +68,8 @@ def check(plan: Plan, run_folder: Path, progress: Progress, engines: Engines) ->
                 raise
             finally:
                 if stack.outcome == "failed":
-                    _together(Stack.collect, [stack] if stack.composed else [], stopping, expected_s=1)
-                _together(Stack.down, [stack], stopping, expected_s=2)
+                    _together(TrialContainers.collect, [stack] if stack.composed else [], stopping, expected_s=1)
+                _together(TrialContainers.down, [stack], stopping, expected_s=2)
                 if not stack.gone or stack.outcome == "failed":
                     _save([stack], None, None)
                 else:
@@ -81,36 +81,48 @@ def _measure_batch(
     batch: tuple[PlannedTrial, ...], run_folder: Path, progress: Progress, engines: Engines
 ) -> list[TrialRecord]:
     with uninterrupted() as asked:  # signals count between two steps and during the load
-        stacks = [Stack(trial, run_folder, len(batch), engines, asked) for trial in batch]
-        with _watching(stacks, engines.places):
+        stacks = [TrialContainers(trial, run_folder, len(batch), engines, asked) for trial in batch]
+        with _watching(stacks, engines.machines):
             return _measure_stacks(stacks, progress, asked, engines)
 
 
-def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int], engines: Engines) -> list[TrialRecord]:
+def _measure_stacks(
+    stacks: list[TrialContainers], progress: Progress, asked: list[int], engines: Engines
+) -> list[TrialRecord]:
     quiet: Quiet | None = None
-    load: Load | None = None
+    load: UsageUnderLoad | None = None
 
     def settled() -> Quiet:
         return engines.settle(partial(_heeding, progress, asked))
 
-    def ready() -> list[Stack]:
+    def ready() -> list[TrialContainers]:
         return [stack for stack in stacks if stack.outcome == "measured"]
 
     try:
         starting = partial(progress, "starting the servers")
-        _together(Stack.up, stacks, starting, expected_s=3 + len(stacks), asked=asked, stop=Stack.end_up)
+        _together(
+            TrialContainers.up, stacks, starting, expected_s=3 + len(stacks), asked=asked, stop=TrialContainers.end_up
+        )
         if computing := [stack for stack in ready() if stack.trial.load.computes]:
             quiet = settled()
             for stack in computing:  # one after the other, because calibration needs requests that run alone
-                _together(Stack.calibrate, [stack], partial(progress, "calibrating"), expected_s=2, asked=asked)
+                _together(
+                    TrialContainers.calibrate, [stack], partial(progress, "calibrating"), expected_s=2, asked=asked
+                )
         for stack in [one for one in ready() if one.asks_alone]:
-            _together(Stack.ask_alone, [stack], partial(progress, "asking alone"), expected_s=2, asked=asked)
+            _together(TrialContainers.ask_alone, [stack], partial(progress, "asking alone"), expected_s=2, asked=asked)
         if ready():
-            _together(Stack.look_before, ready(), partial(progress, "observing the servers"), expected_s=1, asked=asked)
+            _together(
+                TrialContainers.look_before,
+                ready(),
+                partial(progress, "observing the servers"),
+                expected_s=1,
+                asked=asked,
+            )
             quiet = max(filter(None, (quiet, settled())), key=lambda one: one.busy)
             if loaded := ready():
                 load = _load(loaded, progress, asked, engines)
-    except Lost as error:
+    except MachineLost as error:
         for stack in stacks:
             stack.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
     except KeyboardInterrupt:
@@ -120,10 +132,10 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int], e
         stopping = partial(progress, "stopping the servers")
         measured = ready()
         try:
-            _together(Stack.collect, [stack for stack in stacks if stack.composed], stopping, expected_s=1)
+            _together(TrialContainers.collect, [stack for stack in stacks if stack.composed], stopping, expected_s=1)
         finally:
             try:
-                _together(Stack.down, stacks, stopping, expected_s=2)
+                _together(TrialContainers.down, stacks, stopping, expected_s=2)
             finally:
                 if asked:  # Ctrl-C also kills docker's commands, so a failure after Ctrl-C is an interrupt
                     _interrupt(stack for stack in measured if stack.outcome == "failed")
@@ -131,7 +143,7 @@ def _measure_stacks(stacks: list[Stack], progress: Progress, asked: list[int], e
     return records
 
 
-def _interrupt(stacks: Iterable[Stack]) -> None:
+def _interrupt(stacks: Iterable[TrialContainers]) -> None:
     for stack in stacks:
         stack.interrupt()
 
@@ -142,7 +154,7 @@ def _heeding(progress: Progress, asked: list[int], what: str, passed_s: float, e
     progress(what, passed_s, expected_s)
 
 
-def _save(stacks: list[Stack], quiet: Quiet | None, load: Load | None) -> list[TrialRecord]:
+def _save(stacks: list[TrialContainers], quiet: Quiet | None, load: UsageUnderLoad | None) -> list[TrialRecord]:
     """Save every stack, even if another stack cannot be saved. Afterwards raise the first OSError, if there was any."""
     records: list[TrialRecord] = []
     problem: OSError | None = None
@@ -161,15 +173,15 @@ def _save(stacks: list[Stack], quiet: Quiet | None, load: Load | None) -> list[T
     return records
 
 
-def _load(stacks: list[Stack], progress: Progress, asked: list[int], engines: Engines) -> Load:
+def _load(stacks: list[TrialContainers], progress: Progress, asked: list[int], engines: Engines) -> UsageUnderLoad:
     """Start all loads at the same time, wait until the last load has ended, and return what the machines did then."""
     if asked:
         raise KeyboardInterrupt
-    watches = Watches(engines)
+    watches = UsageSamplers(engines)
     further = sum(stack.trial.load.generators - 1 for stack in stacks)
     begins = time.time() + START_UP_S * len(stacks) + FURTHER_START_UP_S * further
     _together(
-        partial(Stack.start_load, at=begins, watches=watches),
+        partial(TrialContainers.start_load, at=begins, watches=watches),
         stacks,
         partial(progress, "starting the load"),
         expected_s=1,
@@ -198,7 +210,14 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int], engines: En
                 time.sleep(min(left_s, LOOK_EVERY_S))
             watches.begin()
             loading = partial(progress, "load")
-            _together(Stack.wait_for_load, started, loading, duration_s + TAIL_S, asked, stop=Stack.end_load)
+            _together(
+                TrialContainers.wait_for_load,
+                started,
+                loading,
+                duration_s + TAIL_S,
+                asked,
+                stop=TrialContainers.end_load,
+            )
         return watches.read()
     finally:
         late.cancel()
@@ -207,24 +226,24 @@ def _load(stacks: list[Stack], progress: Progress, asked: list[int], engines: En
 
 
 @contextmanager
-def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
+def _watching(stacks: list[TrialContainers], machines: Sequence[Machine]) -> Iterator[None]:
     """End a stack's load as soon as one of its servers ends, or one of its containers reaches its memory limit.
 
     Otherwise k6 would send requests to a dead server for minutes, and the lab would wait in vain for a server whose
     workers are killed as they start. Only the first such event of each stack counts.
     """
 
-    def heed(place: Place, lines: Iterable[str]) -> None:
+    def heed(machine: Machine, lines: Iterable[str]) -> None:
         with ThreadPoolExecutor(len(stacks)) as pool:  # read the events of other stacks while one stack ends
             for line in lines:
                 event = json.loads(line)
                 of = event["Actor"]["Attributes"]
                 for stack in stacks:
                     if of.get(PROJECT) == stack.project and stack.outcome == "measured":
-                        pool.submit(stack.heed, event["Action"], place, event["Actor"]["ID"], of)
-            if not over.is_set() and len(places) > 1:  # else the only engine has ended, and the load with it
+                        pool.submit(stack.heed, event["Action"], machine, event["Actor"]["ID"], of)
+            if not over.is_set() and len(machines) > 1:  # else the only engine has ended, and the load with it
                 for stack in stacks:
-                    pool.submit(stack.lose, place)
+                    pool.submit(stack.lose, machine)
 
     over = threading.Event()
     asked = ["events", "--since", f"{time.time():.3f}", "--filter", "event=die", "--filter", "event=oom",
@@ -232,13 +251,15 @@ def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
     with ExitStack() as stack:
         watched = [
             stack.enter_context(
-                subprocess.Popen([*place.docker, *asked], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                subprocess.Popen(
+                    [*machine.docker, *asked], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                )
             )
-            for place in places
+            for machine in machines
         ]
         heeding = [
-            threading.Thread(target=heed, args=(place, events.stdout))
-            for place, events in zip(places, watched, strict=True)
+            threading.Thread(target=heed, args=(machine, events.stdout))
+            for machine, events in zip(machines, watched, strict=True)
         ]
         for thread in heeding:
             thread.start()
@@ -253,7 +274,7 @@ def _watching(stacks: list[Stack], places: Sequence[Place]) -> Iterator[None]:
 
 
 @contextmanager
-def _ending_when_memory_is_short(stacks: list[Stack], engines: Engines) -> Iterator[None]:
+def _ending_when_memory_is_short(stacks: list[TrialContainers], engines: Engines) -> Iterator[None]:
     """End all loads as soon as a machine has hardly any memory left."""
     over = threading.Event()
 
@@ -265,7 +286,7 @@ def _ending_when_memory_is_short(stacks: list[Stack], engines: Engines) -> Itera
                 for stack in loading:
                     stack.fail(shortage)
                 with ThreadPoolExecutor(len(stacks)) as pool:
-                    list(pool.map(Stack.end_load, loading))
+                    list(pool.map(TrialContainers.end_load, loading))
                 return
 
     looking = threading.Thread(target=look)
@@ -278,12 +299,12 @@ def _ending_when_memory_is_short(stacks: list[Stack], engines: Engines) -> Itera
 
 
 def _together(
-    step: Callable[[Stack], None],
-    stacks: list[Stack],
+    step: Callable[[TrialContainers], None],
+    stacks: list[TrialContainers],
     progress: Callable[[float, float], None],
     expected_s: float,
     asked: Sequence[int] = (),
-    stop: Callable[[Stack], None] | None = None,
+    stop: Callable[[TrialContainers], None] | None = None,
 ) -> None:
     """Do one step for all stacks at the same time, and return or raise only after the step has ended for all stacks.
 
@@ -311,7 +332,7 @@ def _together(
         raise errors[0]
 
 
-def _is_worth_keeping(stack: Stack) -> bool:
+def _is_worth_keeping(stack: TrialContainers) -> bool:
     """Whether to keep a trial's folder. Remove the folder of an interrupted trial that has measured nothing."""
     if stack.outcome == "interrupted" and not any(stack.part.glob("points*.json*")):
         shutil.rmtree(stack.part, ignore_errors=True)

@@ -12,8 +12,8 @@ from python_on_whales import DockerClient
 
 from analysis.records.folder import write_whole
 from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.machines import Place
-from lab.engine.cluster.placing import k6_service, placed
+from lab.engine.cluster.machines import Machine
+from lab.engine.cluster.placing import assign, k6_service
 from lab.engine.containers import overlay_name, owner
 from lab.engine.engine import ca_bundle
 from lab.engine.images import K6_RELEASE
@@ -38,7 +38,7 @@ class Composed:
     ``limits_mib`` has the memory limits of the services.
     """
 
-    place: Place
+    machine: Machine
     client: DockerClient
     services: tuple[str, ...]
     limits_mib: dict[str, int]
@@ -72,16 +72,16 @@ def compose(
     if variant.workload:
         variant.workload.extend(resolved, variant.service)
     whole = placeless(resolved, local)
-    shares = placed(trial, engines.places) if engines.overlay else [dict.fromkeys(services, 1)]
+    shares = assign(trial, engines.machines) if engines.overlay else [dict.fromkeys(services, 1)]
     done = []
-    for place, counts in zip(engines.places, shares, strict=True):
+    for machine, counts in zip(engines.machines, shares, strict=True):
         if not counts:
             continue
-        here = on_machine(whole, place, counts if engines.overlay else None, project)
-        file = part / (f"compose-{place.name}.yml" if engines.overlay else "compose.yml")
+        here = on_machine(whole, machine, counts if engines.overlay else None, project)
+        file = part / (f"compose-{machine.name}.yml" if engines.overlay else "compose.yml")
         write_whole(file, yaml.safe_dump(here, sort_keys=False))
         client = DockerClient(
-            context=place.client.client_config.context,
+            context=machine.client.client_config.context,
             compose_files=[file],
             compose_env_files=[part / LOCAL_ENV],
             compose_project_directory=ROOT,
@@ -90,11 +90,13 @@ def compose(
         )
         limited = {name: one["mem_limit"] for name, one in here["services"].items() if "mem_limit" in one}
         limits_mib = {name: int(limit) // 2**20 for name, limit in limited.items()}
-        done.append(Composed(place, client, tuple(here["services"]), limits_mib))
+        done.append(Composed(machine, client, tuple(here["services"]), limits_mib))
     return done
 
 
-def on_machine(whole: dict[str, Any], place: Place, counts: Mapping[str, int] | None, project: str) -> dict[str, Any]:
+def on_machine(
+    whole: dict[str, Any], machine: Machine, counts: Mapping[str, int] | None, project: str
+) -> dict[str, Any]:
     """Return the part of a resolved Compose file that one machine starts; the box of each service stays the same.
 
     ``counts`` is how many containers of each service the machine has, if several machines share the containers: they
@@ -109,9 +111,9 @@ def on_machine(whole: dict[str, Any], place: Place, counts: Mapping[str, int] | 
         if counts is not None:
             there = {other: one for other, one in service["depends_on"].items() if other in counts}
             mine |= {"depends_on": there, "scale": counts[name]}
-        if place.cpuset and not service.get("cpuset"):
-            mine["cpuset"] = place.cpuset
-        if not place.shares_files and "volumes" in service:
+        if machine.cpuset and not service.get("cpuset"):
+            mine["cpuset"] = machine.cpuset
+        if not machine.shares_files and "volumes" in service:
             mine["volumes"] = [{"type": "volume", "target": one["target"]} for one in service["volumes"]]
             mine["environment"] = service.get("environment", {}) | {"LAB_FOLDER": RESULTS_THERE}
         services[name] = mine

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from python_on_whales.utils import run
 
-from lab.engine.containers import Seen
+from lab.engine.containers import ContainerInfo
 from lab.paths import CLIENTS, K6
 
 VOLUME, OWN = "/results", "own"
@@ -21,12 +21,12 @@ RESULTS_THERE = f"{VOLUME}/{OWN}"
 _SCRIPTS = {"client": (CLIENTS, "/clients")}
 
 
-def bring(container: Seen, folder: str, files: Mapping[str, str]) -> None:
+def bring(container: ContainerInfo, folder: str, files: Mapping[str, str]) -> None:
     """Write files into a folder of a container that has not started yet. Raise DockerException if that fails."""
     _unpack(container, folder, {name: text.encode() for name, text in files.items()})
 
 
-def bring_scripts(container: Seen, replay: Path | None) -> None:
+def bring_scripts(container: ContainerInfo, replay: Path | None) -> None:
     """Bring the scripts of a load generator, and make its folder of results its own. Raise DockerException.
 
     ``replay`` is the folder with the requests of a log, if k6 sends the requests of a log.
@@ -37,21 +37,21 @@ def bring_scripts(container: Seen, replay: Path | None) -> None:
     _unpack(container, VOLUME, {}, [OWN])
 
 
-def _bring_folder(container: Seen, source: Path, target: str) -> None:
+def _bring_folder(container: ContainerInfo, source: Path, target: str) -> None:
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     _unpack(container, target, {str(path.relative_to(source)): path.read_bytes() for path in files})
 
 
-def fetch_results(container: Seen, folder: Path) -> None:
+def fetch_results(container: ContainerInfo, folder: Path) -> None:
     """Copy to a folder what a load generator wrote. Raise DockerException if that fails."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetched.") as fetched:
-        run([*container.place.docker, "cp", f"{container.id}:{RESULTS_THERE}/.", fetched])
+        run([*container.machine.docker, "cp", f"{container.id}:{RESULTS_THERE}/.", fetched])
         for path in sorted(Path(fetched).iterdir()):
             if path.suffix != ".env":  # the lab brought these files
                 path.rename(folder / path.name)
 
 
-def _unpack(container: Seen, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
+def _unpack(container: ContainerInfo, folder: str, files: Mapping[str, bytes], folders: Sequence[str] = ()) -> None:
     """Write files and empty folders into a folder of a container. They belong to the lab's user, who runs it, too."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -64,7 +64,7 @@ def _unpack(container: Seen, folder: str, files: Mapping[str, bytes], folders: S
             one.size = len(content)
             one.mode = 0o755 if content.startswith(b"#!") else 0o644
             archive.addfile(one, io.BytesIO(content))
-    run([*container.place.docker, "cp", "-", f"{container.id}:{folder}"], input=packed.getvalue())
+    run([*container.machine.docker, "cp", "-", f"{container.id}:{folder}"], input=packed.getvalue())
 
 
 def _folders(files: Mapping[str, bytes]) -> list[str]:

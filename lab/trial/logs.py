@@ -10,23 +10,23 @@ from python_on_whales.exceptions import DockerException
 from analysis.metrics.sizes import cut_logs
 from analysis.read.observation import read_containers
 from analysis.records.run import Log
-from lab.engine.containers import Seen, first_line_of, output_of
+from lab.engine.containers import ContainerInfo, first_line_of, output_of
 
 
 @dataclass(frozen=True)
-class Beginning:
+class LogStart:
     """The first line of a log before the load, with its time, and how many bytes the log had then."""
 
     line: bytes
     size: int
 
 
-def beginnings(containers: Sequence[Seen]) -> dict[str, Beginning]:
+def log_starts(containers: Sequence[ContainerInfo]) -> dict[str, LogStart]:
     """Return how the log of each container except the load generators begins, by the id of the container."""
 
-    def look(container: Seen) -> tuple[str, Beginning] | None:
+    def look(container: ContainerInfo) -> tuple[str, LogStart] | None:
         try:
-            return container.id, Beginning(first_line_of(container), len(output_of(container)))
+            return container.id, LogStart(first_line_of(container), len(output_of(container)))
         except DockerException:
             return None
 
@@ -34,7 +34,7 @@ def beginnings(containers: Sequence[Seen]) -> dict[str, Beginning]:
         return dict(filter(None, pool.map(look, [one for one in containers if not one.is_generator])))
 
 
-def kept(said: bytes, first_line: bytes, before: Beginning) -> Log:
+def log_record(said: bytes, first_line: bytes, before: LogStart) -> Log:
     """Return how much of a log the engine still has, given its text and its first line with the time.
 
     The engine drops the beginning of a log that becomes too long. If a container had written nothing before the load,

@@ -10,7 +10,7 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.read.observation import SENT, WRITTEN
 from analysis.records.folder import write_whole
-from lab.engine.containers import Seen
+from lab.engine.containers import ContainerInfo
 from lab.servers.workload import BESIDE
 
 _OBSERVE = (
@@ -20,7 +20,10 @@ _OBSERVE = (
 
 
 def observe(
-    containers: Sequence[Seen], part: Path, moment: Literal["before", "after"], masked: Callable[[bytes], bytes]
+    containers: Sequence[ContainerInfo],
+    part: Path,
+    moment: Literal["before", "after"],
+    masked: Callable[[bytes], bytes],
 ) -> dict[str, str]:
     """Ask every container except the load generators for its settings and counters; see servers/observe.
 
@@ -29,7 +32,7 @@ def observe(
     """
     found: dict[str, str] = {}
 
-    def ask(container: Seen) -> None:
+    def ask(container: ContainerInfo) -> None:
         if container.is_generator or container.service.startswith(BESIDE) or container.state.status != "running":
             return
         with suppress(DockerException):
@@ -45,7 +48,7 @@ def observe(
     return found
 
 
-def keep_who_served(containers: Sequence[Seen], service: str, part: Path) -> None:
+def keep_who_served(containers: Sequence[ContainerInfo], service: str, part: Path) -> None:
     """Keep what the wrapper around somebody's own application has noted; see servers/own/own.py."""
     for container in containers:
         if container.service == service and container.state.status == "running":

@@ -5,38 +5,40 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from lab.engine.containers import Seen
+from lab.engine.containers import ContainerInfo
 from lab.engine.engine import meaning_of
 from lab.loads import K6_SCRIPTS
 from lab.plan import PlannedTrial
 from lab.servers.workload import BESIDE
 
 
-def not_healthy(containers: Sequence[Seen], front: str, output_of: Callable[[Seen], bytes]) -> str | None:
+def unhealthy_output(
+    containers: Sequence[ContainerInfo], front: str, output_of: Callable[[ContainerInfo], bytes]
+) -> str | None:
     """Return the last lines of the first container that is not healthy; None if no such container wrote anything."""
-    for container in unhealthy(containers, front):
+    for container in unhealthy_containers(containers, front):
         lines = output_of(container).decode(errors="replace").splitlines()
         if probed := last_probe(container):
             lines.append(f"the health check last said: {probed}")
         if lines:
-            where = f" on {container.place.name}" if container.place.name else ""
+            where = f" on {container.machine.name}" if container.machine.name else ""
             return f"{container.service}{where} said:\n" + "\n".join(lines[-8:])
     return None
 
 
-def last_probe(container: Seen) -> str:
+def last_probe(container: ContainerInfo) -> str:
     """Return what the health check of a container said at last; empty: nothing."""
     probes = container.state.health.log if container.state.health else None
     return (probes[-1].output or "").strip() if probes else ""
 
 
-def ended(service: str, exit_code: int) -> str:
+def end_reason(service: str, exit_code: int) -> str:
     """Return that a service ended during the load, and what its exit code means if a lack of the processor ended it."""
     meaning = f": {meaning_of(exit_code)}" if exit_code == 128 + signal.SIGILL else ""
     return f"{service} ended during the load with exit code {exit_code}{meaning}"
 
 
-def unhealthy(containers: Sequence[Seen], front: str) -> list[Seen]:
+def unhealthy_containers(containers: Sequence[ContainerInfo], front: str) -> list[ContainerInfo]:
     """Return the containers that have started and are not healthy.
 
     The front comes last, because a balancer only waits for the servers.
@@ -46,7 +48,7 @@ def unhealthy(containers: Sequence[Seen], front: str) -> list[Seen]:
     return sorted(found, key=lambda one: one.service == front)
 
 
-def limit_reached(trial: PlannedTrial, service: str, limit_mib: int) -> str:
+def memory_limit_reason(trial: PlannedTrial, service: str, limit_mib: int) -> str:
     """Return which container reached its memory limit, and what sets this limit."""
     if service == trial.variant.service:
         setting = "which the variant's memory_mib sets"
@@ -60,14 +62,14 @@ def limit_reached(trial: PlannedTrial, service: str, limit_mib: int) -> str:
     return f"{service} needed more memory than its limit of {limit_mib} MiB, {setting}"
 
 
-def last_words(part: Path, service: str) -> str:
+def last_error(part: Path, service: str) -> str:
     """Return the last error in the logs of a service in a trial's folder, or else its last line."""
     lines = _said(part, service)
     errors = [line for line in lines if "level=error" in line]
     return _message((errors or lines or ["it wrote nothing"])[-1])
 
 
-def thrown(part: Path) -> str | None:
+def script_exception(part: Path) -> str | None:
     """Return the first exception of a load script; None: no script threw."""
     found = [line for line in _said(part, "k6") if "level=error" in line and "source=stacktrace" in line]
     return _message(found[0]) if found else None

@@ -18,24 +18,24 @@ from analysis.records.classes import Asked, read_asked
 from analysis.records.files import ALONE
 from analysis.records.folder import trial_folder, write_record, write_whole
 from analysis.records.run import OWN, TODAY, Calibration, Log, MachineRecord, Seconds, TrialRecord
-from lab.engine.cluster.engines import Engines, Load, Watches
+from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.images import unlike
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.network import create_network
 from lab.engine.containers import (
     PROJECT,
     SERVICE,
+    ContainerInfo,
     LabelFilter,
-    Seen,
     containers_of,
     first_line_of,
     is_generator,
     output_of,
-    tolerating_docker_errors,
+    suppress_docker_errors,
 )
 from lab.engine.engine import in_words, last_line
 from lab.engine.leftovers import remove_containers, remove_networks
-from lab.engine.watch import Quiet
+from lab.engine.machine_usage import Quiet
 from lab.errors import LabError
 from lab.plan import PlannedTrial
 from lab.servers.workload import BEFORE
@@ -43,11 +43,11 @@ from lab.trial import calibration, checking, reasons, starting
 from lab.trial.alone import Answer, Front, alone_ms, ask
 from lab.trial.compose import Composed, compose, env_file
 from lab.trial.files import RESULTS_THERE, bring, bring_scripts, fetch_results
-from lab.trial.logs import Beginning, beginnings, kept, note_cuts
+from lab.trial.logs import LogStart, log_record, log_starts, note_cuts
 from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of
 from lab.trial.rates import NoRate, rate_after
-from lab.trial.starting import create_generators, in_order, start
+from lab.trial.starting import create_generators, start_order, start_services
 from lab.whereabouts import LOCAL_ENV, here, without
 
 K6_STOPS_WITHIN_S = 10
@@ -60,7 +60,7 @@ LOGGED_WITHIN_S = 1
 """How long the lab waits for what an application writes because of a request."""
 
 
-class Stack:
+class TrialContainers:
     """The containers of one trial, from their start to their removal."""
 
     def __init__(
@@ -85,20 +85,20 @@ class Stack:
         self.reason: str | None = None
         self.failed_by_itself = False
         self.composed: list[Composed] = []
-        self.containers: list[Seen] = []
+        self.containers: list[ContainerInfo] = []
         self.k6_exit_code: int | None = None
         self.calibration: Calibration | None = None
         self.visits_per_s: float | None = None
         self.settings_in_force: dict[str, str] = {}
         self.limits_mib: dict[str, int] = {}
-        self.beginnings: dict[str, Beginning] = {}
+        self.log_starts: dict[str, LogStart] = {}
         self.logs: dict[str, Log] = {}
         self.loading = False
         self.took_s: dict[str, float] = {}
         self.gone = False
 
     @property
-    def generators(self) -> list[Seen]:
+    def generators(self) -> list[ContainerInfo]:
         """The load generators, once they were created."""
         return [one for one in self.containers if one.is_generator]
 
@@ -112,16 +112,16 @@ class Stack:
         """Note that this trial was interrupted."""
         self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
 
-    def heed(self, event: Literal["oom", "die"], place: Place, container: str, labels: dict[str, str]) -> None:
+    def heed(self, event: Literal["oom", "die"], machine: Machine, container: str, labels: dict[str, str]) -> None:
         """React to an event of an engine, given the machine, the container's id and the labels of the event."""
         service = labels[SERVICE]
         if event == "oom":
-            self.out_of_memory(place, container, service)
+            self.out_of_memory(machine, container, service)
         elif self.loading and not is_generator(service):
-            self.fail(reasons.ended(service, int(labels["exitCode"])))
+            self.fail(reasons.end_reason(service, int(labels["exitCode"])))
             self.end_load()
 
-    def out_of_memory(self, place: Place, container: str, service: str) -> None:
+    def out_of_memory(self, machine: Machine, container: str, service: str) -> None:
         """Fail because a container has reached its memory limit, and at once end the load or the container.
 
         If the machine itself is short of memory, say so: then the kernel kills the lab's containers first.
@@ -130,12 +130,12 @@ class Stack:
         if self.loading:
             self.end_load()
         else:  # so that the lab stops waiting until a server is healthy or answers
-            with tolerating_docker_errors():
-                place.client.container.kill(container)
+            with suppress_docker_errors():
+                machine.client.container.kill(container)
 
-    def lose(self, place: Place) -> None:
+    def lose(self, machine: Machine) -> None:
         """Fail because a machine does not answer any more, and end the load: requests to it wait for a minute each."""
-        self.fail(f"{place.said} stopped answering")
+        self.fail(f"{machine.said} stopped answering")
         if self.loading:
             self.end_load()
 
@@ -154,24 +154,24 @@ class Stack:
                 with _ONE_NETWORK:
                     create_network(self.engines, self.project)
             with self._limit():
-                for services in in_order(self.trial, overlay=self.engines.overlay):
-                    start(services, self.composed)
+                for services in start_order(self.trial, overlay=self.engines.overlay):
+                    start_services(services, self.composed)
             create_generators(self.trial.load, self.composed)
-            self.containers = containers_of(self.project, self.engines.places)
-            if reason := unlike((one.service, one.place, one.image) for one in self.containers):
+            self.containers = containers_of(self.project, self.engines.machines)
+            if reason := unlike((one.service, one.machine, one.image) for one in self.containers):
                 self.fail(reason)
             workload = self.trial.variant.workload
             for generator in self.generators:
-                if not generator.place.shares_files:
+                if not generator.machine.shares_files:
                     bring_scripts(generator, workload.load_files if workload else None)
         except NoRate as error:
             self.fail(str(error))
         except DockerException as error:
             self.fail(f"{UNHEALTHY}: {self._why_not_healthy(error)}")
-            with tolerating_docker_errors():  # so that servers that start again and again do not disturb other trials
-                for one in containers_of(self.project, self.engines.places):
+            with suppress_docker_errors():  # so that servers that start again and again do not disturb other trials
+                for one in containers_of(self.project, self.engines.machines):
                     if one.state.running:
-                        one.place.client.container.kill(one.id)
+                        one.machine.client.container.kill(one.id)
         finally:
             self.took_s["up"] = time.monotonic() - began
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
@@ -181,14 +181,16 @@ class Stack:
         """Fail, and end what has started, if the block takes too long: Compose waits for a command without a limit."""
 
         def give_up() -> None:
-            with tolerating_docker_errors():
-                there = containers_of(self.project, self.engines.places)
-                waiting = [one for one in reasons.unhealthy(there, self.trial.variant.front) if one.state.running]
+            with suppress_docker_errors():
+                there = containers_of(self.project, self.engines.machines)
+                waiting = [
+                    one for one in reasons.unhealthy_containers(there, self.trial.variant.front) if one.state.running
+                ]
                 what = waiting[0].service if waiting else "the start"
                 named = "the command of application.before" if what == BEFORE else what
                 self.fail(f"{named} was not ready within {in_words(starting.START_WITHIN_S)}")
                 for one in waiting:
-                    one.place.client.container.kill(one.id)
+                    one.machine.client.container.kill(one.id)
 
         late = threading.Timer(starting.START_WITHIN_S, give_up)
         late.start()
@@ -201,10 +203,10 @@ class Stack:
     def end_up(self) -> None:
         """End the containers that start, again and again until ``up`` has ended: Compose may start further ones."""
         while "up" not in self.took_s:
-            with tolerating_docker_errors():
-                for one in containers_of(self.project, self.engines.places):
+            with suppress_docker_errors():
+                for one in containers_of(self.project, self.engines.machines):
                     if one.state.running:
-                        one.place.client.container.kill(one.id)
+                        one.machine.client.container.kill(one.id)
             time.sleep(END_AGAIN_S)
 
     def calibrate(self) -> None:
@@ -225,7 +227,7 @@ class Stack:
         """Write a file that k6/run reads, and bring it to the load generators that do not share the lab's files."""
         write_whole(self.part / name, text)
         for generator in self.generators:
-            if not generator.place.shares_files:
+            if not generator.machine.shares_files:
                 bring(generator, RESULTS_THERE, {name: text})
 
     @property
@@ -295,8 +297,10 @@ class Stack:
         reason = self.reason or "it failed"
         if not reason.startswith(UNHEALTHY):
             return LabError(f"Your application does not start as it is served today: {reason}")
-        with tolerating_docker_errors():
-            for one in reasons.unhealthy(containers_of(self.project, self.engines.places), self.trial.variant.front):
+        with suppress_docker_errors():
+            for one in reasons.unhealthy_containers(
+                containers_of(self.project, self.engines.machines), self.trial.variant.front
+            ):
                 said = self._output_of(one).decode(errors="replace").strip()
                 probed = self._masked(reasons.last_probe(one).encode()).decode()
                 if said or probed:
@@ -306,10 +310,10 @@ class Stack:
 
     def look_before(self) -> None:
         """Keep the settings, the counters and the beginnings of the logs of the containers before the load."""
-        self.beginnings = beginnings(self.containers)
+        self.log_starts = log_starts(self.containers)
         self.settings_in_force |= observe(self.containers, self.part, "before", self._masked)
 
-    def start_load(self, at: float, watches: Watches) -> None:
+    def start_load(self, at: float, watches: UsageSamplers) -> None:
         """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds of the lab's clock."""
         self.loading = True
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
@@ -317,10 +321,10 @@ class Stack:
             if self.outcome != "measured":
                 return
             try:
-                if not generator.place.shares_files:
-                    begins = f"START_AT_MS={1000 * watches.begins_at(generator.place, at):.0f}\n"
+                if not generator.machine.shares_files:
+                    begins = f"START_AT_MS={1000 * watches.begins_at(generator.machine, at):.0f}\n"
                     bring(generator, RESULTS_THERE, {"start.env": begins})
-                generator.place.client.container.start(generator.id)
+                generator.machine.client.container.start(generator.id)
             except DockerException as error:
                 self.fail(f"{generator.service} did not start: {last_line(error)}")
 
@@ -329,19 +333,19 @@ class Stack:
         began = time.monotonic()
         for generator in self.generators:
             try:
-                exit_code = generator.place.client.wait(generator.id)
+                exit_code = generator.machine.client.wait(generator.id)
                 if generator.service != "client":
                     self._k6_ended(exit_code)
             except DockerException as error:
-                self.fail(f"{generator.place.said} stopped answering: {last_line(error)}")
+                self.fail(f"{generator.machine.said} stopped answering: {last_line(error)}")
         self.took_s["load"] = time.monotonic() - began
 
     def end_load(self) -> None:
         """Stop the load generators, which write their measurements before they end."""
 
-        def stop(generator: Seen) -> None:
-            with tolerating_docker_errors():
-                generator.place.client.container.stop(generator.id, time=K6_STOPS_WITHIN_S)
+        def stop(generator: ContainerInfo) -> None:
+            with suppress_docker_errors():
+                generator.machine.client.container.stop(generator.id, time=K6_STOPS_WITHIN_S)
 
         if self.generators:
             with ThreadPoolExecutor(len(self.generators)) as pool:
@@ -353,7 +357,7 @@ class Stack:
         try:
             self.containers = self._still_there()
             for generator in self.generators:
-                if not generator.place.shares_files:
+                if not generator.machine.shares_files:
                     fetch_results(generator, self.part)
             for container in self.containers:
                 service = container.service
@@ -364,11 +368,11 @@ class Stack:
                 if container.state.status != "exited" or (service, exit_code) == (BEFORE, 0):
                     continue
                 if not is_generator(service):
-                    self.fail(reasons.ended(service, exit_code or 0))
+                    self.fail(reasons.end_reason(service, exit_code or 0))
                 elif service != "client":
                     self._k6_ended(exit_code)
                 elif exit_code:
-                    self.fail(f"the client ended with exit code {exit_code}: {reasons.last_words(self.part, 'client')}")
+                    self.fail(f"the client ended with exit code {exit_code}: {reasons.last_error(self.part, 'client')}")
             if self.k6_exit_code is not None:
                 self.settings_in_force |= observe(self.containers, self.part, "after", self._masked)
                 if self.trial.variant.workload:
@@ -380,48 +384,48 @@ class Stack:
             self.fail(f"its logs could not be kept: {error.strerror or error}")
         self.took_s["collect"] = time.monotonic() - began
 
-    def _keep_log(self, container: Seen) -> None:
+    def _keep_log(self, container: ContainerInfo) -> None:
         said = output_of(container)
         (self.part / f"{container.name}.log").write_bytes(self._masked(said))
-        if before := self.beginnings.get(container.id):
-            self.logs[container.name] = kept(said, first_line_of(container), before)
+        if before := self.log_starts.get(container.id):
+            self.logs[container.name] = log_record(said, first_line_of(container), before)
 
-    def _still_there(self) -> list[Seen]:
+    def _still_there(self) -> list[ContainerInfo]:
         """Return the containers of the machines that still answer, by the names that they had before.
 
         Fail because of a machine that does not answer any more. Raise DockerException if there is only one machine.
         """
-        places = []
-        for place in self.engines.places:
+        machines = []
+        for machine in self.engines.machines:
             try:
                 if self.engines.overlay:
-                    place.client.system.info()
-                places.append(place)
+                    machine.client.system.info()
+                machines.append(machine)
             except DockerException as error:
-                self.fail(f"{place.said} stopped answering: {last_line(error)}")
+                self.fail(f"{machine.said} stopped answering: {last_line(error)}")
         names = {one.id: one.name for one in self.containers}
-        return [replace(one, name=names.get(one.id, one.name)) for one in containers_of(self.project, places)]
+        return [replace(one, name=names.get(one.id, one.name)) for one in containers_of(self.project, machines)]
 
     def down(self) -> None:
         """Remove only this trial's containers and network. The next command removes what could not be removed."""
         mine: LabelFilter = [("label", f"{PROJECT}={self.project}")]
         for remove in (remove_containers, remove_networks):  # no network goes before the last container in it
-            left = [*self.engines.places]
+            left = [*self.engines.machines]
             for _ in range(DOWN_ATTEMPTS):
-                for place in [*left]:
-                    with tolerating_docker_errors():
-                        remove(place.client, mine)
-                        left.remove(place)
+                for machine in [*left]:
+                    with suppress_docker_errors():
+                        remove(machine.client, mine)
+                        left.remove(machine)
             if left:
                 return
         self.gone = True
 
-    def save(self, quiet: Quiet | None, load: Load | None) -> TrialRecord:
+    def save(self, quiet: Quiet | None, load: UsageUnderLoad | None) -> TrialRecord:
         """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""
         compress_points(self.part)
         if self.k6_exit_code not in (None, 0, 99):
-            self.fail(f"k6 ended with exit code {self.k6_exit_code}: {reasons.last_words(self.part, 'k6')}")
-        if thrown := reasons.thrown(self.part):  # k6 goes on after an exception, and ends with 0
+            self.fail(f"k6 ended with exit code {self.k6_exit_code}: {reasons.last_error(self.part, 'k6')}")
+        if thrown := reasons.script_exception(self.part):  # k6 goes on after an exception, and ends with 0
             self.fail(f"the load script threw: {thrown}")
         record = TrialRecord(
             variant=self.trial.variant_name,
@@ -441,7 +445,7 @@ class Stack:
             calibration=self.calibration,
             visits_per_s=self.visits_per_s,
             settings=dict(sorted(self.settings_in_force.items())),
-            machines=[self._machine(place, load) for place in self.engines.places]
+            machines=[self._machine(machine, load) for machine in self.engines.machines]
             if self.engines.overlay and load
             else [],
             logs=self.logs,
@@ -452,16 +456,16 @@ class Stack:
         self.part.rename(self.folder)
         return record
 
-    def _machine(self, place: Place, load: Load) -> MachineRecord:
-        mine = [one for one in self.containers if one.place == place]
-        hosts = [one.host for one in mine if not one.is_generator]
+    def _machine(self, machine: Machine, load: UsageUnderLoad) -> MachineRecord:
+        mine = [one for one in self.containers if one.machine == machine]
+        hosts = [one.hostname for one in mine if not one.is_generator]
         generators = [points_of(one.service) for one in mine if one.is_generator]
-        return load.record(place.name, hosts, generators)
+        return load.record(machine.name, hosts, generators)
 
     def _rate_after(self, follows: PlannedTrial) -> float:
         return rate_after(self.trial, follows, self.folder.parents[2])
 
-    def _output_of(self, container: Seen) -> bytes:
+    def _output_of(self, container: ContainerInfo) -> bytes:
         """Return what a container wrote, without the secrets of somebody's own application."""
         return self._masked(output_of(container))
 
@@ -471,14 +475,14 @@ class Stack:
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
-        with tolerating_docker_errors():
-            there = containers_of(self.project, self.engines.places)
-            if said := reasons.not_healthy(there, self.trial.variant.front, output_of):
+        with suppress_docker_errors():
+            there = containers_of(self.project, self.engines.machines)
+            if said := reasons.unhealthy_output(there, self.trial.variant.front, output_of):
                 return self._masked(said.encode()).decode()
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
-        return reasons.limit_reached(self.trial, service, self.limits_mib.get(service, 0))
+        return reasons.memory_limit_reason(self.trial, service, self.limits_mib.get(service, 0))
 
     def _k6_ended(self, exit_code: int | None) -> None:
         """Note the exit code of a k6 container. Of several containers, keep the worst: failure, then threshold (99)."""
@@ -486,7 +490,7 @@ class Stack:
         self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index, default=None)
 
 
-def _at_work_ms(front: Seen, port: int, path: str) -> float:
+def _at_work_ms(front: ContainerInfo, port: int, path: str) -> float:
     """Send a request as k6 will, and return how long the server worked, in ms."""
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
     answer = json.loads(front.execute(command))

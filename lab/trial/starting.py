@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
-from lab.engine.cluster.network import insisting
+from lab.engine.cluster.network import retry_joining
 from lab.engine.cluster.placing import k6_service
 from lab.experiment.model import Load
 from lab.plan import PlannedTrial
@@ -20,7 +20,7 @@ slowly, and gives up after 20 s."""
 _TURNS = threading.Semaphore(AT_ONCE)
 
 
-def in_order(trial: PlannedTrial, *, overlay: bool) -> list[list[str]]:
+def start_order(trial: PlannedTrial, *, overlay: bool) -> list[list[str]]:
     """Return the services to start, in the order of starting. On one machine, Compose finds the order itself."""
     if not overlay:
         return [[trial.variant.front, *(["api"] if trial.load.api else [])]]
@@ -28,12 +28,12 @@ def in_order(trial: PlannedTrial, *, overlay: bool) -> list[list[str]]:
     return [beside, [trial.variant.service], [trial.variant.front]]
 
 
-def start(services: Sequence[str], composed: Sequence[Composed]) -> None:
+def start_services(services: Sequence[str], composed: Sequence[Composed]) -> None:
     """Start services on all machines at the same time, and wait until they are healthy. Raise DockerException."""
 
     def up(one: Composed) -> None:
         if mine := [name for name in services if name in one.services]:
-            insisting(lambda: one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
+            retry_joining(lambda: one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
                                                     quiet=True, wait_timeout=UP_WITHIN_S))  # fmt: skip
 
     with _TURNS if len(composed) > 1 else nullcontext(), ThreadPoolExecutor(len(composed)) as pool:

@@ -18,7 +18,7 @@ from lab.apps.lesson.model import Step, as_text, choices, experiment_of
 from lab.apps.lesson.notes import read_number
 from lab.apps.lesson.teaching import Student
 from lab.engine.engine import last_line
-from lab.engine.watch import Progress
+from lab.engine.machine_usage import Progress
 from lab.errors import LabError, WrongUse
 from lab.loopback import LocalHandler, serving
 from lab.terminal import interruptible, say, tell, time_in_words

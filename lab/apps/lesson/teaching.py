@@ -17,7 +17,7 @@ from lab.trial.stack import now
 
 if TYPE_CHECKING:
     from analysis.records.summary import Summary
-    from lab.engine.watch import Progress
+    from lab.engine.machine_usage import Progress
     from lab.experiment.model import Experiment
 
     Heeding = Callable[[Progress], Progress]

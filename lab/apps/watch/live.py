@@ -16,7 +16,7 @@ from analysis.records.folder import BadRun, read_run
 from analysis.records.run import Run, VariantRecord
 from analysis.report import live
 from analysis.report.lanes import longest_first
-from lab.engine.watch import Progress
+from lab.engine.machine_usage import Progress
 from lab.loopback import LocalHandler, serving
 
 MOST_AT_ONCE = 8 * 2**20

@@ -6,9 +6,9 @@ from statistics import median
 from typing import TypeVar
 
 from analysis.records.run import Exchange, MachineRecord
-from lab.engine.cluster.machines import Place, only_place
-from lab.engine.cluster.probe import Lost, Probe
-from lab.engine.watch import Clock, Memory, Progress, Quiet, Usage, Watch, here, settle
+from lab.engine.cluster.machines import Machine, default_machine
+from lab.engine.cluster.probe import MachineLost, Probe
+from lab.engine.machine_usage import Clock, MemorySampler, Progress, Quiet, Usage, UsageSampler, local_state, settle
 
 T = TypeVar("T")
 Look = Callable[[], str | None]
@@ -21,18 +21,20 @@ class Engines:
     ``overlay``: containers on several machines share a network, which Docker's swarm spans.
     """
 
-    places: tuple[Place, ...] = field(default_factory=lambda: (only_place(),))
+    machines: tuple[Machine, ...] = field(default_factory=lambda: (default_machine(),))
     probes: Mapping[str, Probe] = field(default_factory=dict)
     overlay: bool = False
     encrypted: bool = False
 
     def settle(self, progress: Progress) -> Quiet:
         """Wait until all machines are quiet."""
-        return settle(progress, [probe.look for probe in self.probes.values()] or [here])
+        return settle(progress, [probe.look for probe in self.probes.values()] or [local_state])
 
     def memory(self) -> Look:
         """Return a function that says why a machine is short of memory; None: no machine is."""
-        memories = [Memory(one.look, f"the machine {name}") for name, one in self.probes.items()] or [Memory()]
+        memories = [MemorySampler(one.look, f"the machine {name}") for name, one in self.probes.items()] or [
+            MemorySampler()
+        ]
 
         def shortage() -> str | None:
             return next((said for memory in memories if (said := _unless_lost(memory.shortage))), None)
@@ -40,39 +42,43 @@ class Engines:
         return shortage
 
     def exchanges(self) -> dict[str, list[Exchange]]:
-        """Ask every machine for its time. Raise Lost if a machine does not answer."""
+        """Ask every machine for its time. Raise MachineLost if a machine does not answer."""
         return {name: probe.exchanges() for name, probe in self.probes.items()}
 
 
-class Watches:
+class UsageSamplers:
     """Measure how busy each machine is during a load, and what the clocks of the machines tell before and after it."""
 
     def __init__(self, engines: Engines) -> None:
-        """Begin. Raise Lost if a machine does not answer."""
+        """Begin. Raise MachineLost if a machine does not answer."""
         self._engines = engines
         self.exchanges = engines.exchanges()
         self._clock = Clock()
-        self._watches = {name: Watch(probe.look) for name, probe in engines.probes.items()} or {"": Watch()}
+        self._watches = {name: UsageSampler(probe.look) for name, probe in engines.probes.items()} or {
+            "": UsageSampler()
+        }
 
-    def begins_at(self, place: Place, at: float) -> float:
+    def begins_at(self, machine: Machine, at: float) -> float:
         """Return what the clock of a machine tells at a moment ``at`` (epoch seconds) of the lab's clock."""
-        asked = self.exchanges.get(place.name)
+        asked = self.exchanges.get(machine.name)
         return at + offset_s(asked) if asked else at
 
     def begin(self) -> None:
         """Begin to measure how busy the machines are, because the load begins now."""
-        self._watches = {name: Watch(one.look) for name, one in self._engines.probes.items()} or {"": Watch()}
+        self._watches = {name: UsageSampler(one.look) for name, one in self._engines.probes.items()} or {
+            "": UsageSampler()
+        }
 
-    def read(self) -> "Load":
+    def read(self) -> "UsageUnderLoad":
         """Return what was seen of each machine."""
         used = {name: _unless_lost(watch.read) for name, watch in self._watches.items()}
         for name, probe in self._engines.probes.items():
             self.exchanges[name] += _unless_lost(probe.exchanges) or []
-        return Load(used, self.exchanges, self._clock.step_s())
+        return UsageUnderLoad(used, self.exchanges, self._clock.step_s())
 
 
 @dataclass(frozen=True)
-class Load:
+class UsageUnderLoad:
     """The machines during a load: how busy each of them was (None: it does not answer any more), and their clocks."""
 
     used: Mapping[str, Usage | None]
@@ -116,5 +122,5 @@ def offset_s(exchanges: Sequence[Exchange]) -> float:
 def _unless_lost(look: Callable[[], T]) -> T | None:
     try:
         return look()
-    except Lost:
+    except MachineLost:
         return None

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from lab.cache import digest
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 from lab.engine.engine import output
 from lab.errors import LabError
 from lab.interruption import program
@@ -15,59 +15,59 @@ _CONTENT = "{{json .RootFS.Layers}} {{json .Config.Env}} {{json .Config.Entrypoi
     "{{json .Config.User}} {{.Architecture}}"  # fmt: skip
 
 
-def content_of(image: str, place: Place) -> str:
+def content_of(image: str, machine: Machine) -> str:
     """Return a digest of an image's layers and settings; empty if the machine lacks the image.
 
     The id of an image depends on how an engine stores images. The digest does not.
     """
-    told = output([*place.docker, "image", "inspect", "--format", _CONTENT, image])
+    told = output([*machine.docker, "image", "inspect", "--format", _CONTENT, image])
     return digest(told.encode()) if told else ""
 
 
-def unlike(used: Iterable[tuple[str, Place, str]]) -> str | None:
+def unlike(used: Iterable[tuple[str, Machine, str]]) -> str | None:
     """Return which service has different images on which machines; None if there is no such service.
 
     ``used`` has the service, the machine and the image's id of each container. All load generators are one service.
     Only if ids differ are the images compared by their contents.
     """
-    having: dict[str, dict[str, Place]] = {}
-    for service, place, identity in used:
-        having.setdefault("k6" if service.startswith("k6") else service, {}).setdefault(identity, place)
-    for service, places in having.items():
-        if len(places) == 1:
+    having: dict[str, dict[str, Machine]] = {}
+    for service, machine, identity in used:
+        having.setdefault("k6" if service.startswith("k6") else service, {}).setdefault(identity, machine)
+    for service, machines in having.items():
+        if len(machines) == 1:
             continue
-        contents = {content_of(identity, place): place.name for identity, place in places.items()}
+        contents = {content_of(identity, machine): machine.name for identity, machine in machines.items()}
         if len(contents) > 1:
             return f"{service} has another image on {' than on '.join(contents.values())}"
     return None
 
 
-def bring_images(images: Sequence[str], places: Sequence[Place], say: Say) -> None:
+def bring_images(images: Sequence[str], machines: Sequence[Machine], say: Say) -> None:
     """Copy images from the first machine to the machines that lack them or have others. Raise LabError if that fails.
 
     The engines of the machines pack and unpack the images; the lab passes them on.
     """
-    home, *others = places
+    home, *others = machines
     wanted = {image: content_of(image, home) for image in images}
-    for place in others:
-        lacking = [image for image in images if content_of(image, place) != wanted[image]]
+    for machine in others:
+        lacking = [image for image in images if content_of(image, machine) != wanted[image]]
         if not lacking:
             continue
         began = time.monotonic()
-        say(f"Copying {', '.join(lacking)} from {home.name} to {place.name} …")
-        _copy(lacking, home, place)
-        if other := [image for image in lacking if content_of(image, place) != wanted[image]]:
+        say(f"Copying {', '.join(lacking)} from {home.name} to {machine.name} …")
+        _copy(lacking, home, machine)
+        if other := [image for image in lacking if content_of(image, machine) != wanted[image]]:
             raise LabError(
-                f"{place.name} has another image {other[0]} than {home.name} after the image was copied.",
+                f"{machine.name} has another image {other[0]} than {home.name} after the image was copied.",
                 hint="Machines of one run need the same kind of processor: lab machines check",
             )
         say(f"Copied in {time.monotonic() - began:.0f} s.")
 
 
-def _copy(images: Sequence[str], home: Place, place: Place) -> None:
+def _copy(images: Sequence[str], home: Machine, machine: Machine) -> None:
     with program([*home.docker, "image", "save", *images], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as packing:
         loading = subprocess.run(
-            [*place.docker, "image", "load", "--quiet"], stdin=packing.stdout, capture_output=True, check=False
+            [*machine.docker, "image", "load", "--quiet"], stdin=packing.stdout, capture_output=True, check=False
         )
         assert packing.stdout
         assert packing.stderr
@@ -75,5 +75,5 @@ def _copy(images: Sequence[str], home: Place, place: Place) -> None:
         said = packing.stderr.read()
     if loading.returncode or packing.returncode:
         lines = (loading.stderr if loading.returncode else said).decode(errors="replace").strip().splitlines()
-        raise LabError(f"Images could not be copied from {home.name} to {place.name}: {(lines or ['no reason'])[-1]}",
+        raise LabError(f"Images could not be copied from {home.name} to {machine.name}: {(lines or ['no reason'])[-1]}",
                        hint="lab machines check")  # fmt: skip

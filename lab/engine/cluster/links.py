@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from python_on_whales.utils import run
 
 from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.network import BOX, create_network
 from lab.engine.cluster.probe import IMAGE
-from lab.engine.containers import OWNER_LABEL, PROJECT, LabelFilter, overlay_name, owner, tolerating_docker_errors
+from lab.engine.containers import OWNER_LABEL, PROJECT, LabelFilter, overlay_name, owner, suppress_docker_errors
 from lab.engine.leftovers import remove_containers, remove_networks
 
 LINKS = "stampede-links"
@@ -63,14 +63,14 @@ class Link:
     mbit_s: float
 
 
-def measure_links(places: Sequence[Place], *, encrypted: bool) -> list[Link]:
+def measure_links(machines: Sequence[Machine], *, encrypted: bool) -> list[Link]:
     """Measure the network from each machine to each other machine, one after the other.
 
     Raise DockerException if an engine fails. Leave nothing running.
     """
-    engines = Engines(tuple(places), overlay=True, encrypted=encrypted)
+    engines = Engines(tuple(machines), overlay=True, encrypted=encrypted)
     with _listening(engines):
-        return [_link(one, other) for one in places for other in places if one != other]
+        return [_link(one, other) for one in machines for other in machines if one != other]
 
 
 @contextmanager
@@ -78,22 +78,22 @@ def _listening(engines: Engines) -> Iterator[None]:
     mine: LabelFilter = [("label", f"{PROJECT}={LINKS}")]
     try:
         create_network(engines, LINKS)
-        for place in engines.places:
-            run([*place.docker, "run", "--detach", "--name", f"{LINKS}-{place.name}",
-                 "--network", overlay_name(LINKS), "--network-alias", place.name, *_LABELS, *BOX,
+        for machine in engines.machines:
+            run([*machine.docker, "run", "--detach", "--name", f"{LINKS}-{machine.name}",
+                 "--network", overlay_name(LINKS), "--network-alias", machine.name, *_LABELS, *BOX,
                  IMAGE, "python", "-c", _ANSWER])  # fmt: skip
         yield
     finally:
         for remove in (remove_containers, remove_networks):
-            for place in engines.places:
-                with tolerating_docker_errors():
-                    remove(place.client, mine)
+            for machine in engines.machines:
+                with suppress_docker_errors():
+                    remove(machine.client, mine)
 
 
 _LABELS = ("--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={LINKS}")
 
 
-def _link(one: Place, other: Place) -> Link:
+def _link(one: Machine, other: Machine) -> Link:
     said = run([*one.docker, "exec", f"{LINKS}-{one.name}", "python", "-c", _ASK, other.name])
     round_trip_ms, mbit_s = json.loads(str(said))
     return Link(one.name, other.name, round_trip_ms, mbit_s)

@@ -15,7 +15,7 @@ Role = Literal["servers", "load", "both"]
 EXAMPLE = "bench-1: {context: bench-1, role: servers}"
 
 
-class Machine(Model):
+class MachineEntry(Model):
     """One machine as machines.yaml describes it."""
 
     context: str = Field(min_length=1, description="The Docker context that reaches the machine's engine.")
@@ -32,7 +32,7 @@ class Machine(Model):
 class Cluster(Model):
     """machines.yaml: the machines by name, and whether the traffic between them is encrypted."""
 
-    machines: dict[Name, Machine] = Field(min_length=1)
+    machines: dict[Name, MachineEntry] = Field(min_length=1)
     encrypted: bool = Field(False, description="true: the machines encrypt the traffic between containers.")
 
     @model_validator(mode="after")
@@ -58,8 +58,8 @@ def read_machines(path: Path) -> Cluster:
         return Cluster.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = tuple(key for key in first["loc"] if key != "[key]")
-        where = f"{path.name}:{line_of(document, place)}: {'.'.join(map(str, place))}".rstrip(": ")
+        keys = tuple(key for key in first["loc"] if key != "[key]")
+        where = f"{path.name}:{line_of(document, keys)}: {'.'.join(map(str, keys))}".rstrip(": ")
         raise WrongUse(f"{where}: {_problem(first)}", hint=f"A complete machine: {EXAMPLE}") from None
 
 
@@ -90,7 +90,7 @@ _MUST_BE = {
 
 
 @dataclass(frozen=True)
-class Place:
+class Machine:
     """A machine on which containers of a trial run. The name is empty if the lab's own engine is the only one.
 
     ``client`` reaches the engine. ``shares_files``: containers can mount folders of the machine on which the lab runs.
@@ -113,25 +113,25 @@ class Place:
         return f"the container engine of {self.name}" if self.name else "the container engine"
 
 
-def only_place(*, shares_files: bool = True) -> Place:
+def default_machine(*, shares_files: bool = True) -> Machine:
     """Return the engine that Docker's own settings choose."""
-    return Place("", DockerClient(), shares_files=shares_files)
+    return Machine("", DockerClient(), shares_files=shares_files)
 
 
-def places_of(cluster: Cluster) -> tuple[Place, ...]:
+def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
     """Return the machines of a cluster. The first one for servers is where images are built."""
-    places = [
-        Place(name, DockerClient(context=one.context), one.role, one.cpuset, shares_files=False)
+    machines = [
+        Machine(name, DockerClient(context=one.context), one.role, one.cpuset, shares_files=False)
         for name, one in cluster.machines.items()
     ]
-    return tuple(sorted(places, key=lambda place: place.role == "load"))
+    return tuple(sorted(machines, key=lambda machine: machine.role == "load"))
 
 
-def for_servers(places: Sequence[Place]) -> list[Place]:
+def server_machines(machines: Sequence[Machine]) -> list[Machine]:
     """Return the machines that run servers."""
-    return [place for place in places if place.role != "load"]
+    return [machine for machine in machines if machine.role != "load"]
 
 
-def for_load(places: Sequence[Place]) -> list[Place]:
+def load_machines(machines: Sequence[Machine]) -> list[Machine]:
     """Return the machines that run load generators."""
-    return [place for place in places if place.role != "servers"]
+    return [machine for machine in machines if machine.role != "servers"]

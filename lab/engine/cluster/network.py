@@ -8,7 +8,7 @@ from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
 
 from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.probe import IMAGE
 from lab.engine.cluster.swarm import is_manager
 from lab.engine.containers import OWNER_LABEL, PROJECT, overlay_name, owner
@@ -25,7 +25,7 @@ def create_network(engines: Engines, project: str) -> None:
     An engine that is no manager learns of the network when a container there joins the network, and Compose refuses a
     network that the engine does not know. So a container that only sleeps joins it on each machine.
     """
-    manager = next((place for place in engines.places if is_manager(place.client)), None)
+    manager = next((machine for machine in engines.machines if is_manager(machine.client)), None)
     if manager is None:
         raise LabError("None of the machines is a manager of a swarm any more.", hint="lab machines check")
     labels = "--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={project}"
@@ -33,16 +33,16 @@ def create_network(engines: Engines, project: str) -> None:
     run([*manager.docker, "network", "create", "--driver", "overlay", "--attachable", "--internal", *encrypted, *labels,
          overlay_name(project)])  # fmt: skip
 
-    def join(place: Place) -> None:
-        joining = [*place.docker, "run", "--detach", "--network", overlay_name(project), *labels, *BOX, IMAGE]
-        insisting(lambda: run([*joining, "sleep", "infinity"]))
+    def join(machine: Machine) -> None:
+        joining = [*machine.docker, "run", "--detach", "--network", overlay_name(project), *labels, *BOX, IMAGE]
+        retry_joining(lambda: run([*joining, "sleep", "infinity"]))
 
-    others = [place for place in engines.places if place != manager]
+    others = [machine for machine in engines.machines if machine != manager]
     with ThreadPoolExecutor(len(others) or 1) as pool:
         list(pool.map(join, others))
 
 
-def insisting(do: Callable[[], object]) -> None:
+def retry_joining(do: Callable[[], object]) -> None:
     """Do something again, up to ATTEMPTS times in all, if a swarm was too busy to let a container join a network.
 
     Raise DockerException for any other reason, and after the last attempt.

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from lab.engine.cluster.machines import Place, for_load, for_servers
-from lab.limits import Room
+from lab.engine.cluster.machines import Machine, load_machines, server_machines
+from lab.limits import MemoryBudget
 
 if TYPE_CHECKING:
     from lab.plan import PlannedTrial
@@ -16,14 +16,14 @@ def k6_service(number: int) -> str:
     return "k6" if number == 1 else f"k6-{number}"
 
 
-def placed(trial: "PlannedTrial", places: Sequence[Place]) -> list[dict[str, int]]:
-    """Return how many containers of each service run on each machine, in the order of ``places``.
+def assign(trial: "PlannedTrial", machines: Sequence[Machine]) -> list[dict[str, int]]:
+    """Return how many containers of each service run on each machine, in the order of ``machines``.
 
     The replicas of the server and the load generators take turns among their machines. All other services run on the
     first machine for servers, but a client that misbehaves runs on the first machine for load.
     """
-    servers, load = for_servers(places), for_load(places)
-    found: dict[str, dict[str, int]] = {place.name: {} for place in places}
+    servers, load = server_machines(machines), load_machines(machines)
+    found: dict[str, dict[str, int]] = {machine.name: {} for machine in machines}
     for replica in range(trial.variant.replicas):
         mine = found[servers[replica % len(servers)].name]
         mine[trial.variant.service] = mine.get(trial.variant.service, 0) + 1
@@ -31,29 +31,29 @@ def placed(trial: "PlannedTrial", places: Sequence[Place]) -> list[dict[str, int
         found[(load if service == "client" else servers)[0].name][service] = 1
     for number in range(1, trial.load.generators + 1):
         found[load[(number - 1) % len(load)].name][k6_service(number)] = 1
-    return [found[place.name] for place in places]
+    return [found[machine.name] for machine in machines]
 
 
 @dataclass(frozen=True)
-class Rooms:
-    """The memory of each machine of a cluster, in the order of ``places``."""
+class MemoryBudgets:
+    """The memory of each machine of a cluster, in the order of ``machines``."""
 
-    places: Sequence[Place]
-    rooms: Sequence[Room]
+    machines: Sequence[Machine]
+    budgets: Sequence[MemoryBudget]
 
     what: ClassVar[str] = "these machines"
 
     def problem(self, trials: Sequence["PlannedTrial"]) -> str | None:
         """Return why the containers of trials side by side do not fit; None if they fit."""
-        needed: list[dict[str, int]] = [{} for _ in self.places]
+        needed: list[dict[str, int]] = [{} for _ in self.machines]
         for trial in trials:
-            for mine, counts in zip(needed, placed(trial, self.places), strict=True):
+            for mine, counts in zip(needed, assign(trial, self.machines), strict=True):
                 for service, count in counts.items():
                     kind = service.partition("-")[0] if service.startswith("k6") else service
                     mine[kind] = mine.get(kind, 0) + count * _each_mib(trial, service)
-        for place, room, mine in zip(self.places, self.rooms, needed, strict=True):
-            if problem := room.problem_of(mine):
-                return f"on {place.name}, {problem}"
+        for machine, budget, mine in zip(self.machines, self.budgets, needed, strict=True):
+            if problem := budget.problem_of(mine):
+                return f"on {machine.name}, {problem}"
         return None
 
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from analysis.records.run import Exchange
-from lab.engine.cluster.machines import Place
+from lab.engine.cluster.machines import Machine
 from lab.engine.containers import OWNER_LABEL, owner
 from lab.engine.engine import output
-from lab.engine.watch import State, pressure_us
+from lab.engine.machine_usage import MachineState, pressure_us
 from lab.errors import LabError
 
 NAME = "stampede-measures"
@@ -46,21 +46,21 @@ while asked := sys.stdin.readline():
 Say = Callable[[str], None]
 
 
-class Lost(LabError):
+class MachineLost(LabError):
     """A machine does not answer any more."""
 
 
 class Probe:
     """The container on one machine, to which the lab writes a line for each answer that it wants."""
 
-    def __init__(self, place: Place, process: "subprocess.Popen[bytes]") -> None:
-        self.place = place
+    def __init__(self, machine: Machine, process: "subprocess.Popen[bytes]") -> None:
+        self.machine = machine
         self._process = process
         self._unread = b""
         self._turn = threading.Lock()
 
     def exchange(self, *paths: str) -> tuple[Exchange, list[str]]:
-        """Ask for the machine's time, and for the texts of files in /proc. Raise Lost if there is no answer in time."""
+        """Ask for the machine's time and the texts of files in /proc. Raise MachineLost if no answer comes in time."""
         assert self._process.stdin
         with self._turn:
             asked = time.time()
@@ -78,13 +78,13 @@ class Probe:
         """Ask for the machine's time EXCHANGES times."""
         return [self.exchange()[0] for _ in range(EXCHANGES)]
 
-    def look(self) -> State:
-        """Look at the machine, as ``lab.engine.watch.here`` does on the lab's own machine."""
+    def look(self) -> MachineState:
+        """Look at the machine, as ``lab.engine.machine_usage.here`` does on the lab's own machine."""
         stat, cpu, memory, meminfo = self.exchange(*_READS)[1]
         # user nice system idle iowait irq softirq steal guest guest_nice, in hundredths of a second
         spent = [int(value) / 100 for value in stat.partition("\n")[0].split()[1:]]
         kib = dict(re.findall(r"^(\w+):\s+(\d+) kB$", meminfo, flags=re.MULTILINE))
-        return State(
+        return MachineState(
             at_s=time.monotonic(), total_s=sum(spent[:8]), idle_s=spent[3] + spent[4], steal_s=spent[7],
             cpu_waits_us=pressure_us(cpu), memory_waits_us=pressure_us(memory),
             available=int(kib["MemAvailable"]) * 1024, memory=int(kib["MemTotal"]) * 1024,
@@ -108,12 +108,12 @@ class Probe:
         line, _, self._unread = self._unread.partition(b"\n")
         return line
 
-    def _lost(self) -> Lost:
-        return Lost(f"The machine {self.place.name} does not answer any more.", hint="lab machines check")
+    def _lost(self) -> MachineLost:
+        return MachineLost(f"The machine {self.machine.name} does not answer any more.", hint="lab machines check")
 
 
 @contextmanager
-def probing(places: Sequence[Place], say: Say) -> Iterator[dict[str, Probe]]:
+def start_probes(machines: Sequence[Machine], say: Say) -> Iterator[dict[str, Probe]]:
     """Start a probe on each machine, and yield the probes by the names of the machines.
 
     If another lab measures on a machine, say so and wait until it has ended. All labs begin with the machine whose
@@ -121,38 +121,38 @@ def probing(places: Sequence[Place], say: Say) -> Iterator[dict[str, Probe]]:
     """
     with ExitStack() as stack:
         probes = {}
-        for place in sorted(places, key=_engine_id):
-            probes[place.name] = stack.enter_context(_probe(place, say))
-        yield {place.name: probes[place.name] for place in places}
+        for machine in sorted(machines, key=_engine_id):
+            probes[machine.name] = stack.enter_context(_probe(machine, say))
+        yield {machine.name: probes[machine.name] for machine in machines}
 
 
-def _engine_id(place: Place) -> str:
-    return output([*place.docker, "info", "--format", "{{.ID}}"])
+def _engine_id(machine: Machine) -> str:
+    return output([*machine.docker, "info", "--format", "{{.ID}}"])
 
 
 @contextmanager
-def _probe(place: Place, say: Say) -> Iterator[Probe]:
+def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
     told_s: float | None = None
     while True:
-        command = [*place.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", "--read-only",
+        command = [*machine.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", "--read-only",
                    "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534", "--pids-limit", "16",
                    "--memory", "64m", "--pull", "never", "--label", f"{OWNER_LABEL}.probe={owner()}",
                    IMAGE, "python", "-u", "-c", _TELL]  # fmt: skip
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    start_new_session=True)  # fmt: skip
-        probe = Probe(place, process)
+        probe = Probe(machine, process)
         try:
             probe.exchange()
-        except Lost:
+        except MachineLost:
             problem = _end(process)
             if "is already in use" not in problem:
                 raise LabError(
-                    f"Nothing can be measured on {place.name}: {_last(problem)}", hint="lab machines check"
+                    f"Nothing can be measured on {machine.name}: {_last(problem)}", hint="lab machines check"
                 ) from None
-            _remove_if_ended(place)
+            _remove_if_ended(machine)
             if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
                 told_s = time.monotonic()
-                say(f"Another run is measuring on {place.name} ({_holder(place)}). "
+                say(f"Another run is measuring on {machine.name} ({_holder(machine)}). "
                     "This run starts when that run has ended.")  # fmt: skip
             time.sleep(LOOK_AGAIN_S)
             continue
@@ -177,13 +177,13 @@ def _last(problem: str) -> str:
     return (problem.splitlines() or ["its engine gave no reason"])[-1]
 
 
-def _holder(place: Place) -> str:
+def _holder(machine: Machine) -> str:
     label = f'{{{{index .Config.Labels "{OWNER_LABEL}.probe"}}}}'
-    return output([*place.docker, "inspect", "--format", label, NAME]) or "unknown"
+    return output([*machine.docker, "inspect", "--format", label, NAME]) or "unknown"
 
 
-def _remove_if_ended(place: Place) -> None:
+def _remove_if_ended(machine: Machine) -> None:
     """Remove a probe that an engine forgot to remove, e.g. because the engine was killed."""
-    state = output([*place.docker, "inspect", "--format", "{{.State.Status}}", NAME])
+    state = output([*machine.docker, "inspect", "--format", "{{.State.Status}}", NAME])
     if state in ("exited", "dead"):
-        output([*place.docker, "rm", NAME])
+        output([*machine.docker, "rm", NAME])

@@ -11,45 +11,53 @@ from analysis.records.run import Host, RunMachine
 from lab.engine import provenance
 from lab.engine.cluster.engines import Engines, offset_s
 from lab.engine.cluster.images import bring_images
-from lab.engine.cluster.machines import Cluster, Place, for_load, for_servers, only_place, places_of, read_machines
-from lab.engine.cluster.placing import Rooms
+from lab.engine.cluster.machines import (
+    Cluster,
+    Machine,
+    default_machine,
+    load_machines,
+    machines_of,
+    read_machines,
+    server_machines,
+)
+from lab.engine.cluster.placing import MemoryBudgets
 from lab.engine.cluster.probe import IMAGE as PROBE_IMAGE
-from lab.engine.cluster.probe import Probe, probing
+from lab.engine.cluster.probe import Probe, start_probes
 from lab.engine.cluster.swarm import check_joined, nodes_of
-from lab.engine.engine import engine_cores, output, plugin_version, room
+from lab.engine.engine import engine_cores, memory_budget, output, plugin_version
 from lab.experiment.model import Experiment
 from lab.experiment.variations import generated_on
-from lab.limits import Room
+from lab.limits import MemoryBudget
 
 Say = Callable[[str], None]
 
 
 @contextmanager
-def chosen(file: Path | None) -> Iterator[Cluster | None]:
+def read_cluster(file: Path | None) -> Iterator[Cluster | None]:
     """Read the file of machines, if there is one, and make its first machine the engine of Docker's commands.
 
     Raise WrongUse if the file is wrong, and LabError if an engine does not answer or is in no swarm.
     """
     cluster = read_machines(file) if file else None
-    with using(cluster):
+    with use_cluster(cluster):
         if cluster:
-            places_for(cluster)
+            find_machines(cluster)
         yield cluster
 
 
-def suited(experiment: Experiment, cluster: Cluster | None) -> Experiment:
+def spread_generators(experiment: Experiment, cluster: Cluster | None) -> Experiment:
     """Return an experiment with a load generator on each machine for load."""
-    return generated_on(experiment, len(for_load(places_of(cluster)))) if cluster else experiment
+    return generated_on(experiment, len(load_machines(machines_of(cluster)))) if cluster else experiment
 
 
 @contextmanager
-def using(cluster: Cluster | None) -> Iterator[None]:
+def use_cluster(cluster: Cluster | None) -> Iterator[None]:
     """Make the first machine of a cluster the engine that Docker's commands use, which builds the images."""
     if cluster is None:
         yield
         return
     before = {name: os.environ.pop(name, None) for name in ("DOCKER_CONTEXT", "DOCKER_HOST")}
-    os.environ["DOCKER_CONTEXT"] = places_of(cluster)[0].client.client_config.context or "default"
+    os.environ["DOCKER_CONTEXT"] = machines_of(cluster)[0].client.client_config.context or "default"
     try:
         yield
     finally:
@@ -57,24 +65,24 @@ def using(cluster: Cluster | None) -> Iterator[None]:
         os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
-def places_for(cluster: Cluster | None) -> tuple[Place, ...]:
+def find_machines(cluster: Cluster | None) -> tuple[Machine, ...]:
     """Return the machines of a run. Raise LabError if an engine of a cluster does not answer."""
     if cluster is None:
-        return (the_engine(),)
-    found = places_of(cluster)
+        return (find_machine(),)
+    found = machines_of(cluster)
     nodes = nodes_of(found)
     if len(found) > 1:
         check_joined(nodes)
     return found
 
 
-def the_engine() -> Place:
+def find_machine() -> Machine:
     """Return the engine that Docker's own settings choose. An engine elsewhere has a name, and shares no files."""
     name = output(["docker", "info", "--format", "{{.Name}}"])
     if not name or name == platform.node():
-        return only_place()
+        return default_machine()
     context = output(["docker", "context", "show"])
-    return Place(context if context not in ("", "default") else name, only_place().client, shares_files=False)
+    return Machine(context if context not in ("", "default") else name, default_machine().client, shares_files=False)
 
 
 def cores_for_servers(cluster: Cluster | None) -> int:
@@ -82,47 +90,47 @@ def cores_for_servers(cluster: Cluster | None) -> int:
     if cluster is None:
         return engine_cores()
     return sum(
-        cluster.machines[place.name].cores or int(output([*place.docker, "info", "--format", "{{.NCPU}}"]) or 1)
-        for place in for_servers(places_of(cluster))
+        cluster.machines[machine.name].cores or int(output([*machine.docker, "info", "--format", "{{.NCPU}}"]) or 1)
+        for machine in server_machines(machines_of(cluster))
     )
 
 
-def rooms(cluster: Cluster | None) -> Room | Rooms:
+def memory_budgets(cluster: Cluster | None) -> MemoryBudget | MemoryBudgets:
     """Return the memory of the machines of a run."""
     if cluster is None:
-        return room()
-    found = places_of(cluster)
-    totals = [int(output([*place.docker, "info", "--format", "{{.MemTotal}}"]) or 0) // 2**20 for place in found]
-    return Rooms(found, [Room(total, total) for total in totals])
+        return memory_budget()
+    found = machines_of(cluster)
+    totals = [int(output([*machine.docker, "info", "--format", "{{.MemTotal}}"]) or 0) // 2**20 for machine in found]
+    return MemoryBudgets(found, [MemoryBudget(total, total) for total in totals])
 
 
 @contextmanager
 def engines_on(
-    places: tuple[Place, ...], images: Sequence[str], say: Say, *, encrypted: bool = False
+    machines: tuple[Machine, ...], images: Sequence[str], say: Say, *, encrypted: bool = False
 ) -> Iterator[Engines]:
     """Yield the engines of a run, with the images on all machines. Wait until no other lab measures there.
 
     Raise LabError if a machine cannot be made ready.
     """
-    if places[0].shares_files:
-        yield Engines(places)
+    if machines[0].shares_files:
+        yield Engines(machines)
         return
-    bring_images([PROBE_IMAGE], places, say)
-    with probing(places, say) as probes:
-        bring_images(images, places, say)
-        yield Engines(places, probes, overlay=len(places) > 1, encrypted=encrypted)
+    bring_images([PROBE_IMAGE], machines, say)
+    with start_probes(machines, say) as probes:
+        bring_images(images, machines, say)
+        yield Engines(machines, probes, overlay=len(machines) > 1, encrypted=encrypted)
 
 
 def host(engines: Engines) -> Host:
     """Describe the machine on which servers run: the first of them, if there are several."""
-    first = engines.places[0]
+    first = engines.machines[0]
     return host_of(first, engines.probes[first.name]) if engines.probes else provenance.host()
 
 
-def host_of(place: Place, probe: Probe) -> Host:
+def host_of(machine: Machine, probe: Probe) -> Host:
     """Describe one machine of a cluster."""
     asked = "{{.NCPU}}\t{{.MemTotal}}\t{{.OSType}} {{.KernelVersion}}\t{{.ServerVersion}}\t{{.Architecture}}"
-    cores, memory, kernel, version, kind = output([*place.docker, "info", "--format", asked]).split("\t")
+    cores, memory, kernel, version, kind = output([*machine.docker, "info", "--format", asked]).split("\t")
     return Host(
         cpu=probe.cpu_model() or kind,
         cores=int(cores),
@@ -133,20 +141,23 @@ def host_of(place: Place, probe: Probe) -> Host:
     )
 
 
-def machines_of(engines: Engines) -> list[RunMachine]:
+def machine_records(engines: Engines) -> list[RunMachine]:
     """Return how a run records its machines; empty if there is only one."""
     if not engines.overlay:
         return []
     return [
         RunMachine(
-            name=place.name, role=place.role, cpuset=place.cpuset, host=host_of(place, engines.probes[place.name])
+            name=machine.name,
+            role=machine.role,
+            cpuset=machine.cpuset,
+            host=host_of(machine, engines.probes[machine.name]),
         )
-        for place in engines.places
+        for machine in engines.machines
     ]
 
 
 @dataclass(frozen=True)
-class Described:
+class MachineDescription:
     """A machine as ``lab machines check`` shows it. ``clock`` is how far its clock is ahead of the lab's, in ms."""
 
     engine: str
@@ -157,20 +168,22 @@ class Described:
     lacks: tuple[str, ...]
 
 
-def described(place: Place, probe: Probe | None) -> Described:
+def describe_machine(machine: Machine, probe: Probe | None) -> MachineDescription:
     """Describe one machine and what it lacks; without a probe, its clock is unknown."""
-    info = place.client.system.info()
+    info = machine.client.system.info()
     lacks = []
     if info.memory_limit is False:
-        lacks.append(f"the engine of {place.name} cannot limit the memory of containers")
-    if place.cpuset and int(place.cpuset.rpartition("-")[2]) >= (info.n_cpu or 1):
-        lacks.append(f"{place.name} has {info.n_cpu} cores, but its file says that containers may use {place.cpuset}")
+        lacks.append(f"the engine of {machine.name} cannot limit the memory of containers")
+    if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= (info.n_cpu or 1):
+        lacks.append(
+            f"{machine.name} has {info.n_cpu} cores, but its file says that containers may use {machine.cpuset}"
+        )
     clock = "unknown"
     if probe:
         asked = probe.exchanges()
         uncertain_s = min(one.answered - one.asked for one in asked) / 2
         clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
-    return Described(
+    return MachineDescription(
         f"Docker {info.server_version}", info.n_cpu or 0, round((info.mem_total or 0) / 2**30, 1),
         f"{info.os_type} {info.kernel_version} {info.architecture}", clock, tuple(lacks),
     )  # fmt: skip

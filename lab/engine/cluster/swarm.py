@@ -12,7 +12,7 @@ from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
 
-from lab.engine.cluster.machines import Cluster, Place
+from lab.engine.cluster.machines import Cluster, Machine
 from lab.engine.engine import last_line
 from lab.errors import LabError
 
@@ -30,24 +30,24 @@ Say = Callable[[str], None]
 class Node:
     """A machine as a member of a swarm: the id of its engine, and its node; empty: it is in no swarm."""
 
-    place: Place
+    machine: Machine
     engine: str
     node: str
     is_manager: bool
     address: str
 
 
-def nodes_of(places: Sequence[Place]) -> list[Node]:
+def nodes_of(machines: Sequence[Machine]) -> list[Node]:
     """Ask every engine for its swarm. Raise LabError if an engine does not answer, or if two machines have the same."""
     nodes: list[Node] = []
-    for place in places:
-        check_that_it_answers(place)
-        info = place.client.system.info()
+    for machine in machines:
+        check_that_it_answers(machine)
+        info = machine.client.system.info()
         swarm = info.swarm
         active = bool(swarm and swarm.local_node_state == "active")
         nodes.append(
             Node(
-                place,
+                machine,
                 info.id or "",
                 (swarm.node_id or "") if swarm and active else "",
                 bool(swarm and active and swarm.control_available),
@@ -58,16 +58,16 @@ def nodes_of(places: Sequence[Place]) -> list[Node]:
     for node in nodes:
         if node.engine in seen:
             raise LabError(
-                f"{seen[node.engine]} and {node.place.name} are the same engine.",
+                f"{seen[node.engine]} and {node.machine.name} are the same engine.",
                 hint="Remove one of them from the file of machines.",
             )
-        seen[node.engine] = node.place.name
+        seen[node.engine] = node.machine.name
     return nodes
 
 
-def check_that_it_answers(place: Place) -> None:
+def check_that_it_answers(machine: Machine) -> None:
     """Raise LabError if the engine of a machine does not answer in time. An engine that is stopped never answers."""
-    command = [*place.docker, "version", "--format", "{{.Server.Version}}"]
+    command = [*machine.docker, "version", "--format", "{{.Server.Version}}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWERS_WITHIN_S, check=False)
     except subprocess.TimeoutExpired:
@@ -76,7 +76,7 @@ def check_that_it_answers(place: Place) -> None:
         if done.returncode == 0:
             return
         reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "it gave no reason"
-    raise LabError(f"The engine of {place.name} does not answer: {reason}", hint=_CONTEXTS)
+    raise LabError(f"The engine of {machine.name} does not answer: {reason}", hint=_CONTEXTS)
 
 
 _CONTEXTS = "docker context ls lists the contexts; docker --context NAME version asks an engine."
@@ -84,13 +84,13 @@ _CONTEXTS = "docker context ls lists the contexts; docker --context NAME version
 
 def check_joined(nodes: Sequence[Node]) -> None:
     """Raise LabError unless all machines are in one swarm, and one of them is its manager."""
-    if missing := [node.place.name for node in nodes if not node.node]:
+    if missing := [node.machine.name for node in nodes if not node.node]:
         raise LabError(f"{_listed(missing)} in no swarm, so containers share no network.", hint="lab machines join")
     manager = _manager(nodes)
-    members = _members(manager.place.client)
-    if strange := [node.place.name for node in nodes if node.node not in members]:
+    members = _members(manager.machine.client)
+    if strange := [node.machine.name for node in nodes if node.node not in members]:
         raise LabError(
-            f"{_listed(strange)} in another swarm than {manager.place.name}.",
+            f"{_listed(strange)} in another swarm than {manager.machine.name}.",
             hint="Leave that swarm there (docker swarm leave), then: lab machines join",
         )
 
@@ -102,7 +102,7 @@ def _listed(names: Sequence[str]) -> str:
 def _manager(nodes: Sequence[Node]) -> Node:
     found = next((node for node in nodes if node.is_manager), None)
     if found is None:
-        names = ", ".join(node.place.name for node in nodes)
+        names = ", ".join(node.machine.name for node in nodes)
         raise LabError(
             f"None of {names} is a manager of its swarm, so the lab cannot make networks.",
             hint="Add a manager to the file of machines, or promote a machine: docker node promote NODE",
@@ -121,69 +121,69 @@ def is_manager(client: DockerClient) -> bool:
     return bool(swarm and swarm.local_node_state == "active" and swarm.control_available)
 
 
-def join(cluster: Cluster, places: Sequence[Place], say: Say) -> None:
+def join(cluster: Cluster, machines: Sequence[Machine], say: Say) -> None:
     """Put all machines into one swarm, and make the swarm if there is none. Silent if there is nothing to do.
 
     Raise LabError if machines are in different swarms, or if an engine refuses.
     """
-    nodes = nodes_of(places)
+    nodes = nodes_of(machines)
     if not any(node.node for node in nodes):
         first = nodes[0]
-        _swarm(first.place, "init", *_advertised(cluster, first.place))
-        nodes = nodes_of(places)
-        _mark(first.place.client, nodes[0].node, MADE)
-        say(f"Made a swarm on {first.place.name}.")
+        _swarm(first.machine, "init", *_advertised(cluster, first.machine))
+        nodes = nodes_of(machines)
+        _mark(first.machine.client, nodes[0].node, MADE)
+        say(f"Made a swarm on {first.machine.name}.")
     manager = _manager([node for node in nodes if node.node])
     outside = [node for node in nodes if not node.node]
     check_joined([node for node in nodes if node.node])
-    token = str(run([*manager.place.docker, "swarm", "join-token", "--quiet", "worker"])) if outside else ""
+    token = str(run([*manager.machine.docker, "swarm", "join-token", "--quiet", "worker"])) if outside else ""
     for node in outside:
-        address = cluster.machines[manager.place.name].address or manager.address
-        _swarm(node.place, "join", *_advertised(cluster, node.place), "--token", token, f"{address}:{PORT}")
-        [joined] = nodes_of([node.place])
-        _mark(manager.place.client, joined.node, JOINED)
-        say(f"{node.place.name} has joined the swarm of {manager.place.name}.")
+        address = cluster.machines[manager.machine.name].address or manager.address
+        _swarm(node.machine, "join", *_advertised(cluster, node.machine), "--token", token, f"{address}:{PORT}")
+        [joined] = nodes_of([node.machine])
+        _mark(manager.machine.client, joined.node, JOINED)
+        say(f"{node.machine.name} has joined the swarm of {manager.machine.name}.")
 
 
-def leave(places: Sequence[Place], say: Say) -> None:
+def leave(machines: Sequence[Machine], say: Say) -> None:
     """Undo what ``join`` did: machines that it joined leave the swarm, and a swarm that it made ends.
 
     A swarm that the lab made goes on while it has other members.
     """
-    nodes = [node for node in nodes_of(places) if node.node]
+    nodes = [node for node in nodes_of(machines) if node.node]
     if not nodes:
         return
     manager = _manager(nodes)
-    labels = _members(manager.place.client)
+    labels = _members(manager.machine.client)
     for node in nodes:
         if JOINED in labels.get(node.node, {}):
-            _swarm(node.place, "leave")
-            manager.place.client.node.remove(node.node, force=True)
-            say(f"{node.place.name} has left the swarm.")
+            _swarm(node.machine, "leave")
+            manager.machine.client.node.remove(node.node, force=True)
+            say(f"{node.machine.name} has left the swarm.")
     made = next((node for node in nodes if MADE in labels.get(node.node, {})), None)
     if made is None:
         return
-    others = len(_members(made.place.client)) - 1
+    others = len(_members(made.machine.client)) - 1
     if others:
         members = "1 other member" if others == 1 else f"{others} other members"
-        say(f"The swarm of {made.place.name} has {members}, so it goes on.")
+        say(f"The swarm of {made.machine.name} has {members}, so it goes on.")
         return
-    _swarm(made.place, "leave", "--force")
-    say(f"The swarm of {made.place.name} has ended.")
+    _swarm(made.machine, "leave", "--force")
+    say(f"The swarm of {made.machine.name} has ended.")
 
 
-def _swarm(place: Place, verb: str, *words: str) -> None:
+def _swarm(machine: Machine, verb: str, *words: str) -> None:
     try:
-        run([*place.docker, "swarm", verb, *words])
+        run([*machine.docker, "swarm", verb, *words])
     except DockerException as error:
         raise LabError(
-            f"{place.name} could not {verb if verb != 'init' else 'make'} a swarm: {last_line(error)}",
+            f"{machine.name} could not {verb if verb != 'init' else 'make'} a swarm: {last_line(error)}",
             hint=f"The machines must reach each other at port {PORT} (TCP), 7946 (TCP and UDP) and 4789 (UDP).",
         ) from None
 
 
-def _advertised(cluster: Cluster, place: Place) -> list[str]:
-    address = cluster.machines[place.name].address
+def _advertised(cluster: Cluster, machine: Machine) -> list[str]:
+    address = cluster.machines[machine.name].address
     return ["--advertise-addr", address] if address else []
 
 

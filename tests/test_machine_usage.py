@@ -1,21 +1,21 @@
-"""lab.engine.watch: when a machine is short of memory; the readings are by hand, for no machine is short on demand."""
+"""lab.engine.machine_usage: when a machine is short of memory; the readings are by hand, as none is short on demand."""
 
 from dataclasses import replace
 
 import pytest
 
-from lab.engine import watch
-from lab.engine.watch import Memory, State
+from lab.engine import machine_usage
+from lab.engine.machine_usage import MachineState, MemorySampler
 
 
 def memory(left: float, waited: float | None) -> str | None:
     """Return what is said after a second in which programs waited for so long, when so much memory is left."""
-    before = State(at_s=100.0, total_s=0, idle_s=0, steal_s=None, cpu_waits_us=None,
+    before = MachineState(at_s=100.0, total_s=0, idle_s=0, steal_s=None, cpu_waits_us=None,
                    memory_waits_us=None if waited is None else 5_000_000,
                    available=round(left * 8192) * 2**20, memory=8192 * 2**20)  # fmt: skip
     waits_us = None if waited is None else 5_000_000 + round(waited * 1e6)
     states = iter([before, replace(before, at_s=101.0, memory_waits_us=waits_us)])
-    return Memory(lambda: next(states)).shortage()
+    return MemorySampler(lambda: next(states)).shortage()
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_a_machine_is_short_of_memory_when_hardly_any_is_left(
 
 def test_pressure_is_read_where_the_kernel_tells() -> None:
     for resource in ("cpu", "memory"):
-        pressure_us = watch._pressure_us(resource)
+        pressure_us = machine_usage._pressure_us(resource)
         assert pressure_us is None or pressure_us >= 0

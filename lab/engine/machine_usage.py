@@ -31,7 +31,7 @@ class Quiet:
 
 
 @dataclass(frozen=True)
-class State:
+class MachineState:
     """A machine at one moment.
 
     ``at_s`` is by the lab's monotonic clock. Processor times are in seconds since the machine's start, summed over all
@@ -48,21 +48,21 @@ class State:
     available: int
     memory: int
 
-    def busy_since(self, before: "State") -> float:
+    def busy_since(self, before: "MachineState") -> float:
         """Return how busy the machine was since an earlier state, as a share of all cores."""
         passed_s = self.total_s - before.total_s
         return 1 - (self.idle_s - before.idle_s) / passed_s if passed_s > 0 else 0.0
 
 
-Look = Callable[[], State]
+Look = Callable[[], MachineState]
 """Looks at a machine."""
 
 
-def here() -> State:
+def local_state() -> MachineState:
     """Look at the machine on which the lab runs."""
     cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
     spent = cpu._asdict()
-    return State(
+    return MachineState(
         at_s=time.monotonic(),
         total_s=sum(value for field, value in spent.items() if not field.startswith("guest")),
         idle_s=spent["idle"] + spent.get("iowait", 0.0),
@@ -74,7 +74,7 @@ def here() -> State:
     )
 
 
-def settle(progress: Progress, looks: Sequence[Look] = (here,)) -> Quiet:
+def settle(progress: Progress, looks: Sequence[Look] = (local_state,)) -> Quiet:
     """Wait until machines are quiet, for at most QUIET_WITHIN_S, and return how busy the busiest of them still is."""
     began = time.monotonic()
     while True:
@@ -96,10 +96,10 @@ class Usage:
     pressure: float | None
 
 
-class Watch:
+class UsageSampler:
     """Measure how busy a machine is between the creation of a Watch and ``read``."""
 
-    def __init__(self, look: Look = here) -> None:
+    def __init__(self, look: Look = local_state) -> None:
         self._look = look
         self._before = look()
 
@@ -126,10 +126,10 @@ class Clock:
         return round(time.time() - self._wall_s - elapsed_s, 3)
 
 
-class Memory:
+class MemorySampler:
     """Check repeatedly whether a machine is short of memory. ``machine`` names it in messages."""
 
-    def __init__(self, look: Look = here, machine: str = "the machine") -> None:
+    def __init__(self, look: Look = local_state, machine: str = "the machine") -> None:
         self._look, self._machine = look, machine
         self._before = look()
 
