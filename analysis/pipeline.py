@@ -10,7 +10,8 @@ from pathlib import Path
 
 from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.metrics.unknown import unknown
-from analysis.predict.prediction import not_predicted, predict
+from analysis.predict.prediction import not_predicted
+from analysis.predict.stored import predictions_of
 from analysis.read.observed import Evidence, clock_rows, observe, read_evidence
 from analysis.read.rows import opened
 from analysis.records.checksums import sealed
@@ -29,6 +30,8 @@ READ_AT_ONCE = 2
 
 def derive(run_folder: Path) -> Summary:
     """Write requests.parquet of every trial, summary.json, the files of apps and report.html; return the summary.
+
+    Also write predicted.json, unless it is there and belongs to the run.
 
     If the raw files of a trial cannot be read, or differ from manifest.sha256, the trial is judged invalid with the
     reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
@@ -60,7 +63,7 @@ def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
         rejected = {(one.variant, one.load, one.trial): one.classes for one in judged if one.verdict != "invalid"}
         keys = {*rejected}
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
-        predictions = predict(run)
+        predictions = predictions_of(run_folder, run)
         cells = measure(rows, trusted, rejected)
         judged = doubt_effects(judged, cells)
         results = Results(run, cells, staircases(rows, trusted), round_s(observed), predictions)

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from analysis.metrics import METRICS
 from analysis.metrics.unknown import unknown
 from analysis.pipeline import derive, derive_summary
+from analysis.predict.stored import PREDICTED
 from analysis.records.checksums import MANIFEST, Difference, changes, files, is_derived, read_manifest, sha256
 from analysis.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
 from analysis.records.run import SCHEMA
@@ -133,10 +134,10 @@ def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
     return sorted(new), differences
 
 
-def link_recorded(run_folder: Path, again: Path) -> None:
-    """Make a folder of links to the measured and recorded files of a run, and to its manifest."""
+def link_recorded(run_folder: Path, again: Path, *more: str) -> None:
+    """Make a folder of links to the measured and recorded files of a run, to its manifest, and to ``more`` files."""
     for name in files(run_folder):
-        if (name == MANIFEST or not is_derived(name)) and (run_folder / name).is_file():
+        if (name in (MANIFEST, *more) or not is_derived(name)) and (run_folder / name).is_file():
             (again / name).parent.mkdir(parents=True, exist_ok=True)
             (again / name).symlink_to((run_folder / name).resolve())
 
@@ -149,7 +150,7 @@ def derived_elsewhere(run_folder: Path) -> Iterator[tuple[Path, Summary]]:
     """
     with tempfile.TemporaryDirectory(prefix="stampede-derived-") as folder:
         again = Path(folder)
-        link_recorded(run_folder, again)
+        link_recorded(run_folder, again, PREDICTED)
         try:
             summary = derive_summary(again)
         except BadRun as error:

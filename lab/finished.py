@@ -44,11 +44,13 @@ def run_for(command: str) -> Iterator[None]:
 def reported(folder: Path, results: Path) -> "Summary":
     """Compute all results of a run and write them, with the report, into the run's folder."""
     from analysis.pipeline import derive  # noqa: PLC0415
+    from analysis.predict.stored import PREDICTED  # noqa: PLC0415
     from analysis.records.folder import NoTemporaryRoom  # noqa: PLC0415
     from lab.run import no_room  # noqa: PLC0415
 
     with run_for("report"), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
         try:
+            (folder / PREDICTED).unlink(missing_ok=True)  # predict again, too
             return derive(folder)
         except NoTemporaryRoom as error:
             raise no_room(error, results) from None
@@ -125,7 +127,7 @@ def _derived(paths: list[str]) -> str:
     """Return the names of derived files as part of a sentence. The files of the whole run come first."""
     names = sorted(
         {Path(path).name for path in paths},
-        key=["summary.json", "diagnosis.json", "report.html", "requests.parquet"].index,
+        key=["predicted.json", "summary.json", "diagnosis.json", "report.html", "requests.parquet"].index,
     )
     return ", ".join(names[:-1]) + " and " + names[-1]
 

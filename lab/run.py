@@ -48,6 +48,8 @@ ROOM_NEEDED = 256 * 2**20
 UNCOMPRESSED = 16
 """How many times as much room points take before they are compressed."""
 
+PREDICT_S = 1
+"""About how long theory takes to predict one variant under one load."""
 TELL_AGAIN_S, LOOK_AGAIN_S = 60, 0.2
 """How often a lab that waits for the lock says so, and how often it looks, in seconds."""
 
@@ -104,6 +106,7 @@ def run_plan(
         write_record(folder / "run.json", record)
         number = 1
         try:
+            _predict(folder, record, progress)
             for remark in batch.check(plan, folder, progress, engines) if check else ():
                 say(remark)
             began = time.monotonic()
@@ -140,6 +143,15 @@ def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[
         progress(what, passed_s, expected_s)
 
     return noted, progressing
+
+
+def _predict(folder: Path, record: Run, progress: Progress) -> None:
+    """Predict the run before anything starts, so that no later command has to."""
+    from analysis.predict.stored import write_predictions  # noqa: PLC0415  # loading Numba takes half a second
+
+    cells = sum(len(record.variants_under(load.name)) for load in record.loads)
+    progress("predicting", 0, PREDICT_S * cells)
+    write_predictions(folder, record)
 
 
 def _is_enough(folder: Path, record: Run, rounds: int, spent_s: float, budget_s: float, say: Say) -> bool:

@@ -227,7 +227,8 @@ def measured(lab: Lab, original: Path) -> Path:
 def as_measured(run: Path) -> str:
     """Return what is said of a run that was not changed."""
     return (
-        "13 measured files are unchanged; summary.json, report.html and requests.parquet follow from these files.\n"
+        "13 measured files are unchanged; predicted.json, summary.json, report.html and requests.parquet "
+        "follow from these files.\n"
         f"manifest.sha256: {sha256(run / MANIFEST)}\n"
     )
 

@@ -187,7 +187,7 @@ def test_an_export_does_not_tell_where_the_run_was_made(measured: Measured, tmp_
     assert (done.returncode, done.stdout) == (0, f"{archive}\n")
     assert done.stderr == (
         f"{len(read_manifest(lab.latest()))} measured files are unchanged; "
-        "summary.json, report.html and requests.parquet follow from these files.\n"
+        "predicted.json, summary.json, report.html and requests.parquet follow from these files.\n"
         f"manifest.sha256: {sha256(lab.latest() / MANIFEST)}\n"
     )
     assert telling(archive, host, USER, str(lab.root), str(lab.results), lab.environment["HOME"]) == []
@@ -229,7 +229,7 @@ def test_a_real_run_verifies(measured: Measured) -> None:
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0].endswith(
-        "; summary.json, report.html and requests.parquet follow from these files."
+        "; predicted.json, summary.json, report.html and requests.parquet follow from these files."
     )
 
 

@@ -86,7 +86,7 @@ def test_a_run_is_what_was_measured_and_its_results_follow(run: Path) -> None:
     assert found.recorded == 17
     assert found.manifest == sha256(run / MANIFEST)
     assert found.derived == [
-        "one/mix/1/requests.parquet", "report.html", "summary.json", "two/mix/1/requests.parquet",
+        "one/mix/1/requests.parquet", "predicted.json", "report.html", "summary.json", "two/mix/1/requests.parquet",
     ]  # fmt: skip
     assert content(run) == before, "nothing is written into the run's folder"
 
@@ -120,6 +120,7 @@ def test_sha256sum_reads_the_manifest(run: Path) -> None:
         ("one/mix/1/k6-1.log", [f"one/mix/1/k6-1.log: {CHANGED}"]),
         ("one/mix/1/compose.yml", [f"one/mix/1/compose.yml: {CHANGED}"]),
         ("one/mix/1/load.env", [f"one/mix/1/load.env: {CHANGED}"]),
+        ("predicted.json", [f"predicted.json: {NOT_DERIVED}"]),
         ("summary.json", [f"summary.json: {NOT_DERIVED}"]),
         ("report.html", [f"report.html: {NOT_DERIVED}"]),
         ("one/mix/1/requests.parquet", [f"one/mix/1/requests.parquet: {NOT_DERIVED}"]),

@@ -1,18 +1,24 @@
 """predict.prediction: what theory predicts of a run, and whether the statistics are those of measured requests."""
 
+import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from analysis.metrics import FAMILIES
 from analysis.metrics.simulated import SimulatedTrial
-from analysis.pipeline import derive_summary
+from analysis.pipeline import derive, derive_summary
+from analysis.predict import stored
 from analysis.predict.prediction import NotModelled, _trials, model_of, predict, predict_summary, servers_of
 from analysis.predict.validation import compare, policy
-from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
+from analysis.records.checksums import seal
+from analysis.records.folder import read_run
+from analysis.records.run import THEORY, ClientRecord, LoadRecord, VariantRecord
 from analysis.records.summary import Row
 from analysis.report.validated import validation_grids
+from analysis.verification import derived_elsewhere, verify
 from lab.experiment.file import load_experiment, names
 from lab.loads import K6_SCRIPTS
 from lab.plan import lay_out
@@ -256,3 +262,63 @@ def test_tornado_knows_the_stalls() -> None:
     model = model_of(tornado, load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
 
     assert [step.stalls is not None for one in model.classes for step in one.steps].count(True) == 1
+
+
+@pytest.fixture
+def predicted(tmp_path: Path) -> Path:
+    """The folder of a run whose predictions are stored."""
+    run = make_run(tmp_path / "run", {"one": [Request(overhead_ms=5)]}, variants=[variant()], loads=[load()])
+    derive_summary(run)
+    return run
+
+
+def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """predicted.json gives the same predictions as a simulation, and nothing is simulated as long as it fits."""
+    run = read_run(predicted)
+    simulated = predict(run)
+    before = (predicted / "summary.json").read_bytes()
+    monkeypatch.setattr(stored, "predict", lambda _: pytest.fail("simulated again"))
+
+    assert stored.predictions_of(predicted, run) == simulated
+    assert simulated.values
+    derive_summary(predicted)
+    assert (predicted / "summary.json").read_bytes() == before
+    with derived_elsewhere(predicted) as (_, summary):
+        assert any(row.predicted is not None for row in summary.rows)
+
+
+@pytest.mark.parametrize("broken", ["settings", "theory", "text", "missing"])
+def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
+    predicted: Path, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = predicted / "predicted.json"
+    text = path.read_text()
+    match broken:
+        case "settings":
+            text = text.replace('"settings": "', '"settings": "0')
+        case "theory":
+            text = text.replace(f'"theory": {THEORY}', f'"theory": {THEORY + 1}')
+        case "text":
+            text = text[:100]
+    path.write_text(text)
+    if broken == "missing":
+        path.unlink()
+    simulate = Mock(side_effect=predict)
+    monkeypatch.setattr(stored, "predict", simulate)
+    with derived_elsewhere(predicted):
+        assert simulate.call_count == 1
+    assert path.exists() == (broken != "missing"), "a command that reads a run writes nothing into it"
+    derive_summary(predicted)
+    assert simulate.call_count == 2
+    assert json.loads(path.read_text())["theory"] == THEORY
+
+
+def test_an_edited_prediction_is_found(predicted: Path) -> None:
+    derive(predicted)
+    seal(predicted)
+    path = predicted / "predicted.json"
+    path.write_text(path.read_text().replace('"median": ', '"median": 1', 1))
+
+    assert [str(difference) for difference in verify(predicted).differences] == [
+        "predicted.json: does not follow from the raw points"
+    ]

@@ -165,7 +165,8 @@ def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, ol
     copy = unpack(archive, tmp_path / "elsewhere")
     assert (done.returncode, done.stdout) == (0, f"{archive}\n")
     assert done.stderr == (
-        "19 measured files are unchanged; summary.json, report.html and requests.parquet follow from these files.\n"
+        "19 measured files are unchanged; predicted.json, summary.json, report.html and requests.parquet "
+        "follow from these files.\n"
         f"manifest.sha256: {sha256(old_run / MANIFEST)}\n"
         "Paths, host name and user number were removed from 6 records in the archive. The run was not changed.\n"
         f"manifest.sha256 of the archive: {sha256(copy / MANIFEST)} (the hash above belongs to the run)\n"
@@ -175,7 +176,7 @@ def test_an_archive_of_an_older_run_does_not_tell_where_it_was_made(lab: Lab, ol
     cleaned = {"run.json", "two/mix/1/trial.json"} | {f"{one}/mix/1/{name}" for one in ("one", "two") for name in CLEAN}
     after = content(copy)
     assert {name for name in before if after[name] != before[name]} == {
-        *cleaned, MANIFEST, "summary.json", "report.html",
+        *cleaned, MANIFEST, "predicted.json", "summary.json", "report.html",
     }  # fmt: skip
     assert {name for name, digits in read_manifest(copy).items() if digits != read_manifest(old_run)[name]} == cleaned
     for variant in ("one", "two"):
@@ -193,7 +194,8 @@ def test_what_an_archive_of_an_older_run_says_still_follows_from_its_records(
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "19 measured files are unchanged; summary.json, report.html and requests.parquet follow from these files.\n"
+        "19 measured files are unchanged; predicted.json, summary.json, report.html and requests.parquet "
+        "follow from these files.\n"
         f"manifest.sha256: {sha256(copy / MANIFEST)}\n"
     )
     reasons = {

@@ -16,7 +16,7 @@ from analysis.records.folder import BadRun, write_whole
 
 MANIFEST = "manifest.sha256"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
-_DERIVED = {"summary.json", "diagnosis.json", "report.html", MANIFEST}
+_DERIVED = {"predicted.json", "summary.json", "diagnosis.json", "report.html", MANIFEST}
 _REWRITTEN = "run.json"  # the lab writes it again when the run ends
 
 Hashes = dict[str, str]
