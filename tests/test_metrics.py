@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, statistics_of, table, unit
-from analysis.metrics.metric import Counted, Metric
+from analysis.metrics import FAMILIES, METRICS, OF_ALL_REQUESTS, STATISTICS, MetricName, statistics_of, unit
+from analysis.metrics.__main__ import BEGIN, END, METHOD, reference
+from analysis.metrics.metric import TIMES, Metric
 from analysis.pipeline import derive_summary
 from analysis.records.run import Image, LoadRecord, VariantRecord
 from analysis.report.words import of_requests, whole
@@ -17,23 +18,20 @@ from lab.experiment.file import editor_schema
 from lab.paths import ROOT
 from tests.synthetic import Request, make_run, visit
 
-METHOD = ROOT / "docs" / "method.md"
-
 
 def test_every_metric_is_declared_once() -> None:
     declared = [metric.name for family in FAMILIES for metric in family.metrics]
 
     assert len(declared) == len(set(declared)) == len(METRICS)
     for metric in METRICS.values():
-        statistics = [stat for some in metric.counted for stat in some.units]
-        assert len(statistics) == len(set(statistics)) > 0
-        assert all(some.how for some in metric.counted)
+        assert [stat for how, stats in metric.explained() if how for stat in stats] == list(metric.units) != []
+        assert {*metric.comparable} <= {*metric.units}
 
 
-def test_a_metric_has_the_units_of_all_its_statistics_in_their_order() -> None:
-    metric = Metric("made_up", (Counted({"max": "ms"}, "the longest"), Counted({"count": "stalls"}, "how many")))
-
-    assert list(metric.units.items()) == [("max", "ms"), ("count", "stalls")]
+def test_a_new_metric_is_compared_by_its_first_statistic_unless_it_is_only_shown_if_asked_for() -> None:
+    assert Metric("made_up", {"max": "ms", "count": "stalls"}, "how long").comparable == ("max",)
+    assert Metric("made_up", TIMES, "how long").comparable == ("p50", "p90", "p99")
+    assert Metric("made_up", {"max": "ms"}, "how long", shown="if asked for").comparable == ()
 
 
 def test_units_and_statistics_follow_from_the_declarations() -> None:
@@ -53,10 +51,10 @@ def test_the_schema_for_editors_has_every_metric_and_every_statistic() -> None:
 
 
 def test_the_table_in_the_docs_is_what_the_families_declare() -> None:
-    """Mend with: python -c 'from analysis.metrics import table; print(table(), end="")', between the two markers."""
-    found = re.findall(r"<!-- metrics -->\n(.*?)<!-- /metrics -->", METHOD.read_text(encoding="utf-8"), re.DOTALL)
+    """Mend with: python -m analysis.metrics."""
+    found = re.findall(f"{BEGIN}(.*?){END}", (ROOT / METHOD).read_text(encoding="utf-8"), re.DOTALL)
 
-    assert found == [table()]
+    assert found == [reference()]
 
 
 def test_an_unknown_metric_is_told_the_known_ones_nearest_first() -> None:
@@ -112,8 +110,6 @@ def test_families_measure_what_they_declare_and_nothing_else(tmp_path: Path) -> 
 
     found = {(row.metric, row.stat) for row in summary.rows}
     assert found <= {(name, stat) for name, stats in STATISTICS.items() for stat in stats}
-    told_by_nobody = {"accept_attempts", "accept_failures", "queued", "recovery", "burst", "capacity", "output"}
-    assert {metric for metric, _ in found} == set(METRICS) - told_by_nobody
     assert all(row.unit == unit(row.metric, row.stat) for row in summary.rows)
 
 

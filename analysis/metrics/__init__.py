@@ -1,7 +1,7 @@
 """All metrics. Each module is a family: it declares its metrics and computes them.
 
 To add a metric, declare it in the module of its family, or in a new module, and add that module's FAMILY here. Tables,
-units, the schema of experiment files and docs/method.md are made from these declarations.
+units, comparisons, the schema of experiment files and docs/method.md are made from these declarations.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,6 @@ from analysis.metrics import (
 from analysis.metrics.metric import (
     PRINTED,
     TIME_STATISTICS,
-    TIMES,
     Metric,
     aggregate,
     failures_allowed,
@@ -47,7 +46,6 @@ __all__ = [
     "percentile",
     "rows_needed",
     "statistics_of",
-    "table",
     "unit",
 ]  # fmt: skip
 
@@ -87,22 +85,6 @@ def statistics_of(request: str | None) -> Iterator[tuple[str, str]]:
         if request is None or not metric.of_all:
             for stat in metric.units:
                 yield metric.name, stat
-
-
-def table() -> str:
-    """Return the table of metrics in docs/method.md, as Markdown."""
-    lines = [
-        "| metric | statistics | unit | of which requests | how it is counted |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for metric in METRICS.values():
-        for place, some in enumerate(metric.counted):
-            name = "" if place else f"`{metric.name}` "
-            stats = "times" if some.units == TIMES else ", ".join(f"`{stat}`" for stat in some.units)
-            units = {*some.units.values()} if len({*some.units.values()}) == 1 else some.units.values()
-            of = "all" if metric.of_all else "each class"
-            lines.append(f"| {name}| {stats} | {', '.join(units)} | {of} | {some.how} |")
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _known_metric(name: str) -> str:

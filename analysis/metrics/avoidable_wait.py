@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric
+from analysis.metrics.metric import Family, Metric, MetricValues, ValidityIssue
 from analysis.read.observation import stalls_within
 
 if TYPE_CHECKING:
@@ -20,32 +20,29 @@ if TYPE_CHECKING:
 
 AVOIDABLE_WAIT = Metric(
     "avoidable_wait",
-    (
-        Counted(
-            {"count": "requests"},
-            "requests whose [avoidable wait](#avoidable-wait) was longer than 50 ms",
-        ),
-        Counted({"share": "share"}, "the number of such requests, divided by the answered requests"),
-        Counted({"total": "ms"}, "how long all answered requests together waited avoidably"),
-        Counted({"max": "ms"}, "the longest avoidable wait of one request"),
-    ),
+    {"count": "requests", "share": "share", "total": "ms", "max": "ms"},
+    {
+        "count": "requests whose [avoidable wait](#avoidable-wait) was longer than 50 ms",
+        "share": "the number of such requests, divided by the answered requests",
+        "total": "how long all answered requests together waited avoidably",
+        "max": "the longest avoidable wait of one request",
+    },
     called="avoidable waits of {requests} requests",
     between_clocks="share",
+    shown="if not 0",
+    compared=("share",),
 )
 RECOVERY = Metric(
     "recovery",
-    (
-        Counted(
-            {"avg": "ms", "max": "ms"},
-            "how long requests still waited for a thread after the end of a stall ([recovery](#recovery))",
-        ),
-    ),
+    {"avg": "ms", "max": "ms"},
+    "how long requests still waited for a thread after the end of a stall ([recovery](#recovery))",
     of_all=True,
     between_clocks="max",
+    shown="if asked for",
 )
 
 
-def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield how long requests of each class waited beside a free thread, and how long the servers took to recover.
 
     Yield nothing if the load kills workers, because the number of workers at each moment is then unknown.
@@ -63,18 +60,18 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
             values = waiting.statistics(beside_s)
             beyond = beside_s > waiting.FROM_S
             likely = () if trial.load.burst else likely_share(beyond, blocks(sent_s))
-            yield Finding(
+            yield MetricValues(
                 request,
-                {(AVOIDABLE_WAIT.name, stat): value for stat, value in values.items()},
+                AVOIDABLE_WAIT.keyed(values),
                 likely={(AVOIDABLE_WAIT.name, "share"): likely},
             )
     stalls = stalls_within(trial.containers, answered.first, answered.last_sent)
     if recoveries_s := list(waiting.recoveries_s(answered, stalls)):
         average_s, longest_s = fmean(recoveries_s), max(recoveries_s)
-        yield Finding(None, {(RECOVERY.name, "avg"): 1000 * average_s, (RECOVERY.name, "max"): 1000 * longest_s})
+        yield MetricValues(None, RECOVERY.keyed({"avg": 1000 * average_s, "max": 1000 * longest_s}))
 
 
-def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how long the requests of each class of a simulated trial waited beside a free thread."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -97,10 +94,10 @@ def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
     if waits := waiting.of_variant(trial.variant, answered):
         for request, mine in trial.of_each():
             values = waiting.statistics(waits.beside_s[mine[done]])
-            yield Finding(request, {(AVOIDABLE_WAIT.name, stat): value for stat, value in values.items()})
+            yield MetricValues(request, AVOIDABLE_WAIT.keyed(values))
 
 
-def doubts(trial: Observed) -> Iterator[Doubt]:
+def _issues(trial: Observed) -> Iterator[ValidityIssue]:
     """Check that the clocks of several machines are known well enough to tell which requests waited."""
     from analysis.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
@@ -115,4 +112,4 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
             yield "suspect", f"{known}, but {what} from {1000 * from_s:.0f} ms on"
 
 
-FAMILY = Family((AVOIDABLE_WAIT, RECOVERY), measure, doubts, measure_simulated)
+FAMILY = Family((AVOIDABLE_WAIT, RECOVERY), _measure, _issues, _measure_simulated)

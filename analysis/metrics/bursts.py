@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.metrics import workers
-from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric
+from analysis.metrics.metric import Family, Metric, MetricValues, ValidityIssue
 from analysis.read import of_trial
 from analysis.read.sending import BURSTS
 from analysis.records.summary import WaveRow
@@ -24,17 +24,13 @@ if TYPE_CHECKING:
 
 BURST = Metric(
     "burst",
-    (
-        Counted(
-            {"total": "ms"},
-            "the time from the first request of a [burst](bursts.md) to the burst's last answer; the median "
-            "over the bursts",
-        ),
-        Counted(
-            {"largest_share": "share"},
-            "the share of a burst's answered requests that the busiest worker served; the median over the bursts",
-        ),
-    ),
+    {"total": "ms", "largest_share": "share"},
+    {
+        "total": "the time from the first request of a [burst](bursts.md) to the burst's last answer; the median "
+        "over the bursts",
+        "largest_share": "the share of a burst's answered requests that the busiest worker served; the median over the "
+        "bursts",
+    },
     of_all=True,
     between_clocks="total",
 )
@@ -56,7 +52,7 @@ class Stair(NamedTuple):
     failed: bool
 
 
-def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield the medians over a trial's complete bursts: how long a burst took, and the busiest worker's share of it."""
     if not (size := trial.load.burst):
         return
@@ -70,7 +66,7 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
     """
     [(total_ms, largest_share)] = _rows(database, query, trial.key, size)
     if total_ms is not None:
-        yield Finding(None, {(BURST.name, "total"): total_ms, (BURST.name, "largest_share"): largest_share})
+        yield MetricValues(None, BURST.keyed({"total": total_ms, "largest_share": largest_share}))
 
 
 def stairs_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[float]:
@@ -138,7 +134,7 @@ def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, size: int) 
     return database.execute(f"{BURSTS} {query}", of_trial(key) | {"size": size}).fetchall()
 
 
-def doubts(trial: Observed) -> Iterator[Doubt]:
+def _issues(trial: Observed) -> Iterator[ValidityIssue]:
     """Check that all requests of a burst were sent before the first of them was answered."""
     if not trial.requests.sending:
         return
@@ -149,14 +145,16 @@ def doubts(trial: Observed) -> Iterator[Doubt]:
         yield "suspect", f"the last burst has {in_last} of {trial.load.burst} requests"
 
 
-def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield the medians over the complete bursts of a simulated trial."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     if bursts := _simulated_bursts(trial):
         total_ms = [1000 * float(trial.ended_s[one].max() - trial.sent_s[one].min()) for one in bursts]
         shares = [int(np.bincount(trial.worker[one]).max()) / len(one) for one in bursts]
-        yield Finding(None, {(BURST.name, "total"): median(total_ms), (BURST.name, "largest_share"): median(shares)})
+        yield MetricValues(
+            None, {(BURST.name, "total"): median(total_ms), (BURST.name, "largest_share"): median(shares)}
+        )
 
 
 def simulated_stairs_ms(trial: SimulatedTrial) -> list[float]:
@@ -176,4 +174,4 @@ def _simulated_bursts(trial: SimulatedTrial) -> list[npt.NDArray[np.int64]]:
     return [answered for one in every if len(answered := one[trial.answered[one]])]
 
 
-FAMILY = Family((BURST,), measure, doubts, measure_simulated)
+FAMILY = Family((BURST,), _measure, _issues, _measure_simulated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Counted, Family, Finding, Metric
+from analysis.metrics.metric import Family, Metric, MetricValues
 from analysis.records.summary import ErrorRow
 
 if TYPE_CHECKING:
@@ -17,13 +17,10 @@ if TYPE_CHECKING:
 
 FAILURES = Metric(
     "failures",
-    (
-        Counted(
-            {"share": "share", "count": "requests"},
-            "requests that failed: refused, cut off, unanswered or answered with an error; the share is of the "
-            "requests sent",
-        ),
-    ),
+    {"share": "share", "count": "requests"},
+    "requests that failed: refused, cut off, unanswered or answered with an error; the share is of the requests sent",
+    shown="if asked for",
+    compared=("share",),
 )
 
 _ERRORS = """
@@ -33,12 +30,12 @@ ORDER BY requests DESC, variant, load, trial, request, error
 """
 
 
-def measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield how many requests of each class failed."""
     for request in trial.requests.names:
         count = trial.requests.of_class(request)
         share = count.failed / count.sent
-        yield Finding(request, {(FAILURES.name, "share"): share, (FAILURES.name, "count"): count.failed})
+        yield MetricValues(request, FAILURES.keyed({"share": share, "count": count.failed}))
 
 
 def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterator[ErrorRow]:
@@ -49,12 +46,12 @@ def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterat
             yield ErrorRow.model_validate(dict(zip(names, row, strict=True)))
 
 
-def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how many requests of each class of a simulated trial were refused."""
     for request, mine in trial.of_each():
         failed, sent = int((mine & ~trial.answered).sum()), int(mine.sum())
         if sent:
-            yield Finding(request, {(FAILURES.name, "share"): failed / sent, (FAILURES.name, "count"): failed})
+            yield MetricValues(request, FAILURES.keyed({"share": failed / sent, "count": failed}))
 
 
-FAMILY = Family((FAILURES,), measure, measure_simulated=measure_simulated)
+FAMILY = Family((FAILURES,), _measure, measure_simulated=_measure_simulated)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
@@ -16,9 +17,10 @@ if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
 
 Stats = dict[tuple[str, str], float]
 """Measured values by the names of metric and statistic, in the units that the metrics declare."""
-Likely = Mapping[tuple[str, str], tuple[float, ...]]
+Likely = dict[tuple[str, str], tuple[float, ...]]
 """By the same names, values that a statistic could have had about as likely (``statistics.intervals.Draw``)."""
-Doubt = tuple[Literal["invalid", "suspect", "note"], str]
+Severity = Literal["invalid", "suspect", "note"]
+ValidityIssue = tuple[Severity, str]
 """A reason to doubt a trial, and the verdict that follows from it. A note leaves the verdict as it is."""
 
 TIME_STATISTICS = (
@@ -32,42 +34,60 @@ PRINTED = ("min", "p50", "p90", "p99")
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Statistics of one metric with their units, and how they are counted; tables show them in this order.
-
-    ``how`` is a plain sentence in Markdown; its links are relative to docs/method.md.
-    """
-
-    units: Mapping[str, str]
-    how: str
-
-
-@dataclass(frozen=True)
 class Metric:
     """One thing that is measured in a trial.
+
+    ``units`` has the unit of each statistic, in the order in which tables show them. ``how`` says how they are counted:
+    a plain sentence in Markdown, or one for each statistic; links are relative to docs/method.md.
 
     ``of_all``: the metric is computed for the trial as a whole, and not for each class of request. ``sample`` is what
     the statistics are computed from; if a value is missing, the reason may be that the sample was too small or that too
     much of it failed. None: the metric has no sample. ``called`` is how titles name the metric of a class.
     ``between_clocks`` is the statistic that shows the effect, if the metric compares times of several machines, so that
     it depends on how their clocks differ; None: the metric compares only times of one machine.
+
+    ``shown`` says when a report has a table of the metric; there is always one if a claim or a published figure names
+    the metric. ``if not 0`` looks at the first statistic. ``compared`` are the statistics by which ``lab compare``
+    compares; None: p50, p90 and p99 of times, else the first statistic; none of a metric that is only shown if asked
+    for.
     """
 
     name: str
-    counted: tuple[Counted, ...]
+    units: Mapping[str, str]
+    how: str | Mapping[str, str]
     of_all: bool = False
     sample: Literal["requests", "visits"] | None = "requests"
     called: str = "{metric} of {requests} requests"
     between_clocks: str | None = None
+    shown: Literal["always", "if not 0", "if asked for"] = "always"
+    compared: tuple[str, ...] | None = None
 
     @property
-    def units(self) -> dict[str, str]:
-        """The unit of each statistic, in the order in which tables show them."""
-        return {stat: unit for some in self.counted for stat, unit in some.units.items()}
+    def is_of_times(self) -> bool:
+        """Whether the metric has a time for each request or visit."""
+        return self.units == TIMES
+
+    def explained(self) -> list[tuple[str, list[str]]]:
+        """Return how statistics are counted, each sentence with the statistics that follow it."""
+        hows = dict.fromkeys(self.units, self.how) if isinstance(self.how, str) else self.how
+        return [(how, [*stats]) for how, stats in groupby(self.units, hows.__getitem__)]
+
+    @property
+    def comparable(self) -> tuple[str, ...]:
+        """The statistics that ``lab compare`` compares."""
+        if self.compared is not None:
+            return self.compared
+        if self.shown == "if asked for":
+            return ()
+        return ("p50", "p90", "p99") if self.is_of_times else tuple(self.units)[:1]
+
+    def keyed(self, values: Mapping[str, float]) -> Stats:
+        """Return values by statistic as values by metric and statistic."""
+        return {(self.name, stat): value for stat, value in values.items()}
 
 
-class Finding(NamedTuple):
-    """What a family found for one class of request in one trial; ``request`` is None for all classes together.
+class MetricValues(NamedTuple):
+    """What a family measured for one class of request in one trial; ``request`` is None for all classes together.
 
     If a metric was computed from something other than answered requests, such as visits, ``carried_by`` says from how
     many.
@@ -83,15 +103,15 @@ class Finding(NamedTuple):
 class Family:
     """Metrics that belong together.
 
-    ``measure`` yields the findings from a trial's rows (the views ``requests`` and ``classes``) and observations.
-    ``doubts`` yields reasons to doubt a trial; it is called only for trials that have requests.
-    ``measure_simulated`` yields the same findings as ``measure`` from the requests of a simulated trial.
+    ``measure`` yields the values from a trial's rows (the views ``requests`` and ``classes``) and observations.
+    ``issues`` yields reasons to doubt a trial; it is called only for trials that have requests.
+    ``measure_simulated`` yields the same values as ``measure`` from the requests of a simulated trial.
     """
 
     metrics: tuple[Metric, ...]
-    measure: Callable[[duckdb.DuckDBPyConnection, Observed], Iterable[Finding]]
-    doubts: Callable[[Observed], Iterable[Doubt]] = lambda _: ()
-    measure_simulated: Callable[[SimulatedTrial], Iterable[Finding]] = lambda _: ()
+    measure: Callable[[duckdb.DuckDBPyConnection, Observed], Iterable[MetricValues]]
+    issues: Callable[[Observed], Iterable[ValidityIssue]] = lambda _: ()
+    measure_simulated: Callable[[SimulatedTrial], Iterable[MetricValues]] = lambda _: ()
 
 
 @cache

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Counted, Doubt, Family, Finding, Metric, Stats
+from analysis.metrics.metric import Family, Metric, MetricValues, Severity, Stats, ValidityIssue
 from analysis.metrics.sizes import cut_logs
 from analysis.read.observation import Container, Observation, balanced, counted_by_worker
 from analysis.records.summary import CounterRow
@@ -14,90 +14,66 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.read.observed import Observed
-    from analysis.records.run import VariantRecord
 
 THROTTLED_ALLOWED = 0.01
 
 ACCEPT_ATTEMPTS = Metric(
     "accept_attempts",
-    (
-        Counted(
-            {"per_connection": "attempts"},
-            "the workers' attempts to accept, divided by the connections that they accepted; the workers count both",
-        ),
-    ),
+    {"per_connection": "attempts"},
+    "the workers' attempts to accept, divided by the connections that they accepted; the workers count both",
     of_all=True,
+    shown="if asked for",
 )
 ACCEPT_FAILURES = Metric(
     "accept_failures",
-    (
-        Counted(
-            {"per_connection": "failures"},
-            "attempts that found no connection (EAGAIN), divided by the connections that the workers accepted",
-        ),
-    ),
+    {"per_connection": "failures"},
+    "attempts that found no connection (EAGAIN), divided by the connections that the workers accepted",
     of_all=True,
+    shown="if asked for",
 )
 PROCESSOR = Metric(
     "processor",
-    (
-        Counted(
-            {"per_request": "ms"},
-            "the processor time of the servers' containers during the load, divided by the requests that "
-            "they served; observing the containers before and after the load adds about 30 ms to the "
-            "processor time",
-        ),
-    ),
+    {"per_request": "ms"},
+    "the processor time of the servers' containers during the load, divided by the requests that they served; "
+    "observing the containers before and after the load adds about 30 ms to the processor time",
     of_all=True,
+    shown="if asked for",
 )
 MEMORY = Metric(
     "memory",
-    (
-        Counted(
-            {"total": "MiB"},
-            "the anonymous memory that the servers' processes hold after the load, in all containers together",
-        ),
-    ),
+    {"total": "MiB"},
+    "the anonymous memory that the servers' processes hold after the load, in all containers together",
     of_all=True,
+    shown="if asked for",
 )
 QUEUED = Metric(
     "queued",
-    (
-        Counted(
-            {"count": "requests"},
-            "requests that waited in the balancer's queue for a server, as the balancer counts them; only "
-            "HAProxy has such a queue here",
-        ),
-    ),
+    {"count": "requests"},
+    "requests that waited in the balancer's queue for a server, as the balancer counts them; only HAProxy has such a "
+    "queue here",
     of_all=True,
+    shown="if asked for",
 )
 OUTPUT = Metric(
     "output",
-    (
-        Counted(
-            {"per_request": "bytes"},
-            "what the servers' containers write to their standard output and standard error during the load, divided "
-            "by the requests that they served; if the engine has dropped the beginning of a log, what their processes "
-            "write() beyond what the containers send, files included",
-        ),
-    ),
+    {"per_request": "bytes"},
+    "what the servers' containers write to their standard output and standard error during the load, divided by the "
+    "requests that they served; if the engine has dropped the beginning of a log, what their processes write() beyond "
+    "what the containers send, files included",
     of_all=True,
+    shown="if asked for",
 )
 
 
-def measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield what a trial's servers and balancer report: attempts to accept, processor time, memory, queued requests."""
-    containers = trial.containers
-    servers = [
-        (one.before, one.after)
-        for one in containers
-        if one.before and one.after and (one.before.workers or one.after.workers)
-    ]
-    accepted, served = _counted(containers, "accepted"), _counted(containers, "served")
+    observed = [*_observed(trial)]
+    servers = [(before, after) for _, before, after in observed if before.workers or after.workers]
+    accepted, served = _total(trial, "accepted"), _total(trial, "served")
     stats: Stats = {}
     if accepted:
-        stats[ACCEPT_ATTEMPTS.name, "per_connection"] = _counted(containers, "accept_attempts") / accepted
-        stats[ACCEPT_FAILURES.name, "per_connection"] = _counted(containers, "accept_failures") / accepted
+        for metric in (ACCEPT_ATTEMPTS, ACCEPT_FAILURES):
+            stats[metric.name, "per_connection"] = _total(trial, metric.name) / accepted
     used_s = [after.processor_s - before.processor_s for before, after in servers
               if before.processor_s is not None and after.processor_s is not None]  # fmt: skip
     if used_s and served:
@@ -105,21 +81,21 @@ def measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
     memory_mib = [after.memory_mib for _, after in servers if after.memory_mib is not None]
     if memory_mib:
         stats[MEMORY.name, "total"] = sum(memory_mib)
-    output = [written for one in containers if (written := _output(trial, one)) is not None]
+    output = [written for container in trial.containers if (written := _output(trial, container)) is not None]
     if output and served:
         stats[OUTPUT.name, "per_request"] = sum(output) / served
-    for one in containers:
-        if one.before and one.after and one.before.queued is not None and one.after.queued is not None:
-            stats[QUEUED.name, "count"] = one.after.queued - one.before.queued
-    yield Finding(None, stats)
+    for _name, before, after in observed:
+        if before.queued is not None and after.queued is not None:
+            stats[QUEUED.name, "count"] = after.queued - before.queued
+    yield MetricValues(None, stats)
 
 
-def _output(trial: Observed, one: Container) -> float | None:
+def _output(trial: Observed, container: Container) -> float | None:
     """Return how many bytes a server's container wrote to its output during the load; None: nobody knows.
 
     Some servers write() their answers, too, so what the container sent is left out of what its processes wrote.
     """
-    log, before, after = trial.record.logs.get(one.name), one.before, one.after
+    log, before, after = trial.record.logs.get(container.name), container.before, container.after
     if log is None or not (before and after) or not (before.workers or after.workers):
         return None
     if not log.cut:
@@ -130,14 +106,21 @@ def _output(trial: Observed, one: Container) -> float | None:
     return max(log.kept, written - (after.sent or 0) + (before.sent or 0))
 
 
-def _counted(containers: tuple[Container, ...], name: str) -> int:
-    return sum(counted_by_worker(containers, name).values())
+def _total(trial: Observed, counter: str) -> int:
+    return sum(counted_by_worker(trial.containers, counter).values())
+
+
+def _observed(trial: Observed) -> Iterator[tuple[str, Observation, Observation]]:
+    """Yield the name and the observations of each container that was observed before and after the load."""
+    for container in trial.containers:
+        if container.before and container.after:
+            yield container.name, container.before, container.after
 
 
 def counter_rows(trials: Iterable[Observed]) -> Iterator[CounterRow]:
     """Yield the counters of each worker in each trial; the workers of a trial are sorted by name."""
     for trial in trials:
-        observed = [one.after for one in trial.containers if one.after]
+        observed = [container.after for container in trial.containers if container.after]
         names = sorted({name for after in observed for counts in after.counts.values() for name in counts})
         by_name = {name: counted_by_worker(trial.containers, name) for name in names}
         variant, load, number = trial.key
@@ -146,14 +129,13 @@ def counter_rows(trials: Iterable[Observed]) -> Iterator[CounterRow]:
             yield CounterRow(variant=variant, load=load, trial=number, worker=worker, counts=counts)
 
 
-def doubts(trial: Observed) -> Iterator[Doubt]:
+def _issues(trial: Observed) -> Iterator[ValidityIssue]:
     """Yield where counts disagree, and where the servers were not what the variant asks for."""
-    yield from _counts(trial)
-    yield from _servers(trial)
-    yield from _logs(trial)
+    for check in (_counts, _unobserved, _changed_workers, _full_queues, _throttled, _accept_models, _workers, _logs):
+        yield from check(trial)
 
 
-def _counts(trial: Observed) -> Iterator[Doubt]:
+def _counts(trial: Observed) -> Iterator[ValidityIssue]:
     """Check that the load generators, the balancer and the workers counted the same requests.
 
     If no request failed, the counts must be equal. The load generators cannot know how far a failed request got; so if
@@ -165,7 +147,7 @@ def _counts(trial: Observed) -> Iterator[Doubt]:
     asked_directly = trial.variant.settings.get("balancer") == "none"
     passed = requests.sent - requests.direct_sent if asked_directly else balanced(trial.containers)
     by_worker = counted_by_worker(trial.containers, "served")
-    wrong: Literal["invalid", "suspect"] = "suspect" if trial.load.crashes else "invalid"
+    wrong: Severity = "suspect" if trial.load.crashes else "invalid"
     if passed is None or not by_worker:
         yield "suspect", "the servers were not observed before and after the load: nothing confirms the counts"
         return
@@ -184,80 +166,90 @@ def _counts(trial: Observed) -> Iterator[Doubt]:
             yield wrong, f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
 
 
-def _servers(trial: Observed) -> Iterator[Doubt]:
-    """Check that the servers were what the variant asks for during the whole load, and that no limit slowed them.
+def _unobserved(trial: Observed) -> Iterator[ValidityIssue]:
+    for container in trial.containers:
+        if container.before is None or container.after is None:
+            when = "before" if container.before is None else "after"
+            yield "suspect", f"{container.name} was not observed {when} the load"
 
-    Workers may come and go if a request kills its worker or if the server is elastic. If the load asks for more than
-    the servers can answer, a full queue and a throttled container are findings.
+
+def _changed_workers(trial: Observed) -> Iterator[ValidityIssue]:
+    """Check that no worker came or went, unless a request kills its worker or the server is elastic.
+
+    An elastic server remembers workers that died, so their counts are there.
     """
-    variant, load = trial.variant, trial.load
-    living, living_after = 0, 0
-    changed: Literal["invalid", "note"] = "note" if load.crashes else "invalid"
-    full_kind: Literal["suspect", "note"] = "note" if load.overloads else "suspect"
-    for one in trial.containers:
-        if one.before is None or one.after is None:
-            yield "suspect", f"{one.name} was not observed {'before' if one.before is None else 'after'} the load"
+    severity: Severity = "note" if trial.load.crashes else "invalid"
+    for name, before, after in _observed(trial):
+        memory = " (out of memory)" if (after.out_of_memory or 0) > (before.out_of_memory or 0) else ""
+        if trial.variant.elastic:
+            started = (after.workers | after.counts.keys()) - before.workers - before.counts.keys()
+            ended = (before.workers | started) - after.workers
+            if started or ended:
+                counts = f"started {len(started)} and ended {len(ended)}"
+                yield "note", f"{name} {counts} workers during the load{memory}"
             continue
-        memory = " (out of memory)" if (one.after.out_of_memory or 0) > (one.before.out_of_memory or 0) else ""
-        if variant.elastic:
-            yield from _came_and_went(one.name, one.before, one.after, memory)
-        else:
-            if lost := one.before.workers - one.after.workers:
-                yield changed, f"{one.name} lost {_workers(lost)} during the load{memory}"
-            if new := one.after.workers - one.before.workers:
-                yield changed, f"{one.name} started {_workers(new)} during the load"
-        if full := one.after.listen_overflows - one.before.listen_overflows:
-            yield full_kind, f"the listen queue of {one.name} was full for {full} connections"
-        throttled_s = (one.after.throttled_s or 0) - (one.before.throttled_s or 0)
-        lasted_s = trial.record.seconds.load
+        if lost := before.workers - after.workers:
+            yield severity, f"{name} lost {_named(lost)} during the load{memory}"
+        if new := after.workers - before.workers:
+            yield severity, f"{name} started {_named(new)} during the load"
+
+
+def _full_queues(trial: Observed) -> Iterator[ValidityIssue]:
+    """Check that no listen queue overflowed; this is a finding if the load asks for more than servers can answer."""
+    for name, before, after in _observed(trial):
+        if full := after.listen_overflows - before.listen_overflows:
+            severity: Severity = "note" if trial.load.overloads else "suspect"
+            yield severity, f"the listen queue of {name} was full for {full} connections"
+
+
+def _throttled(trial: Observed) -> Iterator[ValidityIssue]:
+    """Check that no limit slowed a container; this is a finding if requests compute or the load asks for too much."""
+    lasted_s = trial.record.seconds.load
+    for name, before, after in _observed(trial):
+        throttled_s = (after.throttled_s or 0) - (before.throttled_s or 0)
         if lasted_s and throttled_s > THROTTLED_ALLOWED * lasted_s:
-            reason = f"{one.name} was kept from computing by its limit for {throttled_s:.1f} s"
-            yield full_kind if trial.run.sleeping else "note", reason
-        living += len(one.before.workers)
-        living_after += len(one.after.workers)
-        if one.before.workers:
-            yield from _accept_model(one.name, one.before, variant)
-    if variant.elastic and (most := max(living, living_after)) > variant.workers:
-        yield "invalid", f"{most} workers served where at most {variant.workers} were asked for"
-    if not variant.elastic and living and living != variant.workers:
-        yield "invalid", f"{living} workers served where {variant.workers} were asked for"
+            severity: Severity = "suspect" if trial.run.sleeping and not trial.load.overloads else "note"
+            yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
 
 
-def _logs(trial: Observed) -> Iterator[Doubt]:
+def _accept_models(trial: Observed) -> Iterator[ValidityIssue]:
+    """Check that the workers hold the listening sockets that the variant asks for."""
+    if trial.variant.accept not in ("shared", "per-worker"):
+        return
+    for name, before, _ in _observed(trial):
+        held = [before.holds[worker] for worker in before.workers]
+        sockets = frozenset[int]().union(*held)
+        if trial.variant.accept == "shared":
+            right = len(sockets) == 1 and all(mine == sockets for mine in held)
+            wanted = "one socket that all share"
+        else:
+            right = all(len(mine) == 1 for mine in held) and len(sockets) == len(held)
+            wanted = "a socket of their own each"
+        if held and not right:
+            count = f"{len(sockets)} listening socket{'' if len(sockets) == 1 else 's'}"
+            yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
+
+
+def _workers(trial: Observed) -> Iterator[ValidityIssue]:
+    """Check that as many workers served as the variant asks for."""
+    before = sum(len(before.workers) for _, before, _ in _observed(trial))
+    after = sum(len(after.workers) for *_, after in _observed(trial))
+    asked, most = trial.variant.workers, max(before, after)
+    if trial.variant.elastic and most > asked:
+        yield "invalid", f"{most} workers served where at most {asked} were asked for"
+    if not trial.variant.elastic and before and before != asked:
+        yield "invalid", f"{before} workers served where {asked} were asked for"
+
+
+def _logs(trial: Observed) -> Iterator[ValidityIssue]:
     """Say which logs lack their beginning, and how much of them is there."""
-    written = {one.name: one.after.written for one in trial.containers if one.after}
+    written = {container.name: container.after.written for container in trial.containers if container.after}
     for name, there in cut_logs(trial.record.logs, written).items():
         yield "note", f"the beginning of the log of {name} is missing: {there} are kept"
 
 
-def _came_and_went(name: str, before: Observation, after: Observation, memory: str) -> Iterator[Doubt]:
-    """Yield how many workers an elastic server started and ended, including dead workers that the server remembers."""
-    known = before.workers | before.counts.keys()
-    started = (after.workers | after.counts.keys()) - known
-    ended = (before.workers | started) - after.workers
-    if started or ended:
-        yield "note", f"{name} started {len(started)} and ended {len(ended)} workers during the load{memory}"
+def _named(workers: set[int]) -> str:
+    return f"worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, sorted(workers)))}"
 
 
-def _accept_model(name: str, observed: Observation, variant: VariantRecord) -> Iterator[Doubt]:
-    """Check that the workers hold the listening sockets that the variant asks for."""
-    held = [observed.holds[worker] for worker in sorted(observed.workers)]
-    sockets = frozenset[int]().union(*held)
-    if variant.accept not in ("shared", "per-worker"):
-        return
-    if variant.accept == "shared":
-        right = len(sockets) == 1 and all(one == sockets for one in held)
-        wanted = "one socket that all share"
-    else:
-        right = all(len(one) == 1 for one in held) and len(sockets) == len(held)
-        wanted = "a socket of their own each"
-    if not right:
-        count = f"{len(sockets)} listening socket{'' if len(sockets) == 1 else 's'}"
-        yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
-
-
-def _workers(some: set[int]) -> str:
-    return f"worker{'s' if len(some) > 1 else ''} {', '.join(map(str, sorted(some)))}"
-
-
-FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, MEMORY, QUEUED, OUTPUT), measure, doubts)
+FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, MEMORY, QUEUED, OUTPUT), _measure, _issues)

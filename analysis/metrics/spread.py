@@ -7,7 +7,7 @@ from itertools import groupby
 from statistics import correlation
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Counted, Family, Finding, Metric, Stats
+from analysis.metrics.metric import Family, Metric, MetricValues, Stats
 from analysis.read import OF_TRIAL, of_trial
 from analysis.records.summary import WorkerRow
 
@@ -21,28 +21,27 @@ if TYPE_CHECKING:
 
 REQUESTS_BY_WORKER = Metric(
     "requests_by_worker",
-    (
-        Counted(
-            {"largest_share": "share"},
-            "the share of the answered requests that the busiest worker served; 1 / workers is even",
-        ),
-        Counted(
-            {"max_over_mean": "ratio"},
-            "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
-        ),
-        Counted({"jain_index": "index"}, "Jain's index of the requests by worker"),
-    ),
+    {"largest_share": "share", "max_over_mean": "ratio", "jain_index": "index"},
+    {
+        "largest_share": "the share of the answered requests that the busiest worker served; 1 / workers is even",
+        "max_over_mean": "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
+        "jain_index": "Jain's index of the requests by worker",
+    },
+    shown="if asked for",
+    compared=("largest_share",),
 )
 CONNECTIONS_BY_WORKER = Metric(
     "connections_by_worker",
-    (
-        Counted(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker"),
-        Counted({"correlation": "index"}, "the correlation of requests and connections"),
-    ),
+    {**REQUESTS_BY_WORKER.units, "correlation": "index"},
+    dict.fromkeys(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker")
+    | {"correlation": "the correlation of requests and connections"},
+    shown="if asked for",
 )
 REQUESTS_BY_CONNECTION = Metric(
     "requests_by_connection",
-    (Counted({"avg": "requests", "max": "requests"}, "how many answered requests each connection carried"),),
+    {"avg": "requests", "max": "requests"},
+    "how many answered requests each connection carried",
+    shown="if asked for",
 )
 
 _WORKERS = """
@@ -62,16 +61,14 @@ GROUP BY request
 """  # noqa: S608  # made of constants
 
 
-def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried."""
     query = _WORKERS.format(and_of_trial=f"AND {OF_TRIAL}")
     rows = _rows(database.execute(query, of_trial(trial.key)).fetchall())
     for request, workers in groupby(rows, lambda row: row.request):
-        yield Finding(request, _spread(trial.variant, list(workers)))
+        yield MetricValues(request, _spread(trial.variant, list(workers)))
     for request, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
-        yield Finding(
-            request, {(REQUESTS_BY_CONNECTION.name, "avg"): average, (REQUESTS_BY_CONNECTION.name, "max"): most}
-        )
+        yield MetricValues(request, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
 
 
 def worker_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> list[WorkerRow]:
@@ -102,8 +99,8 @@ def _spread(variant: VariantRecord, rows: list[WorkerRow]) -> Stats:
     """
     idle = [] if variant.elastic else [0] * (variant.workers - len(rows))
     requests, connections = [*(one.requests for one in rows), *idle], [*(one.connections for one in rows), *idle]
-    stats: Stats = {(REQUESTS_BY_WORKER.name, stat): value for stat, value in evenness(requests).items()}
-    stats |= {(CONNECTIONS_BY_WORKER.name, stat): value for stat, value in evenness(connections).items()}
+    stats: Stats = REQUESTS_BY_WORKER.keyed(evenness(requests))
+    stats |= CONNECTIONS_BY_WORKER.keyed(evenness(connections))
     if len(set(requests)) > 1 and len(set(connections)) > 1:
         stats[CONNECTIONS_BY_WORKER.name, "correlation"] = correlation(requests, connections)
     return stats
@@ -114,15 +111,15 @@ def _rows(found: list[tuple[object, ...]]) -> list[WorkerRow]:
     return [WorkerRow.model_validate(dict(zip(names, row, strict=True))) for row in found]
 
 
-def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how evenly the requests of a simulated trial are spread over workers."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     for request, mine in trial.of_each():
         counts = np.bincount(trial.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
-        yield Finding(request, {(REQUESTS_BY_WORKER.name, stat): value for stat, value in evenness(counts).items()})
+        yield MetricValues(request, REQUESTS_BY_WORKER.keyed(evenness(counts)))
 
 
 FAMILY = Family(
-    (REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), measure, measure_simulated=measure_simulated
+    (REQUESTS_BY_WORKER, CONNECTIONS_BY_WORKER, REQUESTS_BY_CONNECTION), _measure, measure_simulated=_measure_simulated
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from analysis.metrics.metric import Counted, Family, Finding, Metric, Stats
+from analysis.metrics.metric import Family, Metric, MetricValues, Stats
 from analysis.read import OF_TRIAL, of_trial
 
 if TYPE_CHECKING:
@@ -16,18 +16,15 @@ if TYPE_CHECKING:
 
 THROUGHPUT = Metric(
     "throughput",
-    (
-        Counted(
-            {"per_second": "requests/s"},
-            "answered requests, divided by the time from the first request sent to the last answer",
-        ),
-        Counted(
-            {"of_ideal": "share"},
-            "the throughput of a [closed loop](#closed-and-open-loops), as a share of what it would be "
-            "without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
-        ),
-    ),
+    {"per_second": "requests/s", "of_ideal": "share"},
+    {
+        "per_second": "answered requests, divided by the time from the first request sent to the last answer",
+        "of_ideal": "the throughput of a [closed loop](#closed-and-open-loops), as a share of what it would be "
+        "without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
+    },
     between_clocks="per_second",
+    shown="if asked for",
+    compared=("per_second",),
 )
 
 _SPANS = f"""
@@ -46,7 +43,7 @@ GROUP BY request
 """  # noqa: S608
 
 
-def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield the throughput of each class; ``of_ideal`` only in a closed loop, where a wait delays the next request."""
     closed = trial.load.loop == "closed"
     of_ideal = dict(database.execute(_OF_IDEAL, of_trial(trial.key)).fetchall()) if closed else {}
@@ -56,10 +53,10 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
             stats[THROUGHPUT.name, "per_second"] = answered / seconds
         if (share := of_ideal.get(request)) is not None:
             stats[THROUGHPUT.name, "of_ideal"] = share
-        yield Finding(request, stats)
+        yield MetricValues(request, stats)
 
 
-def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield the throughput of each class of a simulated trial."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -79,7 +76,7 @@ def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
             lost_s = (responses_s - trial.asked_s)[answered].sum()
             if span_s:
                 stats[THROUGHPUT.name, "of_ideal"] = float(1 - lost_s / span_s)
-        yield Finding(request, stats)
+        yield MetricValues(request, stats)
 
 
-FAMILY = Family((THROUGHPUT,), measure, measure_simulated=measure_simulated)
+FAMILY = Family((THROUGHPUT,), _measure, measure_simulated=_measure_simulated)

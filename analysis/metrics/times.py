@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from analysis.metrics.metric import (
     TIMES,
-    Counted,
     Family,
-    Finding,
     Likely,
     Metric,
+    MetricValues,
     Stats,
     aggregate,
     failures_allowed,
@@ -28,18 +27,14 @@ if TYPE_CHECKING:
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.observed import Observed
 
-OVERHEAD = Metric(
-    "overhead",
-    (Counted(TIMES, "response time minus service time of each answered request"),),
-)
+OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request")
 RESPONSE_TIME = Metric(
-    "response_time",
-    (Counted(TIMES, "k6's `http_req_duration` of each answered request"),),
+    "response_time", TIMES, "k6's `http_req_duration` of each answered request", shown="if asked for"
 )
 _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 
 
-def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield the times of each class. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out."""
     keys = [(metric.name, stat, column) for metric, column in _COLUMNS for stat in metric.units]
     query = f"""
@@ -55,7 +50,7 @@ def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Fi
             and count.answered >= rows_needed(stat)
             and count.failed / count.sent < failures_allowed(stat)
         }
-        yield Finding(request, stats, likely={} if trial.load.burst else _likely(database, trial, request, stats))
+        yield MetricValues(request, stats, likely={} if trial.load.burst else _likely(database, trial, request, stats))
 
 
 def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request: str | None, stats: Stats) -> Likely:
@@ -67,7 +62,7 @@ def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request: str |
 
     columns = database.execute(_OF_CLASS, of_trial(trial.key) | {"request": request}).fetchnumpy()
     block = blocks(columns["sent_s"])
-    likely: dict[tuple[str, str], tuple[float, ...]] = {}
+    likely: Likely = {}
     for metric, column in _COLUMNS:
         levels = {stat: q / 100 for name, stat in stats if name == metric.name and (q := percentile(stat)) is not None}
         found = likely_percentiles(columns[column], block, [*levels.values()])
@@ -81,7 +76,7 @@ FROM classes WHERE {OF_TRIAL} AND error IS NULL AND request IS NOT DISTINCT FROM
 """  # noqa: S608  # made of constants
 
 
-def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
+def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield the times of each class of a simulated trial, by the same rules as ``measure``."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
@@ -99,7 +94,7 @@ def measure_simulated(trial: SimulatedTrial) -> Iterator[Finding]:
                 stats[metric.name, stat] = (
                     next(percentiles) if percentile(stat) is not None else _of_all(stat, times_ms)
                 )
-        yield Finding(request, stats)
+        yield MetricValues(request, stats)
 
 
 def _of_all(stat: str, times_ms: npt.NDArray[np.float64]) -> float:
@@ -113,4 +108,4 @@ def _of_all(stat: str, times_ms: npt.NDArray[np.float64]) -> float:
     return float(times_ms.std(ddof=1))
 
 
-FAMILY = Family((OVERHEAD, RESPONSE_TIME), measure, measure_simulated=measure_simulated)
+FAMILY = Family((OVERHEAD, RESPONSE_TIME), _measure, measure_simulated=_measure_simulated)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from analysis.metrics.metric import (
     TIMES,
-    Counted,
-    Doubt,
     Family,
-    Finding,
     Metric,
+    MetricValues,
     Stats,
+    ValidityIssue,
     aggregate,
     failures_allowed,
     rows_needed,
@@ -38,61 +37,54 @@ if TYPE_CHECKING:
 
 VISIT = Metric(
     "visit",
-    (
-        Counted(
-            TIMES,
-            "the time from the first request of a [visit](visits.md) to the visit's last answer, for visits "
-            "that succeeded",
-        ),
-    ),
+    TIMES,
+    "the time from the first request of a [visit](visits.md) to the visit's last answer, for visits that succeeded",
     of_all=True,
     sample="visits",
+    shown="if asked for",
+    compared=("p50", "p99"),
 )
 VISITS_FAILED = Metric(
     "visits_failed",
-    (Counted({"share": "share", "count": "visits"}, "visits that failed; the share is of the visits made"),),
+    {"share": "share", "count": "visits"},
+    "visits that failed; the share is of the visits made",
     of_all=True,
     sample="visits",
+    shown="if asked for",
+    compared=("share",),
 )
 CAPACITY = Metric(
     "capacity",
-    (
-        Counted(
-            {"per_second": "visits/s"},
-            "the highest rate up to which fewer than 1 % of the visits failed ([capacity](visits.md#capacity))",
-        ),
-    ),
+    {"per_second": "visits/s"},
+    "the highest rate up to which fewer than 1 % of the visits failed ([capacity](visits.md#capacity))",
     of_all=True,
     sample=None,
     between_clocks="per_second",
+    shown="if asked for",
 )
 ROWS_WRITTEN = Metric(
     "rows_written",
-    (Counted({"count": "rows"}, "the rows in the database after the load; the database is empty before the load"),),
+    {"count": "rows"},
+    "the rows in the database after the load; the database is empty before the load",
     of_all=True,
     sample=None,
+    shown="if asked for",
 )
 ROWS_UNREPORTED = Metric(
     "rows_unreported",
-    (
-        Counted(
-            {"count": "rows"},
-            "rows in the database although the visit's post failed, or was never answered",
-        ),
-    ),
+    {"count": "rows"},
+    "rows in the database although the visit's post failed, or was never answered",
     of_all=True,
     sample=None,
+    shown="if asked for",
 )
 DATABASE_CONNECTIONS = Metric(
     "database_connections",
-    (
-        Counted(
-            {"max": "connections"},
-            "the highest number of simultaneous connections since the database started, as the database counts them",
-        ),
-    ),
+    {"max": "connections"},
+    "the highest number of simultaneous connections since the database started, as the database counts them",
     of_all=True,
     sample=None,
+    shown="if asked for",
 )
 
 LAST = "newest"
@@ -191,13 +183,13 @@ def count(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
     return Count(*row)
 
 
-def measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[Finding]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports."""
     made = count(database, trial.key)
     if made.made:
         carried_by = {VISIT.name: made.succeeded, VISITS_FAILED.name: made.made}
-        yield Finding(None, statistics(database, trial.key) | _capacity(database, trial), carried_by)
-    yield Finding(None, _written(trial))
+        yield MetricValues(None, statistics(database, trial.key) | _capacity(database, trial), carried_by)
+    yield MetricValues(None, _written(trial))
 
 
 def statistics(database: duckdb.DuckDBPyConnection, key: Key) -> Stats:
@@ -273,7 +265,7 @@ def written(rows: Sequence[str], posts: Posts) -> Written:
     )
 
 
-def doubts(trial: Observed) -> Iterator[Doubt]:
+def _issues(trial: Observed) -> Iterator[ValidityIssue]:
     """Check that each successful post wrote exactly one row, that no other rows exist, and that nobody was refused."""
     if trial.load.database is None:
         return
@@ -346,4 +338,6 @@ def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: fl
     return database.execute(f"{_VISITS} {query}", of_trial(key) | asked).fetchall()
 
 
-FAMILY = Family((VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS), measure, doubts)
+FAMILY = Family(
+    (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS), _measure, _issues
+)

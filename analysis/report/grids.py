@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from analysis.metrics import PRINTED, STATISTICS, TIME_STATISTICS, MetricName, Statistic, unit
+from analysis.metrics import METRICS, PRINTED, STATISTICS, TIME_STATISTICS, Metric, MetricName, Statistic, unit
 from analysis.metrics.bursts import ordinal
-from analysis.records.run import Run
+from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import DifferenceRow, Row, Summary
-from analysis.report.words import divided, number, of_load, of_median, of_requests, percent, waited_beside, whole, words
+from analysis.report.words import divided, number, of_load, of_median, of_requests, percent, whole, words
 from analysis.statistics.stopping import has_interval
 
 
@@ -55,8 +55,7 @@ class TextGrid:
 def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
     """Yield the grids of each load, metric by metric, and for each metric the most frequent class of request first.
 
-    There is a grid for the overhead of each class, for everything that was published or claimed, for the waits beside a
-    free thread of each class that had such waits, and for the times of bursts.
+    There is a grid for everything that was published or claimed, and for the metrics whose declarations say so.
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name]
@@ -65,15 +64,22 @@ def quantity_grids(run: Run, summary: Summary) -> Iterator[Grid]:
         claimed = [one for claim in run.claims for one in claim.quantities if one.load in (None, load.name)]
         spoken_of = {(row.metric, row.request) for row in rows if row.published is not None}
         spoken_of |= {(one.metric, one.request) for one in claimed}
-        spoken_of |= {(row.metric, row.request) for row in rows if row.request and waited_beside(row)}
-        wanted = spoken_of if load.crashes else spoken_of | {("burst", None)}
-        if not load.has_few_stairs:  # small bursts have a table of every request instead
-            wanted |= {("overhead", name) for name in classes if name}
-        for metric in STATISTICS:
+        for metric in METRICS.values():
             for request in classes:
-                chosen = [row for row in rows if (row.metric, row.request) == (metric, request)]
-                if chosen and (metric, request) in wanted:
-                    yield _grid(run, load.name, metric, request, chosen)
+                chosen = [row for row in rows if (row.metric, row.request) == (metric.name, request)]
+                if chosen and ((metric.name, request) in spoken_of or _is_shown(metric, request, chosen, load)):
+                    yield _grid(run, load.name, metric.name, request, chosen)
+
+
+def _is_shown(metric: Metric, request: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
+    """Whether there is a grid of a metric although nobody has published or claimed its values."""
+    if load.crashes or metric.of_all != (request is None):
+        return False
+    if metric.is_of_times and load.has_few_stairs:  # small bursts have a table of every request instead
+        return False
+    if metric.shown == "if not 0":
+        return any(row.measured for row in rows if row.stat == next(iter(metric.units)))
+    return metric.shown == "always"
 
 
 def visits_grids(run: Run, summary: Summary) -> Iterator[TextGrid]:

@@ -4,10 +4,9 @@ from math import ceil
 from typing import Protocol
 
 from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS, percentile, unit
-from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
-from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow, Row
+from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow
 from analysis.statistics.stopping import ENOUGH, MOST, has_interval
 
 
@@ -196,11 +195,6 @@ def number(value: float | None) -> str:
 def percent(share: float) -> str:
     """Return a share in percent, with one decimal; a small share is not rounded to zero."""
     return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
-
-
-def waited_beside(row: Row) -> bool:
-    """Return whether a row says that requests waited beside a free thread."""
-    return (row.metric, row.stat) == (AVOIDABLE_WAIT.name, "count") and bool(row.measured)
 
 
 def words(name: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, median, variance
 from typing import Literal, NamedTuple
 
-from analysis.metrics import METRICS, MetricName, Statistic
+from analysis.metrics import METRICS
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, TrialValidity
 from analysis.statistics.intervals import Draw, by_all_clocks
@@ -19,13 +19,6 @@ from analysis.statistics.stopping import ENOUGH, LEAST, Interval
 
 ERROR = 0.05
 """The share of comparisons, of which nothing differs, that may name a change."""
-
-_COMPARED: tuple[tuple[MetricName, Statistic], ...] = (
-    ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("throughput", "per_second"),
-    ("avoidable_wait", "share"), ("requests_by_worker", "largest_share"), ("failures", "share"),
-    ("visit", "p50"), ("visit", "p99"), ("visits_failed", "share"), ("burst", "total"),
-)  # fmt: skip
-
 
 _FARTHEST = log(1000)
 """The end of an interval is never farther than this: ratios of two trials may reach to hundreds of digits."""
@@ -146,12 +139,12 @@ def changes(a: Side, b: Side) -> list[Change]:
 def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
     rows = {(row.variant, row.load, row.request, row.metric, row.stat): row for row in b.summary.rows}
     for of_a, of_b, load in _cells(a, b):
-        for metric, stat in _COMPARED:
+        for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
             for row in a.summary.rows:
-                if (row.variant, row.load, row.metric, row.stat) != (of_a, load, metric, stat):
+                if (row.variant, row.load, row.metric, row.stat) != (of_a, load, metric.name, stat):
                     continue
-                their = rows.get((of_b, load, row.request, metric, stat))
-                alike = row.request is None and not METRICS[metric].of_all and _has_one_class(a.summary, of_a, load)
+                their = rows.get((of_b, load, row.request, metric.name, stat))
+                alike = row.request is None and not metric.of_all and _has_one_class(a.summary, of_a, load)
                 if their and min(len(row.values), len(their.values)) >= LEAST and not alike:
                     yield of_a if of_a == of_b else f"{of_a} | {of_b}", row, their
 

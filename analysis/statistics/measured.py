@@ -20,7 +20,7 @@ from analysis.metrics import (
     unit,
 )
 from analysis.metrics.failures import FAILURES
-from analysis.metrics.metric import Finding, Likely, Stats
+from analysis.metrics.metric import Likely, MetricValues, Stats
 from analysis.metrics.simulated import NOTHING, Cell, Predictions
 from analysis.metrics.unknown import published_figures, unknown_in_measure, unknown_in_published
 from analysis.metrics.visits import VISITS_FAILED
@@ -100,7 +100,7 @@ def measure(
 
 
 def _by_clocks(
-    database: duckdb.DuckDBPyConnection, trial: Observed, found: Iterable[Finding]
+    database: duckdb.DuckDBPyConnection, trial: Observed, found: Iterable[MetricValues]
 ) -> dict[str | None, dict[tuple[str, str], Interval]]:
     """Return the least and the most of each statistic by all clocks that fit, for each class of request.
 

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Literal
 
 from analysis.metrics import FAMILIES, METRICS
-from analysis.metrics.metric import Doubt
+from analysis.metrics.metric import ValidityIssue
 from analysis.metrics.simulated import Cell
 from analysis.read.observation import Reading
 from analysis.read.observed import ClassCount, Observed, Requests
@@ -35,7 +35,7 @@ def judge_trial(trial: Observed) -> TrialValidity:
     if trial.record.outcome == "measured" and trial.requests.of_k6:
         doubts += _load(trial)
         for family in FAMILIES:
-            doubts += family.doubts(trial)
+            doubts += family.issues(trial)
         doubts += _work(trial)
     if trial.record.k6_exit_code == 99:
         doubts.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
@@ -78,7 +78,7 @@ def _effects(trial: Measured) -> Iterator[str]:
                 yield f"{what} is {value:.3g}{of_unit}, but {low:.3g} to {high:.3g} by other clocks that fit as well"
 
 
-def _record(trial: Observed) -> Iterator[Doubt]:
+def _record(trial: Observed) -> Iterator[ValidityIssue]:
     record = trial.record
     if record.outcome != "measured":
         yield "invalid", f"{record.outcome}: {record.reason}"
@@ -102,7 +102,7 @@ def _rejected(trial: Observed) -> dict[str, str]:
     }
 
 
-def _failures(trial: Observed, rejected: Mapping[str, str]) -> Iterator[Doubt]:
+def _failures(trial: Observed, rejected: Mapping[str, str]) -> Iterator[ValidityIssue]:
     """Judge each class of request by itself, so that failures of a rare class stay visible among many other requests.
 
     The trial is invalid if k6 got no answer at all. ``rejected`` are the classes whose figures are invalid.
@@ -138,7 +138,7 @@ def _reasons(errors: Sequence[str]) -> str:
     return "; ".join(errors[:3]) or "no reason given"
 
 
-def _machine(trial: Observed) -> Iterator[Doubt]:
+def _machine(trial: Observed) -> Iterator[ValidityIssue]:
     record = trial.record
     if record.busy_before is not None and record.busy_before > BUSY_BEFORE_ALLOWED:
         which = "the busiest machine" if record.machines else "the machine"
@@ -156,7 +156,7 @@ def _machine(trial: Observed) -> Iterator[Doubt]:
         yield "invalid", f"the clock was set by {record.clock_step_s:+.2f} s during the load"
 
 
-def _work(trial: Observed) -> Iterator[Doubt]:
+def _work(trial: Observed) -> Iterator[ValidityIssue]:
     """Check that requests that compute take as long as they ask for when sent alone, and no less during the load."""
     calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
     if not calibration:
@@ -169,7 +169,7 @@ def _work(trial: Observed) -> Iterator[Doubt]:
         yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
 
 
-def _load(trial: Observed) -> Iterator[Doubt]:
+def _load(trial: Observed) -> Iterator[ValidityIssue]:
     """Check that the load was sent as planned, and that the load generators kept up.
 
     Skip Little's law if the load asks for more than the servers can answer and many requests failed, because k6 does
