@@ -8,7 +8,8 @@ from analysis.metrics.sizes import megabytes
 from analysis.pipeline import derive_summary
 from analysis.read.observation import SENT, WRITTEN, parse
 from analysis.records.run import Log
-from lab.apps.service.diagnosis.processor_use import ProcessorUse, processor_sentences
+from lab.apps.service.diagnosis.rules import processor_sentences
+from lab.apps.service.diagnosis.symptoms import ProcessorUse
 from lab.trial.logs import LogStart, log_record, note_cuts
 from tests.synthetic import Request, make_run, make_trial, observation
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.run import TODAY, Run
 from analysis.records.summary import Summary
+from analysis.report.words import number
 
 LEFT_OUT = "left_out"
 """Where gunicorn's settings in force (servers/gunicorn/gunicorn.conf.py) and the variant's settings name them."""
@@ -49,3 +50,39 @@ def _of_gunicorn(told: str) -> dict[str, str]:
     except (ValueError, AttributeError):  # an interrupt has cut the settings short
         return {}
     return {name: value for name, value in values.items() if value not in _DEFAULTS}
+
+
+def omission_sentences(found: Omissions, per_second: float, workers: int) -> Iterator[str]:
+    """Say what the lab leaves out of the service, and what is therefore not in its numbers."""
+    most = found.number("max_requests", "max-requests")
+    jitter = found.number("max_requests_jitter", "max-requests-delta")
+    restarts = {name: value for name, value in found.settings.items() if name.startswith(("max_requests", "max-requ"))}
+    others = {name: value for name, value in found.settings.items() if name not in restarts}
+    if most:
+        said = _restarts(found.file, most, jitter, per_second, workers)
+        yield f"{said} The lab leaves this out, so waits while workers are replaced are not in these numbers."
+    else:
+        others |= restarts
+    if others:
+        named = ", ".join(f"{name} = {value}" for name, value in others.items())
+        yield f"The lab leaves out or replaces these settings of {found.file}: {named}."
+    if found.further:
+        yield f"The lab leaves out: {'; '.join(found.further)}."
+
+
+_TOGETHER = 0.25
+"""Workers are replaced at nearly the same moment if they differ by less than this part of the time between."""
+
+
+def _restarts(file: str, most: float, jitter: float, per_second: float, workers: int) -> str:
+    requests = f"{most:.0f}" if not jitter else f"{most:.0f} to {most + jitter:.0f}"
+    said = f"{file} replaces each worker after {requests} requests"
+    if not per_second:
+        return f"{said}."
+    each = per_second / workers
+    if workers == 1:
+        return f"{said}, at the measured rate about every {number((most + jitter / 2) / each)} s."
+    said += f": at the measured rate, all {workers} workers about every {number((most + jitter / 2) / each)} s"
+    if jitter >= _TOGETHER * most:
+        return f"{said}."
+    return f"{said}, and at nearly the same moment, because the jitter is only {jitter:.0f}."
