@@ -111,7 +111,7 @@ def run_plan(
                 say(remark)
             began = time.monotonic()
             for number, part in enumerate(plan.rounds, start=1):
-                for done in batch.measure(part, folder, progress, engines):
+                for done in batch.measure_plan(part, folder, progress, engines):
                     seal(folder)
                     for trial in done:
                         say(describe(trial))

@@ -65,7 +65,7 @@ def fail(stack: Started) -> list[str]:
 def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Started]:
     """The stacks that are started."""
     found: list[Started] = []
-    monkeypatch.setattr(batch, "_watching", lambda *_: nullcontext())
+    monkeypatch.setattr(batch, "end_with_servers", lambda *_: nullcontext())
     return found
 
 
@@ -82,7 +82,7 @@ def check(
             stacks.append(self)
 
     monkeypatch.setattr(batch, "TrialContainers", Own)
-    trials = [SimpleNamespace(variant=SimpleNamespace(layer=object()), variant_name=name) for name in names]
+    trials = [SimpleNamespace(variant=SimpleNamespace(workload=object()), variant_name=name) for name in names]
     return batch.check(cast("Plan", SimpleNamespace(trials=trials)), folder, lambda *_: None, Engines())
 
 

@@ -22,7 +22,7 @@ from lab.paths import ROOT
 from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
-from lab.trial.batch import _load, _measure_batch, _together
+from lab.trial.batch import BatchStep, _do, _load, _measure_batch
 from lab.trial.compose import Composed
 from lab.trial.stack import TrialContainers
 from tests.synthetic import Request, make_run
@@ -48,7 +48,7 @@ def together(
     with uninterrupted() as signals:
         try:
             signals.extend([asked] * bool(asked))
-            _together(step, STACKS, lambda *_: None, 1, signals, stop)
+            _do(BatchStep(step, "a step", 1, stop), STACKS, lambda *_: None, signals)
         finally:
             signals.clear()
 
@@ -218,7 +218,7 @@ def test_what_is_done_last_is_done_although_somebody_asked_to_stop() -> None:
 
     with uninterrupted() as asked:
         signal.raise_signal(signal.SIGINT)
-        _together(lambda stack: through.append(str(stack)), STACKS, lambda *_: None, 1)
+        _do(BatchStep(lambda stack: through.append(str(stack)), "a step", 1), STACKS, lambda *_: None)
         assert asked.pop() == signal.SIGINT
 
     assert sorted(through) == ["one", "two"]

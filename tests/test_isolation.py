@@ -44,7 +44,7 @@ READY = "http://nginx:8080/-/ready"
 
 
 @dataclass
-class TrialContainers:
+class Stack:
     """A Compose project as somebody starts it by hand, and its containers by service."""
 
     project: str
@@ -92,14 +92,14 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stack(own_images: None, nothing_left: None, results: Path) -> Iterator[TrialContainers]:  # noqa: ARG001  # before and after
+def stack(own_images: None, nothing_left: None, results: Path) -> Iterator[Stack]:  # noqa: ARG001  # before and after
     """The whole stack with its door open, and a k6 container that sleeps instead of sending."""
     owner = results.stat()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     user = f"{owner.st_uid}:{owner.st_gid}"
     factors = {"LAB_PORT": port, "LAB_RESULTS": str(results), "LAB_USER": user, "LAB_CPUS": "0.5"}
-    one = TrialContainers("stampede-isolation", factors | {"LAB_UPSTREAM": "gunicorn:8000"})  # flup does not speak HTTP
+    one = Stack("stampede-isolation", factors | {"LAB_UPSTREAM": "gunicorn:8000"})  # flup does not speak HTTP
     try:
         one.up(*FURTHER)
         k6 = one.compose("run", "--detach", "--entrypoint", "sleep", "k6", "600").split()
@@ -130,7 +130,7 @@ def plain(own_images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def found(stack: TrialContainers) -> dict[str, Facts]:
+def found(stack: Stack) -> dict[str, Facts]:
     """What there is inside the container of each service."""
     with ThreadPoolExecutor(len(ALL)) as pool:
         looks = {service: pool.submit(look, stack.containers[service]) for service in ALL}
@@ -138,7 +138,7 @@ def found(stack: TrialContainers) -> dict[str, Facts]:
 
 
 @pytest.fixture(scope="module")
-def configured(stack: TrialContainers) -> dict[str, Any]:
+def configured(stack: Stack) -> dict[str, Any]:
     """What the file says of each service."""
     services = json.loads(stack.compose(*PROFILES, "config", "--format", "json"))["services"]
     assert isinstance(services, dict)
@@ -146,7 +146,7 @@ def configured(stack: TrialContainers) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("service", ALL)
-def test_nobody_is_root(stack: TrialContainers, found: dict[str, Facts], service: str) -> None:
+def test_nobody_is_root(stack: Stack, found: dict[str, Facts], service: str) -> None:
     uid = stack.environment["LAB_USER"].split(":")[0] if service == "k6" else "10001"
     assert len(found[service].processes) >= 3
     assert found[service].users == {uid}
@@ -217,7 +217,7 @@ def test_the_probes_see_a_container_that_nothing_closes(plain: str) -> None:
     assert found.limits["open files"] != 16384
 
 
-def fetch_from_all(stack: TrialContainers, services: tuple[str, ...], urls: list[str]) -> dict[str, str]:
+def fetch_from_all(stack: Stack, services: tuple[str, ...], urls: list[str]) -> dict[str, str]:
     """Ask from inside each of some containers at the same time, and see that each reaches the server."""
     with ThreadPoolExecutor(len(services)) as pool:
         asked = {one: pool.submit(fetch, stack.containers[one], [READY, *urls]) for one in services}
@@ -282,7 +282,7 @@ def gateway(network: str) -> str:
 
 
 @on_linux
-def test_the_hosts_own_services_are_out_of_reach(stack: TrialContainers, listener: Listener) -> None:
+def test_the_hosts_own_services_are_out_of_reach(stack: Stack, listener: Listener) -> None:
     """A closed network alone would not do: the host has an address in it, at which all its services answer."""
     listener.asked_by.clear()
 
@@ -334,7 +334,7 @@ def wire() -> Iterator[Wire]:
 
 @on_linux
 @needs_root
-def test_no_packet_leaves_the_lab(stack: TrialContainers, wire: Wire) -> None:
+def test_no_packet_leaves_the_lab(stack: Stack, wire: Wire) -> None:
     fetch_from_all(stack, INSIDE, [f"http://{OUTSIDE}/"])
 
     assert wire.senders(socket.inet_aton(OUTSIDE)) == set()
@@ -342,9 +342,7 @@ def test_no_packet_leaves_the_lab(stack: TrialContainers, wire: Wire) -> None:
 
 @on_linux
 @needs_root
-def test_a_packet_of_the_door_has_an_address_to_which_nobody_outside_can_answer(
-    stack: TrialContainers, wire: Wire
-) -> None:
+def test_a_packet_of_the_door_has_an_address_to_which_nobody_outside_can_answer(stack: Stack, wire: Wire) -> None:
     """The door must have a network that is not closed, or no port of it could be published."""
     fetch(stack.containers["door"], [f"http://{OUTSIDE}/"])
 
@@ -361,7 +359,7 @@ def test_a_packet_of_a_plain_container_leaves_with_the_hosts_address(plain: str,
 
 @on_linux
 @needs_root
-def test_a_name_of_the_outside_is_asked_of_nobody(stack: TrialContainers, wire: Wire) -> None:
+def test_a_name_of_the_outside_is_asked_of_nobody(stack: Stack, wire: Wire) -> None:
     """Engines before 25.0.5 ask the host's resolver on behalf of a closed network: names are a way out, too."""
     word = secrets.token_hex(8)
 
@@ -383,9 +381,9 @@ def test_a_name_that_a_plain_container_looks_up_is_seen(plain: str, wire: Wire) 
 
 
 @pytest.fixture(scope="module")
-def neighbour(stack: TrialContainers) -> Iterator[TrialContainers]:
+def neighbour(stack: Stack) -> Iterator[Stack]:
     """A second stack beside the first one."""
-    one = TrialContainers("stampede-isolation-neighbour", stack.environment | {"LAB_WORKERS": "1"})
+    one = Stack("stampede-isolation-neighbour", stack.environment | {"LAB_WORKERS": "1"})
     try:
         one.up()
         yield one
@@ -393,7 +391,7 @@ def neighbour(stack: TrialContainers) -> Iterator[TrialContainers]:
         one.compose(*PROFILES, "down", "--timeout", "1")
 
 
-def test_two_stacks_do_not_see_each_other(stack: TrialContainers, neighbour: TrialContainers) -> None:
+def test_two_stacks_do_not_see_each_other(stack: Stack, neighbour: Stack) -> None:
     theirs = f"http://{neighbour.address('nginx', 'lab')}:8080/-/ready"
 
     assert ready(fetch(neighbour.containers["gunicorn"], [theirs])) == 1
@@ -414,7 +412,7 @@ def from_the_host(address: str, port: int) -> str:
 
 
 @on_linux
-def test_the_host_does_not_reach_the_containers_but_by_the_door(stack: TrialContainers) -> None:
+def test_the_host_does_not_reach_the_containers_but_by_the_door(stack: Stack) -> None:
     for service in ("nginx", "door"):
         assert "ready" not in from_the_host(stack.address(service, "lab"), 8080), service
     assert "ready" not in from_the_host(stack.address("gunicorn", "lab"), 8000)
@@ -422,7 +420,7 @@ def test_the_host_does_not_reach_the_containers_but_by_the_door(stack: TrialCont
 
 
 @on_linux
-def test_the_door_opens_on_the_loopback_interface_alone(stack: TrialContainers) -> None:
+def test_the_door_opens_on_the_loopback_interface_alone(stack: Stack) -> None:
     port = stack.environment["LAB_PORT"]
     published = {service: inspect(one)["NetworkSettings"]["Ports"] for service, one in stack.containers.items()}
 
@@ -432,7 +430,7 @@ def test_the_door_opens_on_the_loopback_interface_alone(stack: TrialContainers) 
     assert {from_the_host(address, int(port)) for address in host_addresses()} == {"ConnectionRefusedError"}
 
 
-def test_results_belong_to_who_asked_for_them(stack: TrialContainers, results: Path) -> None:
+def test_results_belong_to_who_asked_for_them(stack: Stack, results: Path) -> None:
     short = ("-e", "DURATION=1s", "-e", "HEAVY_DELAY_S=0.1")
 
     stack.compose("run", "--rm", "--no-TTY", *short, "k6")

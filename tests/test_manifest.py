@@ -432,7 +432,7 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
             seen.append(set(read_manifest(folder)))
             flip(folder / "one" / "mix" / str(number) / "points.json.gz")
 
-    monkeypatch.setattr(batch, "measure", measure)
+    monkeypatch.setattr(batch, "measure_plan", measure)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")

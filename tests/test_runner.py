@@ -30,7 +30,7 @@ from lab.servers.gunicorn import GunicornSync
 from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, shared_out
 from lab.trial.rates import NoRate
-from lab.trial.stack import TrialContainers
+from lab.trial.stack import Phase, TrialContainers
 from lab.trial.starting import start_services
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
@@ -162,7 +162,7 @@ def test_a_trial_with_a_database_and_two_generators_is_written_down_before_it_st
     stack.part.mkdir(parents=True)
     stack.visits_per_s = 75.6
 
-    compose(stack.trial, stack.part, stack.project, 1, stack.visits_per_s, stack.engines)
+    compose(stack.planned, stack.part, stack.project, 1, stack.visits_per_s, stack.engines)
 
     asked, started = Docker.given
     assert asked["compose_profiles"] == started["compose_profiles"] == ["gunicorn", "nginx", "load", "mariadb"]
@@ -396,7 +396,7 @@ def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
     def kill(container: str) -> None:
         killed.append(container)
         if len(killed) == 3:
-            stack.took_s["up"] = 1.0
+            stack.phase = Phase.STARTED
 
     machine = replace(
         default_machine(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(kill=kill)))
@@ -415,7 +415,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
 ) -> None:
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
-    monkeypatch.setattr("lab.trial.stack.OWN", stack.trial.load.script)
+    monkeypatch.setattr("lab.trial.stack.OWN", stack.planned.load.script)
     monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": Asked(path="/", users=1)})
     monkeypatch.setattr(TrialContainers, "_front", lambda _: None)
 

@@ -16,7 +16,7 @@ from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.compose import Composed
-from lab.trial.stack import TrialContainers
+from lab.trial.stack import Phase, TrialContainers
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +38,12 @@ def saved_after(
     saved: list[str] = []
 
     def save(stack: TrialContainers, *_: object) -> None:
-        saved.append(f"{stack.trial.variant_name} {stack.outcome}: {(stack.reason or '').split(' at 2')[0]}")
+        saved.append(f"{stack.planned.variant_name} {stack.outcome}: {(stack.reason or '').split(' at 2')[0]}")
 
     def started(stack: TrialContainers) -> None:
         stack.composed = [cast("Composed", "one")]
         up(stack)
-        stack.took_s["up"] = 0.0  # as at the end of Stack.up, whatever happened
+        stack.phase = Phase.STARTED  # as at the end of TrialContainers.up, whatever happened
 
     monkeypatch.setattr(TrialContainers, "up", started)
     monkeypatch.setattr(TrialContainers, "look_before", lambda _: None)
@@ -65,7 +65,7 @@ def test_an_interrupt_keeps_the_reason_of_a_trial_that_failed_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def up(stack: TrialContainers) -> None:
-        if stack.trial.variant_name == "one":
+        if stack.planned.variant_name == "one":
             stack.fail("the servers did not become healthy: no memory")
 
     def settle(_: Progress) -> Quiet:
@@ -82,7 +82,7 @@ def test_a_failure_after_an_interrupt_is_the_interrupt(monkeypatch: pytest.Monke
     """Ctrl-C in a terminal ends the engine's clients, too."""
 
     def up(stack: TrialContainers) -> None:
-        cast("list[int]", stack.asked).append(signal.SIGINT)
+        cast("list[int]", stack.stop_signals).append(signal.SIGINT)
         stack.fail("the servers did not become healthy: signal: interrupt")
 
     assert saved_after(monkeypatch, tmp_path, up, lambda _: Quiet(waited_s=0, busy=0)) == [

@@ -43,7 +43,7 @@ def measure(
         overhead_ms = overheads_ms[min(number, len(overheads_ms)) - 1]
         yield [read_trial(make_trial(folder, "one", number, [Request(overhead_ms=overhead_ms)] * 20))]
 
-    monkeypatch.setattr(batch, "measure", round_of)
+    monkeypatch.setattr(batch, "measure_plan", round_of)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
@@ -118,7 +118,7 @@ def test_an_interrupted_run_lacks_only_the_trials_of_its_last_round(
             raise KeyboardInterrupt
         yield [read_trial(make_trial(folder, "one", number, [Request()]))]
 
-    monkeypatch.setattr(batch, "measure", interrupted)
+    monkeypatch.setattr(batch, "measure_plan", interrupted)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")

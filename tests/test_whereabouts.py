@@ -309,7 +309,7 @@ def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.M
         raise LabError(problem)
 
     record = read_run(make_run(tmp_path / "record", {"one": HUNDRED}, outcome="running", ended=None))
-    monkeypatch.setattr(batch, "measure", measure)
+    monkeypatch.setattr(batch, "measure_plan", measure)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
     monkeypatch.setattr(running, "LOCK", tmp_path / "lock")

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -60,6 +61,12 @@ LOGGED_WITHIN_S = 1
 """How long the lab waits for what an application writes because of a request."""
 
 
+class Phase(Enum):
+    """How far a trial's containers have come."""
+
+    STARTING, STARTED, LOADING, LOADED = range(4)
+
+
 class TrialContainers:
     """The containers of one trial, from their start to their removal."""
 
@@ -69,13 +76,13 @@ class TrialContainers:
         run_folder: Path,
         side_by_side: int,
         engines: Engines,
-        asked: Sequence[int] = (),
+        stop_signals: Sequence[int] = (),
     ) -> None:
         """Take a planned trial, how many trials are measured side by side, and the signals that ask to stop."""
-        self.trial = trial
+        self.planned = trial
         self.engines = engines
         self.side_by_side = side_by_side
-        self.asked = asked
+        self.stop_signals = stop_signals
         self.folder = trial_folder(run_folder, trial.variant_name, trial.load_name, trial.number)
         self.part = self.folder.with_name(f".{trial.number}.part")
         run_id = f"{run_folder.parent.name}-{run_folder.name}".lower()
@@ -93,7 +100,7 @@ class TrialContainers:
         self.limits_mib: dict[str, int] = {}
         self.log_starts: dict[str, LogStart] = {}
         self.logs: dict[str, Log] = {}
-        self.loading = False
+        self.phase = Phase.STARTING
         self.took_s: dict[str, float] = {}
         self.gone = False
 
@@ -106,7 +113,7 @@ class TrialContainers:
         """Note why this trial failed. Only the first reason counts."""
         if self.outcome == "measured":
             self.outcome, self.reason = "failed", reason
-            self.failed_by_itself = not self.asked
+            self.failed_by_itself = not self.stop_signals
 
     def interrupt(self) -> None:
         """Note that this trial was interrupted."""
@@ -117,7 +124,7 @@ class TrialContainers:
         service = labels[SERVICE]
         if event == "oom":
             self.out_of_memory(machine, container, service)
-        elif self.loading and not is_generator(service):
+        elif self.phase is Phase.LOADING and not is_generator(service):
             self.fail(reasons.end_reason(service, int(labels["exitCode"])))
             self.end_load()
 
@@ -127,7 +134,7 @@ class TrialContainers:
         If the machine itself is short of memory, say so: then the kernel kills the lab's containers first.
         """
         self.fail(self.engines.memory()() or self._limit_reached(service))
-        if self.loading:
+        if self.phase is Phase.LOADING:
             self.end_load()
         else:  # so that the lab stops waiting until a server is healthy or answers
             with suppress_docker_errors():
@@ -136,7 +143,7 @@ class TrialContainers:
     def lose(self, machine: Machine) -> None:
         """Fail because a machine does not answer any more, and end the load: requests to it wait for a minute each."""
         self.fail(f"{machine.said} stopped answering")
-        if self.loading:
+        if self.phase is Phase.LOADING:
             self.end_load()
 
     def up(self) -> None:
@@ -144,23 +151,23 @@ class TrialContainers:
         began = time.monotonic()
         try:
             self.part.mkdir(parents=True)
-            if follows := self.trial.follows:
+            if follows := self.planned.follows:
                 self.visits_per_s = self._rate_after(follows)
             self.composed = compose(
-                self.trial, self.part, self.project, self.side_by_side, self.visits_per_s, self.engines
+                self.planned, self.part, self.project, self.side_by_side, self.visits_per_s, self.engines
             )
             self.limits_mib = {name: mib for one in self.composed for name, mib in one.limits_mib.items()}
             if self.engines.overlay:
                 with _ONE_NETWORK:
                     create_network(self.engines, self.project)
             with self._limit():
-                for services in start_order(self.trial, overlay=self.engines.overlay):
+                for services in start_order(self.planned, overlay=self.engines.overlay):
                     start_services(services, self.composed)
-            create_generators(self.trial.load, self.composed)
+            create_generators(self.planned.load, self.composed)
             self.containers = containers_of(self.project, self.engines.machines)
             if reason := unlike((one.service, one.machine, one.image) for one in self.containers):
                 self.fail(reason)
-            workload = self.trial.variant.workload
+            workload = self.planned.variant.workload
             for generator in self.generators:
                 if not generator.machine.shares_files:
                     bring_scripts(generator, workload.load_files if workload else None)
@@ -168,12 +175,10 @@ class TrialContainers:
             self.fail(str(error))
         except DockerException as error:
             self.fail(f"{UNHEALTHY}: {self._why_not_healthy(error)}")
-            with suppress_docker_errors():  # so that servers that start again and again do not disturb other trials
-                for one in containers_of(self.project, self.engines.machines):
-                    if one.state.running:
-                        one.machine.client.container.kill(one.id)
+            self._kill_running()  # so that servers that start again and again do not disturb other trials
         finally:
             self.took_s["up"] = time.monotonic() - began
+            self.phase = Phase.STARTED
             (self.part / LOCAL_ENV).unlink(missing_ok=True)
 
     @contextmanager
@@ -184,7 +189,7 @@ class TrialContainers:
             with suppress_docker_errors():
                 there = containers_of(self.project, self.engines.machines)
                 waiting = [
-                    one for one in reasons.unhealthy_containers(there, self.trial.variant.front) if one.state.running
+                    one for one in reasons.unhealthy_containers(there, self.planned.variant.front) if one.state.running
                 ]
                 what = waiting[0].service if waiting else "the start"
                 named = "the command of application.before" if what == BEFORE else what
@@ -202,21 +207,24 @@ class TrialContainers:
 
     def end_up(self) -> None:
         """End the containers that start, again and again until ``up`` has ended: Compose may start further ones."""
-        while "up" not in self.took_s:
-            with suppress_docker_errors():
-                for one in containers_of(self.project, self.engines.machines):
-                    if one.state.running:
-                        one.machine.client.container.kill(one.id)
+        while self.phase is Phase.STARTING:
+            self._kill_running()
             time.sleep(END_AGAIN_S)
+
+    def _kill_running(self) -> None:
+        with suppress_docker_errors():
+            for container in containers_of(self.project, self.engines.machines):
+                if container.state.running:
+                    container.machine.client.container.kill(container.id)
 
     def calibrate(self) -> None:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
         began = time.monotonic()
         try:
-            variant = self.trial.variant
+            variant = self.planned.variant
             [front] = [one for one in self.containers if one.service == variant.front]
-            self.calibration = calibration.calibrate(self.trial.load, partial(_at_work_ms, front, variant.front_port))
-            self._hand_over("calibration.env", env_file(calibration.asks(self.trial.load, self.calibration)))
+            self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, front, variant.front_port))
+            self._hand_over("calibration.env", env_file(calibration.asks(self.planned.load, self.calibration)))
         except DockerException as error:
             self.fail(f"a single request before the load was not answered: {last_line(error)}")
         except (ValueError, KeyError) as error:
@@ -233,7 +241,7 @@ class TrialContainers:
     @property
     def asks_alone(self) -> bool:
         """Whether requests to somebody's own application are first sent one at a time: once in a run."""
-        trial = self.trial
+        trial = self.planned
         return trial.load.script == OWN and trial.variant_name == TODAY and trial.number == 1
 
     def ask_alone(self) -> None:
@@ -251,10 +259,10 @@ class TrialContainers:
         """
         if self.outcome == "failed":
             raise self._not_healthy()
-        if self.trial.load.script != OWN:
+        if self.planned.load.script != OWN:
             return []
         try:
-            workload = self.trial.variant.workload
+            workload = self.planned.variant.workload
             front, words = self._front(), []
             for name, one in self._asked().items():
                 logged = self._logged()
@@ -271,16 +279,16 @@ class TrialContainers:
         return words
 
     def _front(self) -> Front:
-        variant = self.trial.variant
+        variant = self.planned.variant
         [front] = [one for one in self.containers if one.service == variant.front]
         return Front(front, "app" if variant.balancer == "none" else "balancer", variant.front_port)
 
     def _asked(self) -> dict[str, Asked]:
-        return read_asked(str(self.trial.load.settings["classes"]))
+        return read_asked(str(self.planned.load.settings["classes"]))
 
     def _logged(self) -> dict[str, str]:
         """Return what the containers with the application have written so far."""
-        mine = [one for one in self.containers if one.service == self.trial.variant.service]
+        mine = [one for one in self.containers if one.service == self.planned.variant.service]
         return {one.id: self._output_of(one).decode(errors="replace") for one in mine}
 
     def _not_meant(self, name: str, one: Asked, answer: Answer, before: dict[str, str]) -> LabError:
@@ -299,12 +307,12 @@ class TrialContainers:
             return LabError(f"Your application does not start as it is served today: {reason}")
         with suppress_docker_errors():
             for one in reasons.unhealthy_containers(
-                containers_of(self.project, self.engines.machines), self.trial.variant.front
+                containers_of(self.project, self.engines.machines), self.planned.variant.front
             ):
                 said = self._output_of(one).decode(errors="replace").strip()
                 probed = self._masked(reasons.last_probe(one).encode()).decode()
                 if said or probed:
-                    beside = one.service if one.service != self.trial.variant.service else ""
+                    beside = one.service if one.service != self.planned.variant.service else ""
                     return checking.not_healthy(said, probed, beside)
         return LabError(f"Your application does not start as it is served today: {reason}")
 
@@ -313,16 +321,16 @@ class TrialContainers:
         self.log_starts = log_starts(self.containers)
         self.settings_in_force |= observe(self.containers, self.part, "before", self._masked)
 
-    def start_load(self, at: float, watches: UsageSamplers) -> None:
+    def start_load(self, at: float, samplers: UsageSamplers) -> None:
         """Start the load generators. k6 begins to send at the time ``at``, in epoch seconds of the lab's clock."""
-        self.loading = True
+        self.phase = Phase.LOADING
         write_whole(self.part / "start.env", f"START_AT_MS={1000 * at:.0f}\n")
         for generator in self.generators:
             if self.outcome != "measured":
                 return
             try:
                 if not generator.machine.shares_files:
-                    begins = f"START_AT_MS={1000 * watches.begins_at(generator.machine, at):.0f}\n"
+                    begins = f"START_AT_MS={1000 * samplers.begins_at(generator.machine, at):.0f}\n"
                     bring(generator, RESULTS_THERE, {"start.env": begins})
                 generator.machine.client.container.start(generator.id)
             except DockerException as error:
@@ -339,6 +347,7 @@ class TrialContainers:
             except DockerException as error:
                 self.fail(f"{generator.machine.said} stopped answering: {last_line(error)}")
         self.took_s["load"] = time.monotonic() - began
+        self.phase = Phase.LOADED
 
     def end_load(self) -> None:
         """Stop the load generators, which write their measurements before they end."""
@@ -375,8 +384,8 @@ class TrialContainers:
                     self.fail(f"the client ended with exit code {exit_code}: {reasons.last_error(self.part, 'client')}")
             if self.k6_exit_code is not None:
                 self.settings_in_force |= observe(self.containers, self.part, "after", self._masked)
-                if self.trial.variant.workload:
-                    keep_who_served(self.containers, self.trial.variant.service, self.part)
+                if self.planned.variant.workload:
+                    keep_who_served(self.containers, self.planned.variant.service, self.part)
             note_cuts(self.part, self.logs)
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
@@ -428,9 +437,9 @@ class TrialContainers:
         if thrown := reasons.script_exception(self.part):  # k6 goes on after an exception, and ends with 0
             self.fail(f"the load script threw: {thrown}")
         record = TrialRecord(
-            variant=self.trial.variant_name,
-            load=self.trial.load_name,
-            trial=self.trial.number,
+            variant=self.planned.variant_name,
+            load=self.planned.load_name,
+            trial=self.planned.number,
             outcome=self.outcome,
             reason=self.reason,
             k6_exit_code=self.k6_exit_code,
@@ -463,26 +472,26 @@ class TrialContainers:
         return load.record(machine.name, hosts, generators)
 
     def _rate_after(self, follows: PlannedTrial) -> float:
-        return rate_after(self.trial, follows, self.folder.parents[2])
+        return rate_after(self.planned, follows, self.folder.parents[2])
 
     def _output_of(self, container: ContainerInfo) -> bytes:
         """Return what a container wrote, without the secrets of somebody's own application."""
         return self._masked(output_of(container))
 
     def _masked(self, said: bytes) -> bytes:
-        workload = self.trial.variant.workload
+        workload = self.planned.variant.workload
         return workload.masked(said) if workload else said
 
     def _why_not_healthy(self, error: DockerException) -> str:
         """Return the last lines of the first container that is not healthy, or else the last line of Docker."""
         with suppress_docker_errors():
             there = containers_of(self.project, self.engines.machines)
-            if said := reasons.unhealthy_output(there, self.trial.variant.front, output_of):
+            if said := reasons.unhealthy_output(there, self.planned.variant.front, output_of):
                 return self._masked(said.encode()).decode()
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
-        return reasons.memory_limit_reason(self.trial, service, self.limits_mib.get(service, 0))
+        return reasons.memory_limit_reason(self.planned, service, self.limits_mib.get(service, 0))
 
     def _k6_ended(self, exit_code: int | None) -> None:
         """Note the exit code of a k6 container. Of several containers, keep the worst: failure, then threshold (99)."""
