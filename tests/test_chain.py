@@ -15,7 +15,7 @@ import pytest
 
 from analysis.records.folder import read_run
 from analysis.records.summary import Summary
-from analysis.report.grids import quantity_grids
+from analysis.report.tables.quantities import quantity_tables
 from analysis.report.words import number
 from tests.conftest import Lab, copy_lab
 
@@ -164,4 +164,4 @@ def test_the_table_and_the_report_print_the_summarys_figures(scripted: Lab) -> N
         _, _, below = printed.partition(f"\n{variant} ")  # the predicted line comes first, and has the name
         line = next(line for line in below.splitlines() if "measured" in line)
         assert p50 in line.split()
-    assert len(list(quantity_grids(read_run(latest(scripted)), summary(scripted)))) == 1
+    assert len(list(quantity_tables(read_run(latest(scripted)), summary(scripted)))) == 1

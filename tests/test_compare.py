@@ -14,7 +14,8 @@ from analysis.pipeline import derive_summary
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary
-from analysis.report.comparison import comparison
+from analysis.report.tables.comparison import comparison_tables
+from analysis.report.terminal import terminal_table
 from analysis.statistics.compare import (
     Change,
     Side,
@@ -230,7 +231,8 @@ def test_a_difference_that_the_clocks_may_have_made_is_no_difference(one: Side) 
 def shown(*found: Change) -> str:
     """Return a comparison as it is printed."""
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(comparison(("a", "b"), found, []))
+    for table in comparison_tables(("a", "b"), found, []):
+        console.print(terminal_table(table))
     return console.export_text()
 
 

@@ -17,8 +17,8 @@ from analysis.records.checksums import seal
 from analysis.records.folder import read_run
 from analysis.records.run import THEORY, ClientRecord, LoadRecord, VariantRecord
 from analysis.records.summary import Row
-from analysis.report.validated import validation_grids
 from analysis.verification import derived_elsewhere, verify
+from lab.apps.advise.validated import validation_tables
 from lab.experiment.file import load_experiment, names
 from lab.loads import K6_SCRIPTS
 from lab.plan import lay_out
@@ -197,10 +197,10 @@ def test_which_figures_came_true() -> None:
 
     assert [one.is_inside for one in compared] == [True, False, False]
     assert [one.policy for one in compared] == ["a race", "one worker", "a race"]
-    by_policy, by_experiment, _, outside = validation_grids(compared)
-    assert by_policy.lines == [("a race", "2", "1", "50%"), ("one worker", "1", "0", "0%")]
-    assert by_experiment.lines == [("heavy-mix", "3", "1", "33%"), ("all", "3", "1", "33%")]
-    assert [line[:3] for line in outside.lines] == [
+    by_policy, by_experiment, _, outside = validation_tables(compared)
+    assert by_policy.rows == [("a race", "2", "1", "50%"), ("one worker", "1", "0", "0%")]
+    assert by_experiment.rows == [("heavy-mix", "3", "1", "33%"), ("all", "3", "1", "33%")]
+    assert [line[:3] for line in outside.rows] == [
         ("heavy-mix", "one-process heavy-mix light", "overhead p90"),
         ("heavy-mix", "shared-socket heavy-mix light", "avoidable_wait share"),
     ]

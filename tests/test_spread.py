@@ -11,8 +11,8 @@ from analysis.pipeline import derive
 from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import read_run
 from analysis.records.summary import Summary
-from analysis.report.grids import quantity_grids
 from analysis.report.markdown import markdown
+from analysis.report.tables.quantities import quantity_tables
 from analysis.report.terminal import print_tables
 from analysis.statistics.stopping import has_interval
 from tests.synthetic import Request, make_run, make_trial
@@ -44,8 +44,7 @@ def told(tmp_path: Path, *waits_ms: float) -> tuple[Summary, dict[str, str]]:
 
 def words_of(summary: Summary, tmp_path: Path) -> list[str]:
     """Return the first words of the lines below the measured line of the overhead."""
-    grid = next(quantity_grids(read_run(tmp_path), summary))
-    return [line.says for line in grid.lines]
+    return [row[1] for row in next(quantity_tables(read_run(tmp_path), summary)).rows]
 
 
 def test_two_trials_have_a_line_each_and_no_interval(tmp_path: Path) -> None:
@@ -76,10 +75,11 @@ def test_three_trials_have_an_interval(tmp_path: Path) -> None:
 def test_three_trials_that_differ_a_thousandfold_have_no_interval(tmp_path: Path) -> None:
     summary, _ = told(tmp_path, 4, 90, 9000)
 
-    grid = next(quantity_grids(read_run(tmp_path), summary))
-    p99 = grid.statistics.index("p99")
-    assert [line.values[p99] for line in grid.lines if line.says in ("low", "high")] in ([], [None, None])
-    assert [line.values[p99] for line in grid.lines if line.word == "trial"] == pytest.approx([4, 90, 9000], rel=0.1)
+    table = next(quantity_tables(read_run(tmp_path), summary))
+    p99 = [(row[1], row[table.head.index("p99")]) for row in table.rows]
+    assert [value for word, value in p99 if word in ("low", "high")] in ([], ["–", "–"])
+    trials = [float(value) for word, value in p99 if word.startswith("trial")]
+    assert trials == pytest.approx([4, 90, 9000], rel=0.1)
 
 
 @pytest.mark.parametrize(

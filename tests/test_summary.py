@@ -18,10 +18,12 @@ from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.run import LoadRecord, Run, RunMachine, VariantRecord
 from analysis.records.summary import Row, Summary
-from analysis.report.grids import Grid, Line
 from analysis.report.html import write_report
 from analysis.report.markdown import markdown
-from analysis.report.terminal import claims_table, counts_by_worker, print_tables, quantity_table, workers_table
+from analysis.report.tables import Table
+from analysis.report.tables.quantities import counts_by_worker, workers_tables
+from analysis.report.tables.verdicts import claims_table
+from analysis.report.terminal import print_tables, terminal_table
 from analysis.report.words import published_figures, published_what
 from analysis.verdict.claims import lacking
 from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation
@@ -712,14 +714,15 @@ def printed(run: Path, summary: Summary) -> str:
 def test_a_long_name_breaks_before_a_number_does() -> None:
     """Ten columns of numbers leave eighteen characters for the name."""
     statistics = ["min", "avg", "stdev", "p50", "p75", "p90", "p99", "p99.9", "max"]
-    line = Line("a-variant-of-thirty-characters", "measured", [12.34] * len(statistics), 1234)
+    row = ("a-variant-of-thirty-characters", "measured", *["12.3"] * len(statistics), "1234")
     out = io.StringIO()
 
-    Console(file=out, width=80).print(quantity_table(Grid("Times", statistics, [line])))
+    table = Table("Times", ("variant", "", *statistics, "n"), [row], words=2)
+    Console(file=out, width=80).print(terminal_table(table))
 
     lines = [one.rstrip() for one in out.getvalue().splitlines()]
     assert max(map(len, lines)) <= 80
-    assert "".join(one.split()[0] for one in lines[2:]) == line.variant
+    assert "".join(one.split()[0] for one in lines[2:]) == row[0]
     assert lines[2].split()[1:] == ["measured", *["12.3"] * len(statistics), "1234"]
 
 
@@ -830,7 +833,7 @@ def test_a_verdict_from_a_suspect_trial_is_never_plainly_green_or_red(tmp_path: 
     console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
     green, red, yellow = (f"\x1b[{colour}m" for colour in (32, 31, 33))
 
-    console.print(claims_table(read_run(run), summary))
+    console.print(terminal_table(claims_table(read_run(run), summary)))
 
     said = console.export_text(styles=True)
     assert said.count(f"{yellow}reproduced,") == said.count(f"{yellow}not reproduced,") == 1
@@ -855,7 +858,5 @@ def test_workers_of_several_trials_are_counted_in_all_of_them(tmp_path: Path) ->
     summary = derive_summary(tmp_path)
 
     assert counts_by_worker([one for one in summary.workers if one.request], 3) == [0, 2, 4]
-    assert (
-        str(workers_table(read_run(tmp_path), summary, "mix").title)
-        == "Requests by worker, least first, mean of 2 trials"
-    )
+    [table] = workers_tables(read_run(tmp_path), summary)
+    assert table.title == "Requests by worker, least first, mean of 2 trials"

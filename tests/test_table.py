@@ -1,8 +1,9 @@
-"""analysis.report.figures.table: what a figure shows, for everybody who cannot see it."""
+"""analysis.report.figures.marks: what a figure shows, for everybody who cannot see it."""
 
 import altair as alt
 
-from analysis.report.figures.table import MOST_ROWS, Table, tables
+from analysis.report.figures.marks import MOST_ROWS, tables
+from analysis.report.tables import Table
 
 MARKS = [{"variant": "one", "value": 12.5, "low": 11.0, "offset": 0.3}, {"variant": "two", "value": 7.0, "low": 6.0}]
 
@@ -21,7 +22,7 @@ def dots(values: list[dict[str, object]]) -> alt.Chart:
 
 
 def test_a_table_has_a_row_for_each_mark_and_a_column_for_each_axis() -> None:
-    assert tables(dots(MARKS)) == [Table("", ["variant", "time, ms"], [["one", "12.5"], ["two", "7.0"]], 0)]
+    assert tables(dots(MARKS)) == [Table("", ["variant", "time, ms"], [["one", "12.5"], ["two", "7.0"]], words=2)]
 
 
 def test_a_layer_that_says_nothing_more_has_no_table() -> None:
@@ -43,7 +44,8 @@ def test_parts_of_a_facet_are_named_in_a_column() -> None:
 def test_of_many_marks_some_from_everywhere_have_rows_and_the_others_are_counted() -> None:
     [table] = tables(dots([{"variant": f"v{n}", "value": n} for n in range(2 * MOST_ROWS + 5)]))
 
-    assert len(table.rows) + table.left_out == 2 * MOST_ROWS + 5
+    left_out = 2 * MOST_ROWS + 5 - len(table.rows)
+    assert table.note == f"{left_out} further marks, from everywhere in the figure, have no row here"
     assert [row[1] for row in table.rows[:3]] == ["0", "3", "6"]
 
 

@@ -23,7 +23,7 @@ from analysis.records.run import (
     VariantRecord,
 )
 from analysis.records.summary import TrialValidity
-from analysis.report.terminal import workers_table
+from analysis.report.tables.quantities import workers_tables
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, point, write_points
 
 FINE = [Request(sent_s=n / 10) for n in range(200)]
@@ -762,7 +762,8 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) 
 
     summary = derive_summary(tmp_path)
 
-    assert [*workers_table(read_run(tmp_path), summary, "mix").columns[3].cells] == ["50 150"]
+    [table] = workers_tables(read_run(tmp_path), summary)
+    assert [row[3] for row in table.rows] == ["50 150"]
     rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request is None}
 
     assert rows["requests_by_worker", "max_over_mean"] == 1.5

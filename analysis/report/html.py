@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,26 +17,14 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report import figures, lanes
 from analysis.report.answer import answers
-from analysis.report.clocks import certain, clocks_grid, worst_clocks
-from analysis.report.figures.table import Table, tables
-from analysis.report.grids import errors_grids, quantity_grids, stairs_grids, telling_differences, visits_grids
+from analysis.report.figures.marks import tables
 from analysis.report.page import render
 from analysis.report.section import Section
-from analysis.report.spread import INTERVAL, claim_spread
-from analysis.report.words import (
-    MEANING,
-    SMALLEST,
-    WITHIN,
-    bound_in_words,
-    certainty,
-    claim_value,
-    number,
-    published_figures,
-    published_what,
-    seconds,
-    verdict_of,
-    what,
-)
+from analysis.report.spread import INTERVAL
+from analysis.report.tables import Table
+from analysis.report.tables.quantities import clocks_table, differences_table, quantity_tables, stairs_tables
+from analysis.report.tables.verdicts import claims_table, published_table
+from analysis.report.tables.visits import errors_tables, visits_tables
 
 _SCRIPTS = ("trial.js", "pens.js", "draw.js", "microscope.js", "save.js", "view.js")
 _DOCS = Path(__file__).parents[2] / "docs"
@@ -57,7 +44,6 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
     with _rows(run_folder, summary) as database:
         pictures = sorted(_pictures(database, run, summary), key=lambda picture: not picture.telling)
         shown = list(_lanes(database, run_folder, run, summary))
-    clocks = worst_clocks(summary)
     page = render(
         "report.html",
         *_SCRIPTS,
@@ -69,30 +55,22 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         lanes=shown,
         figures=pictures,
         cite=_cite(run),
-        grids=list(quantity_grids(run, summary)),
-        stairs=list(stairs_grids(run, summary)),
-        clocks=[clocks_grid(run, clocks)] if clocks else [],
-        certain=certain(clocks) if clocks else "",
-        told=[*visits_grids(run, summary), *errors_grids(run, summary)],
-        number=number,
-        seconds=seconds,
-        claim_value=claim_value,
-        claims=[*zip(run.claims, summary.claims, strict=True)],
-        bound_in_words=bound_in_words,
-        claim_spread=partial(claim_spread, run=run, summary=summary),
-        interval=INTERVAL[0].upper() + INTERVAL[1:],
-        differences=telling_differences(summary),
-        smallest=SMALLEST,
-        verdict_of=verdict_of,
-        what=what,
-        certainty=certainty,
-        published_what=published_what,
-        published_figures=published_figures,
-        within=WITHIN[0].upper() + WITHIN[1:],
-        meaning=MEANING[0].upper() + MEANING[1:],
+        verdicts=_verdicts(run, summary),
+        published=published_table(run, summary) if summary.published else None,
+        clocks=clocks_table(run, summary),
+        quantities=list(quantity_tables(run, summary)),
+        interval=INTERVAL,
+        further=[*visits_tables(run, summary), *errors_tables(run, summary), *stairs_tables(run, summary)],
+        made_visits=any(visits_tables(run, summary)),
         common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},
     )
     write_whole(run_folder / "report.html", page)
+
+
+def _verdicts(run: Run, summary: Summary) -> Table | None:
+    if summary.differences:
+        return differences_table(run, summary)
+    return claims_table(run, summary, explained=True) if summary.claims else None
 
 
 def lanes_alone(run_folder: Path, summary: Summary) -> str:

@@ -4,52 +4,32 @@ import re
 
 from analysis.records.run import Run
 from analysis.records.summary import Summary
-from analysis.report.grids import TextGrid, errors_grids, quantity_grids, stairs_grids, visits_grids
-from analysis.report.spread import claim_spread
-from analysis.report.words import (
-    claim_value,
-    number,
-    published_figures,
-    published_what,
-    seconds,
-    verdict_of,
-)
+from analysis.report.tables import Table
+from analysis.report.tables.quantities import quantity_tables, stairs_tables
+from analysis.report.tables.verdicts import claims_table, published_table
+from analysis.report.tables.visits import errors_tables, visits_tables
 
 
 def markdown(run: Run, summary: Summary) -> str:
     """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
-    doubtful = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
-    tables = [f"The measurement is {summary.validity.verdict}.\n\n{doubtful}"]
-    if summary.claims:
-        rows = [
-            [one.says, claim_value(one), claim_spread(said, one, run, summary), one.bound, verdict_of(one),
-             one.reason or ""]
-            for said, one in zip(run.claims, summary.claims, strict=True)
-        ]  # fmt: skip
-        tables.append(table(["claim", "measured", "interval", "bound", "verdict", "reason"], rows))
-    if summary.published:
-        rows = [[published_what(run, one), published_figures(one), verdict_of(one)] for one in summary.published]
-        tables.append(table(["published", "figures", "verdict"], rows))
-    for grid in quantity_grids(run, summary):
-        lines = [
-            [line.variant, line.says, *map(number, line.values), "" if line.n is None else str(line.n)]
-            for line in grid.lines
-        ]
-        tables.append(f"{grid.title}:\n\n{table(['variant', '', *grid.statistics, 'n'], lines)}")
-    for told in [*visits_grids(run, summary), *errors_grids(run, summary)]:
-        tables.append(of_grid(told))
-    for grid in stairs_grids(run, summary):
-        lines = [[line.variant, line.says, *map(seconds, line.values)] for line in grid.lines]
-        tables.append(f"{grid.title}:\n\n{table(['variant', '', *grid.statistics], lines)}")
-    return "\n".join(tables)
+    doubts = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
+    tables = [
+        *([claims_table(run, summary)] if summary.claims else []),
+        *([published_table(run, summary)] if summary.published else []),
+        *quantity_tables(run, summary),
+        *visits_tables(run, summary),
+        *errors_tables(run, summary),
+        *stairs_tables(run, summary),
+    ]
+    return "\n".join([f"The measurement is {summary.validity.verdict}.\n\n{doubts}", *map(markdown_table, tables)])
 
 
-def of_grid(grid: TextGrid) -> str:
-    """Return a grid of words and numbers as a table in Markdown."""
-    return f"{grid.title}:\n\n{table([*grid.head], [list(line) for line in grid.lines])}"
+def markdown_table(table: Table) -> str:
+    """Return a table in Markdown; characters that Markdown would take for markup are escaped."""
+    cells = [[_escaped(cell).replace("\n", "<br>") for cell in row] for row in table.rows]
+    lines = "".join(f"| {' | '.join(row)} |\n" for row in (table.head, ["---"] * len(table.head), *cells))
+    return f"{table.title}:\n\n{lines}"
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table; characters that Markdown would take for markup are escaped."""
-    lines = [head, ["---"] * len(head), *([re.sub(r"([\\|*_`<])", r"\\\1", cell) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\|*_`<])", r"\\\1", text)

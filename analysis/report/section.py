@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from analysis.report.grids import TextGrid
+from analysis.report.tables import Table
 
 
 class Section(NamedTuple):
@@ -16,6 +16,6 @@ class Section(NamedTuple):
     title: str
     answers: Sequence[str]
     heading: str
-    tables: Sequence[TextGrid]
+    tables: Sequence[Table]
     remarks: Sequence[str]
     lead: str = ""

@@ -94,21 +94,6 @@ def certainty(row: DifferenceRow) -> tuple[str, str]:
     return f"{number(row.low)} to {number(row.high)}", number(row.smallest)
 
 
-SMALLEST = (
-    "b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance; "
-    f"–: it takes {ENOUGH} trials to tell"
-)
-MEANING = "reproduced: the measured value satisfies the bound; it may differ from the published value"
-WITHIN = (
-    "reproduced: every figure, with its interval, is within the stated percentage of the published figure; "
-    "the other figures are listed as measured / published"
-)
-POWER = (
-    "trials: about how many in all, if further trials differ as much as these; with one trial, as many as the lab "
-    "resamples; > 100: the value is too near the bound"
-)
-
-
 def claim_value(claim: ClaimRow) -> str:
     """Return the measured value of a claim, with its statistic and unit."""
     if claim.measured is None:
@@ -192,8 +177,10 @@ def number(value: float | None) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
 
 
-def percent(share: float) -> str:
+def percent(share: float | None) -> str:
     """Return a share in percent, with one decimal; a small share is not rounded to zero."""
+    if share is None:
+        return number(None)
     return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
 
 

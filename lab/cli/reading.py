@@ -42,11 +42,12 @@ def report(
 def power(run: RunFolder = None, results: Results = RESULTS) -> None:
     """Say about how many trials each claim of a run needs for a verdict, e.g. lab power results/heavy-mix/latest."""
     from analysis.records.folder import read_run  # noqa: PLC0415
-    from analysis.report.terminal import power_table  # noqa: PLC0415
+    from analysis.report.tables.verdicts import power_table  # noqa: PLC0415
+    from analysis.report.terminal import terminal_table  # noqa: PLC0415
 
     folder = run or latest(results)
     summary = summary_of("power", folder, results)
-    out.print(power_table(read_run(folder), summary))
+    out.print(terminal_table(power_table(read_run(folder), summary)))
 
 
 def compare(
@@ -58,7 +59,8 @@ def compare(
     results: Results = RESULTS,
 ) -> None:
     """Say how two runs or variants differ, e.g. lab compare results/heavy-mix/latest:reuse-port …:least-conn."""
-    from analysis.report.comparison import comparison  # noqa: PLC0415
+    from analysis.report.tables.comparison import comparison_tables  # noqa: PLC0415
+    from analysis.report.terminal import terminal_table  # noqa: PLC0415
     from analysis.statistics import compare as comparing  # noqa: PLC0415
 
     if not a or not b:
@@ -70,7 +72,10 @@ def compare(
         raise WrongUse(problem, hint=f"{_COMPARE} FORCE=1" if comparing.have_common(one, other) else _COMPARE)
     for reason in (*reasons, *comparing.suspect_sides(one, other)):
         say(f"warning: {reason}")
-    out.print(comparison((one.name, other.name), comparing.changes(one, other), comparing.what_differs(one, other)))
+    setup, changes = comparison_tables(
+        (one.name, other.name), comparing.changes(one, other), [*comparing.what_differs(one, other)]
+    )
+    out.print(terminal_table(setup), terminal_table(changes), sep="\n")
 
 
 _COMPARE = "make compare A=results/heavy-mix/latest:shared-socket B=results/heavy-mix/latest:least-conn"

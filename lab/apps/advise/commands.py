@@ -196,9 +196,9 @@ def validate(
     """Say how many predicted figures of runs were measured like that, e.g. lab validate results/heavy-mix/latest."""
     from analysis.predict.validation import compare as compared_in  # noqa: PLC0415
     from analysis.records.folder import read_run  # noqa: PLC0415
-    from analysis.report.markdown import of_grid  # noqa: PLC0415
-    from analysis.report.terminal import text_table  # noqa: PLC0415
-    from analysis.report.validated import validation_grids  # noqa: PLC0415
+    from analysis.report.markdown import markdown_table  # noqa: PLC0415
+    from analysis.report.terminal import terminal_table  # noqa: PLC0415
+    from lab.apps.advise.validated import validation_tables  # noqa: PLC0415
 
     compared = []
     for folder in runs or latest_of_each(results):
@@ -206,9 +206,9 @@ def validate(
         compared += list(compared_in(read_run(folder), summary))
     if not compared:
         raise WrongUse("No figure of these runs is both measured and predicted.", hint="lab predict heavy-mix")
-    for grid in validation_grids(compared):
+    for table in validation_tables(compared):
         if as_markdown:
-            sys.stdout.write(of_grid(grid) + "\n")
+            sys.stdout.write(markdown_table(table) + "\n")
         else:
             out.print()
-            out.print(text_table(grid))
+            out.print(terminal_table(table))

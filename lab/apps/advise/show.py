@@ -10,9 +10,9 @@ from rich.text import Text
 
 from analysis.predict.replay import Replayed
 from analysis.records.summary import Summary
-from analysis.report.grids import TextGrid
 from analysis.report.spread import spread, trials_that_tell, value_and_spread
-from analysis.report.terminal import text_table
+from analysis.report.tables import Table
+from analysis.report.terminal import terminal_table
 from analysis.report.words import number, percent
 from analysis.statistics.losses import PERCENTILES, Figures, Loss, compare_losses, suspect_reason
 from lab.apps.advise.assumptions import Assumption, ranked_for_all
@@ -41,7 +41,7 @@ def print_advice(
     head = ("", "way to serve", "w x t", *(f"{name}: p50, p99" for name in shown), "beside", *memory, "up to")
     title = "Predicted: what requests lose, in ms; the waits beside a free thread; the load"
     console.print()
-    console.print(text_table(TextGrid(title, head, lines, words=2)))
+    console.print(terminal_table(Table(title, head, lines, words=2)))
     if memory_of:
         console.print(Text(f"MiB: of {memory_of}.", style="dim"))
     _print_why(console, [one.way for one in chosen])
@@ -135,7 +135,7 @@ def print_advice_for_all(console: Console, found: Sequence[Assumption], service:
             *(["MiB"] if service.worker_mib else []), *(["up to"] if up_to else []))  # fmt: skip
     title = "Predicted: p99 of what requests lose, in ms, of the class that loses most, if requests compute so much"
     console.print()
-    console.print(text_table(TextGrid(title, head, lines, words=2)))
+    console.print(terminal_table(Table(title, head, lines, words=2)))
     _print_why(console, chosen)
     console.print()
     if len(possible) == 1:
@@ -189,7 +189,7 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Wa
     ]  # fmt: skip
     head = ("way", "class", "predicted", "measured", "interval or trials")
     console.print()
-    console.print(text_table(TextGrid("Tried: what requests lose, in ms", head, lines, words=2)))
+    console.print(terminal_table(Table("Tried: what requests lose, in ms", head, lines, words=2)))
     console.print()
     console.print(Text(verdict(summary, names), style="bold"))
 
@@ -234,7 +234,7 @@ def print_replayed(console: Console, title: str, before: Replayed, after: Sequen
         lines.append((says, f"{one.workers} x {one.threads}", str(int(one.waited.sum())), str(still), str(new), *waits))
     head = ("way to serve", "w x t", "waited", "of those", "others", "p99 ms", "longest ms")
     console.print()
-    console.print(text_table(TextGrid(f"{title}: {len(before.waits_s)} requests, replayed", head, lines)))
+    console.print(terminal_table(Table(f"{title}: {len(before.waits_s)} requests, replayed", head, lines)))
     console.print()
     console.print(Text(
         "Each request is sent when it was sent, and works for as long as it worked. It waited if its work began more "

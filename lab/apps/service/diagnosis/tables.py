@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from analysis.predict.ways import says
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Summary
-from analysis.report.grids import TextGrid
 from analysis.report.section import Section
 from analysis.report.spread import listed, trials_that_tell, value_and_spread
+from analysis.report.tables import Table
 from analysis.report.words import number, percent
 from analysis.statistics.losses import Comparison, Figures, Loss
 from analysis.statistics.stopping import has_interval
@@ -32,13 +32,13 @@ def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
     )
 
 
-def _grids(run: Run, figures: Figures) -> Iterator[TextGrid]:
+def _grids(run: Run, figures: Figures) -> Iterator[Table]:
     """Yield what requests lose with each way to serve."""
     names = [variant.name for variant in run.variants]
     statistics = [(one, stat) for one in figures.classes(TODAY) if (stat := figures.percentile(one, names))]
     beside = {one: figures.value(one, None, "avoidable_wait", "share") for one in names}
     known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
-    yield TextGrid(
+    yield Table(
         "Ways to serve, workers x threads",
         ("way", "w x t", *(("beside",) if known else ()), "MiB"),
         [(says(one.name), _size(one), *((_share(beside[one.name]),) if known else ()),
@@ -48,7 +48,7 @@ def _grids(run: Run, figures: Figures) -> Iterator[TextGrid]:
     for start in range(0, len(statistics), _CLASSES):
         part = statistics[start : start + _CLASSES]
         found = [lost for name in names for of in part if (lost := figures.loss(name, *of))]
-        yield TextGrid(
+        yield Table(
             f"{what}, in ms{_in_brackets(found)}",
             ("way", *(f"{request} {stat}" for request, stat in part)),
             [(says(name), *(_lost(figures.loss(name, *of)) for of in part)) for name in names],

@@ -1,28 +1,17 @@
 """The marks of a figure as a table, for everybody who cannot see the figure."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import altair as alt
 
+from analysis.report.tables import Table
 from analysis.report.words import number, words
 
 MOST_ROWS = 60
 """A table has at most this many rows, so that the page stays small."""
 _CHANNELS = ("row", "column", "y", "x", "x2", "y2", "color", "shape", "opacity", "text")
 """The channels of a mark, in the order of the columns. Others only move or decorate a mark."""
-
-
-class Table(NamedTuple):
-    """The marks of one layer: a row for each mark. ``title`` names the part of the figure; it may be empty.
-
-    ``left_out`` is how many marks have no row: of many marks, every second, third, … has one.
-    """
-
-    title: str
-    head: list[str]
-    rows: list[list[str]]
-    left_out: int
 
 
 def tables(chart: alt.TopLevelMixin) -> list[Table]:
@@ -81,10 +70,12 @@ def _of_layer(
 
 
 def _table(columns: dict[str, str], title: str, marks: list[dict[str, Any]]) -> Table:
-    every = -(-len(marks) // MOST_ROWS)
-    told = marks[::every]
-    rows = [[_cell(mark.get(field)) for field in columns] for mark in told]
-    return Table(title, list(columns.values()), rows, len(marks) - len(told))
+    """Return a row for each mark; of many marks, every second, third, … has a row."""
+    shown = marks[:: -(-len(marks) // MOST_ROWS)]
+    rows = [[_cell(mark.get(field)) for field in columns] for mark in shown]
+    left_out = len(marks) - len(shown)
+    note = f"{left_out} further marks, from everywhere in the figure, have no row here" if left_out else ""
+    return Table(title, [*columns.values()], rows, words=len(columns), note=note)
 
 
 def _title(channel: dict[str, Any]) -> str:

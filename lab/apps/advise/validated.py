@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from analysis.predict.validation import Compared
-from analysis.report.grids import TextGrid
+from analysis.report.tables import Table
 from analysis.report.words import number
 
 
-def validation_grids(compared: Sequence[Compared]) -> list[TextGrid]:
+def validation_tables(compared: Sequence[Compared]) -> list[Table]:
     """Return how many figures are inside their intervals, by policy and by experiment, and each figure that is not."""
     grids = [_counts(compared, "policy", [one.policy for one in compared])]
     grids.append(_counts(compared, "experiment", [one.experiment for one in compared]))
@@ -27,17 +27,17 @@ def validation_grids(compared: Sequence[Compared]) -> list[TextGrid]:
     ]
     if lines:
         head = ("experiment", "variant, load, class", "statistic", "measured", "predicted", "interval")
-        grids.append(TextGrid("Figures outside", head, lines, words=3))
+        grids.append(Table("Figures outside", head, lines, words=3))
     return grids
 
 
-def _counts(compared: Sequence[Compared], of: str, names: Sequence[str]) -> TextGrid:
+def _counts(compared: Sequence[Compared], of: str, names: Sequence[str]) -> Table:
     """Return a table of how many figures of each name are inside, and of all together."""
     lines = [_line(name, [one for one, its in zip(compared, names, strict=True) if its == name])
              for name in sorted(set(names))]  # fmt: skip
     if of == "experiment":
         lines.append(_line("all", compared))
-    return TextGrid(f"Figures inside the predicted interval, by {of}", (of, "figures", "inside", "share"), lines)
+    return Table(f"Figures inside the predicted interval, by {of}", (of, "figures", "inside", "share"), lines)
 
 
 def _line(name: str, compared: Sequence[Compared]) -> tuple[str, ...]:

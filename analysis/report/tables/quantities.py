@@ -1,0 +1,206 @@
+"""Tables of what was published, predicted and measured: statistics, staircases of bursts, requests by worker."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean
+
+from analysis.metrics import METRICS, PRINTED, STATISTICS, TIME_STATISTICS, Metric, MetricName, Statistic, unit
+from analysis.metrics.bursts import ordinal
+from analysis.records.run import LoadRecord, Run
+from analysis.records.summary import Row, Summary, WorkerRow
+from analysis.report.tables import Table
+from analysis.report.words import (
+    certainty,
+    divided,
+    number,
+    of_load,
+    of_requests,
+    seconds,
+    what,
+    whole,
+    words,
+)
+from analysis.statistics.stopping import ENOUGH, has_interval
+
+
+def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the tables of each load, metric by metric, and for each metric the most frequent class of request first.
+
+    There is a table for everything that was published or claimed, and for the metrics whose declarations say so.
+    """
+    for load in run.loads:
+        rows = [row for row in summary.rows if row.load == load.name]
+        frequency = {row.request: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"}
+        classes = sorted(frequency, key=lambda name: (name is None, -frequency[name], name or ""))
+        claimed = [part for claim in run.claims for part in claim.quantities if part.load in (None, load.name)]
+        wanted = {(row.metric, row.request) for row in rows if row.published is not None}
+        wanted |= {(quantity.metric, quantity.request) for quantity in claimed}
+        for metric in METRICS.values():
+            for request in classes:
+                found = [row for row in rows if (row.metric, row.request) == (metric.name, request)]
+                if found and ((metric.name, request) in wanted or _is_shown(metric, request, found, load)):
+                    yield _quantity_table(run, load.name, metric.name, request, found)
+
+
+def _is_shown(metric: Metric, request: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
+    """Whether there is a table of a metric although nobody has published or claimed its values."""
+    if load.crashes or metric.of_all != (request is None):
+        return False
+    if metric.is_of_times and load.has_few_stairs:  # small bursts have a table of every request instead
+        return False
+    if metric.shown == "if not 0":
+        return any(row.measured for row in rows if row.stat == next(iter(metric.units)))
+    return metric.shown == "always"
+
+
+def _quantity_table(run: Run, load: str, metric: MetricName, request: str | None, rows: Sequence[Row]) -> Table:
+    published = {row.stat for row in rows if row.published is not None}
+    of_times = STATISTICS[metric] == TIME_STATISTICS
+    statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
+    lines = []
+    for variant in run.variants_under(load):
+        mine = {row.stat: row for row in rows if row.variant == variant.name and row.stat in statistics}
+        for word, values in _lines_of(mine, was_measured=any(row.trials for row in rows)):
+            figures = [number(whole(unit(metric, stat), values.get(stat))) for stat in statistics]
+            by = _divided_by(run, variant.name, load, metric, request, steps=False) if word == "published" else 1
+            n = str(max((row.n for row in mine.values()), default=0)) if word == "measured" else ""
+            lines.append((variant.name, word + divided(by), *figures, n))
+    units = {stat: unit(metric, stat) for stat in statistics}
+    title = of_requests(metric, request)
+    only, *others = set(units.values())
+    of_unit = f", {only}" if not others and only not in title.split() else ""
+    names = [f"{words(stat)}, ms" if others and units[stat] == "ms" else words(stat) for stat in statistics]
+    head = ("variant", "", *names, "n")
+    return Table(f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", head, lines, words=2)
+
+
+def _lines_of(
+    rows: Mapping[Statistic, Row], *, was_measured: bool
+) -> Iterator[tuple[str, Mapping[Statistic, float | None]]]:
+    """Yield the lines of one variant: published, predicted, measured, and the ends of intervals, or each trial."""
+    for word in ("published", "predicted", "measured"):
+        values = {stat: value for stat, row in rows.items() if (value := getattr(row, word)) is not None}
+        if values or (word == "measured" and was_measured):
+            yield word, values
+    certain = {stat: row for stat, row in rows.items() if has_interval([*row.values.values()], row.low, row.high)}
+    if certain:
+        yield "low", {stat: row.low for stat, row in certain.items()}
+        yield "high", {stat: row.high for stat, row in certain.items()}
+    scattered = {stat: row for stat, row in rows.items() if stat not in certain and len(row.values) > 1}
+    for trial in sorted({trial for row in scattered.values() for trial in row.values}):
+        yield f"trial {trial}", {stat: row.values.get(trial) for stat, row in scattered.items()}
+
+
+def _divided_by(run: Run, variant: str, load: str, metric: MetricName, request: str | None, *, steps: bool) -> float:
+    """Return the number by which the published figures of a line were divided; 1 if they were not."""
+    wanted = (variant, metric, request, steps)
+    for row in run.published:
+        if (row.variant, row.metric, row.request, bool(row.steps)) == wanted and row.load in (None, load):
+            return row.divided_by
+    return 1
+
+
+def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the staircases of each load that has small bursts: when the 1st, 2nd … answer came, in seconds."""
+    for load in run.loads:
+        rows = [row for row in summary.steps if row.load == load.name]
+        if not rows or not load.has_few_stairs or load.crashes:
+            continue
+        most = max(
+            (len(stairs) for row in rows for stairs in (row.measured, row.published, row.predicted) if stairs),
+            default=0,
+        )
+        lines = []
+        for row in rows:
+            by = _divided_by(run, row.variant, load.name, "response_time", None, steps=True)
+            measured = row.measured if row.measured or row.predicted is None else None
+            for word, stairs_ms in (
+                ("published" + divided(by), row.published), ("predicted", row.predicted), ("measured", measured),
+            ):  # fmt: skip
+                if stairs_ms is not None:
+                    shown = [seconds(stair_ms / 1000) for stair_ms in stairs_ms[:most]]
+                    lines.append((row.variant, word, *shown, *["–"] * (most - len(shown))))
+        title = f"Response times in seconds, in order of completion{of_load(run, load.name)}"
+        yield Table(title, ("variant", "", *(ordinal(place) for place in range(1, most + 1))), lines, words=2)
+
+
+def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield how many requests each worker answered, the smallest number first, by variant and class of request."""
+    for load in (load.name for load in run.loads if run.has_several_workers(load.name)):
+        published = {
+            (row.variant, row.request): sorted(row.counts)
+            for row in run.published
+            if row.counts and row.load in (None, load)
+        }
+        lines = []
+        for variant in run.variants:
+            mine = [row for row in summary.workers if (row.variant, row.load) == (variant.name, load) and row.request]
+            for request in sorted({row.request or "" for row in mine}):
+                rows = [row for row in mine if row.request == request]
+                counts = counts_by_worker(rows, 0 if variant.elastic else variant.workers)
+                shown = (published.get((variant.name, request), []), counts)
+                lines.append((variant.name, request, *(" ".join(map(str, numbers)) for numbers in shown)))
+        if lines:
+            which = f", mean of {run.trials} trials" if run.trials > 1 else ""
+            head = ("variant", "request", "published", "measured")
+            yield Table(f"Requests by worker, least first{which}{of_load(run, load)}", head, lines, words=4)
+
+
+def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
+    """Return the requests per worker, the smallest number first; idle workers count as zero.
+
+    Of several trials, return means, rounded to whole requests: of the least busy workers of all trials, and so on.
+    """
+    by_trial: dict[int, list[int]] = {}
+    for row in rows:
+        by_trial.setdefault(row.trial, []).append(row.requests)
+    most = max(workers, *map(len, by_trial.values()))
+    ranked = [[0] * (most - len(counts)) + sorted(counts) for counts in by_trial.values()]
+    return [round(mean(counts)) for counts in zip(*ranked, strict=True)]
+
+
+_TELLING = (("throughput", "per_second"), ("requests_by_worker", "largest_share"))
+
+
+def differences_table(run: Run, summary: Summary) -> Table:
+    """Return how far two measurements of one variant differ: overhead, throughput and largest share of each class."""
+    rows = [
+        (f"{row.request}{of_load(run, row.load)}", what(row), number(row.a), number(row.b), *certainty(row))
+        for row in summary.differences
+        if row.request and ((row.metric == "overhead" and row.stat in PRINTED) or (row.metric, row.stat) in _TELLING)
+    ]
+    return Table(
+        "The smallest difference that this machine can tell", ("request", "what", "a", "b", "b - a", "smallest"), rows,
+        words=2,
+        note="b - a: 95 % interval of the difference; smallest: any difference up to this one may be chance; "
+             f"–: it takes {ENOUGH} trials to tell",
+    )  # fmt: skip
+
+
+def not_predicted_table(run: Run, summary: Summary) -> Table:
+    """Return which variants theory cannot predict, and which mechanism is missing."""
+    rows = [(f"{row.variant}{of_load(run, row.load)}", row.missing) for row in summary.not_predicted]
+    return Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
+
+
+def clocks_table(run: Run, summary: Summary) -> Table | None:
+    """Return the clocks of the trial whose clocks are the least certain; None: every trial ran on one machine."""
+    clocks = max(summary.clocks, key=lambda trial: trial.apart_ms, default=None)
+    if clocks is None:
+        return None
+    load = f", {clocks.load}" if len(run.loads) > 1 else ""
+    trial = f", trial {clocks.trial}" if run.trials > 1 else ""
+    note = "no request went from one machine to another machine"
+    if clocks.pair is not None:
+        note = (
+            f"times of {' and '.join(clocks.pair)} can be compared to within ± {number(clocks.apart_ms)} ms; the "
+            "intervals of all figures that compare times of several machines allow for this"
+        )
+    return Table(
+        f"Clocks in the trial in which they are the least certain: {clocks.variant}{load}{trial}",
+        ("machine", "ahead of the lab, ms", "gains, ppm", "uncertain, ± ms"),
+        [
+            (row.machine, number(row.ahead_ms), number(row.drift_ppm), number(row.uncertain_ms))
+            for row in clocks.machines
+        ],
+        note=note,
+    )

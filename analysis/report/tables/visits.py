@@ -1,0 +1,96 @@
+"""Tables of visits, and of why requests failed."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
+from typing import NamedTuple
+
+from analysis.metrics import MetricName, Statistic
+from analysis.records.run import Run
+from analysis.records.summary import Summary
+from analysis.report.tables import Table
+from analysis.report.words import number, of_load, of_median, percent, whole
+
+
+class _Column(NamedTuple):
+    name: str
+    metric: MetricName
+    stat: Statistic
+    shown: Callable[[float | None], str]
+
+
+def _count(of_unit: str, value: float | None) -> str:
+    return number(whole(of_unit, value))
+
+
+_COLUMNS = (
+    _Column("capacity", "capacity", "per_second", partial(_count, "visits")),
+    _Column("failed", "visits_failed", "share", percent),
+    *(_Column(stat, "visit", stat, number) for stat in ("min", "p50", "avg", "max")),
+    _Column("rows", "rows_written", "count", partial(_count, "rows")),
+)
+
+
+def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield a table of visits for each load that made visits: failures, times of successful visits, and rows written.
+
+    The figures are medians over trials, but ``visits`` counts the visits of all trials. If the rate does not climb,
+    there is a column for the rate; otherwise, if a capacity was found, there is a column for the capacity. If figures
+    of a variant were published, they have a line of their own below the variant's line.
+    """
+    for load in run.loads:
+        rows = [row for row in summary.rows if row.load == load.name and row.request is None]
+        made = {row.variant: str(row.n) for row in rows if row.metric == "visits_failed"}
+        measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
+        published = {(row.variant, row.metric, row.stat): row.published for row in rows}
+        levels = [row for row in summary.visit_steps if row.load == load.name]
+        steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})
+        has_capacity = not steady and any(row.metric == "capacity" for row in rows)
+        columns = [column for column in _COLUMNS if column.name != "capacity" or has_capacity]
+        lines: list[tuple[str, ...]] = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            if measured.get((name, "visits_failed", "share")) is None:
+                continue
+            due = [row.per_s for row in levels if row.variant == name]
+            rate = [_count("visits", float(median(due))) if due else "–"] * steady
+            figures = [column.shown(measured.get((name, column.metric, column.stat))) for column in columns]
+            lines.append((name, made[name], *rate, *figures))
+            if any(row.published is not None for row in rows if row.variant == name):
+                figures = [column.shown(published.get((name, column.metric, column.stat))) for column in columns]
+                lines.append(("  published", "–", *["–"] * steady, *figures))
+        if lines:
+            head = ("variant", "visits", *["per s"] * steady, *(column.name for column in columns))
+            yield Table(f"Visits, ms{of_load(run, load.name)}{of_median(run)}", head, lines)
+
+
+def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield a table of why requests failed under each load, for each variant the most frequent reasons first.
+
+    A count is the median over the trusted trials. A trial in which a reason did not occur counts as zero.
+    """
+    for load in run.loads:
+        lines: list[tuple[str, ...]] = []
+        for name in (variant.name for variant in run.variants_under(load.name)):
+            trials = [
+                trial.trial
+                for trial in summary.trials
+                if (trial.variant, trial.load) == (name, load.name) and trial.verdict != "invalid"
+            ]
+            found: dict[tuple[str, str], Counter[int]] = {}
+            for row in summary.errors:
+                if (row.variant, row.load) == (name, load.name):
+                    found.setdefault((row.request, row.error), Counter())[row.trial] = row.requests
+            counts = {reason: float(median(by_trial[trial] for trial in trials)) for reason, by_trial in found.items()}
+            reasons = sorted(counts, key=lambda reason: (-counts[reason], reason))
+            lines += [(name, *reason, _count("requests", counts[reason])) for reason in reasons[:_ERRORS]]
+            if rest := reasons[_ERRORS:]:
+                others = f"{len(rest)} other reason{'s' if len(rest) > 1 else ''}"
+                lines.append((name, "", others, _count("requests", sum(counts[reason] for reason in rest))))
+        if lines:
+            head = ("variant", "request", "error", "requests")
+            yield Table(f"Why requests failed{of_load(run, load.name)}{of_median(run)}", head, lines, words=3)
+
+
+_ERRORS = 8
+"""The most reasons that are listed for a variant under a load. There may be many, because errors may name ports."""
