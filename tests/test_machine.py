@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.engine import doctor, engine, images, processor, provenance
+from lab.engine import commands, doctor, engine, images, processor, provenance
 from lab.engine.engine import memory_budget
 from lab.errors import LabError
 from lab.limits import MemoryBudget
@@ -115,7 +115,8 @@ def test_an_engine_that_says_nothing_is_neither_installed_nor_started(
 ) -> None:
     """A frozen engine may keep even the questions for the versions of the plug-ins waiting. Root would install it."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(engine, "ANSWERS_WITHIN_S", 0.3)
+    for module in (commands, engine):
+        monkeypatch.setattr(module, "ANSWERS_WITHIN_S", 0.3)
     started = put(path, "dockerd", "")
     put(path, "docker", "exec /bin/sleep 1000")
 

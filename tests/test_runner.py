@@ -18,8 +18,9 @@ from analysis.records.classes import Asked
 from analysis.records.folder import read_trial
 from lab.engine.cluster.engines import Engines, UsageSamplers
 from lab.engine.cluster.machines import default_machine
+from lab.engine.commands import last_line
 from lab.engine.containers import ContainerInfo, owner
-from lab.engine.engine import ca_bundle, last_line
+from lab.engine.engine import ca_bundle
 from lab.errors import LabError
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
 from lab.paths import ROOT

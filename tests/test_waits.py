@@ -17,10 +17,10 @@ from lab import interruption, terminal
 from lab import run as running
 from lab.apps.service import build
 from lab.apps.service.layer import Layer
-from lab.engine import engine, heartbeat
+from lab.engine import commands, heartbeat
 from lab.engine.causes import cause, unreached
 from lab.engine.cluster.machines import default_machine
-from lab.engine.engine import last_line, meaning_of, run_command
+from lab.engine.commands import last_line, meaning_of, run_command
 from lab.errors import LabError
 from lab.paths import SERVERS
 
@@ -41,7 +41,7 @@ def command(script: str) -> list[str]:
 
 def test_a_program_that_takes_long_says_what_it_does_and_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(engine, "FIRST_WORD_S", 0.3)
+    monkeypatch.setattr(commands, "FIRST_WORD_S", 0.3)
 
     run_command(command("echo step 1; echo step 2; sleep 1; echo step 3"), "building a tower", "No tower.", said.append)
 
@@ -53,10 +53,10 @@ def test_a_program_that_was_not_looked_at_for_long_says_once_that_it_still_runs(
 ) -> None:
     """While the block beside it took its time, nothing was said."""
     said: list[str] = []
-    monkeypatch.setattr(engine, "FIRST_WORD_S", 0.05)
-    monkeypatch.setattr(engine, "WORD_EVERY_S", 0.6)
+    monkeypatch.setattr(commands, "FIRST_WORD_S", 0.05)
+    monkeypatch.setattr(commands, "WORD_EVERY_S", 0.6)
 
-    with engine.running_beside(command("sleep 2.2"), "building a tower", "No tower.", said.append):
+    with commands.run_beside(command("sleep 2.2"), "building a tower", "No tower.", said.append):
         time.sleep(1.9)
 
     assert said == ["Still building a tower after 2 s"]

@@ -20,8 +20,9 @@ from packaging.markers import Marker
 
 from lab.apps.lesson.model import experiment_of, read_lesson
 from lab.engine.cluster.machines import default_machine
+from lab.engine.commands import Say, output, run_command
 from lab.engine.doctor import make_ready
-from lab.engine.engine import Say, ca_bundle, output, run_command
+from lab.engine.engine import ca_bundle
 from lab.engine.heartbeat import heartbeat
 from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, LabImage, build_images, images_of
 from lab.errors import LabError, WrongUse

@@ -383,7 +383,7 @@ def main() -> NoReturn:
     from python_on_whales.exceptions import DockerException  # noqa: PLC0415
 
     from lab.engine import processor  # noqa: PLC0415
-    from lab.engine.engine import last_line  # noqa: PLC0415
+    from lab.engine.commands import last_line  # noqa: PLC0415
 
     if sys.argv[1:2] != ["doctor"] and (lack := processor.problem()):
         tell(LabError(lack, hint=processor.WAY_OUT))

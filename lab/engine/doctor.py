@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from python_on_whales import DockerClient
 
 from lab.engine import processor
+from lab.engine.commands import Say
 from lab.engine.engine import (
     INSTALL_BY_HAND,
-    Say,
     check_that_memory_is_limited,
     engine_version,
     how_to_start,

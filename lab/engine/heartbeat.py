@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 import psutil
 
 from lab.engine.cluster.machines import Machine
-from lab.engine.engine import Say, in_words
+from lab.engine.commands import Say, in_words
 from lab.interruption import uninterrupted
 
 ASK_EVERY_S = 20

@@ -11,7 +11,8 @@ from python_on_whales import DockerClient
 
 from analysis.records.run import Git, Host, Image
 from lab.cache import digest, kept
-from lab.engine.engine import engine_cores, engine_version, output, plugin_version
+from lab.engine.commands import output
+from lab.engine.engine import engine_cores, engine_version, plugin_version
 from lab.engine.images import BASE_IMAGES, STAND_IN, digests, label
 from lab.interruption import uninterrupted
 from lab.paths import ROOT

@@ -5,8 +5,8 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from lab.engine.commands import meaning_of
 from lab.engine.containers import ContainerInfo
-from lab.engine.engine import meaning_of
 from lab.loads import K6_SCRIPTS
 from lab.plan import PlannedTrial
 from lab.servers.workload import BESIDE

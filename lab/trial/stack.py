@@ -23,6 +23,7 @@ from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.images import unlike
 from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.network import create_network
+from lab.engine.commands import in_words, last_line
 from lab.engine.containers import (
     PROJECT,
     SERVICE,
@@ -34,7 +35,6 @@ from lab.engine.containers import (
     output_of,
     suppress_docker_errors,
 )
-from lab.engine.engine import in_words, last_line
 from lab.engine.leftovers import remove_containers, remove_networks
 from lab.engine.machine_usage import Quiet
 from lab.errors import LabError

@@ -17,7 +17,7 @@ from lab.apps.lesson import diagram, picture, show, teaching
 from lab.apps.lesson.model import Step, as_text, choices, experiment_of
 from lab.apps.lesson.notes import read_number
 from lab.apps.lesson.teaching import Student
-from lab.engine.engine import last_line
+from lab.engine.commands import last_line
 from lab.engine.machine_usage import Progress
 from lab.errors import LabError, WrongUse
 from lab.loopback import LocalHandler, serving

@@ -11,7 +11,7 @@ from python_on_whales.exceptions import DockerException
 
 from lab.apps.service.build import BESIDE_PROJECT
 from lab.apps.service.layer import ServicesBeside
-from lab.engine.engine import last_line
+from lab.engine.commands import last_line
 from lab.errors import WrongUse
 from lab.servers.workload import BESIDE
 

@@ -8,8 +8,9 @@ from python_on_whales import DockerClient
 
 from lab.apps.service.layer import Layer, ServicesBeside
 from lab.engine.causes import NO_ADDRESS, cause, way_to_host
+from lab.engine.commands import Say, output, run_command
 from lab.engine.containers import OWNER_LABEL, PROJECT, owner
-from lab.engine.engine import Say, ca_bundle, output, run_command
+from lab.engine.engine import ca_bundle
 from lab.engine.images import INPUTS, LAB_USER, LabImage, build_images, label
 from lab.errors import LabError
 from lab.interruption import uninterrupted

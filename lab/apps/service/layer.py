@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from lab.engine.engine import Say
+from lab.engine.commands import Say
 from lab.servers.workload import BEFORE, BESIDE, Workload
 
 SECRET_FROM = 6

@@ -2,15 +2,14 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from lab.cache import digest
 from lab.engine.cluster.machines import Machine
-from lab.engine.engine import output
+from lab.engine.commands import Say, output
 from lab.errors import LabError
 from lab.interruption import program
 
-Say = Callable[[str], None]
 _CONTENT = "{{json .RootFS.Layers}} {{json .Config.Env}} {{json .Config.Entrypoint}} {{json .Config.Cmd}} " \
     "{{json .Config.User}} {{.Architecture}}"  # fmt: skip
 

@@ -12,13 +12,13 @@ import select
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from analysis.records.run import Exchange
 from lab.engine.cluster.machines import Machine
+from lab.engine.commands import Say, output
 from lab.engine.containers import OWNER_LABEL, owner
-from lab.engine.engine import output
 from lab.engine.machine_usage import MachineState, pressure_us
 from lab.errors import LabError
 
@@ -42,8 +42,6 @@ while asked := sys.stdin.readline():
     now = time.time()
     print(json.dumps([now, [read(path) for path in asked.split()]]), flush=True)
 """
-
-Say = Callable[[str], None]
 
 
 class MachineLost(LabError):

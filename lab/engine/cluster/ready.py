@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +24,11 @@ from lab.engine.cluster.placing import MemoryBudgets
 from lab.engine.cluster.probe import IMAGE as PROBE_IMAGE
 from lab.engine.cluster.probe import Probe, start_probes
 from lab.engine.cluster.swarm import check_joined, nodes_of
-from lab.engine.engine import engine_cores, memory_budget, output, plugin_version
+from lab.engine.commands import Say, output
+from lab.engine.engine import engine_cores, memory_budget, plugin_version
 from lab.experiment.model import Experiment
 from lab.experiment.variations import generated_on
 from lab.limits import MemoryBudget
-
-Say = Callable[[str], None]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ lab's containers (docs/machines.md).
 """
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from python_on_whales import DockerClient
@@ -13,7 +13,7 @@ from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
 
 from lab.engine.cluster.machines import Cluster, Machine
-from lab.engine.engine import last_line
+from lab.engine.commands import Say, last_line
 from lab.errors import LabError
 
 JOINED = "stampede.joined"
@@ -22,8 +22,6 @@ MADE = "stampede.made"
 """The label of the node on which the lab has made the swarm."""
 PORT = 2377
 ANSWERS_WITHIN_S = 20
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
