@@ -52,11 +52,11 @@ def edited(folder: Path, old: str, new: str) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("jobs: 3", "jobs: 0", "lesson.yaml:4: jobs: 0 is wrong: input should be greater than or equal to 1"),
-        ("cpu: hold", "cpu: rest", "lesson.yaml:5: cpu: 'rest' is wrong: input should be 'hold' or 'burn'"),
-        ("jobs: 3", "job: 3", "lesson.yaml:4: job: unknown key; a lesson has jobs, cpu, steps; a step has name, "
-                              "predict, explain, exercise"),
-        ("    explain: Why does", "    # explain: Why does", "lesson.yaml:8: steps.0.explain: missing key"),
+        ("jobs: 3", "jobs: 0", "lesson.yaml:4: jobs: 0 must be a whole number from 1 to 16, e.g. jobs: 1"),
+        ("cpu: hold", "cpu: rest", "lesson.yaml:5: cpu: 'rest' must be one of burn, hold"),
+        ("jobs: 3", "job: 3", "lesson.yaml:4: job: unknown key; there are jobs, cpu, steps"),
+        ("    explain: Why does", "    # explain: Why does",
+         "lesson.yaml:8: steps.0.explain: missing key; it must be text that is not empty, e.g. explain: some words"),
         ("name: heavy-mix", "name: heavy-mixx",
          "lesson.yaml:28: steps.1.name: there is no experiments/heavy-mixx.yaml; there are heavy-mix, blocked-loop, "
          "cures, even-shares, interpreter-lock, ten-at-once"),

@@ -1,4 +1,4 @@
-"""lab.experiment.messages and the editor's schema: a mistake is said in a sentence, and an editor knows each script."""
+"""Mistakes in YAML files are said in a sentence, and an editor knows the settings of each script."""
 
 import copy
 import json
@@ -13,9 +13,9 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
 from lab.errors import WrongUse
-from lab.experiment.file import editor_schema, names, read_experiment
-from lab.experiment.messages import explain
+from lab.experiment.file import WORDING, editor_schema, names, read_experiment
 from lab.experiment.model import Experiment
+from lab.experiment.yaml_file import explain
 from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import EXPERIMENTS
 from lab.servers import SERVERS
@@ -94,7 +94,8 @@ def explained(values: Any) -> str | None:
     try:
         Experiment.model_validate(values)
     except ValidationError as error:
-        return explain("mine.yaml", None, values, error)
+        place, problem = explain(error, Experiment, values, WORDING)
+        return f"{'.'.join(map(str, place))}: {problem}"
     return None
 
 

@@ -66,7 +66,9 @@ SECRET = re.compile(r"\$\{(\w+)\}")
 """Where a request has the value of a secret."""
 
 
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")]
+HEADER_PATTERN = r"^[A-Za-z0-9-]{1,100}$"
+METHOD_PATTERN = r"^[A-Z]{3,10}$"
+HeaderName = Annotated[str, Field(pattern=HEADER_PATTERN)]
 
 
 class Asked(Arrivals):
@@ -78,7 +80,7 @@ class Asked(Arrivals):
     """
 
     path: str = Field(pattern=PATH_PATTERN, max_length=2000)
-    method: str = Field("GET", pattern=r"^[A-Z]{3,10}$")
+    method: str = Field("GET", pattern=METHOD_PATTERN)
     headers: dict[HeaderName, Annotated[str, Field(max_length=4000)]] = Field({})
     body: str | None = Field(None, max_length=100_000)
     expected_status: int | None = Field(None, ge=100, le=599)

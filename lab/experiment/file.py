@@ -1,20 +1,20 @@
-"""Read experiment files. Each YAML file asks one question, and an unknown or repeated key in it is an error."""
+"""Find and read experiment files. Each YAML file asks one question."""
 
 import json
 import re
-import reprlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import yaml
-from pydantic import ValidationError
 
 from analysis.records.model import NAME_PATTERN
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
-from lab.experiment.messages import explain
-from lab.experiment.model import Experiment
+from lab.experiment.model import DURATION_PATTERN, SETTING_NAME_PATTERN, SETTING_TEXT_PATTERN, Experiment
+from lab.experiment.yaml_file import Place, Wording, read_yaml
+from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import EXPERIMENTS
+from lab.servers import KINDS
+from lab.servers.base import CPUSET_PATTERN, RELEASE_PATTERN
 
 
 def names() -> list[str]:
@@ -36,30 +36,7 @@ def load_experiment(name: str) -> Experiment:
 
 def read_experiment(path: Path) -> Experiment:
     """Read and check one experiment file. Raise WrongUse with the place of the first mistake."""
-    document, values = read_yaml(path)
-    try:
-        return Experiment.model_validate(values)
-    except ValidationError as error:
-        raise WrongUse(explain(path.name, document, values, error)) from None
-
-
-def read_yaml(path: Path) -> tuple[yaml.Node | None, Any]:
-    """Read a YAML file as nodes, which know their lines, and as values. Raise WrongUse if it is not valid."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = yaml.compose(text, Loader=yaml.SafeLoader)
-        _refuse_duplicates(document)
-        values = yaml.load(text, Loader=_Loader)  # noqa: S506  # _Loader is a SafeLoader
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongUse(f"{path} cannot be read: {error}") from None
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise WrongUse(f"{path.name}{line}: not valid YAML: {error.problem}") from None
-    except yaml.reader.ReaderError as error:
-        raise WrongUse(f"{path.name}: not valid YAML: {error.reason} (#x{error.character:04x})") from None
-    except RecursionError:
-        raise WrongUse(f"{path.name}: not valid YAML: it is nested too deeply") from None
-    return document, values
+    return read_yaml(path, Experiment, WORDING)
 
 
 def editor_schema() -> str:
@@ -67,47 +44,48 @@ def editor_schema() -> str:
     return json.dumps(Experiment.model_json_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-class _Loader(yaml.SafeLoader):
-    """A safe loader that names the line of each value that cannot be read, or that could not be written again."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401  # YAML allows any type
-        try:
-            value = super().construct_object(node, deep)
-        except (ValueError, LookupError, AttributeError, OverflowError):
-            kind = node.tag.rsplit(":", 1)[-1]
-            raise _refused(f"{reprlib.repr(node.value)} cannot be read as {kind}", node) from None
-        if isinstance(value, int) and value.bit_length() > BITS:
-            raise _refused(f"the number has more than {BITS} bits", node)
-        if isinstance(value, str) and (odd := _UNPRINTABLE.search(value)):
-            raise _refused(f"the text must not contain {odd[0]!r}", node)
-        return value
-
-
-BITS = 63
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+def _allowed_setting(place: Place, values: Any) -> str | None:  # noqa: ANN401  # the file may hold anything
+    """Return what a script allows as a setting, or as its settings; None at another place, or for no known script."""
+    if place[:1] not in (("load",), ("loads",)) or "settings" not in place:
+        return None
+    at = place.index("settings")
+    for key in place[:at]:
+        values = values[key]
+    declared = (K6_SCRIPTS | CLIENT_SCRIPTS).get(str(values.get("script")))
+    if declared is None:
+        return None
+    given = values["settings"]
+    settings = declared.declared(given if isinstance(given, Mapping) else {})
+    if len(place) == at + 1:
+        return f"a mapping with {', '.join(settings)}"
+    return settings[key].allowed if (key := str(place[at + 1])) in settings else f"one of {', '.join(settings)}"
 
 
-def _refused(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-
-
-def _refuse_duplicates(node: yaml.Node | None, seen_nodes: set[int] | None = None) -> None:
-    """Raise a YAML error if a mapping has the same key twice: PyYAML would silently keep only the last value.
-
-    Each node is visited once, even if several aliases refer to it.
-    """
-    seen_nodes = set() if seen_nodes is None else seen_nodes
-    if id(node) in seen_nodes:
-        return
-    seen_nodes.add(id(node))
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_duplicates(item, seen_nodes)
-    elif isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise _refused(f"the key {key.value} appears twice", key)
-                seen.add(key.value)
-            _refuse_duplicates(value, seen_nodes)
+_WORD, _SERVER = next(iter(KINDS.items()))
+WORDING = Wording(
+    patterns={
+        DURATION_PATTERN: ("whole seconds or minutes", "90s"),
+        RELEASE_PATTERN: ("a release, digits with dots between them", "27.0.1"),
+        CPUSET_PATTERN: ("the numbers of cores", "0-1"),
+        SETTING_NAME_PATTERN: ("a name of lower-case letters, digits and underscores", "light_vus"),
+        SETTING_TEXT_PATTERN: ("a number, or a word without quotes and backslashes", "wait"),
+    },
+    examples={
+        "Api": "{first_s: 5, every_s: 20, stall_s: 5, takes_s: 10}",
+        "ClaimEntry": "{says: One process is quick, value: {variant: one-process, metric: overhead, stat: p99}, "
+        "at_most: 50}",
+        "Client": "{script: silent.py, settings: {connections: 2, silent_s: 10}}",
+        "CurveEntry": "{over: threads, values: [{metric: overhead, stat: p99}]}",
+        "Database": "{max_connections: 151}",
+        "Durations": "{short: 60s, full: 5m}",
+        "Experiment": "title: …, question: …, load: {…}, variants: {…}",
+        "Load": "{script: heavy-mix.js, duration: {short: 60s, full: 5m}, settings: {…}}",
+        "MeasureEntry": "{request: light, metric: overhead, stat: p99}",
+        "PublishedEntry": "{variant: one-process, request: light, metric: overhead, stats: {p99: 13.07}}",
+        "QuantityEntry": "{variant: one-process, request: light, metric: overhead, stat: p99}",
+        "Relative": "{times: 2, of: gunicorn-5, under: capacity}",
+        "Source": "{title: …, publisher: …, year: 2025}",
+        "server": f"{{server: {_WORD}, {', '.join(f'{key}: {value}' for key, value in _SERVER.example.items())}}}",
+    },
+    allowed=_allowed_setting,
+)

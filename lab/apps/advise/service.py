@@ -4,18 +4,17 @@ import re
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 
-from analysis.records.classes import Between, Classes, Mean, Requests, as_json
+from analysis.records.classes import Classes, Requests, as_json
 from analysis.records.model import Model
-from analysis.records.nearest import nearest_first
 from lab.apps.advise.load import Load as Asked
 from lab.apps.advise.ways import Way
 from lab.errors import WrongUse
-from lab.experiment.file import read_yaml
-from lab.experiment.messages import line_of
 from lab.experiment.model import Experiment, Load
+from lab.experiment.yaml_file import Place, Wording, read_yaml
 from lab.limits import WORKER_MIB
 from lab.logs.formats import Clock
 from lab.servers.base import Variant
@@ -116,28 +115,10 @@ def _in_a_container(way: Way) -> Variant:
 
 def read_service(path: Path) -> Service:
     """Read and check the description of a service. Raise WrongUse with the place of the first mistake."""
-    document, values = read_yaml(path)
-    try:
-        return Service.model_validate(values)
-    except ValidationError as error:
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        place = tuple(part for part in first["loc"] if part not in _KINDS)
-        where = ".".join(map(str, place))
-        if first["type"] == "extra_forbidden":
-            of = next((_KEYS[part] for part in first["loc"] if part in _KEYS), Requests if len(place) > 2 else Service)
-            says = f"unknown key; there are {nearest_first(str(place[-1]), list(of.model_fields))}"
-        elif first["type"] == "missing":
-            says = "missing key"
-        elif first["input"] is None and place[-1:] == ("takes_s",):
-            says = "there is no value, because the log has no durations; write how many seconds a request takes"
-        elif first["type"] == "value_error":
-            says = str(first["ctx"]["error"])
-        else:
-            says = f"{first['input']!r}: {first['msg'].lower()}"
-        at = f"{path.name}:{line_of(document, place)}: {where}" if where else path.name
-        raise WrongUse(f"{at}: {says}", hint="docs/advice.md has an example of such a file.") from None
+    return read_yaml(path, Service, Wording(allowed=_duration, hint="docs/advice.md has an example of such a file."))
 
 
-_KEYS: dict[str, type[Model]] = {"two ends": Between, "a mean": Mean}
-_KINDS = {*_KEYS, "a number", "a list"}
-"""What pydantic adds to a place to say which kind of ``takes_s`` it means."""
+def _duration(place: Place, values: Any) -> str | None:  # noqa: ANN401  # the file may hold anything
+    """Return what to write where a log gave no durations."""
+    missing = place[-1:] == ("takes_s",) and values["classes"][place[1]]["takes_s"] is None
+    return "how many seconds a request takes, which the log does not say" if missing else None

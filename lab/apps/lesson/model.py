@@ -1,9 +1,8 @@
 """The model of lessons/lesson.yaml: the steps of the lesson, and whether they fit their experiments."""
 
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Literal, Self, get_args, get_origin
 
-import yaml
 from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError, model_validator
 
 from analysis.metrics import unit
@@ -11,10 +10,10 @@ from analysis.records.model import Model, Name
 from analysis.records.nearest import nearest_first
 from lab.errors import Misplaced, WrongUse
 from lab.experiment.entries import ClaimEntry, QuantityEntry
-from lab.experiment.file import read_experiment, read_yaml
-from lab.experiment.messages import line_of
+from lab.experiment.file import WORDING, read_experiment
 from lab.experiment.model import Cpu, Experiment
 from lab.experiment.variations import computing
+from lab.experiment.yaml_file import YamlFile
 from lab.paths import LESSONS
 from lab.plan import lay_out
 from lab.servers import Server
@@ -91,19 +90,13 @@ class Lesson(Model):
 
 def read_lesson(path: Path = LESSONS / "lesson.yaml") -> Lesson:
     """Read and check a lesson and the experiments of its steps. Raise WrongUse with the place of the first mistake."""
-    document, values = read_yaml(path)
+    file = YamlFile(path, WORDING)
+    lesson = file.read_as(Lesson)
     try:
-        lesson = Lesson.model_validate(values)
         for place, step in enumerate(lesson.steps):
             _check(lesson, step, path.parent, ("steps", place))
-    except ValidationError as error:
-        problems = error.errors()  # pydantic reports a misspelt key as unknown and as missing: prefer unknown
-        first = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-        inner = first.get("ctx", {}).get("error")
-        place_of = (*(key for key in first["loc"] if key not in _TYPES), *getattr(inner, "place", ()))
-        raise _wrong(path, document, place_of, _problem(first)) from None
     except Misplaced as error:
-        raise _wrong(path, document, error.place, str(error)) from None
+        raise file.mistake(str(error), *error.place) from None
     return lesson
 
 
@@ -199,26 +192,3 @@ def _check_quantity(experiment: Experiment, value: QuantityEntry, place: tuple[s
         raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
     if value.load is not None and value.load not in loads:
         raise Misplaced(f"there is no load {value.load}; there are {nearest_first(value.load, loads)}", *place, "load")
-
-
-def _wrong(path: Path, document: yaml.Node | None, place: tuple[str | int, ...], problem: str) -> WrongUse:
-    where = f"{path.name}:{line_of(document, place)}: {'.'.join(map(str, place))}".rstrip(": ")
-    return WrongUse(f"{where}: {problem}")
-
-
-def _problem(error: Any) -> str:  # noqa: ANN401  # pydantic's ErrorDetails
-    """Return what is wrong, with the given value and what is allowed."""
-    kind = error["type"]
-    if kind == "value_error":
-        return str(error["ctx"]["error"])
-    if kind in _KEYS:
-        return _KEYS[kind]
-    return f"{error['input']!r} is wrong: {error['msg'][0].lower()}{error['msg'][1:]}"
-
-
-_TYPES = {"int", "float", "bool", "str"}
-"""How pydantic names the kinds of a setting in a place, where the file has nothing."""
-_KEYS = {
-    "extra_forbidden": "unknown key; a lesson has jobs, cpu, steps; a step has name, predict, explain, exercise",
-    "missing": "missing key",
-}

@@ -4,20 +4,20 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from analysis.predict.ways import MOST_REPLICAS
-from analysis.records.classes import PATH_PATTERN, Asked, AskedClasses, asked_as_json
+from analysis.records.classes import HEADER_PATTERN, METHOD_PATTERN, PATH_PATTERN, AskedClasses, asked_as_json
 from analysis.records.model import Model
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
-from lab.experiment.file import read_yaml
-from lab.experiment.messages import line_of
-from lab.servers.base import Balance, Release
+from lab.experiment.yaml_file import Wording, YamlFile
+from lab.servers.base import RELEASE_PATTERN, Balance, Release
 
 CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(\))?$"
 HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
 """The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
+READY_PATTERN = rf"{PATH_PATTERN}|^$"
 MOST_PORT = 65535
 MOST_ASKED = 100_000
 """How long the description of all requests may be; Linux allows 128 KiB for one variable."""
@@ -34,7 +34,7 @@ class Application(Model):
     environment: dict[str, str] = Field({})
     env_file: Path | None = None
     before: str = ""
-    ready: str = Field("", pattern=rf"{PATH_PATTERN}|^$")
+    ready: str = Field("", pattern=READY_PATTERN)
     hosts: list[Annotated[str, Field(pattern=HOST_PATTERN)]] = Field([], max_length=8)
 
     @model_validator(mode="after")
@@ -159,7 +159,7 @@ class LogToReplay(Model):
     """An access log, whose requests with these methods are sent again at the times at which they came."""
 
     log: Path
-    methods: list[Annotated[str, Field(pattern=r"^[A-Z]{3,10}$")]] = Field(["GET", "HEAD"], min_length=1)
+    methods: list[Annotated[str, Field(pattern=METHOD_PATTERN)]] = Field(["GET", "HEAD"], min_length=1)
 
 
 class OwnService(Model):
@@ -191,15 +191,8 @@ def read_own_service(path: Path) -> OwnService:
 
     Relative paths start at the folder of the file.
     """
-    document, values = read_yaml(path)
-    try:
-        service = OwnService.model_validate(values)
-    except ValidationError as error:
-        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-        place = first["loc"]
-        where = ".".join(map(str, place))
-        at = f"{path.name}:{line_of(document, place)}: {where}" if where else path.name
-        raise WrongUse(f"{at}: {_says(first['type'], first)}", hint=_EXAMPLE) from None
+    file = YamlFile(path, WORDING)
+    service = file.read_as(OwnService)
     application = service.application
     base = path.resolve().parent
     paths = {
@@ -220,17 +213,13 @@ def read_own_service(path: Path) -> OwnService:
     for place, there in places.items():
         what = "folder" if place[1] == "folder" else "file"
         if not (there.is_dir() if what == "folder" else there.is_file()):
-            where = f"{path.name}:{line_of(document, place)}: {'.'.join(place)}"
-            raise WrongUse(f"{where}: there is no {what} {there}", hint=_EXAMPLE)
+            raise file.mistake(f"there is no {what} {there}", *place)
     secrets = env_of(paths["env_file"]) if "env_file" in paths else {}
     for name, one in service.requests.items():
         if unknown := [secret for secret in one.names_of_secrets if secret not in secrets]:
             there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
-            line = line_of(document, ("requests", name))
-            raise WrongUse(
-                f"{path.name}:{line}: requests.{name}: ${{{unknown[0]}}} is no variable of env_file; there are {there}",
-                hint=_EXAMPLE,
-            )
+            problem = f"${{{unknown[0]}}} is no variable of env_file; there are {there}"
+            raise file.mistake(problem, "requests", name)
     served = service.served.model_copy(update={"settings": settings})
     application = application.model_copy(update=paths)
     return service.model_copy(update={"application": application, "served": served, "beside": beside, "replay": replay})
@@ -250,35 +239,14 @@ def env_of(path: Path) -> dict[str, str]:
     return found
 
 
-def _says(kind: str, first: object) -> str:
-    assert isinstance(first, dict)
-    if kind == "extra_forbidden":
-        of = OwnService if len(first["loc"]) == 1 else _PARTS.get(str(first["loc"][0]), Asked)
-        known = list(of.model_fields)
-        return f"unknown key; there are {nearest_first(str(first['loc'][-1]), known)}"
-    if kind == "missing":
-        return "missing key"
-    if kind == "value_error":
-        return str(first["ctx"]["error"])
-    if kind == "string_pattern_mismatch":
-        must_be = [_MUST_BE[str(one)] for one in first["loc"] if one in _MUST_BE]
-        if must_be:
-            return f"{first['input']!r} must be {must_be[-1]}"
-    return f"{first['input']!r}: {str(first['msg']).lower()}"
-
-
-_PARTS: dict[str, type[Model]] = {
-    "application": Application,
-    "served": Served,
-    "beside": Beside,
-    "replay": LogToReplay,
-}
-_PATH, _RELEASE = "the path of a request, such as /items?page=2", "a release, such as 27.0.1"
-_MUST_BE = {
-    "path": _PATH, "ready": _PATH, "gunicorn": _RELEASE, "uvicorn": _RELEASE, "uwsgi": _RELEASE,
-    "hosts": "the name of a host outside, such as api.example.com or db.example.com:5432",
-    "headers": "the name of a header, such as X-Api-Key", "methods": "a method, such as POST",
-    "method": "a method, such as POST",
-}  # fmt: skip
-"""What the texts that have a pattern must be, by the key of the file."""
-_EXAMPLE = "docs/your-service.md has an example of such a file."
+WORDING = Wording(
+    patterns={
+        RELEASE_PATTERN: ("a release", "27.0.1"),
+        PATH_PATTERN: ("the path of a request", "/items?page=2"),
+        READY_PATTERN: ("the path of a request", "/items?page=2"),
+        HOST_PATTERN: ("the name of a host outside, perhaps with a port", "db.example.com:5432"),
+        HEADER_PATTERN: ("the name of a header", "X-Api-Key"),
+        METHOD_PATTERN: ("a method", "POST"),
+    },
+    hint="docs/your-service.md has an example of such a file.",
+)

@@ -1,0 +1,343 @@
+"""Read a YAML file into a model, and explain its first mistake: the line, the place, the value, and what is allowed.
+
+What is allowed follows from the JSON schema of the model, so a new key of a file needs no new message.
+"""
+
+import re
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from analysis.records.model import NAME_PATTERN
+from analysis.records.nearest import nearest_first
+from lab.errors import WrongUse
+
+Place = tuple[str | int, ...]
+"""The keys that lead to a value of the file."""
+Schema = dict[str, Any]
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """What messages about one kind of file say in addition to its JSON schema.
+
+    ``patterns`` has, for each pattern of the schema, what a text must be in words, and an example. ``examples`` has an
+    example of each model by its title, and of each choice of models by the key that chooses. ``allowed`` returns what
+    is allowed at a place if the values of the file decide it, otherwise None. ``hint`` is the way out of any mistake.
+    """
+
+    patterns: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    examples: Mapping[str, str] = field(default_factory=dict)
+    allowed: Callable[[Place, Any], str | None] = lambda _place, _values: None
+    hint: str = ""
+
+
+PLAIN = Wording()
+PATTERNS = {NAME_PATTERN: ("a name of lower-case letters, digits and single hyphens", "one-process")}
+
+
+class YamlFile:
+    """A YAML file: its ``values``, and the line of each of them.
+
+    Raise WrongUse if the file cannot be read, is not valid YAML, or has a key twice in a mapping.
+    """
+
+    def __init__(self, path: Path, wording: Wording = PLAIN) -> None:
+        self.path = path
+        self.wording = wording
+        try:
+            loader = _Loader(path.read_text(encoding="utf-8"))
+            self._root: yaml.Node | None = loader.get_single_node()
+            self.values: Any = None if self._root is None else loader.construct_document(self._root)
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongUse(f"{path} cannot be read: {error}") from None
+        except yaml.MarkedYAMLError as error:
+            line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
+            raise WrongUse(f"{path.name}{line}: not valid YAML: {error.problem}") from None
+        except yaml.reader.ReaderError as error:
+            raise WrongUse(f"{path.name}: not valid YAML: {error.reason} (#x{error.character:04x})") from None
+        except RecursionError:
+            raise WrongUse(f"{path.name}: not valid YAML: it is nested too deeply") from None
+
+    def read_as(self, model: type[AnyModel]) -> AnyModel:
+        """Return the values as a model. Raise WrongUse with the place of the first mistake."""
+        try:
+            return model.model_validate(self.values)
+        except ValidationError as error:
+            place, problem = explain(error, model, self.values, self.wording)
+            raise self.mistake(problem, *place) from None
+
+    def mistake(self, problem: str, *place: str | int) -> WrongUse:
+        """Return the error for a mistake at a place of the file."""
+        at = f"{self.path.name}:{self.line_of(place)}: {'.'.join(map(str, place))}" if place else self.path.name
+        return WrongUse(f"{at}: {problem}", hint=self.wording.hint)
+
+    def line_of(self, place: Place) -> int:
+        """Return the line of a place, or of the nearest enclosing place if the place itself is missing."""
+        node, line = self._root, self._root.start_mark.line + 1 if self._root else 0
+        for key in place:
+            if isinstance(node, yaml.MappingNode):
+                found = [(name, value) for name, value in node.value if name.value == str(key)]
+                if found:
+                    line, node = found[-1][0].start_mark.line + 1, found[-1][1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+                node = node.value[key]
+                line = node.start_mark.line + 1
+        return line
+
+
+def read_yaml(path: Path, model: type[AnyModel], wording: Wording = PLAIN) -> AnyModel:
+    """Read and check a YAML file. Raise WrongUse with the place of the first mistake."""
+    return YamlFile(path, wording).read_as(model)
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that names the line of each value that cannot be read, or that could not be written again."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:  # noqa: ANN401  # its stubs are wrong
+        """Refuse a key that appears twice: PyYAML would silently keep only the last value."""
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise _refused(f"the key {key.value} appears twice", key)
+                seen.add(key.value)
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401  # YAML allows any type
+        try:
+            value = super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, OverflowError):
+            kind = node.tag.rsplit(":", 1)[-1]
+            raise _refused(f"{reprlib.repr(node.value)} cannot be read as {kind}", node) from None
+        if isinstance(value, int) and value.bit_length() > BITS:
+            raise _refused(f"the number has more than {BITS} bits", node)
+        if isinstance(value, str) and (unprintable := _UNPRINTABLE.search(value)):
+            raise _refused(f"the text must not contain {unprintable[0]!r}", node)
+        return value
+
+
+BITS = 63
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def _refused(problem: str, node: yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+def explain(
+    error: ValidationError, model: type[BaseModel], values: object, wording: Wording = PLAIN
+) -> tuple[Place, str]:
+    """Return the place of the first mistake in the values of a file, and what is wrong there."""
+    problems = error.errors()  # pydantic reports a misspelt key as unknown and as missing: prefer unknown
+    first: Any = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    place = (*_in_file(first, values), *getattr(first.get("ctx", {}).get("error"), "place", ()))
+    schemas = _Schemas(_schema_of(model), wording)
+    return place, _problem(first, schemas, place, lambda: wording.allowed(place, values))
+
+
+@cache
+def _schema_of(model: type[BaseModel]) -> Schema:
+    return model.model_json_schema()
+
+
+def _in_file(error: Any, values: Any) -> Place:  # noqa: ANN401  # pydantic's ErrorDetails
+    """Return pydantic's place of an error without what the file does not have, such as the name of a model."""
+    place: list[str | int] = []
+    for key in error["loc"]:
+        if (isinstance(values, dict) and key in values) or (isinstance(values, list) and isinstance(key, int)):
+            values = values[key]
+            place.append(key)
+    return (*place, error["loc"][-1]) if error["type"] == "missing" else tuple(place)
+
+
+def _problem(error: Any, schemas: "_Schemas", place: Place, depends: Callable[[], str | None]) -> str:  # noqa: ANN401
+    """Return what is wrong. ``depends`` returns what is allowed if the values of the file decide it."""
+    location, given = error["loc"], error["input"]
+    key = "" if not place or str(place[-1]).isdecimal() else str(place[-1])
+    match error["type"]:
+        case "value_error":
+            return _own_words(error["ctx"]["error"], schemas)
+        case "extra_forbidden" | "invalid_key":
+            return f"unknown key; there are {nearest_first(key or str(place[-1]), schemas.keys_beside(location))}"
+        case "missing":
+            return f"missing key; it must be {schemas.allowed(schemas.at(location), key)}"
+        case "union_tag_not_found":
+            chooser, words = schemas.choice_at(location)
+            return f"missing key {chooser}; it must be one of {nearest_first('', words)}"
+        case "union_tag_invalid":
+            chooser, words = schemas.choice_at(location)
+            tag = error["ctx"]["tag"]
+            return f"there is no {chooser} {tag}; there are {nearest_first(tag, words)}"
+    if location[-1:] == ("[key]",):
+        allowed = schemas.allowed(schemas.at(location), "", given)
+    else:
+        allowed = depends() or schemas.allowed(schemas.at(location), key, given)
+    if error["type"] == "finite_number":
+        allowed = allowed.replace("a number", "a finite number", 1)
+    return f"no value; it must be {allowed}" if given is None else f"{_shown(given)} must be {allowed}"
+
+
+def _own_words(error: Exception, schemas: "_Schemas") -> str:
+    """Return the message of a validator of the model, also if the validator built another model that failed."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return _problem(error.errors()[0], schemas, (), lambda: None)
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+def _shown(value: object) -> str:
+    """Return a value as a file writes it, shortened."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int) else _SHORT.repr(value)
+
+
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "left out",
+    "number": "a number",
+    "object": "a mapping",
+    "string": "text",
+}
+
+
+@dataclass(frozen=True)
+class _Schemas:
+    """The JSON schema of a file, with what messages say of its parts."""
+
+    whole: Schema
+    wording: Wording
+
+    def at(self, location: Place) -> Schema:
+        """Return the schema at pydantic's place of an error, which also names the chosen model of a choice."""
+        if location[-1:] == ("[key]",):
+            return _key_schema(self.at(location[:-2]))
+        schema = self._resolved(self.whole)
+        for key in location:
+            if "discriminator" in schema:
+                schema = self._resolved({"$ref": schema["discriminator"]["mapping"][key]})
+            elif choice := _alternatives(schema):  # the next key shows which alternative is meant
+                schema = next(
+                    (part for part in map(self._resolved, choice) if key in part.get("properties", {})), schema
+                )
+                schema = self._resolved(schema.get("properties", {}).get(key, schema))
+            elif isinstance(key, int) and "items" in schema:
+                schema = self._resolved(schema["items"])
+            else:
+                schema = self._resolved(schema.get("properties", {}).get(key) or self._each(schema) or {})
+        return schema
+
+    def keys_beside(self, location: Place) -> list[str]:
+        """Return the keys that a mapping may have in which the last key of a place is unknown."""
+        schema = self.at(location[:-1])
+        parts = [self._resolved(part).get("properties", {}) for part in _alternatives(schema) or [schema]]
+        return [key for part in parts if location[-1] not in part for key in part]
+
+    def choice_at(self, location: Place) -> tuple[str, list[str]]:
+        """Return the key that chooses between several models, and the words that it may have."""
+        discriminator = self.at(location)["discriminator"]
+        return discriminator["propertyName"], list(discriminator["mapping"])
+
+    def allowed(self, schema: Schema, key: str, given: object = None) -> str:
+        """Return what is allowed at a place, with an example if the words alone are not enough."""
+        words, example = self._in_words(schema, given), self._example(schema, given)
+        if not example or "enum" in schema or "const" in schema:
+            return words
+        return f"{words}, e.g. {key}: {example}" if key else f"{words}, e.g. {example}"
+
+    def _in_words(self, schema: Schema, given: object) -> str:
+        """Return what a schema allows. In a list of words, the words nearest to the given value come first."""
+        if "discriminator" not in schema and (choice := _alternatives(schema)):
+            return " or ".join(dict.fromkeys(self._in_words(self._resolved(part), given) for part in choice))
+        if "const" in schema:
+            return str(schema["const"])
+        if "enum" in schema:
+            return f"one of {nearest_first(given if isinstance(given, str) else '', schema['enum'])}"
+        if "pattern" in schema:
+            return self._pattern(schema)[0] or f"text like {schema['pattern']}"
+        return _TYPES[schema.get("type", "object")] + _bounds(schema) + _size(schema)
+
+    def _example(self, schema: Schema, given: object = None) -> str:
+        """Return an example of what a schema allows, as a file writes it; empty if the words are enough."""
+        name = schema.get("discriminator", {}).get("propertyName") or schema.get("title", "")
+        if "pattern" in schema:
+            return self._pattern(schema)[1]
+        if name in self.wording.examples and schema.keys() & {"properties", "discriminator"}:
+            return self.wording.examples[name]
+        kind: str = schema.get("type", "")
+        example = str(schema.get("examples", [""])[0])
+        if example:
+            return example
+        if kind in ("integer", "number"):
+            default, least = schema.get("default"), schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+            example = f"{default if default is not None else least:g}"
+        elif kind == "string":
+            example = f"'{given}'" if isinstance(given, int | float) else "some words"
+        elif kind == "array":
+            example = f"[{self._example(self._resolved(schema['items']))}]"
+        elif kind == "object" and (of_each := self._each(schema)):
+            key = _key_schema(schema)
+            of_key = self._pattern(key)[1] or str(key.get("enum", ["…"])[0])
+            example = f"{{{of_key}: {self._example(of_each) or '…'}}}"
+        return example
+
+    def _pattern(self, schema: Schema) -> tuple[str, str]:
+        return (PATTERNS | dict(self.wording.patterns)).get(schema.get("pattern", ""), ("", ""))
+
+    def _resolved(self, schema: Schema) -> Schema:
+        """Return the schema that a schema refers to; the schema of an optional value is the one of the value itself."""
+        if "$ref" in schema:
+            return self._resolved(self.whole["$defs"][schema["$ref"].rpartition("/")[2]])
+        choice = [part for part in schema.get("anyOf", []) if part.get("type") != "null"]
+        return self._resolved(choice[0]) if len(choice) == 1 else schema
+
+    def _each(self, schema: Schema) -> Schema:
+        """Return the schema of the values of a mapping whose keys the file chooses."""
+        further = schema.get("additionalProperties")
+        found = [*schema.get("patternProperties", {}).values(), *([further] if isinstance(further, Mapping) else [])]
+        return self._resolved(found[0]) if found else {}
+
+
+def _alternatives(schema: Schema) -> list[Schema]:
+    return [part for part in (schema.get("anyOf") or schema.get("oneOf") or []) if part.get("type") != "null"]
+
+
+def _key_schema(schema: Schema) -> Schema:
+    """Return the schema of the keys of a mapping whose keys the file chooses."""
+    pattern = next(iter(schema.get("patternProperties", {})), None)
+    return {"type": "string", "pattern": pattern} if pattern else {"type": "string", **schema.get("propertyNames", {})}
+
+
+def _bounds(schema: Schema) -> str:
+    least, above, most = (schema.get(name) for name in ("minimum", "exclusiveMinimum", "maximum"))
+    if above is not None:
+        return f" above {above:g}" + (f", up to {most:,.10g}" if most is not None else "")
+    if least is not None and most is not None:
+        return f" from {least:g} to {most:,.10g}"
+    return f", at least {least:g}" if least is not None else ""
+
+
+def _size(schema: Schema) -> str:
+    """Return how long a text, a list or a mapping may be."""
+    least, most = (
+        next((schema[f"{bound}{what}"] for what in ("Length", "Items", "Properties") if f"{bound}{what}" in schema), 0)
+        for bound in ("min", "max")
+    )
+    what = "characters" if schema.keys() & {"minLength", "maxLength"} else "entries"
+    if most:
+        return f" of {least} to {most:,} {what}" if least else f" of at most {most:,} {what}"
+    return (f" of at least {least} {what}" if least > 1 else " that is not empty") if least else ""
