@@ -14,19 +14,19 @@ from rich.console import Console
 from analysis.metrics import Statistic
 from analysis.metrics.waiting import Answered
 from analysis.predict import prediction
-from analysis.predict.prediction import classes_of
-from analysis.predict.replay import measured, replay
+from analysis.predict.system import classes_of
 from analysis.predict.ways import KINDS_OF_WAYS
+from analysis.predict.what_if import as_measured, serve_otherwise
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import Row, Summary
 from lab import cache
 from lab.apps.advise.load import Load, chosen, of_run
 from lab.apps.advise.ranking import best_of, headroom, predict_today, rank
-from lab.apps.advise.replay import recorded
 from lab.apps.advise.service import read_service, tries
-from lab.apps.advise.show import print_replayed, print_whether_it_held
+from lab.apps.advise.show import print_what_if, print_whether_it_held
 from lab.apps.advise.ways import Way, ways
+from lab.apps.advise.what_if import recorded
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.loads import K6_SCRIPTS
@@ -389,8 +389,8 @@ def mix_measured() -> Answered:
 
 
 def test_the_same_requests_served_otherwise() -> None:
-    before = measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
-    found = {one.kind.name: one for one in replay(mix_measured(), 2, 1) if one.kind}
+    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
+    found = {one.kind.name: one for one in serve_otherwise(mix_measured(), 2, 1) if one.kind}
 
     assert before.waited.tolist() == [False, True, True, False]
     assert set(found) == {kind.name for kind in KINDS_OF_WAYS}
@@ -400,15 +400,17 @@ def test_the_same_requests_served_otherwise() -> None:
 
 
 def test_more_requests_than_threads_wait_with_every_way() -> None:
-    for one in replay(mix_measured(), 1, 1):
+    for one in serve_otherwise(mix_measured(), 1, 1):
         assert one.waited.tolist() == [False, True, True, True]
         assert one.waits_s[3] == pytest.approx(8)
 
 
 def test_what_if_at_80_columns() -> None:
     told = io.StringIO()
-    before = measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
-    print_replayed(Console(file=told, width=80), "mix, shared, trial 1", before, list(replay(mix_measured(), 2, 1)))
+    before = as_measured(mix_measured(), VariantRecord(name="x", workers=2, settings={"threads": 1}))
+    print_what_if(
+        Console(file=told, width=80), "mix, shared, trial 1", before, list(serve_otherwise(mix_measured(), 2, 1))
+    )
 
     [line] = [line for line in told.getvalue().splitlines() if line.startswith("measured")]
     assert line.split()[1:] == ["2", "x", "1", "2", "2", "0", "8985", "9000"]
@@ -521,7 +523,7 @@ def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
 
 
 def test_more_workers_than_a_container_can_have_are_left_out() -> None:
-    found = {one.kind.name for one in replay(mix_measured(), 50, 1) if one.kind}
+    found = {one.kind.name for one in serve_otherwise(mix_measured(), 50, 1) if one.kind}
 
     assert "limit" in found
     assert "least-conn" not in found, "the lab starts at most 32 containers"

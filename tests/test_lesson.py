@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from analysis.pipeline import derive
-from analysis.predict.prediction import _trials, _values, model_of
+from analysis.predict.prediction import _trials, _values
+from analysis.predict.system import model_of
 from analysis.records.checksums import MANIFEST, seal, sha256
 from analysis.records.claims import Claim, Quantity
 from analysis.statistics.intervals import Draw, of_median, of_ratio

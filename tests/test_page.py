@@ -13,13 +13,13 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from analysis.pipeline import derive
-from analysis.predict.replay import replay
 from analysis.predict.ways import KINDS_OF_WAYS
+from analysis.predict.what_if import serve_otherwise
 from analysis.records.folder import read_run
 from analysis.records.run import VariantRecord
 from analysis.records.summary import Summary
-from lab.apps.advise.replay import lanes as replayed_lanes
-from lab.apps.advise.replay import recorded
+from lab.apps.advise.what_if import lanes as replayed_lanes
+from lab.apps.advise.what_if import recorded
 from tests.pages import chromium
 from tests.real_runs import unpack
 from tests.synthetic import Request, make_run
@@ -464,7 +464,7 @@ def test_lanes_of_requests_that_are_served_otherwise(browser: Browser, measured:
     load = next(one for one in run.loads if one.name == "heavy-mix")
     serving = run.variants_under(load.name)[0]
     answered = recorded(measured.run, run, serving, load, 1)
-    after = list(replay(answered, 2, 4))
+    after = list(serve_otherwise(answered, 2, 4))
     (tmp_path / "what-if.html").write_text(replayed_lanes(measured.run, run, serving, load, 1, 2, 4))
     said: list[str] = []
     with browser.new_context(viewport={"width": 1100, "height": 900}) as context:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import Mock
 
 import pytest
@@ -11,7 +11,8 @@ from analysis.metrics import FAMILIES
 from analysis.metrics.simulated import SimulatedTrial
 from analysis.pipeline import derive, derive_summary
 from analysis.predict import stored
-from analysis.predict.prediction import NotModelled, _trials, model_of, predict, predict_summary, servers_of
+from analysis.predict.prediction import _trials, predict, predict_summary
+from analysis.predict.system import NotModelled, model_of, servers_of
 from analysis.predict.validation import compare, policy
 from analysis.records.checksums import seal
 from analysis.records.folder import read_run
@@ -23,7 +24,7 @@ from lab.experiment.file import load_experiment, names
 from lab.loads import K6_SCRIPTS
 from lab.plan import lay_out
 from lab.run import record_of
-from lab.servers import KINDS
+from lab.servers import KINDS, SERVERS
 from tests.synthetic import NOWHERE, Request, make_run
 from theory.model import Servers
 
@@ -322,3 +323,15 @@ def test_an_edited_prediction_is_found(predicted: Path) -> None:
     assert [str(difference) for difference in verify(predicted).differences] == [
         "predicted.json: does not follow from the raw points"
     ]
+
+
+def test_a_record_without_queueing_is_understood() -> None:
+    """Records of schema 1 do not say how a server queues; what is read into them is what the server says today."""
+    examples = [server.model_validate({"server": word, **server.example}) for word, server in FIRST_WORDS.items()]
+    for one in [*examples, *(one for name in names() for one in load_experiment(name).variants.values())]:
+        recorded = one.record("one")
+        older = VariantRecord.model_validate(recorded.model_dump(exclude={"queueing"}))
+        assert older.queueing == recorded.queueing == one.queueing, one
+
+
+FIRST_WORDS = {get_args(server.model_fields["server"].annotation)[0]: server for server in SERVERS}

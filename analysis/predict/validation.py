@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from analysis.predict.prediction import model_of
+from analysis.predict.system import model_of
 from analysis.records.run import Run
 from analysis.records.summary import Row, Summary
 from theory.model import Servers

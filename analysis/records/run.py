@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from analysis.records.claims import Claim, Curve, Published
 from analysis.records.model import Record
+from analysis.records.queueing import Queueing, queueing_of_schema_1
 
 SCHEMA = 1
 METHOD = 2
@@ -92,15 +93,24 @@ class VariantRecord(Record):
     """A variant as it was requested, with the number of workers that its requests should be spread over.
 
     ``accept`` says whether the workers of one container share a listening socket (``shared``), or whether each worker
-    has a socket of its own (``per-worker``). An ``elastic`` server starts and ends workers as it needs them, and has at
-    most ``workers``.
+    has a socket of its own (``per-worker``). ``queueing``: how each worker queues requests; None: it is not known. An
+    ``elastic`` server starts and ends workers as it needs them, and has at most ``workers``.
     """
 
     name: str
     workers: int
     elastic: bool = False
     accept: str | None = None
+    queueing: Queueing | None = None
     settings: dict[str, Any]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _queueing_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
+        """Say how the server queues if the record does not say it."""
+        if not isinstance(values, dict) or "queueing" in values or not isinstance(values.get("settings"), dict):
+            return values
+        return values | {"queueing": queueing_of_schema_1(values["settings"])}
 
 
 class ClientRecord(Record):

@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.metrics import waiting
 from analysis.metrics.workers import labels
-from analysis.predict import replay
+from analysis.predict import what_if
 from analysis.predict.ways import KINDS_OF_WAYS
 from analysis.read import OF_TRIAL, of_trial
 from analysis.read.lab_time import clocks_of_hosts
@@ -154,7 +154,7 @@ def _can_be_served_again(
     """Whether a trial shows in which other ways its requests could have been served."""
     threads = variant.settings.get("threads")
     several = type(threads) is int and not variant.elastic and variant.workers > 1
-    if not several or not replay.can_replay(variant, load):
+    if not several or not what_if.can_serve_otherwise(variant, load):
         return False
     [(sent, answered)] = database.execute(_COUNT, of_trial((variant.name, load.name, trial))).fetchall()
     return int(answered) > 0 and int(sent) <= MOST
@@ -182,8 +182,8 @@ def _served_again(
         again.execute(f"CREATE TABLE again.requests ({COLUMNS})")
         again.execute(f"INSERT INTO again.requests BY NAME FROM main.requests WHERE {OF_TRIAL}", key)
         answered = waiting.read_answered(again, variant.name, load, trial)
-        for one in replay.replay(answered, *(of or (variant.workers, int(variant.settings["threads"])))):
-            replay.insert(again, variant, one)
+        for one in what_if.serve_otherwise(answered, *(of or (variant.workers, int(variant.settings["threads"])))):
+            what_if.insert_requests(again, variant, one)
             served = one.variant(variant)
             rows = _rows(again, served, load, trial)
             yield _of_trial(

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from analysis.records.queueing import Queueing
 from lab.servers.base import Variant
 
 _ASGI = {
@@ -26,6 +27,19 @@ class AsgiApplication(Variant, ABC):
 
     loop: Literal["asyncio", "uvloop"] = "asyncio"
 
+    modules: ClassVar[dict[str, str]] = _ASGI
+    passed_on: ClassVar[tuple[str, ...]] = ("loop",)
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts everything; endpoints run in its pool of threads, or on its event loop."""
+        return Queueing(
+            threads=self.threads,
+            loop=self.threads is None,
+            sweeps_backlog=self.server != "granian",  # all others are on asyncio
+            missing="Django on an event loop" if self.app == "django" else None,
+        )
+
     @model_validator(mode="after")
     def _threads_fit(self) -> Self:
         if self.app in _WITHOUT_A_POOL and self.threads is not None:
@@ -33,10 +47,6 @@ class AsgiApplication(Variant, ABC):
         if self.app not in _WITHOUT_A_POOL and self.threads is None:
             raise ValueError(f"app: {self.app} runs in threads; give threads for each process (FastAPI's default: 40)")
         return self
-
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_APP": _ASGI[self.app], "LAB_LOOP": self.loop}
 
 
 class Asgi(AsgiApplication):
@@ -49,6 +59,8 @@ class Asgi(AsgiApplication):
 
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uvicorn", "python/granian", "python/hypercorn")
+    passed_on: ClassVar[tuple[str, ...]] = ("server",)
+    listens_with: ClassVar[str] = "--host 127.0.0.1 --port "
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @property
@@ -56,6 +68,6 @@ class Asgi(AsgiApplication):
         """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
         return "per-worker" if self.server == "granian" else "shared"
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_SERVER": self.server}
+    def configuration(self) -> list[str]:
+        """Return the command of uvicorn."""
+        return [f"uvicorn --workers {self.workers}"] if self.server == "uvicorn" and self.replicas == 1 else []

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from analysis.read.observation import APP_PORTS
 from analysis.records.model import Model
 from analysis.records.nearest import nearest_first
+from analysis.records.queueing import Queueing
 from analysis.records.run import VariantRecord
 from lab import limits
 from lab.paths import SERVERS
@@ -27,6 +28,10 @@ BALANCER_PORT = 8080
 REPLICAS_MAX = 240
 """Most containers behind a balancer: a network that spans machines has 256 addresses, some of them for other services.
 Before anything starts, the lab also checks that the machines have the memory."""
+WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app", "own": "own:app"}
+"""Where each application is: the frameworks of the lab's workload, and somebody's own application."""
+FIRST_PORT = 8001
+"""Of the servers in a configuration to paste, the port of the first."""
 SOMAXCONN = 4096
 """The default of Linux since 5.4."""
 _OF_A_BALANCER = {"replicas", "balance", "upstream_keepalive", "max_conns", "queue_timeout_s", "map_socket", "protocol"}
@@ -40,6 +45,12 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
     having = [one for one, lock in locks.items() if f"\n{package}==" in lock]
     if package and release not in having:
         raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
+
+
+def nginx_upstream(ports: range) -> list[str]:
+    """Return the lines of nginx.conf that choose the port with the fewest requests."""
+    servers = [f"    server 127.0.0.1:{port};" for port in ports]
+    return ["# nginx.conf", "upstream app {", "    zone app 64k;", "    least_conn;", *servers, "}"]
 
 
 class Variant(Model, ABC):
@@ -80,9 +91,15 @@ class Variant(Model, ABC):
     """The service of docker-compose.yml that serves this variant. The service names its image."""
     packages: ClassVar[tuple[str, ...]]
     """The main packages of the image, by their names in Image.packages. A run records their versions."""
+    listens_with: ClassVar[str] = "--bind 127.0.0.1:"
+    """How the command of the server says on which port it listens, before the number of the port."""
     build_minutes: ClassVar[int] = 0
     """How many minutes the image takes to build, if it takes minutes. Then only the experiments that need the image
     build it."""
+    modules: ClassVar[dict[str, str]] = WSGI
+    """Where each application of ``app`` is: a module and a name in it."""
+    passed_on: ClassVar[tuple[str, ...]] = ()
+    """The fields of this class that docker-compose.yml reads, the field ``x`` as LAB_X; those of base classes, too."""
     example: ClassVar[dict[str, Any]]
     """Example settings of a variant whose ``server`` is the first word that the class allows."""
 
@@ -119,9 +136,18 @@ class Variant(Model, ABC):
         return self.ports[0] if self.balancer == "none" else BALANCER_PORT
 
     @property
-    @abstractmethod
     def accept(self) -> Literal["shared", "per-worker"]:
         """Whether the workers of one container share a listening socket, or each have their own."""
+        return "shared"
+
+    @property
+    @abstractmethod
+    def queueing(self) -> Queueing:
+        """How one worker queues requests, for theory and for pictures."""
+
+    def configuration(self) -> list[str]:
+        """Return the lines with which the server serves like that outside the lab; none: the lab does not know them."""
+        return []
 
     @property
     def elastic(self) -> bool:
@@ -135,6 +161,7 @@ class Variant(Model, ABC):
             workers=self.workers * self.replicas,
             elastic=self.elastic,
             accept=self.accept,
+            queueing=self.queueing,
             settings=self.model_dump(mode="json"),
         )
 
@@ -147,6 +174,7 @@ class Variant(Model, ABC):
         """Return the factors that docker-compose.yml reads."""
         kept = self.upstream_keepalive
         return {
+            "LAB_APP": self.modules[self.app],
             "LAB_WORKERS": str(self.workers),
             "LAB_THREADS": str(self.threads or ""),
             "LAB_REPLICAS": str(self.replicas),
@@ -161,8 +189,13 @@ class Variant(Model, ABC):
             "LAB_UPSTREAM_KEEPALIVE": str(kept) if self.balancer == "haproxy" else f"keepalive {kept};" if kept else "",
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
             "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
+            **{
+                f"LAB_{name.upper()}": _as_variable(getattr(self, name))
+                for kind in type(self).__mro__
+                for name in vars(kind).get("passed_on", ())
+            },
         }
 
 
-WSGI = {"wsgi": "wsgi:app", "flask": "flask_app:app", "django": "django_app:app", "own": "own:app"}
-"""Where each application is: the frameworks of the lab's workload, and somebody's own application."""
+def _as_variable(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,7 +4,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.servers.base import WSGI, Variant
+from analysis.records.queueing import Queueing
+from lab.servers.base import Variant
 
 
 class Flup(Variant):
@@ -33,6 +34,7 @@ class Flup(Variant):
 
     service: ClassVar[str] = "flup"
     packages: ClassVar[tuple[str, ...]] = ("python/flup6",)
+    passed_on: ClassVar[tuple[str, ...]] = ("server", "min_spare", "max_spare", "quick_exit")
     example: ClassVar[dict[str, Any]] = {"workers": 10, "threads": 1}
 
     @model_validator(mode="after")
@@ -50,9 +52,9 @@ class Flup(Variant):
         return self
 
     @property
-    def accept(self) -> Literal["shared", "per-worker"]:
-        """shared: all processes accept from one listening socket."""
-        return "shared"
+    def queueing(self) -> Queueing:
+        """Theory lacks servers that start and end processes or threads as needed."""
+        return Queueing(threads=self.threads, missing=f"how {self.server} serves")
 
     @property
     def elastic(self) -> bool:
@@ -61,11 +63,4 @@ class Flup(Variant):
 
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {
-            "LAB_SERVER": self.server,
-            "LAB_APP": WSGI[self.app],
-            "LAB_PROTOCOL": "fastcgi",
-            "LAB_MIN_SPARE": str(self.min_spare),
-            "LAB_MAX_SPARE": str(self.max_spare),
-            "LAB_QUICK_EXIT": str(self.quick_exit).lower(),
-        }
+        return super().factors() | {"LAB_PROTOCOL": "fastcgi"}

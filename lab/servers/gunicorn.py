@@ -5,10 +5,13 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from analysis.records.queueing import EVEN, FORK_ORDER, Queueing
 from lab.servers.asgi import AsgiApplication
-from lab.servers.base import WSGI, Release, Variant, check_lock_file
+from lab.servers.base import Release, Variant, check_lock_file
 
 FIRST_WITH_REUSE_PORT = 24
+GTHREAD_CONNECTIONS = 1000
+"""How many connections a gthread worker holds if its settings do not say it."""
 IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "idle_thread.IdleThreadWorker", 24
 
 
@@ -20,6 +23,7 @@ class Gunicorn(Variant, ABC):
 
     service: ClassVar[str] = "gunicorn"
     packages: ClassVar[tuple[str, ...]] = ("python/gunicorn",)
+    passed_on: ClassVar[tuple[str, ...]] = ("release", "reuse_port")
     locked: ClassVar[bool] = True
     """Whether the lab has lock files of the releases; somebody's own application brings its own requirements."""
 
@@ -38,9 +42,13 @@ class Gunicorn(Variant, ABC):
         """per-worker with reuse_port, which gives each worker its own listening socket; otherwise shared."""
         return "per-worker" if self.reuse_port else "shared"
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_RELEASE": self.release, "LAB_REUSE_PORT": str(self.reuse_port).lower()}
+    def configuration(self) -> list[str]:
+        """Return gunicorn.conf.py."""
+        worker = getattr(self, "worker_class", self.server.removeprefix("gunicorn-"))
+        lines = ["# gunicorn.conf.py", f'worker_class = "{worker}"', f"workers = {self.workers}"]
+        if self.threads is not None:
+            lines += ["keepalive = 0", f"threads = {self.threads}"]
+        return [*lines, *(["# with gunicorn 24 or later:", "reuse_port = True"] if self.reuse_port else [])]
 
 
 class GunicornWsgi(Gunicorn, ABC):
@@ -56,10 +64,6 @@ class GunicornWsgi(Gunicorn, ABC):
             check_lock_file("gunicorn", self.release, self.app)
         return self
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_APP": WSGI[self.app]}
-
 
 class GunicornGthread(GunicornWsgi):
     """gunicorn with threads: its gthread worker, or one of the lab's workers that extend gthread."""
@@ -74,7 +78,9 @@ class GunicornGthread(GunicornWsgi):
         "acceptors.CountedRandomAccept",
         "idle_thread.IdleThreadWorker",
     ] = "gthread"
-    worker_connections: int = Field(1000, ge=1, le=65535, description="The most connections that one worker holds.")
+    worker_connections: int = Field(
+        GTHREAD_CONNECTIONS, ge=1, le=65535, description="The most connections that one worker holds."
+    )
     keepalive_s: int = Field(
         0,
         ge=0,
@@ -82,6 +88,7 @@ class GunicornGthread(GunicornWsgi):
         description="How long an idle connection stays open, in seconds; 0: each connection carries one request.",
     )
 
+    passed_on: ClassVar[tuple[str, ...]] = ("worker_class", "worker_connections", "keepalive_s")
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")
@@ -92,13 +99,27 @@ class GunicornGthread(GunicornWsgi):
             )
         return self
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {
-            "LAB_WORKER_CLASS": self.worker_class,
-            "LAB_WORKER_CONNECTIONS": str(self.worker_connections),
-            "LAB_KEEPALIVE_S": str(self.keepalive_s),
-        }
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts up to ``worker_connections`` requests, though it is busy; the lab's workers differ."""
+        closes_idle = self.worker_class == IDLE_THREAD
+        return Queueing(
+            threads=self.threads,
+            max_connections=self.threads if closes_idle else self.worker_connections,
+            race=EVEN if self.worker_class.endswith("RandomAccept") else FORK_ORDER,
+            hesitates=self.worker_class == "acceptors.BusyAccept",
+            keeps_idle=self.keepalive_s > 0,
+            closes_idle_when_full=closes_idle,
+        )
+
+    def configuration(self) -> list[str]:
+        """Return gunicorn.conf.py."""
+        lines = super().configuration()
+        if self.worker_class == IDLE_THREAD:
+            lines += ["# with gunicorn 24 or later, and servers/gunicorn/idle_thread.py beside the application"]
+        if self.worker_connections == self.threads and self.worker_class != IDLE_THREAD:
+            lines += ["# with gunicorn 24 or later:", f"worker_connections = {self.worker_connections}"]
+        return lines
 
 
 class GunicornSync(GunicornWsgi):
@@ -108,11 +129,13 @@ class GunicornSync(GunicornWsgi):
     worker_class: Literal["sync", "acceptors.CountedSync"] = "sync"
     threads: Literal[1] = 1
 
+    passed_on: ClassVar[tuple[str, ...]] = ("worker_class",)
     example: ClassVar[dict[str, Any]] = {"workers": 4}
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {"LAB_WORKER_CLASS": self.worker_class}
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts a connection when it is free."""
+        return Queueing(threads=1, max_connections=1)
 
 
 class GunicornGreen(GunicornWsgi):
@@ -128,6 +151,11 @@ class GunicornGreen(GunicornWsgi):
         if self.locked:
             check_lock_file("gunicorn", self.release, self._loop)
         return self
+
+    @property
+    def queueing(self) -> Queueing:
+        """A worker accepts everything; Tornado's handlers block its loop."""
+        return Queueing(loop=True, blocks_loop=self._loop == "tornado", race=EVEN)
 
     @property
     def _loop(self) -> str:

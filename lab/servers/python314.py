@@ -4,7 +4,9 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lab.servers.base import WSGI, Variant
+from analysis.records.queueing import EVEN, Queueing
+from lab.servers.base import Variant
+from lab.servers.gunicorn import GTHREAD_CONNECTIONS
 
 
 class Python314(Variant):
@@ -31,10 +33,16 @@ class Python314(Variant):
         """per-worker for granian, whose workers each have their own listening socket; otherwise shared."""
         return "per-worker" if self.server == "python314-granian" else "shared"
 
+    @property
+    def queueing(self) -> Queueing:
+        """How gunicorn's gthread worker queues requests, or granian's workers, which get them from the kernel."""
+        if self.server == "python314-granian":
+            return Queueing(threads=self.threads, race=EVEN)
+        return Queueing(threads=self.threads, max_connections=GTHREAD_CONNECTIONS)
+
     def factors(self) -> dict[str, str]:
         """Return the factors that docker-compose.yml reads."""
         return super().factors() | {
             "LAB_SERVER": self.server.removeprefix("python314-"),
             "LAB_RELEASE": "gil" if self.gil else "free",
-            "LAB_APP": WSGI[self.app],
         }

@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from analysis.read.observation import APP_PORTS
-from lab.servers.base import WSGI, Release, Variant, check_lock_file
+from analysis.records.queueing import Queueing
+from lab.servers.base import FIRST_PORT, Release, Variant, check_lock_file, nginx_upstream
 
 
 class Uwsgi(Variant):
@@ -24,6 +25,8 @@ class Uwsgi(Variant):
 
     service: ClassVar[str] = "uwsgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uwsgi",)
+    passed_on: ClassVar[tuple[str, ...]] = ("release", "protocol", "thunder_lock", "map_socket")
+    listens_with: ClassVar[str] = "--http-socket 127.0.0.1:"
     example: ClassVar[dict[str, Any]] = {"workers": 4, "threads": 2}
 
     @model_validator(mode="after")
@@ -47,12 +50,17 @@ class Uwsgi(Variant):
         """The ports on which each container listens: one port, or with map_socket a port for each process."""
         return APP_PORTS[: self.workers if self.map_socket else 1]
 
-    def factors(self) -> dict[str, str]:
-        """Return the factors that docker-compose.yml reads."""
-        return super().factors() | {
-            "LAB_RELEASE": self.release,
-            "LAB_APP": WSGI[self.app],
-            "LAB_PROTOCOL": self.protocol,
-            "LAB_THUNDER_LOCK": str(self.thunder_lock).lower(),
-            "LAB_MAP_SOCKET": str(self.map_socket).lower(),
-        }
+    @property
+    def queueing(self) -> Queueing:
+        """A thread accepts a connection when it is free."""
+        return Queueing(threads=self.threads, max_connections=self.threads)
+
+    def configuration(self) -> list[str]:
+        """Return uwsgi.ini, and nginx.conf if each process has a socket."""
+        lines = ["# uwsgi.ini", "[uwsgi]", "master = true", f"processes = {self.workers}", f"threads = {self.threads}"]
+        if not self.map_socket:
+            return lines
+        ports = range(FIRST_PORT, FIRST_PORT + self.workers)
+        for place, port in enumerate(ports):
+            lines += [f"socket = 127.0.0.1:{port}", f"map-socket = {place}:{place + 1}"]
+        return [*lines, "", *nginx_upstream(ports)]

@@ -157,11 +157,11 @@ def what_if(
     results: Results = RESULTS,
 ) -> None:
     """Say who would have waited if workers had got the same requests in another way, e.g. lab what-if … --workers 2."""
-    from analysis.predict.replay import measured, replay  # noqa: PLC0415
+    from analysis.predict.what_if import as_measured, serve_otherwise  # noqa: PLC0415
     from analysis.records.folder import write_whole  # noqa: PLC0415
     from lab.apps.advise.load import chosen  # noqa: PLC0415
-    from lab.apps.advise.replay import lanes, recorded  # noqa: PLC0415
-    from lab.apps.advise.show import print_replayed  # noqa: PLC0415
+    from lab.apps.advise.show import print_what_if  # noqa: PLC0415
+    from lab.apps.advise.what_if import lanes, recorded  # noqa: PLC0415
 
     folder, record, variant = run_and_variant("what-if", run, results)
     under, serving = chosen(record, variant, load or None)
@@ -169,10 +169,10 @@ def what_if(
         raise WrongUse(f"The workers of {serving.name} have no threads.", hint="THREADS=8")
     with results_of("what-if", folder, results) as (derived, _):
         answered = recorded(derived, record, serving, under, trial)
-        before = measured(answered, serving)
+        before = as_measured(answered, serving)
         of = workers or before.workers, threads or before.threads
         title = f"{record.experiment}, {serving.name}, trial {trial}"
-        print_replayed(out, title, before, list(replay(answered, *of)))
+        print_what_if(out, title, before, list(serve_otherwise(answered, *of)))
         page = lanes(derived, record, serving, under, trial, *of)
     target = results / "what-if.html"
     try:

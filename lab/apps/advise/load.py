@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.predict.prediction import NotModelled, classes_of
+from analysis.predict.system import NotModelled, classes_of
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from lab.errors import WrongUse
 from lab.limits import WORKER_MIB

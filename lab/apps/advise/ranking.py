@@ -6,7 +6,7 @@ from math import inf
 
 from analysis.metrics import avoidable_wait, failures, times
 from analysis.metrics.simulated import SimulatedTrial
-from analysis.predict.prediction import OF_CORES, NotModelled, model_for
+from analysis.predict.system import OF_CORES, NotModelled, model_for
 from analysis.records.run import LoadRecord
 from analysis.statistics.losses import AS_GOOD, AS_GOOD_MS
 from lab.apps.advise.load import Load

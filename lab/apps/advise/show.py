@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from analysis.predict.replay import Replayed
+from analysis.predict.what_if import WhatIf
 from analysis.records.summary import Summary
 from analysis.report.spread import spread, trials_that_tell, value_and_spread
 from analysis.report.tables import Table
@@ -224,7 +224,7 @@ def _lost(lost: Loss) -> str:
     return value_and_spread(lost.ms, lost.values, lost.low, lost.high)
 
 
-def print_replayed(console: Console, title: str, before: Replayed, after: Sequence[Replayed]) -> None:
+def print_what_if(console: Console, title: str, before: WhatIf, after: Sequence[WhatIf]) -> None:
     """Print which requests waited, and which of them would have waited with each way to serve them."""
     lines = []
     for one in (before, *after):

@@ -30,7 +30,7 @@ def layout(variant: Variant, load: Load) -> list[list[Box]]:
     users = f"{load.declared.users_at_once(load.settings):.0f} users"
     front: list[list[tuple[str, int]]] = [] if variant.balancer == "none" else [[(variant.balancer, workers)]]
     sockets = [(f"{QUEUE} socket", each_socket)] * (workers // each_socket)
-    queue = f"{QUEUE} " if _keeps_a_queue(variant) else ""
+    queue = f"{QUEUE} " if variant.queueing.has_inner_queue else ""
     of_worker = THREAD * variant.threads if variant.threads else "event loop"
     last = [(f"{queue}worker {number} {of_worker}", 1) for number in range(1, workers + 1)]
     columns = [[(users, workers)], *front, sockets, last]
@@ -42,14 +42,6 @@ def _stacked(column: int, boxes: list[tuple[str, int]]) -> Iterator[Box]:
     for text, rows in boxes:
         yield Box(text, column, row, rows)
         row += rows
-
-
-def _keeps_a_queue(variant: Variant) -> bool:
-    """Whether a worker accepts connections although it is busy, so that they wait in the worker."""
-    if variant.server == "gunicorn-gthread":
-        limit = getattr(variant, "worker_connections", 0)
-        return getattr(variant, "worker_class", "") == "gthread" and limit > (variant.threads or 0)
-    return variant.server not in ("gunicorn-sync", "uwsgi")
 
 
 def as_text(variant: Variant, load: Load) -> str:
@@ -123,7 +115,7 @@ def _spoken(name: str, variant: Variant, columns: list[list[Box]]) -> str:
         _count(len(sockets), "socket"),
         _count(len(workers), "worker"),
     ]
-    inside = " and in a worker" if _keeps_a_queue(variant) else ""
+    inside = " and in a worker" if variant.queueing.has_inner_queue else ""
     return f"{name}: {', then '.join(way)}{threads}. Requests can wait at a socket{inside}."
 
 

@@ -8,19 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.metrics.waiting import FROM_S, Answered
-from analysis.predict.prediction import servers_of
+from analysis.predict.system import servers_of
 from analysis.predict.ways import KINDS_OF_WAYS, MOST_REPLICAS, Kind
 from analysis.records.run import LoadRecord, VariantRecord
 from theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
 
-_BLOCKING = {"gunicorn-tornado"}
-"""Servers whose requests wait for each other while they work."""
 Waits = npt.NDArray[np.float64]
 """How long each request waited for a thread, in seconds, in the order of sending."""
 
 
 @dataclass(frozen=True)
-class Replayed:
+class WhatIf:
     """One way to serve the requests. ``kind`` is None for what was measured.
 
     ``worker`` counts the workers of all containers from 0, ``thread`` the threads of each worker.
@@ -45,20 +43,21 @@ class Replayed:
         return VariantRecord(name=f"what-if-{self.kind.name}", workers=self.workers, settings=settings)
 
 
-def can_replay(variant: VariantRecord, load: LoadRecord) -> bool:
+def can_serve_otherwise(variant: VariantRecord, load: LoadRecord) -> bool:
     """Whether the requests would work for as long if they were served in another way."""
     waits_elsewhere = bool(load.database or (load.api or {}).get("one_device"))
     computes = float(load.settings.get("CPU_MS", 0)) > 0
-    return not (waits_elsewhere or computes or variant.settings.get("server") in _BLOCKING)
+    blocks_loop = bool(variant.queueing and variant.queueing.blocks_loop)
+    return not (waits_elsewhere or computes or blocks_loop)
 
 
-def measured(answered: Answered, variant: VariantRecord) -> Replayed:
+def as_measured(answered: Answered, variant: VariantRecord) -> WhatIf:
     """Return what was measured."""
     waits_s, threads = answered.began_s - answered.sent_s, variant.settings.get("threads") or 1
-    return Replayed(None, variant.workers, threads, waits_s, answered.worker, np.zeros_like(answered.worker))
+    return WhatIf(None, variant.workers, threads, waits_s, answered.worker, np.zeros_like(answered.worker))
 
 
-def replay(answered: Answered, workers: int, threads: int) -> Iterator[Replayed]:
+def serve_otherwise(answered: Answered, workers: int, threads: int) -> Iterator[WhatIf]:
     """Yield the same requests with each kind of way to serve them."""
     from theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
@@ -76,7 +75,7 @@ def replay(answered: Answered, workers: int, threads: int) -> Iterator[Replayed]
         for place in range(len(answered.classes)):
             mine = np.flatnonzero(rows.of_class == place)
             order[np.flatnonzero(answered.request == place)[rows.user[mine]]] = mine
-        yield Replayed(kind, *of, (rows.began - rows.sent)[order], rows.worker[order], rows.thread[order])
+        yield WhatIf(kind, *of, (rows.began - rows.sent)[order], rows.worker[order], rows.thread[order])
 
 
 def _classes(answered: Answered) -> Iterator[Class]:
@@ -86,7 +85,7 @@ def _classes(answered: Answered) -> Iterator[Class]:
         yield Class(name, Recorded(answered.sent_s[mine]), [WorkStep(Constant(0.0))], np.maximum(works_s, 0))
 
 
-def insert(database: duckdb.DuckDBPyConnection, variant: VariantRecord, one: Replayed) -> None:
+def insert_requests(database: duckdb.DuckDBPyConnection, variant: VariantRecord, one: WhatIf) -> None:
     """Insert into the table ``requests``, which has one trial of a variant, its requests as they were replayed."""
     columns = one.waits_s.tolist(), one.worker.tolist(), one.thread.tolist()
     database.execute(_AGAIN, [one.variant(variant).name, variant.name, *columns])

@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 
 from analysis.metrics.waiting import Answered, read_answered
-from analysis.predict.replay import can_replay
+from analysis.predict.what_if import can_serve_otherwise
 from analysis.read.rows import opened
 from analysis.records.folder import trial_folder
 from analysis.records.run import LoadRecord, Run, VariantRecord
@@ -16,7 +16,7 @@ from lab.errors import WrongUse
 
 def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecord, trial: int) -> Answered:
     """Return the answered requests of a trial. Raise WrongUse if their work would change in another way to serve."""
-    if not can_replay(variant, load):
+    if not can_serve_otherwise(variant, load):
         problem = "These requests cannot be replayed, because how long they work depends on how they are served."
         raise WrongUse(problem, hint=f"make advise RUN=results/{run.experiment}/latest")
     folder = trial_folder(run_folder, variant.name, load.name, trial)

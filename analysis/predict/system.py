@@ -1,0 +1,234 @@
+"""The queueing system of a variant under a load, from their settings and the constants below."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import sqrt
+from typing import Any, Literal
+
+from analysis.records.classes import read_classes
+from analysis.records.queueing import EVEN, Queueing
+from analysis.records.run import KINDS, LoadRecord, VariantRecord
+from theory.model import (
+    Balance,
+    Bursts,
+    Class,
+    Closed,
+    Constant,
+    Open,
+    QueueingSystem,
+    Servers,
+    Stalls,
+    Uniform,
+    WorkStep,
+    WrongModel,
+)
+
+RACE, RACE_ON_ONE_CORE = 0.3, 0.6
+"""Of n workers, the worker that was forked first wins the race for a connection with this chance / √n, else the second,
+and so on. Fitted to the shares of workers in thread-headroom, pid-skew and thundering-herd, on two cores and on one."""
+TRANSIT_S = 0.0013
+"""How long the network takes for a request that meets nobody else."""
+OCCUPIES_S, FASTAPI_OCCUPIES_S, BALANCER_OCCUPIES_S = 0.00025, 0.0008, 0.00005
+"""How long a request occupies the machine: the server, the load generator and the kernel; the same for FastAPI; and the
+balancer."""
+OF_CORES = 2
+"""On how many cores this was found; with more cores, requests occupy the machine for a smaller part of the time."""
+BURST_APART_S = 0.0003
+"""How long after one request of a burst the load generator sends the next."""
+LATE_S = 0.001
+"""How late at most a sleeping request wakes."""
+JITTER_S = 0.002
+"""How irregular the load generator sends requests at a fixed rate."""
+
+Settings = Mapping[str, Any]
+
+
+class NotModelled(Exception):
+    """A variant or a load that theory cannot simulate yet. The message names the mechanism that is missing."""
+
+
+def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, cores: int = 0) -> QueueingSystem:
+    """Return the model of a variant under a load, while so many variants are measured side by side.
+
+    ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
+    theory lacks.
+    """
+    if load.settings.get("CPU") == "burn" and _share_cores(variant, cores):
+        raise NotModelled("workers that compute and share cores")
+    sweeps = variant.queueing and variant.queueing.sweeps_backlog and variant.accept == "shared"
+    if load.kind not in KINDS:
+        raise NotModelled(f"loads of the kind {load.kind}")
+    if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
+        raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
+    one_device = bool((load.api or {}).get("one_device"))
+    return model_for(variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES))
+
+
+def _share_cores(variant: VariantRecord, cores: int) -> bool:
+    """Whether a variant has more workers than cores, those of the machine or those that its containers may use."""
+    each = variant.workers / int(variant.settings.get("replicas", 1))
+    allowed = float(variant.settings.get("cpus", 0)) or each
+    return each > allowed or bool(cores and variant.workers > cores)
+
+
+def classes_of(load: LoadRecord) -> list[Class]:
+    """Return what a load asks for, without the work of the server itself. Raise NotModelled for an unknown load."""
+    if load.client:
+        raise NotModelled("clients that keep their connections open")
+    api = {"every_s": 3600} | (load.api or {})
+    stalls = None
+    try:
+        if api.get("stall_s"):
+            stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
+        return _described(load) if load.script == "classes.js" else _classes(load, stalls)
+    except KeyError as name:  # an older script had other settings
+        raise NotModelled(f"the load {load.script} without the setting {name}") from None
+    except WrongModel as problem:
+        raise NotModelled(f"a load in which {problem}") from None
+
+
+def model_for(
+    variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1
+) -> QueueingSystem:
+    """Return the model of a variant that gets these classes of requests, with the work of the server itself.
+
+    ``at_once`` multiplies this work: while other variants are measured, or on a machine with more or fewer cores.
+
+    Raise NotModelled with the mechanism that theory lacks.
+    """
+    app = str(variant.settings.get("app", ""))
+    balanced = variant.settings.get("balancer", "nginx") != "none"
+    occupies_s = FASTAPI_OCCUPIES_S if app.startswith("fastapi") else OCCUPIES_S
+    occupies_s += BALANCER_OCCUPIES_S if balanced else 0.0
+    occupies = WorkStep(Constant(occupies_s * at_once), "occupy")
+    blocks_loop = variant.queueing and variant.queueing.blocks_loop
+    classes = []
+    for class_ in asked:
+        steps = [occupies, *class_.steps]
+        if app == "fastapi-typed":  # the pool also checks the answer
+            steps.append(WorkStep(Constant(0.0), queues=True))
+        elif blocks_loop:  # the loop sends an answer only after all handlers that wait meanwhile
+            steps = [step if step.does == "occupy" else replace(step, does="call") for step in steps]
+            steps.append(WorkStep(Constant(0.0), "call"))
+        classes.append(replace(class_, steps=steps))
+    try:
+        return QueueingSystem(servers_of(variant), classes, one_device, TRANSIT_S)
+    except WrongModel as problem:
+        raise NotModelled(str(problem)) from None
+
+
+def servers_of(variant: VariantRecord) -> Servers:
+    """Return how a variant serves. Raise NotModelled with the mechanism that theory lacks."""
+    settings, queueing = variant.settings, variant.queueing
+    if not queueing or "workers" not in settings:
+        raise NotModelled(f"how {settings.get('server')} serves")
+    workers, replicas = int(settings["workers"]), int(settings.get("replicas", 1))
+    balance = settings.get("balance", "round_robin")
+    if balance not in _BALANCE:
+        raise NotModelled(f"the policy {balance}")
+    per_worker = variant.accept == "per-worker"
+    by_kernel = per_worker and not settings.get("map_socket")
+    if variant.accept is None and workers > 1:
+        raise NotModelled("whether the workers share a socket, which older records do not say")
+    if by_kernel and (replicas > 1 or settings.get("max_conns")):
+        raise NotModelled("a balancer before sockets among which the kernel chooses")
+    if queueing.missing:
+        raise NotModelled(queueing.missing)
+    race = RACE_ON_ONE_CORE if settings.get("cpuset", "").isdecimal() else RACE
+    return Servers(
+        sockets=workers * replicas if per_worker else replicas,
+        balance="hash" if by_kernel else _BALANCE[balance],
+        max_per_socket=int(settings.get("max_conns", 0)) or None,
+        queues=settings.get("balancer") == "haproxy",
+        idle_kept=_idle_kept(queueing, settings),
+        closes_idle_when_full=queueing.closes_idle_when_full,
+        workers=1 if per_worker else workers,
+        threads=queueing.threads,
+        max_connections=queueing.max_connections,
+        bias=0.0 if queueing.race == EVEN else min(0.9, race / sqrt(workers)),
+        hesitates=queueing.hesitates,
+        loop=queueing.loop,
+    )
+
+
+_BALANCE: dict[str, Balance] = {"round_robin": "turns", "least_conn": "least", "random_two_least_conn": "two"}
+
+
+def _idle_kept(queueing: Queueing, settings: Settings) -> int:
+    """Return how many idle connections nginx keeps. Raise NotModelled if users or other balancers keep them."""
+    if not queueing.keeps_idle:
+        return 0
+    if settings.get("balancer") == "none":
+        raise NotModelled("connections that users keep")
+    kept = int(settings.get("upstream_keepalive", 0))
+    if kept and (settings.get("balancer", "nginx") != "nginx" or int(settings.get("replicas", 1)) > 1):
+        raise NotModelled("connections that a balancer keeps to each of several sockets")
+    # at its limit of connections, gunicorn keeps none
+    return kept if queueing.closes_idle_when_full or queueing.has_inner_queue else 0
+
+
+def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
+    words = {name.lower(): value for name, value in load.settings.items()}
+    asked = {name: float(value) for name, value in words.items() if _is_number(value)}
+    match load.script:
+        case "heavy-mix.js":
+            return [
+                Class("light", Closed(int(asked["light_vus"])), [WorkStep(Uniform(0.0, asked["light_delay_max_s"]))]),
+                Class("heavy", Closed(int(asked["heavy_vus"])), [WorkStep(Constant(asked["heavy_delay_s"]))]),
+            ]
+        case "users.js":
+            takes = Uniform(asked["delay_min_s"], asked["delay_max_s"])
+            return [Class("user", Closed(int(asked["users"]), Constant(asked["pause_s"])), [WorkStep(takes)])]
+        case "rounds.js":
+            return [Class("work", Closed(int(asked["users"])), _work(asked))]
+        case "arrivals.js":
+            return [Class("arrival", _regular(asked["rate_rps"]), [WorkStep(Constant(asked["delay_s"]))])]
+        case "calls.js":
+            call = WorkStep(Constant(asked["call_delay_s"]), "call", stalls=stalls)
+            quick = WorkStep(Constant(asked["quick_delay_s"]))
+            return [
+                Class("call", _regular(asked["call_rps"]), [call]),
+                Class("quick", _regular(asked["quick_rps"]), [quick]),
+            ]
+        case "burst.js":
+            if words["does"] == "compute":
+                work = _work(asked)
+            else:
+                does: Literal["wait", "call"] = "wait" if words["does"] == "wait" else "call"
+                work = [WorkStep(Constant(asked["delay_s"]), does, stalls=stalls)]
+            return [Class("burst", Bursts(int(asked["burst"]), asked["every_s"], BURST_APART_S), work)]
+        case "fibonacci.js":
+            raise NotModelled("how long this machine computes")
+        case "crash.js":
+            raise NotModelled("workers that are killed")
+        case "own.js" | "replay.js":
+            raise NotModelled("how long somebody's own application works on a request")
+        case "visits.js":
+            raise NotModelled("visitors who give up, and the application's own work and database")
+    raise NotModelled(f"the load {load.script}")
+
+
+def _described(load: LoadRecord) -> list[Class]:
+    found = [one.of(name) for name, one in read_classes(load.settings["CLASSES"]).items()]
+    return [
+        replace(one, arrivals=_regular(one.arrivals.per_second)) if isinstance(one.arrivals, Open) else one
+        for one in found
+    ]
+
+
+def _regular(per_second: float) -> Open:
+    return Open(per_second, regular=True, jitter=JITTER_S)
+
+
+def _work(asked: Mapping[str, float]) -> list[WorkStep]:
+    wait_s, compute_s = asked["wait_ms"] / 1000, asked["cpu_ms"] / 1000
+    waits = [WorkStep(Uniform(wait_s, wait_s + LATE_S))] if wait_s else []
+    return [*waits, WorkStep(Constant(compute_s), "compute")] * int(asked["rounds"])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
