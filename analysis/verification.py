@@ -26,9 +26,9 @@ class Verification:
 
     ``manifest`` is the hash of the manifest, ``recorded`` the number of files that the manifest lists. ``derived``
     names the derived files that were checked; None: none was checked, because run.json or a trial.json was changed.
-    ``unknown`` says what this version does not know of the run and could not judge. If a newer version derived the
-    results, ``figures`` has how many of its measured figures follow from the raw points, and of how many that this
-    version knows; None: the derived files were compared byte by byte.
+    ``unknown`` says what this version does not know of the run and could not judge. If the results have another schema,
+    ``figures`` has how many of their measured figures follow from the raw points, and of how many that this version
+    knows; None: the derived files were compared byte by byte.
     """
 
     manifest: str
@@ -57,7 +57,7 @@ def verify(run_folder: Path) -> Verification:
     if any(PurePosixPath(one.path).name in _RECORDS for one in found.differences):
         return found
     found = replace(found, unknown=[*unknown(read_run(run_folder), map(read_trial, trial_folders(run_folder)))])
-    if _schema_of_results(run_folder) > SCHEMA:
+    if _schema_of_results(run_folder) not in (0, SCHEMA):
         return _compare_figures(run_folder, found)
     derived, more = _compare_derived(run_folder)
     return replace(found, derived=derived, differences=[*found.differences, *more])
@@ -72,9 +72,9 @@ def _schema_of_results(run_folder: Path) -> int:
 
 
 def _compare_figures(run_folder: Path, found: Verification) -> Verification:
-    """Compare the measured figures of a summary that a newer version wrote with what follows from the raw points.
+    """Compare the measured figures of a summary of another schema with what follows from the raw points.
 
-    A newer version has further keys and metrics, and its files differ byte by byte.
+    Its keys and metrics are others, and its files differ byte by byte.
     """
     try:
         old = _figures(read_summary(run_folder))
@@ -108,7 +108,9 @@ _NAMED = 3
 
 def _figures(summary: Summary) -> dict[tuple[str, str, str | None, str, str], tuple[float | None, ...]]:
     """Return the measured figures of a summary with the sizes of their samples, by what they are of."""
-    return {(row.variant, row.load, row.request, row.metric, row.stat): (row.measured, row.n) for row in summary.rows}
+    return {
+        (row.variant, row.load, row.request_class, row.metric, row.stat): (row.measured, row.n) for row in summary.rows
+    }
 
 
 def _is_close(one: float | None, other: float | None) -> bool:

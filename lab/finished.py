@@ -116,7 +116,7 @@ def verified(folder: Path, console: Console) -> list[str]:
         raise LabError(f"{folder} was changed since it was measured.")
     recorded = f"{found.recorded} measured files are" if found.recorded != 1 else "1 measured file is"
     if found.figures:
-        follow = f"a newer version computed the results: {found.figures[0]} of {found.figures[1]} figures that this "
+        follow = f"another version computed the results: {found.figures[0]} of {found.figures[1]} figures that this "
         follow += "version knows follow from these files, the others and report.html were not compared."
     else:
         follow = f"{_derived(found.derived)} follow from these files."

@@ -187,9 +187,9 @@ def request(settings: Settings) -> tuple[str, float]:
     return f"{path}?delay={settings['delay_s']}", 1000 * float(settings["delay_s"])
 
 
-def asks(path: str, asked_ms: float) -> dict[str, str]:
+def asks(path: str, service_time_ms: float) -> dict[str, str]:
     """Return the variables that tell a script which path to ask for, and the service time of that path in ms."""
-    return {"ASKS": path, "ASKED_MS": f"{asked_ms:.10g}"}
+    return {"ASKS": path, "ASKED_MS": f"{service_time_ms:.10g}"}
 
 
 def _asks_unless_calibrated(settings: Settings, _duration: str) -> dict[str, str]:

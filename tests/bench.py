@@ -417,7 +417,7 @@ def told(figures: Figures) -> list[tuple[str, str]]:
 def collect(figures: Figures, summary: dict[str, Any], variant: str, where: str) -> None:
     """Add the light overhead of one variant to the figures."""
     for row in summary["rows"]:
-        if (row["variant"], row["request"], row["metric"]) == (variant, "light", "overhead") and row["stat"] in (
+        if (row["variant"], row["request_class"], row["metric"]) == (variant, "light", "overhead") and row["stat"] in (
             "p50", "p90", "p99",
         ) and row["measured"] is not None:  # fmt: skip
             figures.setdefault((variant, row["stat"]), {}).setdefault(where, []).append(row["measured"])

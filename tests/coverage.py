@@ -98,7 +98,7 @@ def measured(study: Path) -> Iterator[tuple[str, list[float]]]:
     """Yield the same of measured trials of light requests, averaged over the variants of a study."""
     _, windows = read(study)
     for seconds, cells in windows.items():
-        light = [ones for (_, _, request), ones in cells.items() if request == "light"]
+        light = [ones for (_, _, request_class), ones in cells.items() if request_class == "light"]
         of_each = [
             [[one.draw(("overhead", stat)) for one in ones] for ones in light
              if all(("overhead", stat) in one.stats for one in ones)]

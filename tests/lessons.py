@@ -36,7 +36,10 @@ def requests_of(variant: Variant) -> list[Request]:
     """
     if (variant.threads or 0) >= 7:
         return [Request(sent_s=n / 10, worker="box:7", user=n) for n in range(40)]
-    busy = [Request(asked_ms=8000, request="heavy", sent_s=n / 1000, user=100 + n) for n in range(variant.threads or 1)]
+    busy = [
+        Request(service_time_ms=8000, request_class="heavy", sent_s=n / 1000, user=100 + n)
+        for n in range(variant.threads or 1)
+    ]
     waiting = [
         Request(overhead_ms=8050 - 200 * n, waits_ms=8049 - 200 * n, sent_s=n / 5, user=n) for n in range(0, 40, 2)
     ]

@@ -19,18 +19,21 @@ class Result:
         self.summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
         self.report = (folder / "report.html").read_text()
 
-    def each(self, metric: str, stat: str, request: str | None = None, load: str | None = None) -> dict[str, float]:
+    def each(
+        self, metric: str, stat: str, request_class: str | None = None, load: str | None = None
+    ) -> dict[str, float]:
         """Return a measured value of each variant, under ``load``, which may be left out if there is only one load."""
         return {
             row["variant"]: row["measured"]
             for row in self.summary["rows"]
-            if (row["metric"], row["stat"], row["request"], row["load"]) == (metric, stat, request, load or row["load"])
+            if (row["metric"], row["stat"], row["request_class"], row["load"])
+            == (metric, stat, request_class, load or row["load"])
             and row["measured"] is not None
         }
 
-    def measured(self, variant: str, metric: str, stat: str, request: str | None = None) -> float:
+    def measured(self, variant: str, metric: str, stat: str, request_class: str | None = None) -> float:
         """Return a measured value of one variant."""
-        return self.each(metric, stat, request)[variant]
+        return self.each(metric, stat, request_class)[variant]
 
     def requests(self, variant: str, load: str, query: str) -> list[tuple[object, ...]]:
         """Run a query on the requests of a variant."""
@@ -89,10 +92,10 @@ def shorter(lab: Lab, name: str, loads: dict[str, dict[str, float]]) -> Lab:
     return lab
 
 
-def steps(result: Result, load: str) -> dict[str, list[float]]:
+def completion_times(result: Result, load: str) -> dict[str, list[float]]:
     """Return by variant the response times of a burst in order of completion, divided by the shortest."""
     return {
         row["variant"]: [step / min(row["measured"]) for step in row["measured"]]
-        for row in result.summary["steps"]
+        for row in result.summary["completion_times"]
         if row["load"] == load
     }

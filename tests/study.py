@@ -96,7 +96,7 @@ def read(path: Path) -> tuple[Run, dict[int, Cells]]:
     windows: dict[int, Cells] = {}
     for window, rows in kept["windows"].items():
         cells = windows.setdefault(int(window), {})
-        for variant, load, request, trial, answered, stats in rows:
+        for variant, load, request_class, trial, answered, stats in rows:
             measured = Measured(
                 trial=trial,
                 answered=answered,
@@ -104,7 +104,7 @@ def read(path: Path) -> tuple[Run, dict[int, Cells]]:
                 carried_by={},
                 likely={(metric, stat): tuple(likely) for metric, stat, _, likely in stats if likely},
             )
-            cells.setdefault((variant, load, request), []).append(measured)
+            cells.setdefault((variant, load, request_class), []).append(measured)
     return Run.model_validate(kept["run"]), windows
 
 
@@ -145,7 +145,7 @@ def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
 def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, runs: int = RUNS) -> tuple[int, int]:
     """Return how many of so many runs decide a claim, and how many decide otherwise than ``holds``."""
     chance = random.Random(1)  # a simulation, not a secret
-    rests_on = {(one.variant, one.load or run.loads[0].name, one.request) for one in claim.quantities}
+    rests_on = {(one.variant, one.load or run.loads[0].name, one.request_class) for one in claim.quantities}
     needed = {cell: ones for cell, ones in cells.items() if cell in rests_on}
     verdicts: dict[tuple[tuple[int, ...], ...], str] = {}
     decided = false = 0

@@ -25,8 +25,8 @@ class Request:
     """
 
     overhead_ms: float = 1.0
-    asked_ms: float = 100.0
-    request: str = "light"
+    service_time_ms: float = 100.0
+    request_class: str = "light"
     worker: str = "box:7"
     sent_s: float = 0.0
     error: str | None = None
@@ -40,11 +40,11 @@ class Request:
     generator: int = 1
 
 
-def point(metric: str, time: datetime, value: float, request: str, metadata: dict[str, Any]) -> dict[str, Any]:
+def point(metric: str, time: datetime, value: float, request_class: str, metadata: dict[str, Any]) -> dict[str, Any]:
     """Return one Point line of k6's JSON output. The values of the metadata are strings, as in k6."""
     texts = {key: str(text) for key, text in metadata.items()}
     stamp = time.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    tags = {"group": "", "request": request, "scenario": request}
+    tags = {"group": "", "request": request_class, "scenario": request_class}
     return {"metric": metric, "type": "Point", "data": {"time": stamp, "value": value, "tags": tags, "metadata": texts}}
 
 
@@ -53,21 +53,21 @@ def lines(requests: Iterable[Request]) -> Iterable[dict[str, Any]]:
     yield {"type": "Metric", "data": {"name": "request_sent", "type": "counter"}, "metric": "request_sent"}
     for number, one in enumerate(requests, start=1):
         sent = BEGAN + timedelta(seconds=one.sent_s)
-        duration_ms = one.asked_ms + one.overhead_ms
+        duration_ms = one.service_time_ms + one.overhead_ms
         answered = sent + timedelta(milliseconds=duration_ms + 0.15 + one.lag_ms)
-        known: dict[str, Any] = {"id": f"{one.user}-{number}", "asked_ms": one.asked_ms}
+        known: dict[str, Any] = {"id": f"{one.user}-{number}", "asked_ms": one.service_time_ms}
         known |= {} if one.visit is None else {"visit": one.visit}
-        yield point("request_sent", sent, 1, one.request, known)
+        yield point("request_sent", sent, 1, one.request_class, known)
         if not one.answered:
             continue
-        yield point("http_req_duration", answered, duration_ms, one.request, known)
-        success = {"status": 302 if one.request == "post" else 200, "worker": one.worker}
+        yield point("http_req_duration", answered, duration_ms, one.request_class, known)
+        success = {"status": 302 if one.request_class == "post" else 200, "worker": one.worker}
         outcome = {"error": one.error, "status": one.status} if one.error else success
         outcome |= {"thread": 9, "connection": one.connection}
         began = sent + timedelta(milliseconds=one.waits_ms)
         stamps = {"began": began.timestamp(), "ended": answered.timestamp(), "server": "gunicorn/1"}
         timings = {"blocked_ms": 0.1, "connecting_ms": 0.05}
-        yield point("request_answered", answered, duration_ms, one.request, known | timings | outcome | stamps)
+        yield point("request_answered", answered, duration_ms, one.request_class, known | timings | outcome | stamps)
 
 
 def visit(
@@ -81,10 +81,10 @@ def visit(
 ) -> list[Request]:
     """Return the successive requests of a visit, as many as ``took_ms`` has times. An ``error`` fails the last one."""
     requests = []
-    for place, (request, one_ms) in enumerate(zip(("page", "post", "newest"), took_ms, strict=False), start=1):
+    for place, (request_class, one_ms) in enumerate(zip(("page", "post", "newest"), took_ms, strict=False), start=1):
         failed = error if place == len(took_ms) else None
         requests.append(
-            Request(one_ms, 0, request, worker, at_s, error=failed, visit=name, generator=generator, status=503)
+            Request(one_ms, 0, request_class, worker, at_s, error=failed, visit=name, generator=generator, status=503)
         )
         at_s += (one_ms + 0.15) / 1000
     return requests
@@ -171,7 +171,9 @@ def write_observations(folder: Path, requests: Iterable[Request], workers: int =
     (folder / "nginx-1.before.txt").write_text(observation("proxy", balanced=2))
     (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=2 + len(answered)))
     if any(one.visit for one in requests):
-        write_database(folder, [one.visit for one in answered if one.visit and one.request == "post" and not one.error])
+        write_database(
+            folder, [one.visit for one in answered if one.visit and one.request_class == "post" and not one.error]
+        )
 
 
 def write_database(

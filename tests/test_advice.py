@@ -356,8 +356,9 @@ def test_ways_are_compared_by_what_was_measured_of_all() -> None:
 
     def lost(way: Way, stat: Statistic, value: float) -> Row:
         return Row(
-            variant=way.name, load="mix", request="light", metric="overhead", stat=stat, unit="ms", published=None,
-            predicted=1.6, measured=value, low=value, high=value, n=9, trials=2, values={1: value, 2: value},
+            variant=way.name, load="mix", request_class="light", metric="overhead", stat=stat, unit="ms",
+            published=None, predicted=1.6, measured=value, low=value, high=value, n=9, trials=2,
+            values={1: value, 2: value},
         )  # fmt: skip
 
     best, other = served
@@ -383,7 +384,7 @@ def mix_measured() -> Answered:
     """Three light requests beside two heavy ones; the first worker of two, with one thread, got all but the last."""
     return Answered(
         workers=["a", "b"], classes=["heavy", "light"], first=0.0, last=21.0, last_sent=3.0,
-        worker=np.array([0, 0, 0, 1]), request=np.array([0, 1, 1, 0]), sent_s=np.array([0.0, 1.0, 2.0, 3.0]),
+        worker=np.array([0, 0, 0, 1]), request_class=np.array([0, 1, 1, 0]), sent_s=np.array([0.0, 1.0, 2.0, 3.0]),
         began_s=np.array([0.0, 10.0, 10.5, 3.0]), ended_s=np.array([10.0, 10.5, 11.0, 13.0]),
     )  # fmt: skip
 

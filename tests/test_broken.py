@@ -33,10 +33,10 @@ variants:
   sometimes:   {server: gunicorn-gthread, workers: 1, threads: 8}
 claims:
   - says: Nothing waits where nothing is found
-    value: {variant: nowhere, request: light, metric: overhead, stat: p99}
+    value: {variant: nowhere, request_class: light, metric: overhead, stat: p99}
     at_most: 50
   - says: Nothing waits where something is found sometimes
-    value: {variant: sometimes, request: light, metric: overhead, stat: p99}
+    value: {variant: sometimes, request_class: light, metric: overhead, stat: p99}
     at_most: 50
 """
 

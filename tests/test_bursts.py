@@ -61,7 +61,9 @@ def summary(folder: Path, *trials: list[Request], size: int = 4, workers: int = 
 
 def published(*steps: float, within: float = 0.1, divided_by: float = 1) -> Published:
     """Return a published staircase."""
-    return Published(variant="one", metric="response_time", steps=[*steps], within=within, divided_by=divided_by)
+    return Published(
+        variant="one", metric="response_time", completion_times=[*steps], within=within, divided_by=divided_by
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def published(*steps: float, within: float = 0.1, divided_by: float = 1) -> Publ
     [("10", 10, True), ("50", 50, True), ("51", 51, False), ("0", None, False), ("many", None, False)],
 )
 def test_a_load_says_how_many_requests_it_sends_at_once(size: str, burst: int | None, stairs: bool) -> None:
-    assert (load(size).burst, load(size).has_stairs) == (burst, stairs)
+    assert (load(size).burst, load(size).has_small_bursts) == (burst, stairs)
 
 
 @pytest.mark.parametrize(("before", "after", "burst"), [("5", "5", 11), ("0", "0", 1), ("5", "many", None)])
@@ -100,11 +102,11 @@ def test_the_kind_of_a_load_is_that_of_the_record_and_not_guessed_from_its_setti
 
 def test_a_load_of_another_kind_has_no_bursts(tmp_path: Path) -> None:
     other = LoadRecord(name="mix", script="users.js", duration="60s", settings={"USERS": "4"})
-    assert (other.burst, other.has_stairs, other.crashes) == (None, False, False)
+    assert (other.burst, other.has_small_bursts, other.crashes) == (None, False, False)
 
     found = summary(tmp_path, one_by_one(), loads=[other])
 
-    assert (found.steps, found.waves) == ([], [])
+    assert (found.completion_times, found.waves) == ([], [])
     assert {row.metric for row in found.rows} & {"burst"} == set()
 
 
@@ -113,7 +115,7 @@ def test_a_load_of_another_kind_has_no_bursts(tmp_path: Path) -> None:
     [
         (one_by_one() + one_by_one(at_s=5), []),
         (one_by_one() + one_by_one(at_s=3), []),  # sent by the clock, while the last is not over
-        (burst(1000, 1000, 1, 1000, asked_ms=1, overhead_ms=0) + one_by_one(at_s=5),
+        (burst(1000, 1000, 1, 1000, service_time_ms=1, overhead_ms=0) + one_by_one(at_s=5),
          ["in 1 of 2 bursts a request was answered before the last one was sent"]),
         (one_by_one() + one_by_one(3, at_s=5), ["the last burst has 3 of 4 requests"]),
         (one_by_one()[:3] + one_by_one(1, at_s=0.1, answered=False),
@@ -133,7 +135,7 @@ def test_a_client_beside_the_load_is_no_part_of_a_burst(tmp_path: Path) -> None:
     make_run(tmp_path, {"one": one_by_one()}, loads=[load(4)], variants=[variant()])
     write_points(
         tmp_path / "one" / "mix" / "1" / "points-client.json.gz",
-        [Request(request="silent", sent_s=0.002, answered=False)],
+        [Request(request_class="silent", sent_s=0.002, answered=False)],
     )
 
     found = derive_summary(tmp_path)
@@ -159,7 +161,7 @@ def test_a_burst_lasts_from_the_first_request_sent_to_the_last_answer(tmp_path: 
     found = summary(tmp_path, requests, workers=2)
 
     assert of_burst(found) == {"total": pytest.approx(3002.15), "largest_share": 0.5}
-    units = {row.stat: (row.unit, row.request) for row in found.rows if row.metric == "burst"}
+    units = {row.stat: (row.unit, row.request_class) for row in found.rows if row.metric == "burst"}
     assert units == {"total": ("ms", None), "largest_share": ("share", None)}
 
 
@@ -170,14 +172,14 @@ def test_a_burst_of_which_nothing_was_answered_has_no_figures(tmp_path: Path) ->
     found = summary(tmp_path, one_by_one(error="status 502"), loads=loads)
 
     assert of_burst(found) == {}
-    assert found.steps == []
+    assert found.completion_times == []
 
 
 def test_steps_are_the_response_times_in_order_of_completion(tmp_path: Path) -> None:
     """The k-th of two bursts: 1 and 3, 2 and 4, … seconds; whoever was sent last may be answered first."""
     requests = burst(4000, 3000, 2000, 1000) + burst(3000, 4000, 5000, 6000, at_s=9)
 
-    [row] = summary(tmp_path, requests).steps
+    [row] = summary(tmp_path, requests).completion_times
 
     assert (row.variant, row.load, row.published, row.low, row.high) == ("one", "mix", None, None, None)
     assert row.measured == pytest.approx([2000, 3000, 4000, 5000])
@@ -187,7 +189,7 @@ def test_steps_of_several_trials_are_medians_with_an_interval(tmp_path: Path) ->
     """In one trial a request failed, so that nobody knows its fourth step. Student's interval is wider."""
     trials = [one_by_one(), one_by_one()[:3] + one_by_one(4, error="status 502")[3:], burst(3000, 4000, 5000, 6000)]
 
-    [row] = summary(tmp_path, *trials).steps
+    [row] = summary(tmp_path, *trials).completion_times
 
     assert row.measured == pytest.approx([1000, 2000, 3000, 5000])
     assert row.low
@@ -207,13 +209,13 @@ def test_the_requests_of_a_burst_say_nothing_about_another_burst(tmp_path: Path)
 
 def is_p50(row: Row) -> bool:
     """Whether a row is the p50 of all response times."""
-    return (row.request, row.metric, row.stat) == (None, "response_time", "p50")
+    return (row.request_class, row.metric, row.stat) == (None, "response_time", "p50")
 
 
 def test_a_step_of_one_trial_only_has_no_interval(tmp_path: Path) -> None:
     trials = [one_by_one(), one_by_one()[:3] + one_by_one(4, error="status 502")[3:]]
 
-    [row] = summary(tmp_path, *trials, published=[published(1000, 2000, 3000, 4000)]).steps
+    [row] = summary(tmp_path, *trials, published=[published(1000, 2000, 3000, 4000)]).completion_times
 
     assert row.measured == pytest.approx([1000, 2000, 3000, 4000])
     assert row.low == pytest.approx([1000, 2000, 3000], rel=1e-6)
@@ -223,7 +225,7 @@ def test_a_step_of_one_trial_only_has_no_interval(tmp_path: Path) -> None:
 def test_large_bursts_have_no_steps(tmp_path: Path) -> None:
     found = summary(tmp_path, burst(*[1000] * 60), size=60, published=[published(1000)])
 
-    assert found.steps == []
+    assert found.completion_times == []
     assert [(one.verdict, one.reason) for one in found.published] == [
         ("undecided", "mix has no bursts of at most 50 requests")
     ]
@@ -242,7 +244,7 @@ def test_published_steps_are_compared_one_by_one(
 ) -> None:
     [row] = summary(tmp_path, *[one_by_one()] * 5, published=[published(*steps)]).published
 
-    assert (row.verdict, row.reason, row.metric, row.steps) == (verdict, None, "response_time", True)
+    assert (row.verdict, row.reason, row.metric, row.completion_times) == (verdict, None, "response_time", True)
     assert [one.stat for one in row.figures] == ["1st", "2nd", "3rd", "4th"]
     assert [(one.unit, one.published) for one in row.figures] == [("ms", step) for step in steps]
     assert published_figures(row) == figures
@@ -285,7 +287,7 @@ def test_published_steps_of_an_invalid_trial_are_invalid(tmp_path: Path) -> None
     found = derive_summary(tmp_path)
 
     assert [(one.verdict, one.reason) for one in found.published] == [("invalid", "one: failed: nginx said: no")]
-    assert [(one.published, one.measured) for one in found.steps] == [([1, 2, 3, 4], [])]
+    assert [(one.published, one.measured) for one in found.completion_times] == [([1, 2, 3, 4], [])]
 
 
 @pytest.mark.parametrize(
@@ -356,7 +358,7 @@ def test_a_burst_of_more_than_twelve_has_no_table_of_steps(tmp_path: Path) -> No
     summary(tmp_path, one_by_one(13), size=13)
     found = derive(tmp_path)
 
-    assert len(found.steps[0].measured) == 13
+    assert len(found.completion_times[0].measured) == 13
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     for shown in (printed(tmp_path, found), page):
         assert "Response times in seconds, in order of completion" not in shown
@@ -380,9 +382,9 @@ def test_what_a_burst_took_is_in_a_table_and_published_times_are_divided(tmp_pat
 
 
 def test_percentiles_that_a_small_burst_cannot_carry_are_missed_only_if_somebody_speaks_of_them(tmp_path: Path) -> None:
-    value = Quantity(variant="one", request="light", metric="overhead", stat="p90")
+    value = Quantity(variant="one", request_class="light", metric="overhead", stat="p90")
     claim = Claim(says="The tail is short", value=value, at_most=1)
-    stats = Published(variant="one", request="light", metric="response_time", stats={"p75": 3000})
+    stats = Published(variant="one", request_class="light", metric="response_time", stats={"p75": 3000})
 
     nobody = summary(tmp_path / "nobody", one_by_one(2), size=2)
     claimed = summary(tmp_path / "claimed", one_by_one(2), size=2, claims=[claim])
@@ -410,7 +412,7 @@ def test_waves_are_counted_by_worker_from_the_first_request_that_began(tmp_path:
     """
     waits_s = [(0.02, 7), (0.03, 7), (0.1, 11), (0.4, 11), (1.04, 7), (1.05, 7), (2.1, 7)]
     requests = [
-        Request(asked_ms=1000, overhead_ms=1000 * late, waits_ms=1000 * late, worker=f"box:{pid}")
+        Request(service_time_ms=1000, overhead_ms=1000 * late, waits_ms=1000 * late, worker=f"box:{pid}")
         for late, pid in waits_s
     ]
     later = burst(*[1000] * 7, at_s=9, workers=1)
@@ -428,7 +430,7 @@ def test_waves_are_counted_by_worker_from_the_first_request_that_began(tmp_path:
     [
         (one_by_one(), 1),
         (burst(1000, 61000, workers=2) * 2, 2),
-        (burst(90, 95, 100, 1000, workers=2, asked_ms=99, overhead_ms=0, waits_ms=0), 2),
+        (burst(90, 95, 100, 1000, workers=2, service_time_ms=99, overhead_ms=0, waits_ms=0), 2),
         (one_by_one(error="status 502"), 2),
     ],
     ids=["one worker", "sixty-one waves", "short requests", "failures"],

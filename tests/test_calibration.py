@@ -50,7 +50,7 @@ def loaded(cpu: str) -> Load:
 def test_calls_are_made_shorter_by_what_they_take_too_long(late_us: float) -> None:
     found = calibrate(loaded("hold"), Machine(late_us))
 
-    assert (found.cpu, found.asked_ms) == ("hold", 100)
+    assert (found.cpu, found.service_time_ms) == ("hold", 100)
     assert found.call_us == round(990 - late_us)
     assert found.alone_ms == pytest.approx([100] * ALONE, abs=0.05)
 
@@ -98,7 +98,7 @@ def test_a_request_that_asks_for_nothing_is_calibrated_once() -> None:
 
     found = calibrate(LOAD.model_copy(update={"settings": nothing}), machine)
 
-    assert (found.call_us, found.asked_ms) == (940, 0)
+    assert (found.call_us, found.service_time_ms) == (940, 0)
     assert found.holds
     assert found.missed_ms > 0
     assert len(machine.asked) == 1 + 2 * ALONE

@@ -11,7 +11,7 @@ from lab.experiment.file import load_experiment, names
 from lab.paths import ROOT
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab, lab_objects
-from tests.measuring import Result, measure, only_load, shorter, steps
+from tests.measuring import Result, completion_times, measure, only_load, shorter
 
 pytestmark = [pytest.mark.containers, pytest.mark.soak]
 
@@ -157,7 +157,7 @@ def test_silent_clients_take_threads_from_24_on(lab: Lab) -> None:
     assert longest["in-a-thread"] > 20 * longest["in-the-poller"]
     assert longest["in-a-thread"] > 20 * longest["spare-thread"]
     assert "; beside k6, the client silent.py, CONNECTIONS=2, SILENT_S=15" in result.report
-    silent = "SELECT count(*), count(error) FROM requests WHERE request = 'silent'"
+    silent = "SELECT count(*), count(error) FROM requests WHERE request_class = 'silent'"
     assert result.requests("in-a-thread", "users", silent) == [(2, 0)]
 
 
@@ -250,10 +250,10 @@ def test_ten_at_once_are_ten_in_the_time_of_one_unless_the_worker_is_sync(copied
     lab = shorter(copied_lab, "ten-at-once", {"burst": {"delay_s": 0.4}})
     result = measure(lab, "ten-at-once", ",".join(variants), "5s")
 
-    stairs = steps(result, "burst")
-    assert stairs["gunicorn-flask-sync"] == pytest.approx(range(1, 11), rel=0.25)
+    answered_s = completion_times(result, "burst")
+    assert answered_s["gunicorn-flask-sync"] == pytest.approx(range(1, 11), rel=0.25)
     for name in variants[:3]:
-        assert stairs[name][-1] < 1.5
+        assert answered_s[name][-1] < 1.5
     servers = "SELECT DISTINCT split_part(server, '/', 1) FROM requests"
     assert result.requests("uvicorn-fastapi-sync", "burst", servers) == [("uvicorn",)]
     assert result.requests("gunicorn-flask-sync", "burst", servers) == [("gunicorn",)]
@@ -277,11 +277,11 @@ def test_one_device_serves_two_at_once_in_twice_the_time(copied_lab: Lab) -> Non
     lab = shorter(copied_lab, "one-gpu", {"two-at-once": {"delay_s": 0.6, "every_s": 4}})
     result = measure(lab, "one-gpu", "fastapi-sync,fastapi-one-thread,fastapi-one-thread-model,flask-sync", "4s")
 
-    stairs = steps(result, "two-at-once")
+    answered_s = completion_times(result, "two-at-once")
     for together in ("fastapi-sync", "fastapi-one-thread-model"):
-        assert stairs[together] == pytest.approx([1, 1], rel=0.25)
+        assert answered_s[together] == pytest.approx([1, 1], rel=0.25)
     for in_turn in ("fastapi-one-thread", "flask-sync"):
-        assert stairs[in_turn] == pytest.approx([1, 2], rel=0.25)
+        assert answered_s[in_turn] == pytest.approx([1, 2], rel=0.25)
     assert "the service that the servers call: one_device=True" in result.report
 
 

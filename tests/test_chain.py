@@ -85,7 +85,7 @@ def measured(lab: Lab, variant: str, metric: str, stat: str) -> float:
     [value] = [
         row.measured
         for row in summary(lab).rows
-        if (row.variant, row.request, row.metric, row.stat) == (variant, "user", metric, stat)
+        if (row.variant, row.request_class, row.metric, row.stat) == (variant, "user", metric, stat)
     ]
     assert value is not None
     return value

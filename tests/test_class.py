@@ -224,7 +224,7 @@ def test_a_record_that_cannot_be_read_is_named_without_a_path_of_the_lab(
 
     assert full_disk.splitlines()[0] == (f"{some[0]}: the results cannot be computed again: No space left on device.")
     assert bad_record.startswith(f"{some[0]}: {reading.read_archive(some[0]).runs[0].top}/")
-    assert bad_record.splitlines()[0].endswith("/trial.json has schema None; this version reads schema 1.")
+    assert bad_record.splitlines()[0].endswith("/trial.json has schema None; this version reads the schemas 1 to 2.")
     assert "stampede-class-" not in bad_record
 
 
@@ -292,7 +292,7 @@ def test_changed_points_and_other_schemas_are_named(lab: Lab, some: list[Path]) 
     lines = said.splitlines()
     assert lines[0] == f"{points}: the run of keep-alive was changed since it was measured: {listed}{more}."
     top = "keep-alive-20261122T144029Z"
-    assert lines[1] == f"{schema}: {top}/run.json has schema 0; this version reads schema 1."
+    assert lines[1] == f"{schema}: {top}/run.json has schema 0; this version reads the schemas 1 to 2."
     assert re.fullmatch(
         re.escape(f"{manifest}: {top}/manifest.sha256:") + r"\d+: cut short, the line does not end\.", lines[2]
     )

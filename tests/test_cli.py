@@ -149,7 +149,7 @@ def test_report_derives_everything_again(lab: Lab) -> None:
 
 def test_power_says_how_many_trials_each_claim_needs(lab: Lab) -> None:
     """A trial takes a minute. Of ten, the first claim would have needed two; nothing decides what lies at the bound."""
-    value = Quantity(variant="one", request="light", metric="overhead", stat="p50")
+    value = Quantity(variant="one", request_class="light", metric="overhead", stat="p50")
     claims = [
         Claim(says="It is far", value=value, at_most=1000),
         Claim(says="It is near", value=value, at_most=50),

@@ -267,7 +267,7 @@ def queueing(*waits_ms: float) -> list[Request]:
     Each heavy request waits 2 ms for a free thread, so the clocks are known to within 1 ms; a wait seems 1 ms shorter.
     """
     heavy = [
-        Request(request="heavy", sent_s=place, asked_ms=499, overhead_ms=1, waits_ms=2)
+        Request(request_class="heavy", sent_s=place, service_time_ms=499, overhead_ms=1, waits_ms=2)
         for place in range(len(waits_ms))
     ]
     light = [
@@ -277,9 +277,9 @@ def queueing(*waits_ms: float) -> list[Request]:
     return [*heavy, *light]
 
 
-def row_of(summary: Summary, metric: str, stat: str, request: str | None = None) -> Row:
+def row_of(summary: Summary, metric: str, stat: str, request_class: str | None = None) -> Row:
     """Return the row of a statistic."""
-    [row] = [one for one in summary.rows if (one.metric, one.stat, one.request) == (metric, stat, request)]
+    [row] = [one for one in summary.rows if (one.metric, one.stat, one.request_class) == (metric, stat, request_class)]
     return row
 
 
@@ -419,7 +419,7 @@ def test_an_application_that_ends_its_work_after_the_answer_contradicts_nothing(
 
 
 def test_event_loops_on_another_machine_were_held_up_by_the_right_requests(tmp_path: Path) -> None:
-    run = a_run(tmp_path, requests=[Request(sent_s=1, request="quick"), Request(sent_s=2, request="block")])
+    run = a_run(tmp_path, requests=[Request(sent_s=1, request_class="quick"), Request(sent_s=2, request_class="block")])
     summary = derive_summary(run)
     [folder] = trial_folders(run)
     first = BEGAN.timestamp()

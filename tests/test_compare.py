@@ -154,10 +154,10 @@ def test_the_error_of_a_difference_comes_from_both_sides() -> None:
     assert welch([1, 1], [1, 1, 1]) == (0, 1)
 
 
-def row(metric: MetricName, stat: Statistic, values: dict[int, float], request: str) -> Row:
+def row(metric: MetricName, stat: Statistic, values: dict[int, float], request_class: str) -> Row:
     """Return a row with the value of each trial."""
     return Row(
-        variant="it", load="heavy-mix", request=request, metric=metric, stat=stat, unit=unit(metric, stat),
+        variant="it", load="heavy-mix", request_class=request_class, metric=metric, stat=stat, unit=unit(metric, stat),
         published=None, predicted=None, measured=1, low=None, high=None, n=1, trials=len(values), values=values,
     )  # fmt: skip
 
@@ -168,14 +168,14 @@ _NOTHING = Summary.of_nothing("drawn")
 def drawn(run: Run, cells: Cells, variant: str, trials: list[int], times: float = 1) -> Side:
     """Return a side of these trials of a variant; ``times`` multiplies its times and divides its throughput."""
     rows = []
-    for (name, _, request), measured in cells.items():
-        if name != variant or request is None:
+    for (name, _, request_class), measured in cells.items():
+        if name != variant or request_class is None:
             continue
         chosen = [one for one in measured if one.trial in trials]
         for metric, stat in chosen[0].stats if chosen else ():
             factor = {"overhead": times, "throughput": 1 / times}.get(metric, 1)
             values = {one.trial: one.stats[metric, stat] * factor for one in chosen if (metric, stat) in one.stats}
-            rows.append(row(metric, stat, values, request))
+            rows.append(row(metric, stat, values, request_class))
     known = run.model_copy(update={"variants": [run.variant(variant).model_copy(update={"name": "it"})]})
     return Side("drawn", known, _NOTHING.model_copy(update={"rows": rows}))
 

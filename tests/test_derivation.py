@@ -19,6 +19,7 @@ import pytest
 from analysis.pipeline import derive
 from analysis.records.checksums import files, is_derived, seal
 from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import read_summary
 from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
 from analysis.verification import verify
 from lab.paths import ROOT
@@ -43,7 +44,7 @@ def mix(seed: int, *classes: str) -> list[Request]:
     return [
         Request(
             overhead_ms=chance.choice([0.1, 0.7, 30]),
-            request=chance.choice(classes),
+            request_class=chance.choice(classes),
             worker=f"box:{chance.choice([7, 8, 10, 11])}",
             sent_s=chance.randrange(100) / 10,
             error=chance.choice([None] * 9 + ["status 502", "EOF"]),
@@ -57,8 +58,10 @@ def mix(seed: int, *classes: str) -> list[Request]:
 def closed_loop_against_itself(run: Path) -> None:
     """Write two trials of a variant and of its copy; two percentiles need one request more than a rare class has."""
     same = [VariantRecord(name=name, workers=4, settings={"threads": 2}) for name in ("a", "b")]
-    rare = [Request(request="rare", sent_s=n) for n in range(3)]
-    published = [Published(variant="a", request="rare", metric="overhead", stats=dict.fromkeys(["p25", "p75"], 1))]
+    rare = [Request(request_class="rare", sent_s=n) for n in range(3)]
+    published = [
+        Published(variant="a", request_class="rare", metric="overhead", stats=dict.fromkeys(["p25", "p75"], 1))
+    ]
     claims = [Claim(says="It waits", value=Quantity(variant="a", metric="overhead", stat="p50"), at_least=1)]
     requests = {"a": mix(0, "light") + rare, "b": mix(1, "light") + rare}
     make_run(run, requests, variants=same, trials=2, published=published, claims=claims)
@@ -94,7 +97,7 @@ def open_loop_with_an_api_and_a_client(run: Path) -> None:
     make_run(run, requests, variants=variants, loads=[load])
     for name, ones in requests.items():
         folder = run / name / "mix" / "1"
-        silent = [Request(request="silent", sent_s=one.sent_s, user=one.user) for one in ones[:20]]
+        silent = [Request(request_class="silent", sent_s=one.sent_s, user=one.user) for one in ones[:20]]
         write_points(folder / "points-client.json.gz", silent)
         write_observations(folder, [*ones, *silent], workers=4)
         (folder / "nginx-1.after.txt").write_text(observation("proxy", balanced=2 + len(ones)))
@@ -175,7 +178,7 @@ def test_a_real_run_says_what_it_said_when_it_was_measured(
     of which an earlier lab gave no interval, and which it judged nevertheless. It called the notes on a suspect trial
     suspect, too.
     """
-    old = json.loads((unpack(name, tmp_path) / "summary.json").read_text())
+    old = read_summary(unpack(name, tmp_path)).model_dump(mode="json", exclude_unset=True)
     new = json.loads(derivations[name][0]["summary.json"])
     known = {row["metric"] for row in old["rows"]}
     new["rows"] = [row for row in new["rows"] if row["metric"] in known]
@@ -190,7 +193,7 @@ def test_a_real_run_says_what_it_said_when_it_was_measured(
 
 def _which(row: dict[str, Any]) -> tuple[Any, ...]:
     """Return which published row this is."""
-    return row["variant"], row["load"], row["request"], row["metric"], row.get("steps", False)
+    return row["variant"], row["load"], row["request_class"], row["metric"], row.get("completion_times", False)
 
 
 def without_judgement(value: Any) -> Any:  # JSON

@@ -384,7 +384,7 @@ def test_a_variant_against_itself_shows_what_chance_alone_does(copied_lab: Lab) 
     assert [path.parent.parent.parent.name for path in sorted(run.glob("*/*/*/trial.json"))] == ["a", "a", "b", "b"]
     assert "The smallest difference that this machine can tell" in done.stdout
     assert {("user", "overhead", "p50"), ("user", "throughput", "per_second")} <= {
-        (row["request"], row["metric"], row["stat"]) for row in differences
+        (row["request_class"], row["metric"], row["stat"]) for row in differences
     }
     assert all(row["smallest"] >= max(0, row["low"], -row["high"]) for row in differences)
     assert read_run(run).command == "make aa NAME=spoilt TRIALS=2"

@@ -38,10 +38,10 @@ SETTINGSvariants:
     threads: 2
   one-process: {server: gunicorn-gthread, workers: 1, threads: 8}
 published:
-  - {variant: shared-socket, request: light, metric: overhead, stats: {p99: 1000}}
+  - {variant: shared-socket, request_class: light, metric: overhead, stats: {p99: 1000}}
 claims:
   - says: It waits
-    value: {variant: shared-socket, request: light, metric: overhead, stat: p99}
+    value: {variant: shared-socket, request_class: light, metric: overhead, stat: p99}
     at_least: 1000
 """.replace("SETTINGS", SETTINGS)
 
@@ -94,8 +94,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("threads: 2\n", "threads: 2\n    release: 22.0.0\n"),
          "mine.yaml:8: variants.shared-socket: gunicorn 22.0.0 has no lock file; there are 23.0.0, 27.0.1, "
          "26.2.0, 24.1.1, 25.3.0"),
-        (("{variant: shared-socket, request: light, metric: overhead, stat: p99}",
-          "{variant: shared, request: light, metric: overhead, stat: p99}"),
+        (("{variant: shared-socket, request_class: light, metric: overhead, stat: p99}",
+          "{variant: shared, request_class: light, metric: overhead, stat: p99}"),
          "mine.yaml:17: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process"),
         (("    server: gunicorn-gthread\n", ""),
          f"mine.yaml:8: variants.shared-socket: missing key server; it must be one of {', '.join(sorted(KINDS))}"),
@@ -117,9 +117,9 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "somaxconn, upstream_keepalive, worker_class, worker_connections, workers"),
         (("claims:\n", "curve: {over: threads, values: [{metric: memory, stat: p99}]}\nclaims:\n"),
          "mine.yaml:15: curve.values.0: metric memory has no stat p99; it has total"),
-        (("request: light, metric: overhead, stat: p99}\n    at_least",
-          "request: light, metric: memory, stat: total}\n    at_least"),
-         "mine.yaml:17: claims.0.value: metric memory is of all requests; leave request out"),
+        (("request_class: light, metric: overhead, stat: p99}\n    at_least",
+          "request_class: light, metric: memory, stat: total}\n    at_least"),
+         "mine.yaml:17: claims.0.value: metric memory is of all requests; leave request_class out"),
         (("at_least: 1000", "at_leats: 1000"), "mine.yaml:18: claims.0.at_leats: unknown key; there are at_least, "
                                                "at_most, cores, relative_to, role, says, value"),
         (("    at_least: 1000\n", ""),
@@ -128,27 +128,30 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
          "mine.yaml:17: claims.0.value: metric throughput has no stat p99; it has per_second, of_ideal"),
         (("stats: {p99: 1000}", "counts: [1, 2]"),
          "mine.yaml:14: published.0: counts belong to metric requests_by_worker"),
-        (("stats: {p99: 1000}", "stats: {p99: 1000}, steps: [1000]"),
-         "mine.yaml:14: published.0: give exactly one of stats, counts and steps"),
+        (("stats: {p99: 1000}", "stats: {p99: 1000}, completion_times: [1000]"),
+         "mine.yaml:14: published.0: give exactly one of stats, counts and completion_times"),
         (("stats: {p99: 1000}", "within: 0.1"),
-         "mine.yaml:14: published.0: give exactly one of stats, counts and steps"),
-        (("stats: {p99: 1000}", "steps: [1000]"),
-         "mine.yaml:14: published.0: steps belong to metric response_time"),
-        (("overhead, stats: {p99: 1000}", "response_time, steps: [1000]"),
-         "mine.yaml:14: published.0: steps are of all requests; leave request out"),
-        (("request: light, metric: overhead, stats: {p99: 1000}", "metric: response_time, steps: [1, 3, 2.5]"),
-         "mine.yaml:14: published.0: steps are in order of completion; 2.5 ms comes after 3 ms"),
-        (("request: light, metric: overhead, stats: {p99: 1000}", "metric: response_time, steps: [0, 1]"),
-         "mine.yaml:14: published.0: steps: 0 ms is not a response time; a response time is more than 0 ms"),
-        (("request: light, metric: overhead, stats: {p99: 1000}", "metric: response_time, steps: [1, .inf]"),
-         "mine.yaml:14: published.0.steps.1: inf must be a finite number, e.g. 1"),
+         "mine.yaml:14: published.0: give exactly one of stats, counts and completion_times"),
+        (("stats: {p99: 1000}", "completion_times: [1000]"),
+         "mine.yaml:14: published.0: completion_times belong to metric response_time"),
+        (("overhead, stats: {p99: 1000}", "response_time, completion_times: [1000]"),
+         "mine.yaml:14: published.0: completion_times are of all requests; leave request_class out"),
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
+          "metric: response_time, completion_times: [1, 3, 2.5]"),
+         "mine.yaml:14: published.0: completion_times are in order of completion; 2.5 ms comes after 3 ms"),
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
+          "metric: response_time, completion_times: [0, 1]"),
+         "mine.yaml:14: published.0: completion_times: 0 ms is not a response time; a response time is more than 0 ms"),
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
+          "metric: response_time, completion_times: [1, .inf]"),
+         "mine.yaml:14: published.0.completion_times.1: inf must be a finite number, e.g. 1"),
         (("{p99: 1000}", "{p99: 1000}, divided_by: 0"),
          "mine.yaml:14: published.0.divided_by: 0 must be a number above 0, e.g. divided_by: 1"),
         (("overhead, stats: {p99: 1000}", "throughput, stats: {per_second: 9}, divided_by: 10"),
          "mine.yaml:14: published.0: divided_by is for times"),
         (("overhead, stats: {p99: 1000}", "requests_by_worker, counts: [1, 2], divided_by: 10"),
          "mine.yaml:14: published.0: divided_by is for times"),
-        (("request: light, metric: overhead, stats: {p99: 1000}",
+        (("request_class: light, metric: overhead, stats: {p99: 1000}",
           "metric: burst, stats: {largest_share: 0.5}, divided_by: 10"),
          "mine.yaml:14: published.0: divided_by is for times"),
         (("{p99: 1000}", "{p99: 1000}, within: 0"),
@@ -542,17 +545,20 @@ def test_published_times_are_divided_and_nothing_else(tmp_path: Path) -> None:
     """A lab in which a request takes 3 s where it took 660 s is 220 times quicker."""
     for name, figures in {
         "burst": "metric: burst, stats: {total: 1334958, largest_share: 0.5}, divided_by: 220",
-        "steps": "metric: response_time, steps: [658000, 1334000], divided_by: 220",
-        "overhead": "request: light, metric: overhead, stats: {p99: 1000}",
+        "steps": "metric: response_time, completion_times: [658000, 1334000], divided_by: 220",
+        "overhead": "request_class: light, metric: overhead, stats: {p99: 1000}",
     }.items():
-        text = GOOD.replace("request: light, metric: overhead, stats: {p99: 1000}", figures)
+        text = GOOD.replace("request_class: light, metric: overhead, stats: {p99: 1000}", figures)
         (tmp_path / f"{name}.yaml").write_text(text)
 
     published = {path.stem: read_experiment(path).published[0] for path in tmp_path.glob("*.yaml")}
 
     assert published_figures(published["burst"]) == {"total": 1334958 / 220, "largest_share": 0.5}
-    assert published["steps"].steps_here == [658000 / 220, 1334000 / 220]
-    assert (published_figures(published["overhead"]), published["overhead"].steps_here) == ({"p99": 1000}, [])
+    assert published["steps"].expected_completion_times == [658000 / 220, 1334000 / 220]
+    assert (published_figures(published["overhead"]), published["overhead"].expected_completion_times) == (
+        {"p99": 1000},
+        [],
+    )
 
 
 def test_text_that_is_not_yaml_is_named_with_its_line(tmp_path: Path) -> None:

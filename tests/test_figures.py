@@ -18,8 +18,8 @@ from analysis.report.figures.times import worst_and_best
 from tests.synthetic import Request, make_run, make_trial, visit
 
 PATIENT = [
-    Request(asked_ms=5000, overhead_ms=0, worker="box:7"),
-    Request(asked_ms=100, overhead_ms=0, sent_s=1, worker="box:8"),
+    Request(service_time_ms=5000, overhead_ms=0, worker="box:7"),
+    Request(service_time_ms=100, overhead_ms=0, sent_s=1, worker="box:8"),
 ]
 
 
@@ -89,7 +89,7 @@ def served_at(*waits_s: float, workers: int = 1, at_s: float = 0) -> list[Reques
 def test_a_staircase_shows_who_waited_and_who_was_served_in_order_of_completion(tmp_path: Path) -> None:
     """Of the first burst; a request that failed has a cross, and one that was never answered ends where all do."""
     two = [*served_at(0), Request(400, 100, error="status 502"), Request(answered=False)]
-    steps = Published(variant="one", metric="response_time", steps=[222000, 555000, 666000], divided_by=222)
+    steps = Published(variant="one", metric="response_time", completion_times=[222000, 555000, 666000], divided_by=222)
     run = make_run(
         tmp_path, {"one": served_at(1, 0, 2) + served_at(5, 5, 5, at_s=20), "two": two},
         variants=variants("one", "two", workers=1), published=[steps],
@@ -204,7 +204,7 @@ def row(variant: str, load: str, metric: MetricName, stat: Statistic, **values: 
     """Return a row of all requests together, of five trials."""
     rest: dict[str, float | None] = {"published": None, "predicted": None, "measured": None, "low": None, "high": None}
     return Row(
-        variant=variant, load=load, request=None, metric=metric, stat=stat, unit="", n=5, trials=5, values={},
+        variant=variant, load=load, request_class=None, metric=metric, stat=stat, unit="", n=5, trials=5, values={},
         **(rest | values),
     )  # fmt: skip
 
@@ -295,7 +295,7 @@ def visited(run: Path, picture: str) -> dict[str, Any] | None:
 
 def test_a_dot_is_a_visit_when_it_came_how_long_it_took_and_what_became_of_it(tmp_path: Path) -> None:
     """Also one whose last request was never answered: it was under way until the last answer, 1.06 s later."""
-    unanswered = Request(request="page", visit="x", sent_s=0.5, answered=False)
+    unanswered = Request(request_class="page", visit="x", sent_s=0.5, answered=False)
     requests = [*failing(None, "status 502"), unanswered, *visit("y", 1.5)]
     run = make_run(
         tmp_path, {"one": requests, "two": failing(None)}, loads=of_visits(), variants=variants("one", "two")
@@ -509,7 +509,7 @@ def test_a_curve_has_a_dot_for_each_trial(of_two_trials: Path) -> None:
     each = [
         one.model_copy(update={"settings": {"threads": threads}}) for threads, one in enumerate(run.variants, start=2)
     ]
-    curve = Curve(over="threads", values=[Measure(request="light", metric="overhead", stat="p50")])
+    curve = Curve(over="threads", values=[Measure(request_class="light", metric="overhead", stat="p50")])
 
     picture = figures.curve(
         run.model_copy(update={"variants": each, "curve": curve}), derive_summary(of_two_trials), "mix"

@@ -59,7 +59,7 @@ def test_two_thousand_users_are_held(copied_lab: Lab) -> None:
 
     [trial] = summary["trials"]
     assert trial["verdict"] == "valid" or any(reason.startswith(GAVE_OUT) for reason in trial["reasons"])
-    [requests] = [row["n"] for row in summary["rows"] if row["request"] == "user" and row["stat"] == "p50"
+    [requests] = [row["n"] for row in summary["rows"] if row["request_class"] == "user" and row["stat"] == "p50"
                   and row["metric"] == "overhead"]  # fmt: skip
     assert requests > 2000 * 60 / 8.2
     assert not any(reason.startswith("the counts disagree") for reason in trial["reasons"])

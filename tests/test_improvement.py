@@ -19,13 +19,13 @@ LIMIT, QUEUE = "limit-4x2", "queue-4x2"
 WELL = Diagnosis(alarm=False, sentences=[])
 
 
-def row(variant: str, request: str, *values: float, metric: str = "overhead", stat: str = "p99") -> Row:
+def row(variant: str, request_class: str, *values: float, metric: str = "overhead", stat: str = "p99") -> Row:
     """Return a row with the interval that the lab computes from the values of the trials."""
     low, high = intervals.of_median([Draw(value) for value in values]) or (None, None)
     if len(values) == 1:  # the interval within the trial, which says nothing about another start
         low, high = 0.9 * values[0], 1.1 * values[0]
     return Row(
-        variant=variant, load="own", request=request, metric=metric, stat=stat, unit="ms", published=None,
+        variant=variant, load="own", request_class=request_class, metric=metric, stat=stat, unit="ms", published=None,
         predicted=None, measured=sorted(values)[len(values) // 2], low=low, high=high, n=500, trials=len(values),
         values=dict(enumerate(values, start=1)),
     )  # fmt: skip

@@ -16,11 +16,11 @@ from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 
 WAITING = [
-    Request(asked_ms=5000, overhead_ms=0, worker="box:10"),
-    Request(asked_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:10"),
-    Request(asked_ms=100, overhead_ms=0, sent_s=2, request="heavy", worker="box:9"),
+    Request(service_time_ms=5000, overhead_ms=0, worker="box:10"),
+    Request(service_time_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:10"),
+    Request(service_time_ms=100, overhead_ms=0, sent_s=2, request_class="heavy", worker="box:9"),
 ]
-PATIENT = [Request(asked_ms=5000, overhead_ms=0, worker="box:7"), Request(sent_s=1, worker="box:8")]
+PATIENT = [Request(service_time_ms=5000, overhead_ms=0, worker="box:7"), Request(sent_s=1, worker="box:8")]
 
 
 def variants(*names: str, workers: int = 2, threads: int | None = 1) -> list[VariantRecord]:
@@ -87,8 +87,13 @@ def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> N
 
 
 def test_slow_requests_have_the_first_colour_whichever_class_is_sent_first(tmp_path: Path) -> None:
-    first, later = Request(request="quick", asked_ms=5), Request(request="slow", asked_ms=900, sent_s=1)
-    [load] = shown(make_run(tmp_path, {"one": [first, later, Request(request="none", asked_ms=0, sent_s=2)]}))
+    first, later = (
+        Request(request_class="quick", service_time_ms=5),
+        Request(request_class="slow", service_time_ms=900, sent_s=1),
+    )
+    [load] = shown(
+        make_run(tmp_path, {"one": [first, later, Request(request_class="none", service_time_ms=0, sent_s=2)]})
+    )
 
     assert load.classes == ["slow", "quick", "none"]
     assert [colour for _, colour in load.colours] == ["#e69f00", "#0072b2", "#009e73"]
@@ -114,7 +119,7 @@ def test_a_worker_has_a_row_for_each_thread_and_one_that_served_nothing_is_there
 
 def test_an_event_loop_has_a_row_for_each_request_under_way(tmp_path: Path) -> None:
     """The synthetic requests all have thread 9, so three requests at once are not three threads."""
-    at_once = [Request(asked_ms=1000, sent_s=at) for at in (0, 0.1, 0.2, 1.5)]
+    at_once = [Request(service_time_ms=1000, sent_s=at) for at in (0, 0.1, 0.2, 1.5)]
     trial = of_one(make_run(tmp_path, {"one": at_once}, variants=variants("one", workers=1, threads=None)))
 
     assert not trial["of_threads"]
@@ -123,7 +128,7 @@ def test_an_event_loop_has_a_row_for_each_request_under_way(tmp_path: Path) -> N
 
 
 def test_a_request_that_failed_has_no_worker_and_keeps_its_reason(tmp_path: Path) -> None:
-    failed = Request(sent_s=1, error="status 503", asked_ms=40, overhead_ms=0)
+    failed = Request(sent_s=1, error="status 503", service_time_ms=40, overhead_ms=0)
     cut_off = Request(sent_s=3, answered=False)
     trial = of_one(make_run(tmp_path, {"one": [*PATIENT, failed, cut_off]}, variants=variants("one")))
 
@@ -147,8 +152,8 @@ def test_stalls_of_the_called_service_are_told_within_the_load(tmp_path: Path) -
 def test_of_many_requests_those_around_the_longest_wait_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = [Request(asked_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
-    many[70] = Request(asked_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
+    many = [Request(service_time_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
+    many[70] = Request(service_time_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
     monkeypatch.setattr(lanes, "MOST", 20)
     run = make_run(tmp_path, {"one": many}, variants=variants("one"))
 
@@ -165,9 +170,9 @@ def test_of_many_requests_those_around_the_longest_wait_are_shown(
 def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    many = [Request(asked_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
-    many[0] = Request(asked_ms=9000, overhead_ms=0, worker="box:8")
-    many[70] = Request(asked_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
+    many = [Request(service_time_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
+    many[0] = Request(service_time_ms=9000, overhead_ms=0, worker="box:8")
+    many[70] = Request(service_time_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
     monkeypatch.setattr(lanes, "MOST", 20)
 
     trial = of_one(make_run(tmp_path, {"one": many}, variants=variants("one")))

@@ -139,7 +139,7 @@ def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool 
         load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
         model = model_of(variant, load, LESSON.jobs, cores)
         trials = [*_trials(model, variant, load, RUNS * experiment.trials)]
-        found = [Draw(one) for one in _values(trials)[value.request, value.metric, value.stat]]
+        found = [Draw(one) for one in _values(trials)[value.request_class, value.metric, value.stat]]
         return [found[start : start + experiment.trials] for start in range(0, len(found), experiment.trials)]
 
     values = draws(claim.value)

@@ -271,7 +271,7 @@ def test_the_page_draws_what_the_summary_counts(page: Page, measured: Path) -> N
 
     [(variant, size, beside)] = shown
     asked = (variant, "heavy-mix", None, "avoidable_wait", "count")
-    keys = ("variant", "load", "request", "metric", "stat")
+    keys = ("variant", "load", "request_class", "metric", "stat")
     [counted] = [row["values"]["1"] for row in summary["rows"] if tuple(row[key] for key in keys) == asked]
     rows = trial_folder(measured, variant, "heavy-mix", 1) / "requests.parquet"
     assert size == _one(f"SELECT count(*) FROM '{rows}'")

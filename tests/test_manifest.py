@@ -27,7 +27,7 @@ from tests.synthetic import Request, make_run, make_trial, write_points
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
 SLOWER = [Request(overhead_ms=float(n) + 1000, sent_s=n / 10) for n in range(1, 101)]
-TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")
+TAIL = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
 CLAIM = Claim(says="the tail is short", value=TAIL, at_most=1e9)
 CHANGED = "changed, its hash differs from manifest.sha256"
 NOT_DERIVED = "does not follow from the raw points"
@@ -355,7 +355,7 @@ def test_a_run_of_another_version_is_refused_with_its_own_path(run: Path) -> Non
     with pytest.raises(BadRun) as caught:
         verify(run)
 
-    assert str(caught.value) == f"{run}/run.json has schema 0; this version reads schema 1"
+    assert str(caught.value) == f"{run}/run.json has schema 0; this version reads the schemas 1 to 2"
 
 
 @pytest.mark.parametrize(

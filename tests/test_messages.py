@@ -109,7 +109,7 @@ load:
 variants:
   one: {server: gunicorn-gthread, workers: 4, threads: 2}
 published:
-  - {variant: one, request: light, metric: overhead, stats: {p99: 1000}}
+  - {variant: one, request_class: light, metric: overhead, stats: {p99: 1000}}
 """
 
 
@@ -176,9 +176,9 @@ def test_a_value_that_is_missing_is_said_with_what_belongs_there(tmp_path: Path,
          "mine.yaml:8: variants.one.replicas: 241 must be a whole number from 1 to 240, e.g. replicas: 1"),
         (("workers: 4", "workers: 1.5"),
          "mine.yaml:8: variants.one.workers: 1.5 must be a whole number, at least 1, e.g. workers: 1"),
-        (("published:\n  - {variant: one, request: light, metric: overhead, stats: {p99: 1000}}", "published: 5"),
-         "mine.yaml:9: published: 5 must be a list, e.g. published: [{variant: one-process, request: light, metric: "
-         "overhead, stats: {p99: 13.07}}]"),
+        (("published:\n  - {variant: one, request_class: light, metric: overhead, stats: {p99: 1000}}", "published: 5"),
+         "mine.yaml:9: published: 5 must be a list, e.g. published: [{variant: one-process, request_class: light, "
+         "metric: overhead, stats: {p99: 13.07}}]"),
         (("metric: overhead", "metric: overheat"),
          "mine.yaml:10: published.0.metric: there is no metric overheat; there are overhead, "),
         (("{p99: 1000}", "{p99: .inf}"),

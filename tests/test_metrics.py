@@ -102,7 +102,9 @@ def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
 
 def test_families_measure_what_they_declare_and_nothing_else(tmp_path: Path) -> None:
     """A trial with classes, connections, waits, failures and visits has no value that no family declares."""
-    requests = [Request(n, request=("light", "heavy")[n % 2], connection=f"{n % 3}", sent_s=n / 9) for n in range(40)]
+    requests = [
+        Request(n, request_class=("light", "heavy")[n % 2], connection=f"{n % 3}", sent_s=n / 9) for n in range(40)
+    ]
     requests += [Request(error="status 502"), *visit("1", 5), *visit("2", 6, error="status 503")]
     variants = [VariantRecord(name="one", workers=2, settings={"threads": 2})]
     load = LoadRecord(name="mix", script="mix.js", duration="60s", settings={})

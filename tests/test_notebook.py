@@ -17,7 +17,7 @@ from tests.synthetic import Request, make_run
 pytestmark = pytest.mark.long
 
 NOTEBOOK = ROOT / "lab" / "apps" / "notebook" / "explore.ipynb"
-TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")
+TAIL = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
 
 
 def cells() -> list[str]:

@@ -614,7 +614,11 @@ def own_points(folder: Path, requests: list[Request], served: str) -> None:
 
 
 def test_who_served_comes_from_the_worker(tmp_path: Path) -> None:
-    requests = [Request(asked_ms=100, overhead_ms=50), Request(asked_ms=10), Request(error="status 500", status=500)]
+    requests = [
+        Request(service_time_ms=100, overhead_ms=50),
+        Request(service_time_ms=10),
+        Request(error="status 500", status=500),
+    ]
     served = "began,1-1,box:7,71,99,1000.5\nbegan,1-3,box:8,81,,1001\nended,1-1,,,,1000.6\nended,1-3,,,,1001.25\n"
     own_points(tmp_path / "trial", requests, served)
 
@@ -622,7 +626,7 @@ def test_who_served_comes_from_the_worker(tmp_path: Path) -> None:
 
     found = duckdb.read_parquet(str(tmp_path / "trial" / "requests.parquet"))
     rows = rows_of(
-        found, "SELECT id, worker, thread, connection, asked_ms, overhead_ms, error FROM requests ORDER BY id"
+        found, "SELECT id, worker, thread, connection, service_time_ms, overhead_ms, error FROM requests ORDER BY id"
     )
     assert rows == [
         ("1-1", "box:7", 71, "99", pytest.approx(100, abs=0.01), pytest.approx(50, abs=0.01), None),
@@ -638,11 +642,11 @@ def test_notes_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         write_requests(tmp_path / "trial", "today", "own", 1)
 
 
-def row(variant: str, request: str | None, metric: str, stat: str, *values: float, unit: str = "ms") -> Row:
+def row(variant: str, request_class: str | None, metric: str, stat: str, *values: float, unit: str = "ms") -> Row:
     """Return a row of a summary, with the extremes of the trials as its interval."""
     middle = sorted(values)[len(values) // 2]
     return Row(
-        variant=variant, load="own", request=request, metric=metric, stat=stat, unit=unit, published=None,
+        variant=variant, load="own", request_class=request_class, metric=metric, stat=stat, unit=unit, published=None,
         predicted=None, measured=middle, low=min(values), high=max(values), n=100, trials=len(values),
         values=dict(enumerate(values, start=1)),
     )  # fmt: skip
@@ -688,9 +692,9 @@ def test_a_service_that_is_well_raises_no_alarm(tmp_path: Path) -> None:
 def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path: Path) -> None:
     """One worker of one thread gets a heavy request and two light ones; another worker gets only one light one."""
     requests = [
-        Request(asked_ms=1000, request="heavy", worker="box:1"),
-        Request(asked_ms=10, overhead_ms=890, waits_ms=890, sent_s=0.1, worker="box:1"),
-        Request(asked_ms=10, worker="box:2", sent_s=0.2),
+        Request(service_time_ms=1000, request_class="heavy", worker="box:1"),
+        Request(service_time_ms=10, overhead_ms=890, waits_ms=890, sent_s=0.1, worker="box:1"),
+        Request(service_time_ms=10, worker="box:2", sent_s=0.2),
     ]
     run = run_of(tmp_path, requests)
     behind_a_balancer = run_of(tmp_path / "replicas", requests, workers=1, replicas=2)
@@ -719,8 +723,12 @@ def test_requests_beside_a_free_thread_are_an_alarm_and_say_behind_what(tmp_path
 @pytest.mark.parametrize(("streams", "too_few"), [(2, True), (1, False)])
 def test_threads_that_are_shared_badly_may_be_too_few_as_well(tmp_path: Path, streams: int, too_few: bool) -> None:
     """Two workers of one thread each. With one queue, a page waits only if streams hold both threads."""
-    requests = [Request(asked_ms=5000, request="stream", worker="box:1", sent_s=0.01 * n) for n in range(streams)]
-    requests += [Request(asked_ms=10, request="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
+    requests = [
+        Request(service_time_ms=5000, request_class="stream", worker="box:1", sent_s=0.01 * n) for n in range(streams)
+    ]
+    requests += [
+        Request(service_time_ms=10, request_class="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)
+    ]
     run = run_of(tmp_path, requests)
     summary = summary_of(
         row(TODAY, "page", "overhead", "p90", 4000), row(TODAY, "page", "response_time", "p50", 3000),
@@ -826,8 +834,9 @@ def test_requests_that_wait_for_an_event_loop_are_an_alarm(tmp_path: Path) -> No
 def test_functions_that_hold_up_event_loops_are_an_alarm(tmp_path: Path) -> None:
     """Of ten seconds, the loop of one of two workers was held up for one, most of it by the class block."""
     requests = [
-        Request(request="block", worker="box:1", sent_s=0.5), Request(request="home", worker="box:1", sent_s=2),
-        Request(request="home", worker="box:2", sent_s=10.49),
+        Request(request_class="block", worker="box:1", sent_s=0.5),
+        Request(request_class="home", worker="box:1", sent_s=2),
+        Request(request_class="home", worker="box:2", sent_s=10.49),
     ]  # fmt: skip
     run = run_of(tmp_path, requests, threads=None)
     folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
@@ -860,7 +869,9 @@ def test_functions_that_hold_up_event_loops_are_an_alarm(tmp_path: Path) -> None
 
 def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) -> None:
     """Ten milliseconds alone and fifty together, with idle processors; another class is not slower."""
-    run = run_of(tmp_path, [Request(request="page", asked_ms=50), Request(request="home", asked_ms=50)])
+    run = run_of(
+        tmp_path, [Request(request_class="page", service_time_ms=50), Request(request_class="home", service_time_ms=50)]
+    )
     summary = summary_of(row(TODAY, "page", "overhead", "p99", 1), row(TODAY, "home", "overhead", "p99", 1))
 
     idle = [row(TODAY, None, "processor", "per_request", 5), row(TODAY, None, "throughput", "per_second", 40)]
@@ -881,7 +892,7 @@ def test_requests_that_wait_inside_the_application_are_an_alarm(tmp_path: Path) 
 
 def test_a_full_pool_of_threads_is_named_with_its_cures(tmp_path: Path) -> None:
     """Of twenty seconds of two workers, the pool was full for twelve in all. No other reason is guessed beside it."""
-    run = run_of(tmp_path, [Request(request="page", asked_ms=500)], threads=None)
+    run = run_of(tmp_path, [Request(request_class="page", service_time_ms=500)], threads=None)
     summary = summary_of(
         row(TODAY, "page", "overhead", "p99", 1), row(TODAY, None, "processor", "per_request", 1),
         row(TODAY, None, "throughput", "per_second", 40),
@@ -933,7 +944,10 @@ def test_what_helps_depends_on_whether_a_loop_computes_or_blocks(
 
 def test_the_cause_of_a_hold_began_before_it(tmp_path: Path) -> None:
     """When a hub goes on after five seconds, requests that waited begin before the watch notices it."""
-    requests = [Request(request="chart", worker="box:1", sent_s=1), Request(request="home", worker="box:1", sent_s=6)]
+    requests = [
+        Request(request_class="chart", worker="box:1", sent_s=1),
+        Request(request_class="home", worker="box:1", sent_s=6),
+    ]
     run = run_of(tmp_path, requests, threads=None, server="gunicorn-gevent")
     folder = trial_folder(tmp_path / "run", TODAY, "mix", 1)
     write_requests(folder, TODAY, "mix", 1)
@@ -945,7 +959,7 @@ def test_the_cause_of_a_hold_began_before_it(tmp_path: Path) -> None:
         loops = read_held(rows, tmp_path / "run", summary, TODAY)
         found = diagnose(summary, run, rows, loops, {})
 
-    assert [one.request for one in loops.held] == ["chart"]
+    assert [one.request_class for one in loops.held] == ["chart"]
     assert found.sentences[0].startswith("The hubs of the workers were held up for ")
     assert "gthread" in found.sentences[0]
     assert [one.limit for one in found.bottlenecks] == ["event-loop"]
@@ -956,7 +970,7 @@ def test_a_busy_machine_is_not_blamed_on_the_application(
     tmp_path: Path, busy: float, output: float, names: str
 ) -> None:
     """The workers compute little, but something else keeps the processors busy: nobody waits for a pool."""
-    run = run_of(tmp_path, [Request(request="page", asked_ms=50)])
+    run = run_of(tmp_path, [Request(request_class="page", service_time_ms=50)])
     rows = [
         row(TODAY, "page", "overhead", "p99", 1), row(TODAY, None, "processor", "per_request", 5),
         row(TODAY, None, "throughput", "per_second", 13), row(TODAY, None, "output", "per_request", output),
@@ -1010,7 +1024,7 @@ def test_a_pool_is_not_enlarged_while_threads_have_the_interpreter_lock(tmp_path
 @pytest.mark.parametrize("threads", [1, None])
 def test_a_busy_machine_explains_what_requests_lose_if_nothing_else_does(tmp_path: Path, threads: int | None) -> None:
     """The threads of the workers were free, and their event loops went on."""
-    run = run_of(tmp_path, [Request(request="page", asked_ms=50)], threads=threads)
+    run = run_of(tmp_path, [Request(request_class="page", service_time_ms=50)], threads=threads)
     rows = [
         row(TODAY, "page", "overhead", "p99", 400), row(TODAY, "page", "response_time", "p50", 30),
         row(TODAY, None, "processor", "per_request", 5), row(TODAY, None, "throughput", "per_second", 13),
@@ -1023,8 +1037,12 @@ def test_a_busy_machine_explains_what_requests_lose_if_nothing_else_does(tmp_pat
 
 
 def test_threads_that_are_all_at_work_are_too_few_on_a_busy_machine_too(tmp_path: Path) -> None:
-    requests = [Request(asked_ms=5000, request="stream", worker=f"box:{n}", sent_s=0.01 * n) for n in (1, 2)]
-    requests += [Request(asked_ms=10, request="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)]
+    requests = [
+        Request(service_time_ms=5000, request_class="stream", worker=f"box:{n}", sent_s=0.01 * n) for n in (1, 2)
+    ]
+    requests += [
+        Request(service_time_ms=10, request_class="page", worker="box:1", sent_s=0.5 + n / 10) for n in range(20)
+    ]
     rows = [
         row(TODAY, "page", "overhead", "p90", 4000), row(TODAY, "page", "response_time", "p50", 30),
         row(TODAY, None, "processor", "per_request", 5), row(TODAY, None, "throughput", "per_second", 13),
@@ -1049,7 +1067,7 @@ def test_a_trial_without_a_hold_counts_too(tmp_path: Path) -> None:
 
 def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None:
     run = run_of(tmp_path, [Request()])
-    error = ErrorRow(variant=TODAY, load="mix", trial=1, request="admin", error="status 404", requests=7)
+    error = ErrorRow(variant=TODAY, load="mix", trial=1, request_class="admin", error="status 404", requests=7)
     rows = [row(TODAY, "admin", "failures", "share", 1.0), row(TODAY, "home", "failures", "share", 0.25)]
 
     found = diagnosed(summary_of(*rows).model_copy(update={"errors": [error]}), run, tmp_path)
@@ -1072,7 +1090,7 @@ def test_requests_that_the_application_refuses_are_named(tmp_path: Path) -> None
 )  # fmt: skip
 def test_what_is_asked_of_a_failure_fits_its_status(tmp_path: Path, status: str, asks: str) -> None:
     run = run_of(tmp_path, [Request()])
-    error = ErrorRow(variant=TODAY, load="mix", trial=1, request="admin", error=f"status {status}", requests=7)
+    error = ErrorRow(variant=TODAY, load="mix", trial=1, request_class="admin", error=f"status {status}", requests=7)
     summary = summary_of(row(TODAY, "admin", "failures", "share", 1.0)).model_copy(update={"errors": [error]})
 
     said = diagnosed(summary, run, tmp_path).sentences[0]
@@ -1147,8 +1165,8 @@ def test_the_diagnosis_ends_with_what_to_do(
 ) -> None:
     tried = chosen(candidates(read_own_service(service), Layer(Path("nowhere"), "abc")), "limit")
     rows = [
-        row(one.name, request, "overhead", "p99", *((1000, 1001) if one.name == TODAY else limit))
-        for one in tried for request in ("home", "report", "stream")
+        row(one.name, request_class, "overhead", "p99", *((1000, 1001) if one.name == TODAY else limit))
+        for one in tried for request_class in ("home", "report", "stream")
     ]  # fmt: skip
     console = Console(width=80, record=True, file=(tmp_path / "said").open("w"))
     run = run_of(tmp_path, [Request()])
@@ -1746,7 +1764,9 @@ def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path)
     with pytest.raises(WrongUse, match=r"^WAYS=advised: there is no earlier run of this service\.$"):
         advised(found, layer, earlier)
     requests = [
-        Request(request=name, asked_ms=asked) for name, asked in (("home", 10), ("report", 500)) for _ in "1234"
+        Request(request_class=name, service_time_ms=asked)
+        for name, asked in (("home", 10), ("report", 500))
+        for _ in "1234"
     ]
     run_of(tmp_path, requests)
     write_requests(trial_folder(earlier, TODAY, "mix", 1), TODAY, "mix", 1)

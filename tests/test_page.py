@@ -114,7 +114,7 @@ def test_the_script_finds_the_waits_that_the_summary_counts(page: Page, measured
     load = of_script(page, "lanes.data.load")
     counted = {
         row.variant: row.values for row in measured.summary.rows
-        if (row.load, row.request, row.metric, row.stat) == (load, None, "avoidable_wait", "count")
+        if (row.load, row.request_class, row.metric, row.stat) == (load, None, "avoidable_wait", "count")
     }  # fmt: skip
     found = of_script(page, "lanes.trials.filter((_, place) => !lanes.data.trials[place].computed)"
                             ".map((trial) => [trial.variant, trial.trial, "
@@ -161,9 +161,9 @@ def test_a_click_and_a_button_put_a_request_under_the_microscope(page: Page) -> 
 def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, tmp_path: Path) -> None:
     """A request of 0.1 s is sent to a busy worker at 1 s and begun at 5 s; the other worker is free, but for 0.5 s."""
     requests = [
-        Request(asked_ms=5000, overhead_ms=0, request="heavy", worker="box:7"),
-        Request(asked_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
-        Request(asked_ms=500, overhead_ms=0, sent_s=2, worker="box:8"),
+        Request(service_time_ms=5000, overhead_ms=0, request_class="heavy", worker="box:7"),
+        Request(service_time_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
+        Request(service_time_ms=500, overhead_ms=0, sent_s=2, worker="box:8"),
     ]
     two = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
     derive(make_run(tmp_path, {"one": requests}, variants=two))
@@ -198,8 +198,8 @@ def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, 
 def test_a_request_that_is_served_before_an_earlier_one_is_drawn(browser: Browser, tmp_path: Path) -> None:
     """The first of two requests waits for the second, which is sent later and served earlier by the same thread."""
     requests = [
-        Request(asked_ms=1000, overhead_ms=3000, waits_ms=3000, worker="box:7"),
-        Request(asked_ms=1000, overhead_ms=0, sent_s=0.001, worker="box:7"),
+        Request(service_time_ms=1000, overhead_ms=3000, waits_ms=3000, worker="box:7"),
+        Request(service_time_ms=1000, overhead_ms=0, sent_s=0.001, worker="box:7"),
     ]
     derive(
         make_run(tmp_path, {"one": requests}, variants=[VariantRecord(name="one", workers=1, settings={"threads": 1})])

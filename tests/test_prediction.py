@@ -47,22 +47,22 @@ def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
     trial = next(_trials(model_of(one, mix), one, mix))
     requests = [
         Request(
-            overhead_ms=1000 * (ended - sent - asked), asked_ms=1000 * asked, request=trial.classes[place],
+            overhead_ms=1000 * (ended - sent - asked), service_time_ms=1000 * asked, request_class=trial.classes[place],
             worker=f"box:{10 + worker}", sent_s=sent, waits_ms=1000 * (began - sent), user=100 * place + user,
         )
         for place, worker, user, sent, began, ended, asked in zip(
-            trial.request, trial.worker, trial.user, trial.sent_s, trial.began_s, trial.ended_s, trial.asked_s,
+            trial.request_class, trial.worker, trial.user, trial.sent_s, trial.began_s, trial.ended_s, trial.asked_s,
             strict=True,
         )
     ]  # fmt: skip
     run = make_run(tmp_path, {"one": requests}, variants=[one], loads=[mix])
     measured = {
-        (row.request, row.metric, row.stat): row.measured
+        (row.request_class, row.metric, row.stat): row.measured
         for row in derive_summary(run).rows
         if row.measured is not None
     }
     simulated = {
-        (finding.request, *key): value
+        (finding.request_class, *key): value
         for family in FAMILIES
         for finding in family.measure_simulated(trial)
         for key, value in finding.stats.items()
@@ -182,7 +182,7 @@ def test_which_figures_came_true() -> None:
     plan = lay_out(experiment, trials=5, memory=None)
     run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
     summary = predict_summary(run)
-    rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
+    rows = {(row.variant, row.request_class, row.metric, row.stat): row for row in summary.rows}
 
     def measured(key: tuple[str, str, str, str], value: float) -> Row:
         return rows[key].model_copy(update={"measured": value})

@@ -19,7 +19,7 @@ from tests.real_runs import unpack
 from tests.synthetic import Request, make_run
 
 HUNDRED = [Request(overhead_ms=n, sent_s=n / 10) for n in range(1, 101)]
-P50 = Quantity(variant="one", load="mix", request="light", metric="overhead", stat="p50")
+P50 = Quantity(variant="one", load="mix", request_class="light", metric="overhead", stat="p50")
 KNOWN = "It is quick"
 NEW_METRIC = "The queue is short"
 
@@ -33,7 +33,7 @@ def changed(path: Path, change: Callable[[Any], None]) -> None:
 
 def of_the_future(values: Any) -> None:  # JSON
     """Make a run.json what a newer version may write."""
-    values |= {"schema": 2, "energy": {"joules": 12.5}, "outcome": "completed"}
+    values |= {"schema": 3, "energy": {"joules": 12.5}, "outcome": "completed"}
     values["host"]["gpu"] = "none"
     values["variants"][0]["shards"] = 3
     values["variants"][0]["settings"]["sharding"] = "by user"
@@ -61,7 +61,7 @@ def today(folder: Path) -> Path:
         folder,
         {"one": HUNDRED, "two": HUNDRED},
         claims=[Claim(says=KNOWN, value=P50, at_most=1000)],
-        published=[Published(variant="one", load="mix", request="light", metric="overhead", stats={"p50": 50})],
+        published=[Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p50": 50})],
         times=5,
     )
 
@@ -70,13 +70,13 @@ def future(folder: Path) -> Path:
     """Write a run as a newer version might do, and return its folder."""
     run = today(folder)
     changed(run / "run.json", of_the_future)
-    changed(run / "one" / "mix" / "1" / "trial.json", lambda values: values.update({"schema": 2, "watts": 7}))
+    changed(run / "one" / "mix" / "1" / "trial.json", lambda values: values.update({"schema": 3, "watts": 7}))
     seal(run)
     return run
 
 
 NOT_KNOWN = [
-    "the records have schema 2, and this version reads schema 1: it leaves out what is new",
+    "the records have schema 3, and this version reads schema 2: it leaves out what is new",
     "not read by this version: energy, published[3].shape, claims[3].between, variants[0].shards, loads[0].colour, "
     "loads[1].colour, host.gpu in run.json",
     "not read by this version: watts in trial.json",
@@ -136,7 +136,7 @@ def test_a_run_of_any_generation_can_be_used_by_every_command(lab: Lab, tmp_path
     page = (run / "report.html").read_text()
     if generation == "future":
         words = " ".join(report.stdout.split())
-        for said in ("the records have schema 2", "asks for the metric queue_time"):
+        for said in ("the records have schema 3", "asks for the metric queue_time"):
             assert said in words
             assert said in page
             assert said in verify.stdout
@@ -180,7 +180,7 @@ def test_results_of_a_newer_version_are_verified_figure_by_figure(lab: Lab) -> N
     assert lab.call("report", str(run)).returncode == 0
 
     def newer(values: Any) -> None:  # JSON
-        values["schema"] = 2
+        values["schema"] = 3
         values["claims"][1] |= {"verdict": "plausible", "measured": 3.0}
         values["rows"].append(values["rows"][0] | {"metric": "queue_time", "stat": "p99", "skew": 1.5})
         values["rows"][0]["skew"] = 0.5
@@ -192,7 +192,7 @@ def test_results_of_a_newer_version_are_verified_figure_by_figure(lab: Lab) -> N
 
     assert (done.returncode, done.stderr) == (0, "")
     rows = len(json.loads(before)["rows"])
-    assert f"a newer version computed the results: {rows - 1} of {rows - 1} figures" in done.stdout
+    assert f"another version computed the results: {rows - 1} of {rows - 1} figures" in done.stdout
     assert "not verified by this version: the figures of queue_time in summary.json" in done.stdout
     assert (run / "summary.json").read_bytes() == before
     read = read_summary(run)

@@ -45,10 +45,10 @@ class Tags(HTMLParser):
 
 def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
     """Titles, claims and settings come from a file, classes, errors and workers from what servers answered."""
-    requests = [Request(request=HOSTILE, worker=f"{HOSTILE}:{n % 2}", overhead_ms=n) for n in range(120)]
-    failed = [Request(request=HOSTILE, error=HOSTILE)]
+    requests = [Request(request_class=HOSTILE, worker=f"{HOSTILE}:{n % 2}", overhead_ms=n) for n in range(120)]
+    failed = [Request(request_class=HOSTILE, error=HOSTILE)]
     claims = [Claim(says=HOSTILE, value=Quantity(variant="one", metric="overhead", stat="p50"), at_most=1)]
-    published = [Published(variant="one", request=HOSTILE, metric="overhead", stats={"p50": 1}, within=0.1)]
+    published = [Published(variant="one", request_class=HOSTILE, metric="overhead", stats={"p50": 1}, within=0.1)]
     run = make_run(
         tmp_path, {"one": requests + failed, "two": requests}, claims=claims, published=published,
         title=HOSTILE, question=HOSTILE,
@@ -72,8 +72,8 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
 def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> None:
     """Of 1, 2, … 10 ms the average is 5.5, and p99 needs a hundred."""
     published = [
-        Published(variant="one", request="light", metric="overhead", stats={"avg": 5, "max": 1}, within=0.15),
-        Published(variant="one", request="light", metric="overhead", stats={"avg": 5, "p99": 10}, within=0.15),
+        Published(variant="one", request_class="light", metric="overhead", stats={"avg": 5, "max": 1}, within=0.15),
+        Published(variant="one", request_class="light", metric="overhead", stats={"avg": 5, "p99": 10}, within=0.15),
     ]
     requests = [Request(overhead_ms=n) for n in range(1, 11)]
     derive(make_run(tmp_path, {"one": requests}, published=published, times=5))
@@ -104,8 +104,8 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
 )
 def test_pictures_that_say_nothing_of_a_burst_are_left_out(tmp_path: Path, size: int | None, drawn: list[str]) -> None:
     """The shares by age are drawn of workers that share a container, the overhead with the published figure."""
-    requests = [Request(asked_ms=1000, worker=f"box:{7 + n % 2}") for n in range(size or 20)]
-    published = [Published(variant="one", request="light", metric="overhead", stats={"p50": 222}, divided_by=222)]
+    requests = [Request(service_time_ms=1000, worker=f"box:{7 + n % 2}") for n in range(size or 20)]
+    published = [Published(variant="one", request_class="light", metric="overhead", stats={"p50": 222}, divided_by=222)]
     settings = {"BURST": str(size)} if size else {}
     loads = [LoadRecord(name="mix", script="burst.js", duration="60s", settings=settings)]
     derive(make_run(tmp_path, {"one": requests}, loads=loads, published=published))
@@ -175,7 +175,7 @@ def test_the_address_of_an_article_is_one_of_the_web(address: str) -> None:
 
 
 def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> None:
-    beside = Quantity(variant="two", request="light", metric="avoidable_wait", stat="share")
+    beside = Quantity(variant="two", request_class="light", metric="avoidable_wait", stat="share")
     claims = [
         Claim(says="Requests wait", value=TAIL.model_copy(update={"stat": "p90"}), at_least=5, role="answer"),
         Claim(says="Two helps", value=beside, at_most=0, role="cure"),
@@ -208,7 +208,7 @@ def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> 
 )
 def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float, said: str) -> None:
     """Claims without a role follow in the table only."""
-    of_one = Quantity(variant="one", request="light", metric="overhead", stat="p50")
+    of_one = Quantity(variant="one", request_class="light", metric="overhead", stat="p50")
     claims = [
         Claim(says="It adds up", value=of_one, at_most=100),
         Claim(says="A cure is known", value=of_one, at_most=100, role="cure"),
@@ -239,14 +239,14 @@ def test_the_page_opens_with_the_answer_and_the_cure(tmp_path: Path, p50: float,
 def test_waits_beside_a_free_thread_are_told_in_plain_words(
     request_: str | None, stat: str, value: float, said: str
 ) -> None:
-    waits = Quantity(variant="one", request=request_, metric="avoidable_wait", stat=stat)
+    waits = Quantity(variant="one", request_class=request_, metric="avoidable_wait", stat=stat)
 
     told = _told(waits, value, at_least=True)
     longest = " was 3903 ms" if stat == "max" else ""
     assert told == f"Measured with one: {said} another worker had a free thread{longest}"
 
 
-TAIL = Quantity(variant="one", request="light", metric="overhead", stat="p99")
+TAIL = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
 BURST = Quantity(variant="one", load="rush", metric="burst", stat="total")
 
 

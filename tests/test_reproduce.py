@@ -25,7 +25,7 @@ from tests.synthetic import Request, make_run
 
 pytestmark = pytest.mark.long
 
-P50 = Quantity(variant="one", metric="overhead", stat="p50", request="light")
+P50 = Quantity(variant="one", metric="overhead", stat="p50", request_class="light")
 
 
 def measured(results: Path, experiment: str = "made-up", time: str = "20260101T000000Z", **changed: Any) -> Path:
@@ -35,8 +35,8 @@ def measured(results: Path, experiment: str = "made-up", time: str = "20260101T0
     values: dict[str, Any] = {
         "experiment": experiment, "method": METHOD, "times": 5,
         "published": [
-            Published(variant="one", request="light", metric="overhead", stats={"p50": 10.5, "max": 100}),
-            Published(variant="one", request="light", metric="requests_by_worker", counts=[3, 1]),
+            Published(variant="one", request_class="light", metric="overhead", stats={"p50": 10.5, "max": 100}),
+            Published(variant="one", request_class="light", metric="requests_by_worker", counts=[3, 1]),
         ],
         "claims": [Claim(says="It is so", value=P50, at_most=20)],
         "source": Source(title="An article", publisher="A blog", year=2020, address="https://example.org/an-article"),
@@ -165,7 +165,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_measuring(
 
 
 def _median_of(variant: str) -> Published:
-    return Published(variant=variant, request="light", metric="overhead", stats={"p50": 10.5})
+    return Published(variant=variant, request_class="light", metric="overhead", stats={"p50": 10.5})
 
 
 def test_an_interrupt_ends_the_whole_reproduction(

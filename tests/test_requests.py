@@ -25,13 +25,13 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_request_is_one_row_with_what_was_asked_and_what_it_took(tmp_path: Path) -> None:
-    request = Request(overhead_ms=12.5, asked_ms=400, worker="box:7", connection="4711")
+    request = Request(overhead_ms=12.5, service_time_ms=400, worker="box:7", connection="4711")
     write_points(tmp_path / "points.json.gz", [request])
 
     [row] = rows(tmp_path)
 
     assert (row["variant"], row["load"], row["trial"]) == ("one", "mix", 3)
-    assert (row["request"], row["asked_ms"], row["duration_ms"]) == ("light", 400, 412.5)
+    assert (row["request_class"], row["service_time_ms"], row["duration_ms"]) == ("light", 400, 412.5)
     assert row["overhead_ms"] == 12.5
     assert (row["worker"], row["thread"], row["connection"]) == ("box:7", 9, "4711")
     assert (row["status"], row["error"]) == (200, None)
@@ -148,17 +148,21 @@ def test_a_point_that_makes_no_sound_row_is_an_error(
 
 def test_a_request_says_which_visit_it_is_part_of(tmp_path: Path) -> None:
     """A redirect is a success, too. Requests of other loads are part of none."""
-    requests = [Request(request="page", visit="17"), Request(request="post", visit="17", sent_s=1), Request(sent_s=2)]
+    requests = [
+        Request(request_class="page", visit="17"),
+        Request(request_class="post", visit="17", sent_s=1),
+        Request(sent_s=2),
+    ]
     write_points(tmp_path / "points.json.gz", requests)
 
-    assert [(row["request"], row["visit"], row["status"], row["error"]) for row in rows(tmp_path)] == [
+    assert [(row["request_class"], row["visit"], row["status"], row["error"]) for row in rows(tmp_path)] == [
         ("page", "17", 200, None), ("post", "17", 302, None), ("light", None, 200, None),
     ]  # fmt: skip
 
 
 def test_visits_are_the_same_whichever_generator_sent_their_requests(tmp_path: Path) -> None:
-    write_points(tmp_path / "points.json.gz", [Request(request="page", visit="1")])
-    write_points(tmp_path / "points-2.json.gz", [Request(request="page", visit="2", sent_s=1)])
+    write_points(tmp_path / "points.json.gz", [Request(request_class="page", visit="1")])
+    write_points(tmp_path / "points-2.json.gz", [Request(request_class="page", visit="2", sent_s=1)])
 
     assert [(row["generator"], row["id"], row["visit"]) for row in rows(tmp_path)] == [
         ("points", "1-1", "1"), ("points-2", "1-1", "2"),
@@ -168,8 +172,8 @@ def test_visits_are_the_same_whichever_generator_sent_their_requests(tmp_path: P
 @pytest.mark.parametrize("second", ["points.json.gz", "points-2.json.gz"])
 def test_two_requests_of_one_class_in_a_visit_are_an_error(tmp_path: Path, second: str) -> None:
     """The file is named in which the second one stands; - comes before . in their order."""
-    first = [Request(request="page", visit="1"), Request(request="post", visit="1", sent_s=1)]
-    again = [Request(request="post", visit="1", sent_s=2)]
+    first = [Request(request_class="page", visit="1"), Request(request_class="post", visit="1", sent_s=1)]
+    again = [Request(request_class="post", visit="1", sent_s=2)]
     write_points(tmp_path / "points.json.gz", first + again if second == "points.json.gz" else first)
     if second != "points.json.gz":
         write_points(tmp_path / second, again)
@@ -253,8 +257,8 @@ def damaged_lines(draw: st.DrawFn) -> list[str]:
 
 def sound(row: dict[str, Any]) -> bool:
     """Whether a row is one request: told apart, timed, and failed or with numbers that are numbers."""
-    numbers = [row["asked_ms"]] + ([row["duration_ms"], row["overhead_ms"]] if row["error"] is None else [])
-    return bool(row["id"] is not None and row["request"] is not None and row["sent"] is not None) and all(
+    numbers = [row["service_time_ms"]] + ([row["duration_ms"], row["overhead_ms"]] if row["error"] is None else [])
+    return bool(row["id"] is not None and row["request_class"] is not None and row["sent"] is not None) and all(
         number is not None and math.isfinite(number) for number in numbers
     )
 

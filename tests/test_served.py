@@ -11,7 +11,7 @@ from analysis.records.folder import trial_folder
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.live import free_port, watch_all
-from tests.measuring import add_experiment, measure, only_load, shorter, steps
+from tests.measuring import add_experiment, completion_times, measure, only_load, shorter
 
 pytestmark = pytest.mark.containers
 
@@ -55,11 +55,11 @@ def test_worker_types_climb_their_stairs_and_lose_what_they_had_accepted(copied_
 
     eventlet = "SELECT DISTINCT server FROM requests WHERE server IS NOT NULL"
     assert result.requests("eventlet", "waiting-4", eventlet) == [("gunicorn/25.3.0",)]
-    stairs = steps(result, "waiting-4")
-    assert stairs["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
-    assert stairs["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
+    answered_s = completion_times(result, "waiting-4")
+    assert answered_s["sync"] == pytest.approx([1, 2, 3, 4], rel=0.25)
+    assert answered_s["gthread"] == pytest.approx([1, 1, 2, 2], rel=0.25)
     for at_once in ("gevent", "eventlet", "tornado"):
-        assert stairs[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
+        assert answered_s[at_once] == pytest.approx([1, 1, 1, 1], rel=0.25)
     burst = result.each("burst", "total", load="waiting-4")
     assert burst["tornado"] > 3 * burst["gevent"]
     lost = result.each("failures", "count", load="crash")

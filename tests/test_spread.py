@@ -17,7 +17,7 @@ from analysis.report.terminal import print_tables
 from analysis.statistics.stopping import has_interval
 from tests.synthetic import Request, make_run, make_trial
 
-P99 = Quantity(variant="one", request="light", metric="overhead", stat="p99")
+P99 = Quantity(variant="one", request_class="light", metric="overhead", stat="p99")
 
 
 def slow(overhead_ms: float) -> list[Request]:
@@ -51,7 +51,7 @@ def test_two_trials_have_a_line_each_and_no_interval(tmp_path: Path) -> None:
     summary, said = told(tmp_path, 142, 3219)
 
     assert words_of(summary, tmp_path) == ["measured", "trial 1", "trial 2"]
-    [row] = [one for one in summary.rows if (one.metric, one.stat) == ("overhead", "p99") and one.request]
+    [row] = [one for one in summary.rows if (one.metric, one.stat) == ("overhead", "p99") and one.request_class]
     assert row.high is not None
     assert row.high > 100_000  # what was computed stays in summary.json
     for where, text in said.items():

@@ -31,15 +31,15 @@ from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
 
 
-def row(summary: Summary, stat: Statistic, request: str | None = "light", metric: str = "overhead") -> Row | None:
+def row(summary: Summary, stat: Statistic, request_class: str | None = "light", metric: str = "overhead") -> Row | None:
     """Return the row of one statistic of the only variant, if there is one."""
-    found = [one for one in summary.rows if (one.stat, one.request, one.metric) == (stat, request, metric)]
+    found = [one for one in summary.rows if (one.stat, one.request_class, one.metric) == (stat, request_class, metric)]
     return found[0] if found else None
 
 
 def p99(variant: str = "one") -> Quantity:
     """Return the p99 overhead of light requests."""
-    return Quantity(variant=variant, request="light", metric="overhead", stat="p99")
+    return Quantity(variant=variant, request_class="light", metric="overhead", stat="p99")
 
 
 def test_percentiles_are_those_of_the_rows(tmp_path: Path) -> None:
@@ -81,11 +81,13 @@ def test_failures_are_counted_beside_the_times_and_never_in_them(tmp_path: Path)
 
 
 def test_classes_of_request_are_kept_apart_and_counted_together(tmp_path: Path) -> None:
-    requests = [Request(overhead_ms=1), Request(overhead_ms=9, request="heavy")]
+    requests = [Request(overhead_ms=1), Request(overhead_ms=9, request_class="heavy")]
 
     summary = derive_summary(make_run(tmp_path, {"one": requests}))
 
-    assert {one.request: one.measured for one in summary.rows if (one.metric, one.stat) == ("overhead", "avg")} == {
+    assert {
+        one.request_class: one.measured for one in summary.rows if (one.metric, one.stat) == ("overhead", "avg")
+    } == {
         "light": 1,
         "heavy": 9,
         None: 5,
@@ -93,7 +95,7 @@ def test_classes_of_request_are_kept_apart_and_counted_together(tmp_path: Path) 
 
 
 def test_throughput_counts_from_the_first_request_to_the_last_answer(tmp_path: Path) -> None:
-    requests = [Request(asked_ms=900, overhead_ms=100, sent_s=second) for second in range(10)]
+    requests = [Request(service_time_ms=900, overhead_ms=100, sent_s=second) for second in range(10)]
 
     found = row(derive_summary(make_run(tmp_path, {"one": requests})), "per_second", metric="throughput")
 
@@ -119,7 +121,7 @@ def test_requests_are_counted_by_worker(tmp_path: Path) -> None:
 
     summary = derive_summary(make_run(tmp_path, {"one": requests}))
 
-    light = [(one.worker, one.requests, one.share) for one in summary.workers if one.request == "light"]
+    light = [(one.worker, one.requests, one.share) for one in summary.workers if one.request_class == "light"]
     assert light == [("box:2", 1, 0.25), ("box:1", 3, 0.75)]
     found = row(summary, "largest_share", metric="requests_by_worker")
     assert found is not None
@@ -159,7 +161,7 @@ def test_connections_are_counted_beside_requests(tmp_path: Path) -> None:
 
     summary = derive_summary(make_run(tmp_path, {"one": requests}))
 
-    assert [(one.worker, one.requests, one.connections) for one in summary.workers if one.request == "light"] == [
+    assert [(one.worker, one.requests, one.connections) for one in summary.workers if one.request_class == "light"] == [
         ("box:2", 2, 1), ("box:1", 8, 2),
     ]  # fmt: skip
     by_connection = {one.stat: one.measured for one in summary.rows if one.metric == "requests_by_connection"}
@@ -210,7 +212,7 @@ def test_what_servers_tell_of_themselves_is_of_all_requests(tmp_path: Path) -> N
     told = {
         (one.metric, one.stat): one.measured
         for one in summary.rows
-        if one.request is None and one.metric in OF_ALL_REQUESTS
+        if one.request_class is None and one.metric in OF_ALL_REQUESTS
     }
     assert told == {
         ("accept_attempts", "per_connection"): 4, ("accept_failures", "per_connection"): 3,
@@ -221,8 +223,8 @@ def test_what_servers_tell_of_themselves_is_of_all_requests(tmp_path: Path) -> N
 
 def test_published_figures_stand_beside_measured_ones(tmp_path: Path) -> None:
     published = [
-        Published(variant="one", request="light", metric="overhead", stats={"p50": 292, "p99": 10550}),
-        Published(variant="one", request="light", metric="requests_by_worker", counts=[113, 95, 132, 455]),
+        Published(variant="one", request_class="light", metric="overhead", stats={"p50": 292, "p99": 10550}),
+        Published(variant="one", request_class="light", metric="requests_by_worker", counts=[113, 95, 132, 455]),
     ]
 
     summary = derive_summary(make_run(tmp_path, {"one": HUNDRED[:10]}, published=published))
@@ -571,7 +573,7 @@ def test_nothing_is_divided_by_zero(tmp_path: Path) -> None:
 
 def near(stats: dict[Statistic, float], within: float = 0.25, variant: str = "one") -> Published:
     """Return a published row about the overhead of light requests that says how near is near enough."""
-    return Published(variant=variant, request="light", metric="overhead", stats=stats, within=within)
+    return Published(variant=variant, request_class="light", metric="overhead", stats=stats, within=within)
 
 
 @pytest.mark.parametrize(
@@ -592,7 +594,7 @@ def test_a_published_figure_is_reproduced_up_to_the_stated_share(
     """Within a quarter of 100 ms: from 80, which is 100 divided by 1.25, to 125 ms, both included."""
     [found] = repeated(tmp_path, {"one": [measured] * 5}, published=[near({"p99": 100})]).published
 
-    assert (found.variant, found.load, found.request, found.metric) == ("one", "mix", "light", "overhead")
+    assert (found.variant, found.load, found.request_class, found.metric) == ("one", "mix", "light", "overhead")
     assert (found.within, found.verdict, found.reason) == (0.25, verdict, None)
     [figure] = found.figures
     assert (figure.stat, figure.unit, figure.published, figure.verdict) == ("p99", "ms", 100, verdict)
@@ -684,9 +686,9 @@ def test_a_published_row_of_a_suspect_trial_says_so(tmp_path: Path) -> None:
 def test_published_figures_without_a_tolerance_have_a_verdict_too(tmp_path: Path) -> None:
     """A row of a variant that was left out has none, and nothing but 0 reproduces a published 0."""
     published = [
-        Published(variant="one", request="light", metric="overhead", stats={"p50": 50, "min": 0}),
-        Published(variant="one", request="light", metric="failures", stats={"count": 0}),
-        Published(variant="one", request="light", metric="requests_by_worker", counts=[1, 2]),
+        Published(variant="one", request_class="light", metric="overhead", stats={"p50": 50, "min": 0}),
+        Published(variant="one", request_class="light", metric="failures", stats={"count": 0}),
+        Published(variant="one", request_class="light", metric="requests_by_worker", counts=[1, 2]),
         near({"p50": 50}, variant="left-out"),
     ]
 
@@ -762,7 +764,9 @@ def test_published_figures_are_judged_in_a_table_of_80_columns(tmp_path: Path) -
 def test_a_published_row_names_its_load_where_there_are_several(tmp_path: Path) -> None:
     loads = [LoadRecord(name=name, script="mix.js", duration="60s", settings={}) for name in ("mix", "rush")]
     published = [
-        Published(variant="one", load="mix", request="light", metric="response_time", stats={"p50": 150}, within=0.1),
+        Published(
+            variant="one", load="mix", request_class="light", metric="response_time", stats={"p50": 150}, within=0.1
+        ),
         Published(variant="one", load="rush", metric="memory", stats={"total": 30}, within=0.1),
     ]
 
@@ -799,7 +803,7 @@ def test_a_variant_against_itself_shows_the_smallest_difference(tmp_path: Path) 
     write_report(tmp_path, summary)
 
     [found] = [
-        one for one in summary.differences if (one.request, one.metric, one.stat) == ("light", "overhead", "p99")
+        one for one in summary.differences if (one.request_class, one.metric, one.stat) == ("light", "overhead", "p99")
     ]
 
     reach = 4.303 * sqrt((4 + 21) / 3)  # Student's, for variances of 4 and 21
@@ -857,6 +861,6 @@ def test_workers_of_several_trials_are_counted_in_all_of_them(tmp_path: Path) ->
     make_trial(tmp_path, "one", 2, trials[1])
     summary = derive_summary(tmp_path)
 
-    assert counts_by_worker([one for one in summary.workers if one.request], 3) == [0, 2, 4]
+    assert counts_by_worker([one for one in summary.workers if one.request_class], 3) == [0, 2, 4]
     [table] = workers_tables(read_run(tmp_path), summary)
     assert table.title == "Requests by worker, least first, mean of 2 trials"

@@ -84,12 +84,16 @@ def test_an_application_is_tried_as_it_is(lab: Lab, tmp_path: Path) -> None:
     run = (lab.results / "my-service-tried" / "latest").resolve()
     folder = trial_folder(run, "today", "own", 1)
     requests = duckdb.read_parquet(f"{folder}/requests.parquet")
-    of_class = "SELECT request, count(*) = count(ended), count(error) > 0 FROM requests GROUP BY 1"
+    of_class = "SELECT request_class, count(*) = count(ended), count(error) > 0 FROM requests GROUP BY 1"
     by_class = {name: found for name, *found in rows_of(requests, of_class)}
     assert by_class == {name: [True, False] for name in (*FINE, "broken")}
-    [(least, most)] = rows_of(requests, "SELECT min(asked_ms), max(asked_ms) FROM requests WHERE request = 'report'")
+    [(least, most)] = rows_of(
+        requests, "SELECT min(service_time_ms), max(service_time_ms) FROM requests WHERE request_class = 'report'"
+    )
     assert 500 <= least < most < 900  # type: ignore[operator]
-    assert rows_of(requests, "SELECT min(asked_ms) >= 60 FROM requests WHERE request = 'stream'") == [(True,)]
+    assert rows_of(requests, "SELECT min(service_time_ms) >= 60 FROM requests WHERE request_class = 'stream'") == [
+        (True,)
+    ]
     recorded = b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
     assert str(tmp_path).encode() not in recorded
     assert b"they greet with $GREETING" in recorded
@@ -259,7 +263,7 @@ def test_applications_of_others_are_tried(lab: Lab, tmp_path: Path, kind: str) -
     assert "Diagnosis, as the service is served today" in done.stdout
     run = (lab.results / "other-tried" / "latest").resolve()
     requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
-    sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request) FROM requests"
+    sql = "SELECT count(error), count(*) = count(worker), count(DISTINCT request_class) FROM requests"
     assert rows_of(requests, sql) == [(0, True, len(paths))]
     if kind == "uwsgi":
         settings = read_trial(trial_folder(run, "today", "own", 1)).settings["uwsgi-1"]
@@ -485,7 +489,7 @@ def test_a_log_is_sent_again_at_its_times(lab: Lab, tmp_path: Path) -> None:
     assert len(sent_s) == len(came_s)
     late_ms = sorted(1000 * ((at - sent_s[0]) - came) for at, came in zip(sent_s, sorted(came_s), strict=True))
     print(f"late by {late_ms[len(late_ms) // 2]:.1f} ms, p99 {late_ms[-5]:.1f} ms, first {late_ms[0]:.1f} ms")
-    assert rows_of(requests, "SELECT request, count(*), count(error) FROM requests GROUP BY 1 ORDER BY 1") == [
+    assert rows_of(requests, "SELECT request_class, count(*), count(error) FROM requests GROUP BY 1 ORDER BY 1") == [
         ("get-fine", sum(at <= 4 for at in came_s), 0), ("get-stream", sum(at > 4 for at in came_s), 0)
     ]  # fmt: skip
     assert b"s3cret" not in b"".join(path.read_bytes() for path in run.rglob("*") if path.is_file())
@@ -527,7 +531,7 @@ def test_an_application_reaches_the_hosts_that_are_named_and_no_others(lab: Lab,
     assert done.returncode == 0, done.stdout + done.stderr
     run = (lab.results / "mine-tried" / "latest").resolve()
     requests = duckdb.read_parquet(f"{trial_folder(run, 'today', 'own', 1)}/requests.parquet")
-    assert rows_of(requests, "SELECT DISTINCT request, status FROM requests ORDER BY 1") == [
+    assert rows_of(requests, "SELECT DISTINCT request_class, status FROM requests ORDER BY 1") == [
         ("other", 599), ("there", 200)
     ]  # fmt: skip
     address = socket.gethostbyname("deb.debian.org").encode()

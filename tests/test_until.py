@@ -21,7 +21,7 @@ from tests.synthetic import Request, make_run, make_trial
 pytestmark = pytest.mark.long
 
 WAITS = Claim(
-    says="It waits", value=Quantity(variant="one", request="light", metric="overhead", stat="p50"), at_least=50
+    says="It waits", value=Quantity(variant="one", request_class="light", metric="overhead", stat="p50"), at_least=50
 )
 
 

@@ -74,14 +74,14 @@ def test_a_trial_is_judged_by_its_record(
 def test_a_request_alone_that_is_not_as_long_as_it_asks_for_is_a_doubt(
     tmp_path: Path, alone_ms: list[float], verdict: str, reasons: list[str]
 ) -> None:
-    calibration = Calibration(cpu="hold", call_us=900, asked_ms=100, alone_ms=alone_ms)
+    calibration = Calibration(cpu="hold", call_us=900, service_time_ms=100, alone_ms=alone_ms)
 
     assert judged(tmp_path, calibration=calibration) == (verdict, reasons)
 
 
 def test_a_calibration_that_does_not_hold_under_load_is_a_doubt(tmp_path: Path) -> None:
     """Requests are at work for 101 ms and a bit."""
-    calibration = Calibration(cpu="hold", call_us=900, asked_ms=120, alone_ms=[120.0])
+    calibration = Calibration(cpu="hold", call_us=900, service_time_ms=120, alone_ms=[120.0])
 
     verdict, [reason] = judged(tmp_path, calibration=calibration)
 
@@ -318,7 +318,7 @@ def test_workers_that_are_asked_directly_and_were_not_observed_confirm_nothing(t
 
 CRASH = LoadRecord(name="mix", script="mix.js", kind="crash", duration="60s", settings={"CRASH_AFTER_S": "5"})
 PEACE = LoadRecord(name="mix", script="mix.js", duration="60s", settings={})
-CRASHED = [*SHARED[:100], Request(request="crash", sent_s=10, error="status 502"),
+CRASHED = [*SHARED[:100], Request(request_class="crash", sent_s=10, error="status 502"),
            *[Request(sent_s=10 + n, error="EOF") for n in range(5)]]  # fmt: skip
 
 
@@ -383,7 +383,7 @@ def test_a_connection_that_broke_says_nothing_of_littles_law(tmp_path: Path) -> 
     """k6 does not time how long it waited for an answer that never came: here 30 s, of which it tells 1 ms."""
     make_run(tmp_path, {"one": FINE})
     folder = make_trial(tmp_path, "one", 1, FINE)
-    broken = Request(sent_s=1, asked_ms=0.5, overhead_ms=0.5, lag_ms=30000, error="EOF", status=0)
+    broken = Request(sent_s=1, service_time_ms=0.5, overhead_ms=0.5, lag_ms=30000, error="EOF", status=0)
     write_points(folder / "points.json.gz", [*FINE, broken])
 
     [trial] = derive_summary(tmp_path).trials
@@ -391,7 +391,7 @@ def test_a_connection_that_broke_says_nothing_of_littles_law(tmp_path: Path) -> 
     assert (trial.verdict, trial.reasons) == ("valid", ["1 of 201 light requests failed (EOF)"])
 
 
-DIRECT = [Request(request="silent", sent_s=n, worker="box:7") for n in range(3)]
+DIRECT = [Request(request_class="silent", sent_s=n, worker="box:7") for n in range(3)]
 
 
 def test_requests_past_the_balancer_are_the_servers_alone(tmp_path: Path) -> None:
@@ -419,7 +419,7 @@ def test_a_request_past_the_balancer_that_no_worker_served_is_missed(tmp_path: P
     ]
 
 
-REFUSED = [Request(request="silent", sent_s=n, error="closed", status=0) for n in range(5)]
+REFUSED = [Request(request_class="silent", sent_s=n, error="closed", status=0) for n in range(5)]
 
 
 def with_client(folder: Path, requests: list[Request], client: list[Request], **changed: Any) -> Path:
@@ -437,7 +437,7 @@ def with_client(folder: Path, requests: list[Request], client: list[Request], **
 @pytest.mark.parametrize("refused", [REFUSED, [*REFUSED, *DIRECT]], ids=["always", "sometimes"])
 def test_what_a_client_that_misbehaves_suffers_is_a_finding(tmp_path: Path, refused: list[Request]) -> None:
     """The users' requests are the question, and a server that refuses silent clients may give the right answer."""
-    quick = Quantity(variant="one", request="light", metric="overhead", stat="p50")
+    quick = Quantity(variant="one", request_class="light", metric="overhead", stat="p50")
     claims = [Claim(says="Nobody waits", value=quick, at_most=100)]
     summary = derive_summary(with_client(tmp_path, SHARED, refused, claims=claims))
 
@@ -445,9 +445,9 @@ def test_what_a_client_that_misbehaves_suffers_is_a_finding(tmp_path: Path, refu
     assert {one.verdict for one in summary.trials} == {"valid"}
     assert summary.trials[0].reasons == [f"{which} silent requests failed (closed)"]
     assert [(one.verdict, one.suspect) for one in summary.claims] == [("reproduced", False)]
-    share = next(row.measured for row in summary.rows if (row.request, row.metric) == ("silent", "failures"))
+    share = next(row.measured for row in summary.rows if (row.request_class, row.metric) == ("silent", "failures"))
     assert share == 5 / len(refused)
-    assert [(one.request, one.error, one.requests) for one in summary.errors][:1] == [("silent", "closed", 5)]
+    assert [(one.request_class, one.error, one.requests) for one in summary.errors][:1] == [("silent", "closed", 5)]
     too_few = [reason for reason in summary.validity.reasons if "silent requests" in reason and "it needs" in reason]
     assert bool(too_few) == (refused != REFUSED)  # that all failed says enough
 
@@ -467,19 +467,19 @@ def test_a_note_on_a_suspect_trial_is_no_reason_for_its_doubt(tmp_path: Path) ->
     ]
 
 
-HEAVY = [Request(request="heavy", sent_s=n, error="status 502") for n in range(5)]
+HEAVY = [Request(request_class="heavy", sent_s=n, error="status 502") for n in range(5)]
 
 
 def test_a_class_that_failed_as_a_whole_spoils_only_itself(tmp_path: Path) -> None:
     """The other classes met another load than planned, so they are suspect; their numbers are there."""
-    quick = Quantity(variant="one", request="light", metric="overhead", stat="p50")
+    quick = Quantity(variant="one", request_class="light", metric="overhead", stat="p50")
     claims = [
         Claim(says="Nobody waits", value=quick, at_most=100),
         Claim(says="Heavy requests are slow", value=quick.model_copy(update={"request": "heavy"}), at_least=100),
         Claim(says="No heavy request fails", value=Quantity(
-            variant="one", request="heavy", metric="failures", stat="share"), at_most=0),
+            variant="one", request_class="heavy", metric="failures", stat="share"), at_most=0),
     ]  # fmt: skip
-    published = [Published(variant="one", request="heavy", metric="overhead", stats={"p50": 9})]
+    published = [Published(variant="one", request_class="heavy", metric="overhead", stats={"p50": 9})]
     run = make_run(tmp_path, {"one": [*SHARED, *HEAVY]}, claims=claims, published=published, times=5)
     summary = derive_summary(run)
 
@@ -493,8 +493,8 @@ def test_a_class_that_failed_as_a_whole_spoils_only_itself(tmp_path: Path) -> No
     assert [(one.verdict, one.reason.partition(";")[0]) for one in summary.published if one.reason] == [
         ("invalid", f"one: {why}")
     ]
-    assert not [row for row in summary.rows if row.request == "heavy" and row.measured is not None]
-    assert [row for row in summary.rows if row.request == "light" and row.measured is not None]
+    assert not [row for row in summary.rows if row.request_class == "heavy" and row.measured is not None]
+    assert [row for row in summary.rows if row.request_class == "light" and row.measured is not None]
     assert json.loads((run / "summary.json").read_text())["trials"][0]["classes"] == {"heavy": why}
 
 
@@ -504,7 +504,7 @@ def test_a_class_that_failed_as_a_whole_in_one_trial_has_the_numbers_of_the_othe
     make_trial(run, "one", 2, [*SHARED, *HEAVY])
     summary = derive_summary(run)
 
-    row = next(row for row in summary.rows if (row.request, row.metric, row.stat) == ("heavy", "overhead", "p50"))
+    row = next(row for row in summary.rows if (row.request_class, row.metric, row.stat) == ("heavy", "overhead", "p50"))
     assert [*row.values] == [1, 3]
     assert [one.verdict for one in summary.trials] == ["valid", "suspect", "valid"]
 
@@ -523,8 +523,8 @@ def test_a_trial_in_which_k6_got_no_answer_is_invalid_although_a_client_got_one(
 
 def test_the_timings_of_a_client_are_no_doubt_about_k6(tmp_path: Path) -> None:
     """A client asks for no work and has timings of its own, which k6's calibration and Little's law do not bind."""
-    client = [replace(one, asked_ms=0.1, overhead_ms=0.1, lag_ms=40_000) for one in DIRECT]
-    alone = Calibration(cpu="burn", call_us=None, asked_ms=100, alone_ms=[100, 100, 100])
+    client = [replace(one, service_time_ms=0.1, overhead_ms=0.1, lag_ms=40_000) for one in DIRECT]
+    alone = Calibration(cpu="burn", call_us=None, service_time_ms=100, alone_ms=[100, 100, 100])
     run = with_client(tmp_path, SHARED, client)
     changed = json.loads((run / "one" / "mix" / "1" / "trial.json").read_text())
     changed["calibration"] = alone.model_dump(mode="json")
@@ -764,7 +764,7 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) 
 
     [table] = workers_tables(read_run(tmp_path), summary)
     assert [row[3] for row in table.rows] == ["50 150"]
-    rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request is None}
+    rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request_class is None}
 
     assert rows["requests_by_worker", "max_over_mean"] == 1.5
     assert ("avoidable_wait", "count") not in rows
@@ -797,7 +797,11 @@ def test_a_trial_is_judged_by_its_failures(tmp_path: Path, failed: int, verdict:
 
 
 def test_few_requests_that_all_fail_do_not_vanish_among_many_that_do_not(tmp_path: Path) -> None:
-    requests = [*FINE, Request(request="heavy", error="request timeout"), Request(request="heavy", answered=False)]
+    requests = [
+        *FINE,
+        Request(request_class="heavy", error="request timeout"),
+        Request(request_class="heavy", answered=False),
+    ]
 
     verdict, [reason] = judged(tmp_path, requests)
 

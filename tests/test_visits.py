@@ -19,7 +19,7 @@ from analysis.read.sending import Posts, posts
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord, VariantRecord
-from analysis.records.summary import LevelRow, Summary
+from analysis.records.summary import RateStepRow, Summary
 from analysis.report.markdown import markdown
 from analysis.report.terminal import print_tables
 from tests.synthetic import BEGAN, Request, make_run, make_trial, point, visit, write_database, write_points
@@ -86,7 +86,7 @@ def test_the_rate_of_visits_climbs_in_steps(settings: dict[str, str], duration: 
 
 def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered(tmp_path: Path) -> None:
     """The second fails with its post, the third is never answered, and the last should have posted."""
-    unanswered = [*visit("3", 2, took_ms=(20,)), Request(request="post", visit="3", sent_s=2.5, answered=False)]
+    unanswered = [*visit("3", 2, took_ms=(20,)), Request(request_class="post", visit="3", sent_s=2.5, answered=False)]
     requests = visit("1") + visit("2", 1, took_ms=(20, 40), error=FULL) + unanswered + visit("4", 3, took_ms=(1000,))
 
     with in_database(tmp_path, requests) as database:
@@ -114,7 +114,7 @@ def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them
     assert {stat: times_ms[stat] for stat in ("min", "avg", "p25", "p50", "p75", "max")} == pytest.approx(expected)
     assert "p90" not in times_ms
     assert measured(found, "visits_failed") == {"share": 0.2, "count": 1}
-    units = {(row.metric, row.stat): (row.unit, row.n, row.request) for row in found.rows}
+    units = {(row.metric, row.stat): (row.unit, row.n, row.request_class) for row in found.rows}
     assert units["visit", "p50"] == ("ms", 4, None)
     assert units["visits_failed", "share"] == ("share", 5, None)
     assert units["visits_failed", "count"] == ("visits", 5, None)
@@ -125,7 +125,7 @@ def test_a_load_without_visits_has_none(tmp_path: Path) -> None:
 
     of_visits = {"visit", "visits_failed", "capacity", "rows_written", "rows_unreported", "database_connections"}
     assert of_visits & {row.metric for row in found.rows} == set()
-    assert (found.visit_steps, found.errors) == ([], [])
+    assert (found.rate_steps, found.errors) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_the_number_of_a_visit_says_its_step_whenever_it_came(tmp_path: Path) ->
 def test_a_rate_that_does_not_climb_has_no_capacity(tmp_path: Path) -> None:
     found = summary(tmp_path, climbing(0, 0, 0), STEADY)
 
-    assert (measured(found, "capacity"), found.visit_steps) == ({}, [])
+    assert (measured(found, "capacity"), found.rate_steps) == ({}, [])
     assert measured(found, "visits_failed") == {"share": 0, "count": 0}
 
 
@@ -222,7 +222,7 @@ def test_points_that_cannot_be_read_have_no_capacity(tmp_path: Path) -> None:
 def test_a_load_that_climbs_without_visits_has_no_steps(tmp_path: Path) -> None:
     found = summary(tmp_path, [Request()], OVERLOAD.model_copy(update={"database": None}))
 
-    assert (found.visit_steps, measured(found, "capacity")) == ([], {})
+    assert (found.rate_steps, measured(found, "capacity")) == ([], {})
 
 
 def test_the_steps_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -> None:
@@ -231,8 +231,8 @@ def test_the_steps_of_every_trial_that_can_be_trusted_are_told(tmp_path: Path) -
 
     found = derive_summary(tmp_path)
 
-    assert found.visit_steps == [
-        LevelRow(variant="one", load="mix", trial=1, per_s=per_s, visits=200, failed=failed)
+    assert found.rate_steps == [
+        RateStepRow(variant="one", load="mix", trial=1, per_s=per_s, visits=200, failed=failed)
         for per_s, failed in ((100, 0), (200, 5), (400, 200))
     ]
 
@@ -243,7 +243,7 @@ def test_why_requests_failed_is_told_the_most_frequent_reason_first(tmp_path: Pa
     make_trial(tmp_path, "one", 2, visit("1") + visit("2", 1, took_ms=(9,), error=FULL), k6_exit_code=107)
 
     errors = derive_summary(tmp_path).errors
-    assert [(one.variant, one.trial, one.request, one.error, one.requests) for one in errors] == [
+    assert [(one.variant, one.trial, one.request_class, one.error, one.requests) for one in errors] == [
         ("one", 1, "post", FULL, 2), ("one", 1, "newest", "request timeout", 1),
     ]  # fmt: skip
 
@@ -396,8 +396,8 @@ def test_a_rate_that_followed_from_a_capacity_is_in_the_result(tmp_path: Path) -
 
     found = derive_summary(tmp_path)
 
-    assert found.visit_steps == [
-        LevelRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
+    assert found.rate_steps == [
+        RateStepRow(variant="one", load="mix", trial=trial, per_s=per_s, visits=10, failed=0)
         for trial, per_s in ((1, 190), (2, 210))
     ]
     assert shown(tmp_path, found, "Visits, ms") == [

@@ -31,7 +31,7 @@ def answered(*served: Served, first: float = 0) -> Answered:
     return Answered(
         workers=[f"box:{place}" for place in range(max(worker) + 1)], classes=["light"],
         first=first, last=first + 99, last_sent=first + 98,
-        worker=worker, request=np.zeros_like(worker), sent_s=sent * 1.0, began_s=began * 1.0, ended_s=ended * 1.0,
+        worker=worker, request_class=np.zeros_like(worker), sent_s=sent * 1.0, began_s=began * 1.0, ended_s=ended * 1.0,
     )  # fmt: skip
 
 
@@ -202,16 +202,18 @@ def test_recovery_lasts_while_there_is_always_somebody_who_waits() -> None:
     assert list(recoveries_s(requests, [])) == []
 
 
-def of_stats(summary: Summary, metric: str, request: str | None) -> dict[str, float | None]:
+def of_stats(summary: Summary, metric: str, request_class: str | None) -> dict[str, float | None]:
     """Return what was measured of a metric."""
-    return {one.stat: one.measured for one in summary.rows if (one.metric, one.request) == (metric, request)}
+    return {
+        one.stat: one.measured for one in summary.rows if (one.metric, one.request_class) == (metric, request_class)
+    }
 
 
 WAITING = [
-    Request(asked_ms=5000, overhead_ms=0, request="heavy", worker="box:7"),
-    Request(asked_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
-    Request(asked_ms=100, overhead_ms=0, sent_s=2, worker="box:8"),
-    Request(asked_ms=100, sent_s=2.5, error="status 503"),
+    Request(service_time_ms=5000, overhead_ms=0, request_class="heavy", worker="box:7"),
+    Request(service_time_ms=100, overhead_ms=4000, waits_ms=4000, sent_s=1, worker="box:7"),
+    Request(service_time_ms=100, overhead_ms=0, sent_s=2, worker="box:8"),
+    Request(service_time_ms=100, sent_s=2.5, error="status 503"),
 ]
 TWO = [VariantRecord(name="one", workers=2, settings={"threads": 1})]
 
@@ -253,7 +255,7 @@ def test_a_class_in_which_somebody_waited_has_a_table_of_its_own(tmp_path: Path)
 def test_recovery_is_of_all_requests_and_of_the_stalls_within_the_load(tmp_path: Path) -> None:
     """The api stalls from 0.5 to 4.5 s, before the load, and until after the last request, which is sent at 6 s."""
     began = BEGAN.timestamp()
-    last = Request(asked_ms=100, overhead_ms=0, sent_s=6, worker="box:8")
+    last = Request(service_time_ms=100, overhead_ms=0, sent_s=6, worker="box:8")
     run = make_run(tmp_path, {"one": [*WAITING, last]}, variants=TWO)
     folder = run / "one" / "mix" / "1"
     (folder / "api-1.before.txt").write_text(observation("api", stalls=[]))

@@ -79,10 +79,10 @@ def unit(metric: str, stat: str) -> str:
     return METRICS[metric].units.get(stat, "") if metric in METRICS else ""
 
 
-def statistics_of(request: str | None) -> Iterator[tuple[str, str]]:
+def statistics_of(request_class: str | None) -> Iterator[tuple[str, str]]:
     """Yield every metric and statistic that a class of request can have; None: all classes together."""
     for metric in METRICS.values():
-        if request is None or not metric.of_all:
+        if request_class is None or not metric.of_all:
             for stat in metric.units:
                 yield metric.name, stat
 

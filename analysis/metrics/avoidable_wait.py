@@ -54,14 +54,14 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[M
         return
     answered = waiting.read_answered(database, *trial.key)
     if waits := waiting.of_variant(trial.variant, answered):
-        of_class = [(name, answered.request == place) for place, name in enumerate(answered.classes)]
-        for request, mine in [*of_class, (None, answered.request >= 0)]:
+        of_class = [(name, answered.request_class == place) for place, name in enumerate(answered.classes)]
+        for request_class, mine in [*of_class, (None, answered.request_class >= 0)]:
             beside_s, sent_s = waits.beside_s[mine], answered.sent_s[mine]
             values = waiting.statistics(beside_s)
             beyond = beside_s > waiting.FROM_S
             likely = () if trial.load.burst else likely_share(beyond, blocks(sent_s))
             yield MetricValues(
-                request,
+                request_class,
                 AVOIDABLE_WAIT.keyed(values),
                 likely={(AVOIDABLE_WAIT.name, "share"): likely},
             )
@@ -86,15 +86,15 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
         last=float(trial.ended_s.max(initial=0)),
         last_sent=float(trial.sent_s.max(initial=0)),
         worker=worker,
-        request=trial.request[done],
+        request_class=trial.request_class[done],
         sent_s=trial.sent_s[done],
         began_s=trial.began_s[done],
         ended_s=trial.ended_s[done],
     )
     if waits := waiting.of_variant(trial.variant, answered):
-        for request, mine in trial.of_each():
+        for request_class, mine in trial.of_each():
             values = waiting.statistics(waits.beside_s[mine[done]])
-            yield MetricValues(request, AVOIDABLE_WAIT.keyed(values))
+            yield MetricValues(request_class, AVOIDABLE_WAIT.keyed(values))
 
 
 def _issues(trial: Observed) -> Iterator[ValidityIssue]:

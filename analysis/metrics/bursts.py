@@ -91,12 +91,13 @@ def waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tupl
     """
     query = f"""
         SELECT worker, wave, count(*)::INTEGER FROM (
-            SELECT worker, asked_ms, (1 + round((began - min(began) OVER ()) / (asked_ms / 1000)))::INTEGER AS wave
-            FROM bursts WHERE burst = 1 AND error IS NULL AND asked_ms >= {WAVE_FROM_MS})
+            SELECT worker, service_time_ms,
+                (1 + round((began - min(began) OVER ()) / (service_time_ms / 1000)))::INTEGER AS wave
+            FROM bursts WHERE burst = 1 AND error IS NULL AND service_time_ms >= {WAVE_FROM_MS})
         GROUP BY worker, wave ORDER BY worker, wave
     """  # noqa: S608
     found = _rows(database, query, key, size)
-    quick = _rows(database, f"FROM bursts WHERE burst = 1 AND asked_ms < {WAVE_FROM_MS}", key, size)
+    quick = _rows(database, f"FROM bursts WHERE burst = 1 AND service_time_ms < {WAVE_FROM_MS}", key, size)
     return [] if quick or any(wave > WAVES for _, wave, _ in found) else [(*row,) for row in found]
 
 

@@ -24,18 +24,18 @@ FAILURES = Metric(
 )
 
 _ERRORS = """
-SELECT variant, load, trial, request, error, count(*)::INTEGER AS requests
+SELECT variant, load, trial, request_class, error, count(*)::INTEGER AS requests
 FROM requests WHERE error IS NOT NULL GROUP BY ALL
-ORDER BY requests DESC, variant, load, trial, request, error
+ORDER BY requests DESC, variant, load, trial, request_class, error
 """
 
 
 def _measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
     """Yield how many requests of each class failed."""
-    for request in trial.requests.names:
-        count = trial.requests.of_class(request)
+    for request_class in trial.requests.names:
+        count = trial.requests.of_class(request_class)
         share = count.failed / count.sent
-        yield MetricValues(request, FAILURES.keyed({"share": share, "count": count.failed}))
+        yield MetricValues(request_class, FAILURES.keyed({"share": share, "count": count.failed}))
 
 
 def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterator[ErrorRow]:
@@ -48,10 +48,10 @@ def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterat
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how many requests of each class of a simulated trial were refused."""
-    for request, mine in trial.of_each():
+    for request_class, mine in trial.of_each():
         failed, sent = int((mine & ~trial.answered).sum()), int(mine.sum())
         if sent:
-            yield MetricValues(request, FAILURES.keyed({"share": failed / sent, "count": failed}))
+            yield MetricValues(request_class, FAILURES.keyed({"share": failed / sent, "count": failed}))
 
 
 FAMILY = Family((FAILURES,), _measure, measure_simulated=_measure_simulated)

@@ -87,13 +87,13 @@ class Metric:
 
 
 class MetricValues(NamedTuple):
-    """What a family measured for one class of request in one trial; ``request`` is None for all classes together.
+    """What a family measured for one class of request in one trial; ``request_class`` is None for all classes together.
 
     If a metric was computed from something other than answered requests, such as visits, ``carried_by`` says from how
     many.
     """
 
-    request: str | None
+    request_class: str | None
     stats: Stats
     carried_by: Mapping[str, int] = {}
     likely: Mapping[tuple[str, str], tuple[float, ...]] = {}

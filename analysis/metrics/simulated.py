@@ -21,14 +21,14 @@ Cell = tuple[str, str, str | None]
 class SimulatedTrial:
     """The requests of one simulated trial, in the order of sending; times are in seconds since the load began.
 
-    ``request`` is an index into ``classes``. ``worker`` counts from 0; -1: the request was refused, and has no
+    ``request_class`` is an index into ``classes``. ``worker`` counts from 0; -1: the request was refused, and has no
     ``began_s``. ``asked_s`` is the service time.
     """
 
     variant: VariantRecord
     load: LoadRecord
     classes: Sequence[str]
-    request: npt.NDArray[np.int64]
+    request_class: npt.NDArray[np.int64]
     user: npt.NDArray[np.int64]
     worker: npt.NDArray[np.int64]
     sent_s: npt.NDArray[np.float64]
@@ -50,8 +50,8 @@ class SimulatedTrial:
 
     def of_each(self) -> list[tuple[str | None, npt.NDArray[np.bool_]]]:
         """Return each class, and None for all classes, with which requests are of the class."""
-        one = [(name, self.request == place) for place, name in enumerate(self.classes)]
-        return [*one, (None, self.request >= 0)]
+        one = [(name, self.request_class == place) for place, name in enumerate(self.classes)]
+        return [*one, (None, self.request_class >= 0)]
 
 
 class Prediction(NamedTuple):

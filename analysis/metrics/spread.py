@@ -45,19 +45,19 @@ REQUESTS_BY_CONNECTION = Metric(
 )
 
 _WORKERS = """
-SELECT variant, load, trial, request, worker, requests,
-    requests / sum(requests) OVER (PARTITION BY variant, load, trial, request) AS share, connections
-FROM (SELECT variant, load, trial, request, worker, count(*)::INTEGER AS requests,
+SELECT variant, load, trial, request_class, worker, requests,
+    requests / sum(requests) OVER (PARTITION BY variant, load, trial, request_class) AS share, connections
+FROM (SELECT variant, load, trial, request_class, worker, count(*)::INTEGER AS requests,
           count(DISTINCT connection)::INTEGER AS connections
       FROM classes WHERE error IS NULL {and_of_trial} GROUP BY ALL)
-ORDER BY variant, load, trial, request NULLS LAST, requests, worker
+ORDER BY variant, load, trial, request_class NULLS LAST, requests, worker
 """
 
 _CONNECTIONS = f"""
-SELECT request, avg(requests), max(requests)
-FROM (SELECT request, connection, count(*) AS requests
+SELECT request_class, avg(requests), max(requests)
+FROM (SELECT request_class, connection, count(*) AS requests
       FROM classes WHERE {OF_TRIAL} AND error IS NULL AND connection IS NOT NULL GROUP BY ALL)
-GROUP BY request
+GROUP BY request_class
 """  # noqa: S608  # made of constants
 
 
@@ -65,10 +65,10 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[M
     """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried."""
     query = _WORKERS.format(and_of_trial=f"AND {OF_TRIAL}")
     rows = _rows(database.execute(query, of_trial(trial.key)).fetchall())
-    for request, workers in groupby(rows, lambda row: row.request):
-        yield MetricValues(request, _spread(trial.variant, list(workers)))
-    for request, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
-        yield MetricValues(request, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
+    for request_class, workers in groupby(rows, lambda row: row.request_class):
+        yield MetricValues(request_class, _spread(trial.variant, list(workers)))
+    for request_class, average, most in database.execute(_CONNECTIONS, of_trial(trial.key)).fetchall():
+        yield MetricValues(request_class, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
 
 
 def worker_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> list[WorkerRow]:
@@ -115,9 +115,9 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how evenly the requests of a simulated trial are spread over workers."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
-    for request, mine in trial.of_each():
+    for request_class, mine in trial.of_each():
         counts = np.bincount(trial.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
-        yield MetricValues(request, REQUESTS_BY_WORKER.keyed(evenness(counts)))
+        yield MetricValues(request_class, REQUESTS_BY_WORKER.keyed(evenness(counts)))
 
 
 FAMILY = Family(

@@ -28,18 +28,18 @@ THROUGHPUT = Metric(
 )
 
 _SPANS = f"""
-SELECT request, epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds
-FROM classes WHERE {OF_TRIAL} GROUP BY request
+SELECT request_class, epoch(max(sent + to_milliseconds(coalesce(duration_ms, 0)))) - epoch(min(sent)) AS seconds
+FROM classes WHERE {OF_TRIAL} GROUP BY request_class
 """  # noqa: S608  # made of constants
 
 # A user of a closed loop sends nothing while it waits. Without the overhead, the same requests would take that much
 # less time.
 _OF_IDEAL = f"""
-SELECT request, 1 - sum(lost_ms) / nullif(sum(span_ms), 0) AS of_ideal
-FROM (SELECT request, sum(overhead_ms) AS lost_ms, epoch_ms(max(answered)) - epoch_ms(min(sent)) AS span_ms
+SELECT request_class, 1 - sum(lost_ms) / nullif(sum(span_ms), 0) AS of_ideal
+FROM (SELECT request_class, sum(overhead_ms) AS lost_ms, epoch_ms(max(answered)) - epoch_ms(min(sent)) AS span_ms
       FROM classes WHERE {OF_TRIAL} AND answered IS NOT NULL
-      GROUP BY request, generator, split_part(id, '-', 1))
-GROUP BY request
+      GROUP BY request_class, generator, split_part(id, '-', 1))
+GROUP BY request_class
 """  # noqa: S608
 
 
@@ -47,13 +47,13 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[M
     """Yield the throughput of each class; ``of_ideal`` only in a closed loop, where a wait delays the next request."""
     closed = trial.load.loop == "closed"
     of_ideal = dict(database.execute(_OF_IDEAL, of_trial(trial.key)).fetchall()) if closed else {}
-    for request, seconds in database.execute(_SPANS, of_trial(trial.key)).fetchall():
+    for request_class, seconds in database.execute(_SPANS, of_trial(trial.key)).fetchall():
         stats: Stats = {}
-        if (answered := trial.requests.of_class(request).answered) and seconds:
+        if (answered := trial.requests.of_class(request_class).answered) and seconds:
             stats[THROUGHPUT.name, "per_second"] = answered / seconds
-        if (share := of_ideal.get(request)) is not None:
+        if (share := of_ideal.get(request_class)) is not None:
             stats[THROUGHPUT.name, "of_ideal"] = share
-        yield MetricValues(request, stats)
+        yield MetricValues(request_class, stats)
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
@@ -61,8 +61,8 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     responses_s = trial.ended_s - trial.sent_s
-    _, user = np.unique(trial.request * (1 + trial.user.max(initial=0)) + trial.user, return_inverse=True)
-    for request, mine in trial.of_each():
+    _, user = np.unique(trial.request_class * (1 + trial.user.max(initial=0)) + trial.user, return_inverse=True)
+    for request_class, mine in trial.of_each():
         answered = mine & trial.answered
         if not answered.any():
             continue
@@ -76,7 +76,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
             lost_s = (responses_s - trial.asked_s)[answered].sum()
             if span_s:
                 stats[THROUGHPUT.name, "of_ideal"] = float(1 - lost_s / span_s)
-        yield MetricValues(request, stats)
+        yield MetricValues(request_class, stats)
 
 
 FAMILY = Family((THROUGHPUT,), _measure, measure_simulated=_measure_simulated)

@@ -38,11 +38,11 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[M
     """Yield the times of each class. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out."""
     keys = [(metric.name, stat, column) for metric, column in _COLUMNS for stat in metric.units]
     query = f"""
-        SELECT request, {", ".join(aggregate(stat, column) for _, stat, column in keys)}
-        FROM classes WHERE {OF_TRIAL} AND error IS NULL GROUP BY request
+        SELECT request_class, {", ".join(aggregate(stat, column) for _, stat, column in keys)}
+        FROM classes WHERE {OF_TRIAL} AND error IS NULL GROUP BY request_class
     """  # noqa: S608  # made of constants
-    for request, *times_ms in database.execute(query, of_trial(trial.key)).fetchall():
-        count = trial.requests.of_class(request)
+    for request_class, *times_ms in database.execute(query, of_trial(trial.key)).fetchall():
+        count = trial.requests.of_class(request_class)
         stats = {
             (metric, stat): time_ms
             for (metric, stat, _), time_ms in zip(keys, times_ms, strict=True)
@@ -50,17 +50,19 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[M
             and count.answered >= rows_needed(stat)
             and count.failed / count.sent < failures_allowed(stat)
         }
-        yield MetricValues(request, stats, likely={} if trial.load.burst else _likely(database, trial, request, stats))
+        yield MetricValues(
+            request_class, stats, likely={} if trial.load.burst else _likely(database, trial, request_class, stats)
+        )
 
 
-def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request: str | None, stats: Stats) -> Likely:
+def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request_class: str | None, stats: Stats) -> Likely:
     """Return the likely values of the percentiles among ``stats``, of one class of request.
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.
     """
     from analysis.metrics.likely import blocks, likely_percentiles  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
-    columns = database.execute(_OF_CLASS, of_trial(trial.key) | {"request": request}).fetchnumpy()
+    columns = database.execute(_OF_CLASS, of_trial(trial.key) | {"request_class": request_class}).fetchnumpy()
     block = blocks(columns["sent_s"])
     likely: Likely = {}
     for metric, column in _COLUMNS:
@@ -72,7 +74,7 @@ def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request: str |
 
 _OF_CLASS = f"""
 SELECT epoch(sent) AS sent_s, {", ".join(column for _, column in _COLUMNS)}
-FROM classes WHERE {OF_TRIAL} AND error IS NULL AND request IS NOT DISTINCT FROM $request
+FROM classes WHERE {OF_TRIAL} AND error IS NULL AND request_class IS NOT DISTINCT FROM $request_class
 """  # noqa: S608  # made of constants
 
 
@@ -82,7 +84,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
 
     durations_ms = 1000 * (trial.ended_s - trial.sent_s)
     overheads_ms = durations_ms - 1000 * trial.asked_s
-    for request, mine in trial.of_each():
+    for request_class, mine in trial.of_each():
         answered = mine & trial.answered
         count, failed = int(answered.sum()), 1 - answered.sum() / max(mine.sum(), 1)
         stats: Stats = {}
@@ -94,7 +96,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
                 stats[metric.name, stat] = (
                     next(percentiles) if percentile(stat) is not None else _of_all(stat, times_ms)
                 )
-        yield MetricValues(request, stats)
+        yield MetricValues(request_class, stats)
 
 
 def _of_all(stat: str, times_ms: npt.NDArray[np.float64]) -> float:

@@ -64,7 +64,7 @@ def unknown_in_published(run: Run, published: Published) -> str | None:
         return f"the key {key}"
     if published.metric not in STATISTICS:
         return f"the metric {published.metric}"
-    if not (published.stats or published.counts or published.steps):
+    if not (published.stats or published.counts or published.completion_times):
         return f"no figure of {published.metric} that this version knows"
     return _unknown_load(run, published.load)
 

@@ -26,7 +26,7 @@ from analysis.metrics.metric import (
 )
 from analysis.read import OF_TRIAL, of_trial
 from analysis.read.observation import database_of
-from analysis.records.summary import LevelRow
+from analysis.records.summary import RateStepRow
 
 if TYPE_CHECKING:
     import duckdb
@@ -99,9 +99,9 @@ _VISITS = f"""
 WITH of_trial AS (
     FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
 together AS (
-    SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request)) AS error,
-        arg_min(request, (sent, request)) FILTER (WHERE error IS NOT NULL) AS failed_in,
-        bool_or(request = '{LAST}') AS complete,
+    SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request_class)) AS error,
+        arg_min(request_class, (sent, request_class)) FILTER (WHERE error IS NOT NULL) AS failed_in,
+        bool_or(request_class = '{LAST}') AS complete,
         CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
     FROM of_trial GROUP BY visit),
 visits AS (
@@ -242,7 +242,7 @@ def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequenc
     return None
 
 
-def level_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> Iterator[LevelRow]:
+def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> Iterator[RateStepRow]:
     """Yield the levels of each trial that made visits, if the rate of visits is known."""
     for trial in trials:
         settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
@@ -250,7 +250,7 @@ def level_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) 
         if due and count(database, trial.key).made:
             variant, load, number = trial.key
             for level in levels(database, trial.key, due, float(settings.get("STEP_S", 1))):
-                yield LevelRow(variant=variant, load=load, trial=number, **level._asdict())
+                yield RateStepRow(variant=variant, load=load, trial=number, **level._asdict())
 
 
 def written(rows: Sequence[str], posts: Posts) -> Written:

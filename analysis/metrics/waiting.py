@@ -26,7 +26,7 @@ Segments = npt.NDArray[np.float64]
 class Answered:
     """The answered requests of one trial, in the order of sending; times are seconds since the first request was sent.
 
-    ``workers`` are the workers that served a request. ``worker`` and ``request`` are indexes into ``workers`` and
+    ``workers`` are the workers that served a request. ``worker`` and ``request_class`` are indexes into ``workers`` and
     ``classes``. ``first`` and ``last_sent`` are when the first and the last request were sent, and ``last`` is when the
     last answer came, in epoch seconds.
     """
@@ -37,7 +37,7 @@ class Answered:
     last: float
     last_sent: float
     worker: npt.NDArray[np.int64]
-    request: npt.NDArray[np.int64]
+    request_class: npt.NDArray[np.int64]
     sent_s: Times
     began_s: Times
     ended_s: Times
@@ -74,12 +74,13 @@ WITH trial AS (
 
 _BOUNDS = """
 SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))), epoch(max(sent)),
-    list_sort(list(DISTINCT worker) FILTER (WHERE known)), list_sort(list(DISTINCT request) FILTER (WHERE known))
+    list_sort(list(DISTINCT worker) FILTER (WHERE known)), list_sort(list(DISTINCT request_class) FILTER (WHERE known))
 FROM trial
 """
 
 _TIMES = """
-SELECT dense_rank() OVER (ORDER BY worker) - 1 AS worker, dense_rank() OVER (ORDER BY request) - 1 AS request,
+SELECT dense_rank() OVER (ORDER BY worker) - 1 AS worker,
+    dense_rank() OVER (ORDER BY request_class) - 1 AS request_class,
     epoch(sent) - $first AS sent_s, began - $first AS began_s, ended - $first AS ended_s
 FROM trial WHERE known ORDER BY sent, id, generator
 """

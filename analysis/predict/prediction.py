@@ -45,9 +45,11 @@ def predict(run: Run) -> Predictions:
                 continue
             trials = list(_trials(model, variant, load, simulated))
             values = _values(trials)
-            for (request, metric, stat), prediction in zip(values, _of_runs(values.values(), run.trials), strict=True):
-                found.values[(*cell, request), metric, stat] = prediction
-            if load.has_stairs:
+            for (request_class, metric, stat), prediction in zip(
+                values, _of_runs(values.values(), run.trials), strict=True
+            ):
+                found.values[(*cell, request_class), metric, stat] = prediction
+            if load.has_small_bursts:
                 stairs = [bursts.simulated_stairs_ms(trial) for trial in trials]
                 found.stairs[cell] = _of_runs(list(zip(*stairs, strict=False)), run.trials)
     return found
@@ -59,7 +61,7 @@ def predict_summary(run: Run) -> Summary:
     results = Results(run, {}, {}, 0.0, predictions)
     found = {
         "rows": list(results.rows()),
-        "steps": list(results.stairs_rows()),
+        "steps": list(results.completion_times_rows()),
         "not_predicted": not_predicted(predictions),
     }
     return Summary.of_nothing(run.experiment).model_copy(update=found)
@@ -97,7 +99,7 @@ def _values(trials: list[SimulatedTrial]) -> dict[tuple[str | None, str, str], l
         for family in FAMILIES:
             for finding in family.measure_simulated(trial):
                 for (metric, stat), value in finding.stats.items():
-                    found.setdefault((finding.request, metric, stat), []).append(value)
+                    found.setdefault((finding.request_class, metric, stat), []).append(value)
     least = {key: len(trials) if percentile(key[-1]) is not None else len(trials) / 2 for key in found}
     return {key: values for key, values in found.items() if len(values) >= least[key]}
 

@@ -16,9 +16,9 @@ PREDICTED = "predicted.json"
 
 
 class PredictedFigure(Record):
-    """One statistic of a variant under a load; ``request`` None: of all classes together."""
+    """One statistic of a variant under a load; ``request_class`` None: of all classes together."""
 
-    request: str | None
+    request_class: str | None
     metric: str
     stat: str
     median: float
@@ -94,8 +94,10 @@ def _cells(predictions: Predictions) -> list[PredictedCell]:
                             stairs=[(*step,) for step in predictions.stairs.get(cell, ())])
         for cell in [*predictions.missing, *{(variant, load): None for (variant, load, _), _, _ in predictions.values}]
     }  # fmt: skip
-    for ((variant, load, request), metric, stat), (median, low, high) in predictions.values.items():
-        figure = PredictedFigure(request=request, metric=metric, stat=stat, median=median, low=low, high=high)
+    for ((variant, load, request_class), metric, stat), (median, low, high) in predictions.values.items():
+        figure = PredictedFigure(
+            request_class=request_class, metric=metric, stat=stat, median=median, low=low, high=high
+        )
         cells[variant, load].figures.append(figure)
     return list(cells.values())
 
@@ -110,5 +112,5 @@ def _predictions(stored: PredictedRun) -> Predictions:
             found.stairs[key] = [Prediction(*step) for step in cell.stairs]
         for figure in cell.figures:
             prediction = Prediction(figure.median, figure.low, figure.high)
-            found.values[(*key, figure.request), figure.metric, figure.stat] = prediction
+            found.values[(*key, figure.request_class), figure.metric, figure.stat] = prediction
     return found

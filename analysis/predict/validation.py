@@ -39,7 +39,7 @@ def compare(run: Run, summary: Summary) -> Iterator[Compared]:
     loads = {one.name: one for one in run.loads}
     variants = {one.name: one for one in run.variants}
     for row in summary.rows:
-        if (row.metric, row.stat) not in VALIDATED or (row.request is None and row.metric != "burst"):
+        if (row.metric, row.stat) not in VALIDATED or (row.request_class is None and row.metric != "burst"):
             continue
         if row.measured is None or row.predicted is None:
             continue

@@ -74,13 +74,13 @@ def serve_otherwise(answered: Answered, workers: int, threads: int) -> Iterator[
         order = np.empty(len(answered.sent_s), dtype=np.int64)  # the row of each request
         for place in range(len(answered.classes)):
             mine = np.flatnonzero(rows.of_class == place)
-            order[np.flatnonzero(answered.request == place)[rows.user[mine]]] = mine
+            order[np.flatnonzero(answered.request_class == place)[rows.user[mine]]] = mine
         yield WhatIf(kind, *of, (rows.began - rows.sent)[order], rows.worker[order], rows.thread[order])
 
 
 def _classes(answered: Answered) -> Iterator[Class]:
     for place, name in enumerate(answered.classes):
-        mine = answered.request == place
+        mine = answered.request_class == place
         works_s = (answered.ended_s - answered.began_s)[mine]
         yield Class(name, Recorded(answered.sent_s[mine]), [WorkStep(Constant(0.0))], np.maximum(works_s, 0))
 

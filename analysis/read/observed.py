@@ -33,7 +33,7 @@ class ClassCount(NamedTuple):
     them, and not k6.
     """
 
-    request: str
+    request_class: str
     sent: int
     failed: int
     refused: int = 0
@@ -91,13 +91,13 @@ class Requests(NamedTuple):
     @property
     def names(self) -> list[str | None]:
         """The classes of request, and None for all classes together; empty if no request was sent."""
-        return [*(one.request for one in self.classes), None] if self.classes else []
+        return [*(one.request_class for one in self.classes), None] if self.classes else []
 
-    def of_class(self, request: str | None) -> ClassCount:
+    def of_class(self, request_class: str | None) -> ClassCount:
         """Return the counts of one class of request; None: of all classes together."""
-        if request is None:
+        if request_class is None:
             return ClassCount("", self.sent, self.sent - self.answered)
-        return next(one for one in self.classes if one.request == request)
+        return next(one for one in self.classes if one.request_class == request_class)
 
 
 class Evidence(NamedTuple):
@@ -232,17 +232,18 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
     [(generators,)] = rows("SELECT count(DISTINCT generator) {of_trial} AND generator <> '{client}'")
     [(in_flight, little)] = rows(_LITTLE)
     errors: dict[str, list[str]] = {}
-    for request, error in rows(
-        "SELECT request, error {of_trial} AND error IS NOT NULL GROUP BY ALL ORDER BY count(*) DESC, error"
+    for request_class, error in rows(
+        "SELECT request_class, error {of_trial} AND error IS NOT NULL GROUP BY ALL ORDER BY count(*) DESC, error"
     ):
-        errors.setdefault(request, []).append(error)
+        errors.setdefault(request_class, []).append(error)
     return Requests(
         began=began,
         classes=[
-            ClassCount(request, sent, failed, refused, errors.get(request, ()), of_client)
-            for request, sent, failed, refused, of_client in rows(
-                "SELECT request, count(*), count(error), count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), "
-                "bool_and(generator = '{client}') {of_trial} GROUP BY request ORDER BY request"
+            ClassCount(request_class, sent, failed, refused, errors.get(request_class, ()), of_client)
+            for request_class, sent, failed, refused, of_client in rows(
+                "SELECT request_class, count(*), count(error), "
+                "count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), "
+                "bool_and(generator = '{client}') {of_trial} GROUP BY request_class ORDER BY request_class"
             )
         ],
         errors=[

@@ -12,6 +12,7 @@ import duckdb
 from analysis.read.lab_time import Clocks, correct, find_clocks
 from analysis.records.files import POINTS, SERVED
 from analysis.records.folder import NoTemporaryRoom
+from analysis.records.model import KEYS_OF_SCHEMA_1
 from analysis.records.run import MachineRecord
 
 MEMORY = "768MB"
@@ -26,9 +27,10 @@ class UnreadablePoints(Exception):
 
 COLUMNS = """
     variant VARCHAR, load VARCHAR, trial INTEGER, generator VARCHAR, id VARCHAR, visit VARCHAR,
-    request VARCHAR, sent TIMESTAMP, answered TIMESTAMP, asked_ms DOUBLE, duration_ms DOUBLE, overhead_ms DOUBLE,
-    blocked_ms DOUBLE, connecting_ms DOUBLE, status INTEGER, error VARCHAR,
-    worker VARCHAR, thread BIGINT, connection VARCHAR, began DOUBLE, ended DOUBLE, server VARCHAR
+    request_class VARCHAR, sent TIMESTAMP, answered TIMESTAMP,
+    service_time_ms DOUBLE, duration_ms DOUBLE, overhead_ms DOUBLE, blocked_ms DOUBLE, connecting_ms DOUBLE,
+    status INTEGER, error VARCHAR, worker VARCHAR, thread BIGINT, connection VARCHAR, began DOUBLE,
+    ended DOUBLE, server VARCHAR
 """
 """requests.parquet, one row per request, in the order of sending.
 
@@ -36,16 +38,17 @@ COLUMNS = """
 unique in a trial; None: the load has no visits. ``sent`` and ``answered`` are UTC, taken just before and after the
 request. ``began`` and ``ended`` are when the worker began and ended its work, in epoch seconds. All four times are by
 one clock: if the containers ran on several machines, the times were corrected to the lab's clock (``read.clocks``).
-``duration_ms`` is k6's http_req_duration, and ``overhead_ms`` is ``duration_ms`` minus ``asked_ms``. ``connection`` is
-the connection that brought the request to its worker; None: the server cannot tell. A request that failed has ``error``
-and no ``overhead_ms``; a request that the end of the run cut off has no ``duration_ms`` either.
+``service_time_ms`` is how long the request asked the worker to work, ``duration_ms`` is k6's http_req_duration, and
+``overhead_ms`` is ``duration_ms`` minus ``service_time_ms``. ``connection`` is the connection that brought the request
+to its worker; None: the server cannot tell. A request that failed has ``error`` and no ``overhead_ms``; a request that
+the end of the run cut off has no ``duration_ms`` either.
 """
 
 # The load scripts write two points for each request, see k6/lib/request.js. k6's own points are not read, except for
 # dropped_iterations.
 _READ = """
 CREATE TABLE points AS
-SELECT metric, type, data.time::TIMESTAMP AS time, data.value, data.tags.request, data.metadata
+SELECT metric, type, data.time::TIMESTAMP AS time, data.value, data.tags.request AS request_class, data.metadata
 FROM read_json($points, format = 'newline_delimited', compression = 'gzip', columns = {
     metric: 'VARCHAR', type: 'VARCHAR',
     data: 'STRUCT(time VARCHAR, value DOUBLE, tags STRUCT(request VARCHAR), metadata STRUCT(
@@ -63,7 +66,7 @@ SELECT CASE
     WHEN bool_or(metric IS NULL OR type IS DISTINCT FROM 'Point') THEN 'a line is not one of k6'
     WHEN bool_or(NOT coalesce(year(time) BETWEEN 1970 AND 9998, false)) THEN 'a point has no time'
     WHEN bool_or(NOT coalesce(value BETWEEN 0 AND 1e15, false)) THEN 'the value of a point is not a number >= 0'
-    WHEN bool_or(metric <> 'dropped_iterations' AND (metadata.id IS NULL OR request IS NULL))
+    WHEN bool_or(metric <> 'dropped_iterations' AND (metadata.id IS NULL OR request_class IS NULL))
         THEN 'a request has no id or no class'
     WHEN NOT $own AND bool_or(
             metric <> 'dropped_iterations' AND NOT coalesce(metadata.asked_ms BETWEEN 0 AND 1e15, false))
@@ -87,7 +90,7 @@ END
 FROM (SELECT count(*) AS requests, count(answered) AS answered FROM requests WHERE generator = $generator) AS joined,
     (SELECT count(*) FILTER (WHERE metric = 'request_sent') AS sent,
         count(*) FILTER (WHERE metric = 'request_answered') AS answered FROM points) AS points,
-    (SELECT count(*) AS requests, count(DISTINCT (visit, request)) AS different
+    (SELECT count(*) AS requests, count(DISTINCT (visit, request_class)) AS different
         FROM requests WHERE visit IS NOT NULL) AS visits
 """
 
@@ -107,7 +110,7 @@ _JOIN_SERVED = """
 UPDATE requests SET
     worker = served.worker, thread = served.thread, connection = served.connection,
     began = served.began, ended = served.ended,
-    asked_ms = coalesce(1000 * (served.ended - served.began), 0),
+    service_time_ms = coalesce(1000 * (served.ended - served.began), 0),
     overhead_ms = CASE WHEN requests.error IS NULL THEN duration_ms - 1000 * (served.ended - served.began) END
 FROM served WHERE requests.id = served.id
 """
@@ -121,8 +124,9 @@ _JOIN = """
 INSERT INTO requests BY NAME
 SELECT
     $variant AS variant, $load AS load, $trial AS trial, $generator AS generator,
-    sent.metadata.id AS id, sent.metadata.visit AS visit, sent.request, sent.time AS sent, answered.time AS answered,
-    sent.metadata.asked_ms AS asked_ms, answered.value AS duration_ms,
+    sent.metadata.id AS id, sent.metadata.visit AS visit, sent.request_class,
+    sent.time AS sent, answered.time AS answered,
+    sent.metadata.asked_ms AS service_time_ms, answered.value AS duration_ms,
     CASE WHEN answered.metadata.error IS NULL THEN answered.value - sent.metadata.asked_ms END AS overhead_ms,
     answered.metadata.blocked_ms, answered.metadata.connecting_ms, answered.metadata.status,
     CASE WHEN answered.metric IS NULL THEN 'no answer before the end of the run'
@@ -227,6 +231,8 @@ def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]
     with duckdb.connect(config={"threads": 1}) as database:
         if files:
             rows = database.read_parquet([*map(str, files)])
+            columns = [f"{name} AS {KEYS_OF_SCHEMA_1.get(name, name)}" for name in rows.columns]
+            rows = rows.project(", ".join(columns))
             if sum(path.stat().st_size for path in files) < IN_MEMORY:
                 rows.create("requests")
             else:
@@ -256,7 +262,7 @@ _CLASSES = """
 CREATE {kind} classes AS
 SELECT * FROM requests
 UNION ALL BY NAME
-SELECT * REPLACE (NULL AS request) FROM requests
+SELECT * REPLACE (NULL AS request_class) FROM requests
 """
 
 

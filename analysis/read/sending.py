@@ -51,6 +51,8 @@ def sending(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> Sending
 
 def posts(database: duckdb.DuckDBPyConnection, key: Key) -> Posts:
     """Return which visits of a trial posted a form, and which of these posts succeeded."""
-    query = f"SELECT visit, error IS NULL FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL AND request = $post"  # noqa: S608
+    query = (
+        f"SELECT visit, error IS NULL FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL AND request_class = $post"  # noqa: S608
+    )
     told = dict(database.execute(query, of_trial(key) | {"post": POST}).fetchall())
     return Posts(frozenset(told), frozenset(visit for visit, succeeded in told.items() if succeeded))

@@ -12,7 +12,7 @@ from analysis.records.model import Record
 class Measure(Record):
     """A statistic of one metric, for one class of request or for all classes together (None)."""
 
-    request: str | None = None
+    request_class: str | None = None
     metric: str
     stat: str
 
@@ -36,11 +36,11 @@ class Published(Record):
 
     variant: str
     load: str | None = None
-    request: str | None = None
+    request_class: str | None = None
     metric: str
     stats: dict[str, FiniteFloat] = Field({})
     counts: list[int] = Field(default=[], description="Requests per worker, in any order.")
-    steps: list[FiniteFloat] = Field(
+    completion_times: list[FiniteFloat] = Field(
         default=[], description="The response times of the requests of one burst, in ms, in order of completion."
     )
     divided_by: FiniteFloat = Field(
@@ -54,9 +54,9 @@ class Published(Record):
     )
 
     @property
-    def steps_here(self) -> list[float]:
+    def expected_completion_times(self) -> list[float]:
         """The steps that this lab should measure, in ms."""
-        return [step / self.divided_by for step in self.steps]
+        return [step / self.divided_by for step in self.completion_times]
 
 
 class Claim(Record):
@@ -84,7 +84,7 @@ class Claim(Record):
         """The quantities that the claim needs: its value, and the value that it is relative to."""
         return [self.value] + ([self.relative_to] if self.relative_to else [])
 
-    def expects_failures_of(self, variant: str, load: str, request: str) -> bool:
+    def expects_failures_of(self, variant: str, load: str, request_class: str) -> bool:
         """Whether this claim says that requests of one class fail in one variant under one load."""
         value = self.value
         return (
@@ -92,7 +92,7 @@ class Claim(Record):
             and self.at_least is not None
             and value.variant == variant
             and value.load in (None, load)
-            and value.request in (None, request)
+            and value.request_class in (None, request_class)
         )
 
     @property

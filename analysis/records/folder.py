@@ -76,8 +76,8 @@ def read_values(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise BadRun(f"{path} cannot be read: {error}") from None
     schema = values.get("schema") if isinstance(values, dict) else None
-    if type(schema) is not int or schema < SCHEMA:
-        raise BadRun(f"{path} has schema {schema}; this version reads schema {SCHEMA}")
+    if type(schema) is not int or schema < 1:
+        raise BadRun(f"{path} has schema {schema}; this version reads the schemas 1 to {SCHEMA}")
     return cast("dict[str, Any]", values)
 
 
@@ -92,7 +92,7 @@ def checked(path: Path, kind: type[R], values: dict[str, Any]) -> R:
 
 def _read(path: Path, kind: type[R]) -> R:
     values = read_values(path)
-    return checked(path, kind, {"schema_": values.pop("schema"), **values})
+    return checked(path, kind, {"schema_": max(SCHEMA, values.pop("schema")), **values})
 
 
 def read_summary(folder: Path) -> Summary:

@@ -8,6 +8,16 @@ NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """The name of an experiment, a variant or a load. It also names folders and containers."""
 
+KEYS_OF_SCHEMA_1 = {
+    "request": "request_class",
+    "asked_ms": "service_time_ms",
+    "steps": "completion_times",
+    "visit_steps": "rate_steps",
+}
+"""Keys of records, and columns of requests.parquet, that files of schema 1 call otherwise; and their names today."""
+METRICS_OF_SCHEMA_1 = {"beside_free_thread": "avoidable_wait"}
+"""Metrics that files of schema 1 call otherwise, and their names today."""
+
 
 class Model(BaseModel):
     """A frozen record that refuses unknown keys."""
@@ -15,15 +25,11 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-METRICS_OF_SCHEMA_1 = {"beside_free_thread": "avoidable_wait"}
-"""Metrics that files of schema 1 name otherwise, and their names today."""
-
-
 class Record(BaseModel):
     """A frozen record read back from a file that an older or newer version may have written.
 
-    Keys that this version does not know are kept, and they are written again with the record. Metrics may have the
-    names of schema 1.
+    Keys and metrics of schema 1 get the names of today. Keys that this version does not know are kept, and they are
+    written again with the record.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -31,7 +37,13 @@ class Record(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _rename(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
-        """Give the metrics of schema 1 the names of today."""
-        if isinstance(values, dict) and (metric := METRICS_OF_SCHEMA_1.get(str(values.get("metric")))):
-            return values | {"metric": metric}
-        return values
+        """Give the keys and the metric of schema 1 the names of today."""
+        if not isinstance(values, dict):
+            return values
+        old = [key for key, today in KEYS_OF_SCHEMA_1.items() if key in values and today in cls.model_fields]
+        if any(KEYS_OF_SCHEMA_1[key] in values for key in old):
+            return values  # both names: the old one is an unknown key
+        renamed = {KEYS_OF_SCHEMA_1.get(key, key) if key in old else key: value for key, value in values.items()}
+        if (metric := METRICS_OF_SCHEMA_1.get(str(values.get("metric")))) and "metric" in cls.model_fields:
+            renamed["metric"] = metric
+        return renamed

@@ -9,7 +9,8 @@ from analysis.records.claims import Claim, Curve, Published
 from analysis.records.model import Record
 from analysis.records.queueing import Queueing, queueing_of_schema_1
 
-SCHEMA = 1
+SCHEMA = 2
+"""The schema of the records that this version writes. It reads every schema from 1 on (``records.model``)."""
 METHOD = 2
 """How runs are measured. It grows with each change after which old and new runs cannot be compared (CHANGELOG.md)."""
 THEORY = 1
@@ -18,9 +19,9 @@ OTHERS_CORES = 2
 """How many cores the balancer and the load generator need in addition to the cores of workers that compute."""
 ALONE_ALLOWED = 0.05
 """By which part of its time a request that computes may miss the time that it asks for, when it is sent alone."""
-STAIRS = 50
+SMALL_BURST = 50
 """If a burst has at most this many requests, its figures and pictures show every request."""
-SHOWN_STAIRS = 12
+TABLED_BURST = 12
 """If a burst has at most this many requests, tables show every request, too."""
 
 
@@ -188,14 +189,14 @@ class LoadRecord(Record):
         return sum(map(int, parts)) or None if all(part.isdecimal() for part in parts) else None
 
     @property
-    def has_stairs(self) -> bool:
+    def has_small_bursts(self) -> bool:
         """Whether the load's bursts are so small that pictures show every request."""
-        return self.burst is not None and self.burst <= STAIRS
+        return self.burst is not None and self.burst <= SMALL_BURST
 
     @property
-    def has_few_stairs(self) -> bool:
+    def has_tabled_bursts(self) -> bool:
         """Whether the load's bursts are so small that a table shows when each request was answered."""
-        return self.burst is not None and self.burst <= SHOWN_STAIRS
+        return self.burst is not None and self.burst <= TABLED_BURST
 
     @property
     def crashes(self) -> bool:
@@ -312,24 +313,24 @@ class Calibration(Record):
     """How long requests that compute take when they are sent one at a time, before the load.
 
     ``cpu`` is how a request computes. ``call_us`` is the length of the calls with which a request holds the
-    interpreter lock; None: the request really computes (``burn``). Each request asks for ``asked_ms`` of work;
+    interpreter lock; None: the request really computes (``burn``). Each request asks for ``service_time_ms`` of work;
     ``alone_ms`` has how long a worker was at work on each request.
     """
 
     cpu: str
     call_us: float | None
-    asked_ms: float
+    service_time_ms: float
     alone_ms: list[float]
 
     @property
     def missed_ms(self) -> float:
         """By how much the median request alone missed the time that it asked for."""
-        return abs(median(self.alone_ms) - self.asked_ms)
+        return abs(median(self.alone_ms) - self.service_time_ms)
 
     @property
     def holds(self) -> bool:
         """Whether requests alone take nearly as long as they ask for; always, if they ask for nothing."""
-        return not self.asked_ms or self.missed_ms <= ALONE_ALLOWED * self.asked_ms
+        return not self.service_time_ms or self.missed_ms <= ALONE_ALLOWED * self.service_time_ms
 
 
 class Exchange(Record):

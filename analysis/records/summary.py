@@ -26,9 +26,9 @@ class TrialValidity(Record):
     notes: list[str] = Field([], exclude_if=lambda value: not value)
     classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
 
-    def rejects(self, request: str | None) -> str | None:
+    def rejects(self, request_class: str | None) -> str | None:
         """Return why the figures of a class of request are invalid in this trial; None: they are not."""
-        return self.classes.get(request) if request else None
+        return self.classes.get(request_class) if request_class else None
 
 
 class Validity(Record):
@@ -41,16 +41,17 @@ class Validity(Record):
 class Row(Record):
     """One number as published, predicted and measured. The measured number comes from ``n`` rows in ``trials`` trials.
 
-    ``request`` is None for all classes together. ``values`` has the value of each trial by the number of the trial, and
-    ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (see ``statistics``); None:
-    there is no interval. In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
+    ``request_class`` is None for all classes together. ``values`` has the value of each trial by the number of the
+    trial, and ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (see
+    ``statistics``); None: there is no interval. In 95 of 100 simulated runs, the median lies between ``predicted_low``
+    and ``predicted_high``.
     If containers ran on several machines and the number depends on how their clocks differ, ``by_clocks`` has the least
     and the most of each trial by all clocks that fit.
     """
 
     variant: str
     load: str
-    request: str | None
+    request_class: str | None
     metric: str
     stat: str
     unit: str
@@ -76,7 +77,7 @@ class WorkerRow(Record):
     variant: str
     load: str
     trial: int
-    request: str | None
+    request_class: str | None
     worker: str
     requests: int
     share: float
@@ -144,14 +145,14 @@ class PublishedRow(Record):
     """Published figures of one metric with their common verdict.
 
     ``reason`` says why the verdict is undecided, invalid or doubtful. ``suspect``: the verdict rests on a suspect
-    trial. ``steps``: the figures are the response times of a burst, in order of completion.
+    trial. ``completion_times``: the figures are the response times of a burst, in order of completion.
     """
 
     variant: str
     load: str
-    request: str | None
+    request_class: str | None
     metric: str
-    steps: bool = False
+    completion_times: bool = False
     divided_by: float = 1
     within: float
     verdict: str
@@ -160,7 +161,7 @@ class PublishedRow(Record):
     figures: list[PublishedFigure]
 
 
-class StairsRow(Record):
+class CompletionTimesRow(Record):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
     ``low`` and ``high`` are the intervals of the medians over trials; None: there are fewer than two trials. ``low``
@@ -200,7 +201,7 @@ class WaveRow(Record):
     requests: int
 
 
-class LevelRow(Record):
+class RateStepRow(Record):
     """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
     If the rate does not climb, the trial has one such row.
@@ -220,7 +221,7 @@ class ErrorRow(Record):
     variant: str
     load: str
     trial: int
-    request: str
+    request_class: str
     error: str
     requests: int
 
@@ -232,7 +233,7 @@ class DifferenceRow(Record):
     """
 
     load: str
-    request: str | None
+    request_class: str | None
     metric: str
     stat: str
     unit: str
@@ -279,7 +280,8 @@ class Summary(Record):
     """All results of one run.
 
     ``differences`` has rows only if a variant was measured
-    against itself, ``steps`` and ``waves`` only if requests came in bursts, ``visit_steps`` only if visits came.
+    against itself, ``completion_times`` and ``waves`` only if requests came in bursts, ``rate_steps`` only if
+    visits came.
     ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is about how many
     seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials whose containers
     ran on several machines.
@@ -295,9 +297,9 @@ class Summary(Record):
     claims: list[ClaimRow]
     published: list[PublishedRow] = Field([])
     differences: list[DifferenceRow] = Field([])
-    steps: list[StairsRow] = Field([])
+    completion_times: list[CompletionTimesRow] = Field([])
     waves: list[WaveRow] = Field([])
-    visit_steps: list[LevelRow] = Field([])
+    rate_steps: list[RateStepRow] = Field([])
     errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
@@ -307,6 +309,6 @@ class Summary(Record):
         """Return the summary of a run that has no trials."""
         return cls(
             experiment=experiment, round_s=0.0, validity=Validity(verdict="valid", reasons=[]), trials=[], rows=[],
-            workers=[], counters=[], claims=[], published=[], differences=[], steps=[], waves=[], visit_steps=[],
-            errors=[],
+            workers=[], counters=[], claims=[], published=[], differences=[], completion_times=[], waves=[],
+            rate_steps=[], errors=[],
         )  # fmt: skip

@@ -71,9 +71,9 @@ def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
     """Return a percentile of lost time, or the share that waited beside a free thread, in plain words."""
     q = percentile(quantity.stat)
     where = f"Measured with {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
-    if quantity.metric == OVERHEAD.name and q is not None and quantity.request:
+    if quantity.metric == OVERHEAD.name and q is not None and quantity.request_class:
         share, side = (100 - q, "more") if at_least else (q, "less")
-        return f"{where}: {share:g} % of the {quantity.request} requests lose {number(value)} ms or {side}"
+        return f"{where}: {share:g} % of the {quantity.request_class} requests lose {number(value)} ms or {side}"
     if quantity.metric == AVOIDABLE_WAIT.name:
         return f"{where}: {_told_of_waits(quantity, value)}"
     return None
@@ -81,7 +81,7 @@ def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
 
 def _told_of_waits(quantity: Quantity, value: float) -> str:
     """Return how many requests waited beside a free thread, or how long, in plain words."""
-    requests = f"{quantity.request} requests" if quantity.request else "requests"
+    requests = f"{quantity.request_class} requests" if quantity.request_class else "requests"
     beside = "although another worker had a free thread"
     match quantity.stat:
         case "share":
@@ -98,11 +98,15 @@ def _told_of_waits(quantity: Quantity, value: float) -> str:
 def _there(summary: Summary, cure: Claim, of_answer: Claim) -> str | None:
     """Return the number of the answer in the variant of a cure, if the cure itself tells another number."""
     value = of_answer.value
-    if (value.metric, value.stat, value.request) == (cure.value.metric, cure.value.stat, cure.value.request):
+    if (value.metric, value.stat, value.request_class) == (
+        cure.value.metric,
+        cure.value.stat,
+        cure.value.request_class,
+    ):
         return None
-    there = (cure.value.variant, cure.value.load, value.request, value.metric, value.stat)
+    there = (cure.value.variant, cure.value.load, value.request_class, value.metric, value.stat)
     for row in summary.rows:
-        if (row.variant, cure.value.load and row.load, row.request, row.metric, row.stat) == there:
+        if (row.variant, cure.value.load and row.load, row.request_class, row.metric, row.stat) == there:
             of_cure = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
             told = None if row.measured is None else _told(of_cure, row.measured, at_least=of_answer.at_least is None)
             told = told and told.partition(": ")[2]

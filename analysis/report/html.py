@@ -173,12 +173,12 @@ def _of_load(
     yield figures.visit_times(database, run, summary, load), {"visit"}
     yield figures.curve(run, summary, load), set(METRICS)
     yield figures.races(run, summary, load), {"accept_attempts", "accept_failures"}
-    if not of.has_few_stairs:
-        for request in classes:
-            yield figures.overhead(database, run, summary, load, request), times
+    if not of.has_tabled_bursts:
+        for request_class in classes:
+            yield figures.overhead(database, run, summary, load, request_class), times
     if not of.burst:
-        for request in classes[:1]:
-            yield figures.share_and_tail(run, summary, load, request), {"requests_by_worker"}
+        for request_class in classes[:1]:
+            yield figures.share_and_tail(run, summary, load, request_class), {"requests_by_worker"}
     if run.has_several_workers(load):
         yield figures.workers(run, summary, load), {"requests_by_worker", "burst"}
     if not of.burst:

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 class Request(NamedTuple):
     """One request of a trial; its times count from when the first request was sent."""
 
-    request: str
+    request_class: str
     sent_s: float
     began_s: float | None
     ended_s: float | None
     answered_s: float | None
     connect_ms: float
-    asked_ms: float
+    service_time_ms: float
     worker: str | None
     thread: int
     error: str | None
@@ -80,8 +80,8 @@ def columns_of(
         )
         values = (
             i + 1 - number_before, sent - before, began - sent, ended - began, answered - ended,
-            classes.index(row.request), -1 if row.worker is None else workers.index(row.worker), thread_rows[i],
-            round(10 * row.connect_ms), round(10 * row.asked_ms),
+            classes.index(row.request_class), -1 if row.worker is None else workers.index(row.worker), thread_rows[i],
+            round(10 * row.connect_ms), round(10 * row.service_time_ms),
             -1 if row.error is None else errors.setdefault(row.error, len(errors)),
         )  # fmt: skip
         before, number_before = sent, i + 1

@@ -194,10 +194,10 @@ def _served_again(
 
 def _asked(rows: Iterable[Request]) -> dict[str, tuple[float, float]]:
     """Return the least and the most service time that the requests of each class asked for, in seconds."""
-    asked_ms: dict[str, list[float]] = {}
+    service_time_ms: dict[str, list[float]] = {}
     for row in rows:
-        asked_ms.setdefault(row.request, []).append(row.asked_ms)
-    return {name: (min(values) / 1000, max(values) / 1000) for name, values in asked_ms.items()}
+        service_time_ms.setdefault(row.request_class, []).append(row.service_time_ms)
+    return {name: (min(values) / 1000, max(values) / 1000) for name, values in service_time_ms.items()}
 
 
 def _in_words(ranges: Mapping[str, tuple[float, float]]) -> dict[str, str]:
@@ -253,7 +253,7 @@ def _of_trial(
     named = labels(row.worker for row in rows if row.worker is not None)
     threads = variant.settings.get("threads")
     thread_rows, of_threads = rows_of_threads(rows, threads if type(threads) is int else None)
-    classes = list(dict.fromkeys(row.request for row in rows))
+    classes = list(dict.fromkeys(row.request_class for row in rows))
     shown = range(len(rows)) if window is None else window
     sent_s = [rows[i].sent_s for i in shown]
     containers = stalls_by_lab_clock(
@@ -289,7 +289,7 @@ def _only_class_beside(answered: waiting.Answered, waits: waiting.Waits | None) 
     """Return the class of all requests that waited beside a free thread; None: there are several, or no other class."""
     if waits is None or len(answered.classes) < 2:
         return None
-    found = {answered.classes[one] for one in answered.request[waits.beside_s > waiting.FROM_S]}
+    found = {answered.classes[one] for one in answered.request_class[waits.beside_s > waiting.FROM_S]}
     return f"all {found.pop()}" if len(found) == 1 else None
 
 
@@ -351,8 +351,8 @@ _NEVER: waiting.Segments = np.empty((0, 2))
 
 _ROWS = f"""
 WITH trial AS (FROM requests WHERE {OF_TRIAL}), start AS (SELECT epoch(min(sent)) AS first FROM trial)
-SELECT request, epoch(sent) - first, began - first, ended - first, epoch(answered) - first,
-    greatest(coalesce(blocked_ms, 0), coalesce(connecting_ms, 0)), asked_ms,
+SELECT request_class, epoch(sent) - first, began - first, ended - first, epoch(answered) - first,
+    greatest(coalesce(blocked_ms, 0), coalesce(connecting_ms, 0)), service_time_ms,
     CASE WHEN error IS NULL AND began IS NOT NULL AND ended IS NOT NULL THEN worker END,
     coalesce(thread, 0), error
 FROM trial, start ORDER BY sent, id, generator

@@ -68,9 +68,20 @@ def claim_values(said: Claim, run: Run, summary: Summary) -> list[float]:
 
 
 def _values(quantity: Quantity, run: Run, summary: Summary) -> dict[int, float]:
-    asked = (quantity.variant, quantity.load or run.loads[0].name, quantity.request, quantity.metric, quantity.stat)
+    asked = (
+        quantity.variant,
+        quantity.load or run.loads[0].name,
+        quantity.request_class,
+        quantity.metric,
+        quantity.stat,
+    )
     return next(
-        (row.values for row in summary.rows if (row.variant, row.load, row.request, row.metric, row.stat) == asked), {}
+        (
+            row.values
+            for row in summary.rows
+            if (row.variant, row.load, row.request_class, row.metric, row.stat) == asked
+        ),
+        {},
     )
 
 

@@ -44,9 +44,9 @@ def seconds(value: float | None) -> str:
 
 def published_what(run: Run, row: PublishedRow) -> str:
     """Return in words which figures a published row has."""
-    steps = ", in order of completion" if row.steps else ""
+    completion_times = ", in order of completion" if row.completion_times else ""
     by = f", published{divided(row.divided_by)}" if row.divided_by != 1 else ""
-    return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request)}{steps}{by}"
+    return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request_class)}{completion_times}{by}"
 
 
 def divided(by: float) -> str:
@@ -111,15 +111,15 @@ def bound_in_words(claim: Claim) -> str:
     value, side = claim.value, "at least" if claim.at_least is not None else "at most"
     q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
     if other := claim.relative_to:
-        same = (other.metric, other.stat, other.request) == (value.metric, value.stat, value.request)
+        same = (other.metric, other.stat, other.request_class) == (value.metric, value.stat, value.request_class)
         what = "that" if same else _thing(other)
         there = f" {_where(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
         return f"{_where(value)}, {_thing(value)} is {side} {claim.limit:g} times {what}{there}"
-    if q is not None and value.request:
+    if q is not None and value.request_class:
         share = 100 - q if claim.at_least is not None else q
         metric = words(value.metric)
         a = "an" if metric[0] in "aeiou" else "a"
-        which = f"{share:g} % of the {value.request} requests have {a} {metric}"
+        which = f"{share:g} % of the {value.request_class} requests have {a} {metric}"
         return f"{_where(value)}, {which} of {side} {claim.limit:g} {of_unit}"
     limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
     named = after_number(of_unit)
@@ -137,7 +137,7 @@ def measured_thing(claim: Claim) -> str:
 
 def _thing(quantity: Quantity) -> str:
     stat = _STATISTICS.get(quantity.stat, words(quantity.stat))
-    return f"the {stat} of the {of_requests(quantity.metric, quantity.request)}"
+    return f"the {stat} of the {of_requests(quantity.metric, quantity.request_class)}"
 
 
 _STATISTICS = {
@@ -189,13 +189,13 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def of_requests(metric: str, request: str | None) -> str:
+def of_requests(metric: str, request_class: str | None) -> str:
     """Return the name of a metric, with the class of request unless the metric is of all requests."""
     declared = METRICS.get(metric)
     if declared and declared.of_all:
         return words(metric)
     called = declared.called if declared else "{metric} of {requests} requests"
-    return called.format(metric=words(metric), requests=request or "all")
+    return called.format(metric=words(metric), requests=request_class or "all")
 
 
 def of_load(run: Run, load: str) -> str:

@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
     variant: str
     load: str
-    request: str | None
+    request_class: str | None
     metric: str
     stat: str
     unit: str
@@ -137,21 +137,30 @@ def changes(a: Side, b: Side) -> list[Change]:
 
 
 def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
-    rows = {(row.variant, row.load, row.request, row.metric, row.stat): row for row in b.summary.rows}
+    rows = {(row.variant, row.load, row.request_class, row.metric, row.stat): row for row in b.summary.rows}
     for of_a, of_b, load in _cells(a, b):
         for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
             for row in a.summary.rows:
                 if (row.variant, row.load, row.metric, row.stat) != (of_a, load, metric.name, stat):
                     continue
-                their = rows.get((of_b, load, row.request, metric.name, stat))
-                alike = row.request is None and not metric.of_all and _has_one_class(a.summary, of_a, load)
+                their = rows.get((of_b, load, row.request_class, metric.name, stat))
+                alike = row.request_class is None and not metric.of_all and _has_one_class(a.summary, of_a, load)
                 if their and min(len(row.values), len(their.values)) >= LEAST and not alike:
                     yield of_a if of_a == of_b else f"{of_a} | {of_b}", row, their
 
 
 def _has_one_class(summary: Summary, variant: str, load: str) -> bool:
     """Return whether all requests of a variant are of one class, so that rows of all requests say nothing more."""
-    return len({row.request for row in summary.rows if (row.variant, row.load) == (variant, load) and row.request}) == 1
+    return (
+        len(
+            {
+                row.request_class
+                for row in summary.rows
+                if (row.variant, row.load) == (variant, load) and row.request_class
+            }
+        )
+        == 1
+    )
 
 
 def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:
@@ -177,7 +186,7 @@ def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:
     return Change(
         variant=variant,
         load=a.load,
-        request=a.request,
+        request_class=a.request_class,
         metric=a.metric,
         stat=a.stat,
         unit=a.unit,

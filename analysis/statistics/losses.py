@@ -36,21 +36,21 @@ class Figures:
 
     def __init__(self, summary: Summary, loss_metric: str = "overhead") -> None:
         """Take a summary."""
-        self._rows = {(row.variant, row.request, row.metric, row.stat): row for row in summary.rows}
+        self._rows = {(row.variant, row.request_class, row.metric, row.stat): row for row in summary.rows}
         self.loss_metric = loss_metric
 
-    def value(self, variant: str, request: str | None, metric: str, stat: str) -> float | None:
+    def value(self, variant: str, request_class: str | None, metric: str, stat: str) -> float | None:
         """Return a measured value; None: it was not measured."""
-        row = self.row(variant, request, metric, stat)
+        row = self.row(variant, request_class, metric, stat)
         return row.measured if row else None
 
-    def row(self, variant: str, request: str | None, metric: str, stat: str) -> Row | None:
+    def row(self, variant: str, request_class: str | None, metric: str, stat: str) -> Row | None:
         """Return a row of the summary; None: there is none."""
-        return self._rows.get((variant, request, metric, stat))
+        return self._rows.get((variant, request_class, metric, stat))
 
-    def loss(self, variant: str, request: str, stat: str) -> Loss | None:
+    def loss(self, variant: str, request_class: str, stat: str) -> Loss | None:
         """Return what the requests of a class lose. Without an interval, the trials' extremes take its place."""
-        row = self.row(variant, request, self.loss_metric, stat)
+        row = self.row(variant, request_class, self.loss_metric, stat)
         if row is None or row.measured is None:
             return None
         values = list(row.values.values()) or [row.measured]
@@ -59,18 +59,20 @@ class Figures:
 
     def classes(self, variant: str) -> list[str]:
         """Return the classes of requests, in order."""
-        return sorted({request for of, request, _, _ in self._rows if of == variant and request})
+        return sorted({request_class for of, request_class, _, _ in self._rows if of == variant and request_class})
 
-    def percentile(self, request: str, variants: Sequence[str]) -> str | None:
+    def percentile(self, request_class: str, variants: Sequence[str]) -> str | None:
         """Return the highest percentile of a class that was measured of all variants."""
-        return next((stat for stat in PERCENTILES if all(self.loss(name, request, stat) for name in variants)), None)
+        return next(
+            (stat for stat in PERCENTILES if all(self.loss(name, request_class, stat) for name in variants)), None
+        )
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What the requests of a class lose with a way to serve, beside the way that it is compared with."""
 
-    request: str
+    request_class: str
     stat: str
     before: Loss
     after: Loss
@@ -131,19 +133,19 @@ def _beats(loss: Loss, other: Loss) -> bool:
 def compare_losses(figures: Figures, before: str, after: str) -> list[Comparison]:
     """Compare two ways for each class of requests of which the same percentile was measured with both of them."""
     found = []
-    for request in figures.classes(before):
-        stat = figures.percentile(request, [before, after])
-        failures = _failures(figures, after, request) - _failures(figures, before, request)
+    for request_class in figures.classes(before):
+        stat = figures.percentile(request_class, [before, after])
+        failures = _failures(figures, after, request_class) - _failures(figures, before, request_class)
         if stat is None and failures <= MORE_FAILURES:
             continue
         nothing = Loss(0.0, 0.0, 0.0)
-        then, now = ((stat and figures.loss(way, request, stat)) or nothing for way in (before, after))
-        found.append(Comparison(request, stat or "", then, now, failures))
+        then, now = ((stat and figures.loss(way, request_class, stat)) or nothing for way in (before, after))
+        found.append(Comparison(request_class, stat or "", then, now, failures))
     return found
 
 
-def _failures(figures: Figures, way: str, request: str) -> float:
-    return figures.value(way, request, "failures", "share") or 0.0
+def _failures(figures: Figures, way: str, request_class: str) -> float:
+    return figures.value(way, request_class, "failures", "share") or 0.0
 
 
 def suspect_reason(summary: Summary, variants: Sequence[str]) -> str | None:

@@ -29,7 +29,7 @@ from analysis.read.observed import Observed
 from analysis.read.rows import by_other_clocks
 from analysis.records.claims import Published, Quantity
 from analysis.records.run import Run
-from analysis.records.summary import Row, StairsRow
+from analysis.records.summary import CompletionTimesRow, Row
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
 from analysis.statistics.stopping import MOST, Interval
@@ -83,19 +83,19 @@ def measure(
         found = [finding for family in FAMILIES for finding in family.measure(database, trial)]
         by_clocks = _by_clocks(database, trial, found)
         variant, load, number = trial.key
-        for request in trial.requests.names:
-            if request in rejected.get(trial.key, ()):
+        for request_class in trial.requests.names:
+            if request_class in rejected.get(trial.key, ()):
                 continue
-            mine = [finding for finding in found if finding.request == request]
+            mine = [finding for finding in found if finding.request_class == request_class]
             measured = Measured(
                 trial=number,
-                answered=trial.requests.of_class(request).answered,
+                answered=trial.requests.of_class(request_class).answered,
                 stats={key: value for finding in mine for key, value in finding.stats.items()},
                 carried_by={metric: n for finding in mine for metric, n in finding.carried_by.items()},
                 likely={key: values for finding in mine for key, values in finding.likely.items()},
-                clocks=by_clocks.get(request, {}),
+                clocks=by_clocks.get(request_class, {}),
             )
-            cells.setdefault((variant, load, request), []).append(measured)
+            cells.setdefault((variant, load, request_class), []).append(measured)
     return cells
 
 
@@ -115,13 +115,14 @@ def _by_clocks(
             every += [finding for family in again for finding in family.measure(rows, trial.by(clocks))]
     ends: dict[str | None, dict[tuple[str, str], Interval]] = {}
     for finding in every:
-        mine = ends.setdefault(finding.request, {})
+        mine = ends.setdefault(finding.request_class, {})
         for key, value in finding.stats.items():
             if METRICS[key[0]].between_clocks:
                 low, high = mine.get(key, (value, value))
                 mine[key] = min(low, value), max(high, value)
     return {
-        request: {key: (low, high) for key, (low, high) in mine.items() if low < high} for request, mine in ends.items()
+        request_class: {key: (low, high) for key, (low, high) in mine.items() if low < high}
+        for request_class, mine in ends.items()
     }
 
 
@@ -136,7 +137,7 @@ def staircases(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) 
     """Return the staircases of small bursts by variant and load: medians over trials, with intervals."""
     by_trial: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
-        if trial.load.burst and trial.load.has_stairs and not trial.load.crashes:
+        if trial.load.burst and trial.load.has_small_bursts and not trial.load.crashes:
             stairs_ms = bursts.stairs_ms(database, trial.key, trial.load.burst)
             by_trial.setdefault(trial.key[:2], []).append(stairs_ms)
     return {cell: _of_trials(found) for cell, found in by_trial.items()}
@@ -190,7 +191,7 @@ class Results:
 
     def interval(self, quantity: Quantity) -> Interval | None:
         """Return the interval of the median over trials, or of the value of one trial; None: there is no interval."""
-        cell = (quantity.variant, self.load_name(quantity.load), quantity.request)
+        cell = (quantity.variant, self.load_name(quantity.load), quantity.request_class)
         key = cell, quantity.metric, quantity.stat
         if key not in self._intervals:
             found = intervals.of_median(self.draws(quantity))
@@ -215,7 +216,7 @@ class Results:
         """Return why no trial has a statistic, although there are trials."""
         cell = self._cell(quantity)
         if not cell:
-            return f"no {quantity.request or ''} request was answered".replace("  ", " ")
+            return f"no {quantity.request_class or ''} request was answered".replace("  ", " ")
         sample = METRICS[quantity.metric].sample
         of_failures = (VISITS_FAILED if sample == "visits" else FAILURES).name, "share"
         failing = [one.stats[of_failures] for one in cell if of_failures in one.stats]
@@ -235,25 +236,25 @@ class Results:
         For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
         """
         wanted = {quantity.stat for quantity in self._published() if percentile(quantity.stat)} | {*PRINTED}
-        classes = dict.fromkeys((load, request) for _, load, request in self.cells if request)
-        for load, request in sorted(classes):
-            cells = {cell[0]: ones for cell, ones in self.cells.items() if cell[1:] == (load, request)}
+        classes = dict.fromkeys((load, request_class) for _, load, request_class in self.cells if request_class)
+        for load, request_class in sorted(classes):
+            cells = {cell[0]: ones for cell, ones in self.cells.items() if cell[1:] == (load, request_class)}
             counts = {variant: [one.answered for one in ones] for variant, ones in cells.items()}
             counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
-            missed = self._spoken_of(load, request) if self.run.load(load).has_stairs else wanted
+            missed = self._spoken_of(load, request_class) if self.run.load(load).has_small_bursts else wanted
             for stat in sorted(missed, key=lambda stat: (rows_needed(stat), stat)):
                 needed = rows_needed(stat)
                 if lacking := [variant for variant, ns in counts.items() if min(ns) < needed]:
                     which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
                     most = max(max(counts[variant]) for variant in lacking)
                     fewest = min(min(counts[variant]) for variant in lacking)
-                    yield f"no {stat} of {request} requests of {which}: it " + (
+                    yield f"no {stat} of {request_class} requests of {which}: it " + (
                         f"needs {needed} a trial, there were {most} at most" if most < needed else
                         f"needs {needed} in every trial, one trial had {fewest}"
                     )  # fmt: skip
                     break  # higher percentiles need even more requests
 
-    def _spoken_of(self, load: str, request: str) -> set[str]:
+    def _spoken_of(self, load: str, request_class: str) -> set[str]:
         """Return the percentiles of one class of request that were published or claimed."""
         quantities = [*self._published(), *(one for claim in self.run.claims for one in claim.quantities)]
         return {
@@ -261,11 +262,11 @@ class Results:
             for one in quantities
             if percentile(one.stat)
             and not unknown_in_measure(one)
-            and (self.load_name(one.load), one.request) == (load, request)
+            and (self.load_name(one.load), one.request_class) == (load, request_class)
         }
 
     def _cell(self, quantity: Quantity) -> list[Measured]:
-        return self.cells.get((quantity.variant, self.load_name(quantity.load), quantity.request), [])
+        return self.cells.get((quantity.variant, self.load_name(quantity.load), quantity.request_class), [])
 
     def _carrying(self, quantity: Quantity) -> list[Measured]:
         """Return the trials that have a statistic; none if a percentile is missing in any trial.
@@ -284,16 +285,20 @@ class Results:
         """
         published = self._published()
         predicted_cells = set() if self.cells else {cell for cell, _, _ in self.predictions.values}
-        cells = set(self.cells) | predicted_cells | {(q.variant, self.load_name(q.load), q.request) for q in published}
+        cells = (
+            set(self.cells)
+            | predicted_cells
+            | {(q.variant, self.load_name(q.load), q.request_class) for q in published}
+        )
         variants = [variant.name for variant in self.run.variants]
         loads = [load.name for load in self.run.loads]
-        for variant, load, request in sorted(
+        for variant, load, request_class in sorted(
             cells, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]), cell[2] is None, cell[2] or "")
         ):
-            for metric, stat in statistics_of(request):
-                quantity = Quantity(variant=variant, load=load, request=request, metric=metric, stat=stat)
+            for metric, stat in statistics_of(request_class):
+                quantity = Quantity(variant=variant, load=load, request_class=request_class, metric=metric, stat=stat)
                 measured = self.measured(quantity)
-                predicted = self.predictions.values.get(((variant, load, request), metric, stat))
+                predicted = self.predictions.values.get(((variant, load, request_class), metric, stat))
                 if measured is None and quantity not in published and (self.cells or not predicted):
                     continue
                 n, trials = self.sample(quantity)
@@ -301,7 +306,7 @@ class Results:
                 yield Row(
                     variant=variant,
                     load=load,
-                    request=request,
+                    request_class=request_class,
                     metric=metric,
                     stat=stat,
                     unit=unit(metric, stat),
@@ -339,23 +344,25 @@ class Results:
         """Return what a source published for one variant, each figure as a quantity of this run."""
         load = self.load_name(one.load)
         return {
-            Quantity(variant=one.variant, load=load, request=one.request, metric=one.metric, stat=stat): value
+            Quantity(
+                variant=one.variant, load=load, request_class=one.request_class, metric=one.metric, stat=stat
+            ): value
             for stat, value in published_figures(one).items()
         }
 
-    def stairs_rows(self) -> Iterator[StairsRow]:
+    def completion_times_rows(self) -> Iterator[CompletionTimesRow]:
         """Yield every staircase that was measured or published, in the experiment's order."""
         published = {
-            (one.variant, self.load_name(one.load)): one.steps_here
+            (one.variant, self.load_name(one.load)): one.expected_completion_times
             for one in self.run.published
-            if one.steps and not unknown_in_published(self.run, one)
+            if one.completion_times and not unknown_in_published(self.run, one)
         }
         for load in self.run.loads:
             for variant in self.run.variants:
                 cell = variant.name, load.name
-                if load.has_stairs and (cell in self.stairs or cell in published):
+                if load.has_small_bursts and (cell in self.stairs or cell in published):
                     stairs = self.stairs.get(cell, Stairs())
-                    yield StairsRow(
+                    yield CompletionTimesRow(
                         variant=variant.name,
                         load=load.name,
                         published=published.get(cell),

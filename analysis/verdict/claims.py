@@ -8,7 +8,7 @@ from typing import Literal
 from analysis.metrics import bursts, statistics_of, unit
 from analysis.metrics.unknown import unknown_in_claim, unknown_in_published, unknown_statistics
 from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.run import STAIRS, LoadRecord, Run
+from analysis.records.run import SMALL_BURST, LoadRecord, Run
 from analysis.records.summary import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigure, PublishedRow, TrialValidity
 from analysis.statistics import intervals
 from analysis.statistics.measured import Results, Stairs
@@ -132,7 +132,7 @@ def _figures(one: Published, within: float, results: Results, judged: list[Trial
     """Return the figures of a published entry; those that this version does not know are undecided."""
     if what := unknown_in_published(results.run, one):
         return [_not_judged(one, stat, what) for stat in one.stats]
-    if one.steps:
+    if one.completion_times:
         return _published_stairs(one, within, results, judged)
     known = results.figures(one).items()
     return [
@@ -158,9 +158,9 @@ def _published_row(
     return PublishedRow(
         variant=one.variant,
         load=load,
-        request=one.request,
+        request_class=one.request_class,
         metric=one.metric,
-        steps=bool(one.steps),
+        completion_times=bool(one.completion_times),
         divided_by=one.divided_by,
         within=within,
         verdict=next(verdict for verdict in _WORST_FIRST if verdict in verdicts),
@@ -212,12 +212,12 @@ def _published_stairs(one: Published, within: float, results: Results, judged: l
         verdict, reason = no_verdict
         return [
             (_not_measured(bursts.ordinal(place), "ms", value, verdict), reason)
-            for place, value in enumerate(one.steps_here, start=1)
+            for place, value in enumerate(one.expected_completion_times, start=1)
         ]
-    steps = zip(one.steps_here, stairs.measured, stairs.intervals, stairs.trials)  # noqa: B905
+    completion_times = zip(one.expected_completion_times, stairs.measured, stairs.intervals, stairs.trials)  # noqa: B905
     return [
         (_compared(bursts.ordinal(place), "ms", value, measured, interval, trials, within), None)
-        for place, (value, measured, interval, trials) in enumerate(steps, start=1)
+        for place, (value, measured, interval, trials) in enumerate(completion_times, start=1)
     ]
 
 
@@ -227,11 +227,11 @@ def _no_stairs(
     """Return why published steps cannot be compared with ``measured`` measured steps; None: they can be compared."""
     if untrusted := _not_trusted(one.variant, load.name, judged):
         return "invalid", untrusted
-    if not load.has_stairs:
-        return "undecided", f"{load.name} has no bursts of at most {STAIRS} requests"
-    if load.burst != len(one.steps):
-        return "undecided", f"there were {load.burst} requests in a burst, {len(one.steps)} were published"
-    if measured < len(one.steps):
+    if not load.has_small_bursts:
+        return "undecided", f"{load.name} has no bursts of at most {SMALL_BURST} requests"
+    if load.burst != len(one.completion_times):
+        return "undecided", f"there were {load.burst} requests in a burst, {len(one.completion_times)} were published"
+    if measured < len(one.completion_times):
         return "undecided", f"at most {measured} of the {load.burst} requests of a burst were answered"
     return None
 
@@ -292,9 +292,11 @@ def _side(measured: float, published: float, within: float) -> Literal["below", 
 def differences(results: Results) -> Iterator[DifferenceRow]:
     """Yield the differences between a run's two variants, for each statistic that both have from two or more trials."""
     one, other = (variant.name for variant in results.run.variants)
-    for variant, load, request in sorted(results.cells, key=lambda cell: (cell[1], cell[2] is None, cell[2] or "")):
-        for metric, stat in statistics_of(request) if variant == one else ():
-            quantity = Quantity(variant=one, load=load, request=request, metric=metric, stat=stat)
+    for variant, load, request_class in sorted(
+        results.cells, key=lambda cell: (cell[1], cell[2] is None, cell[2] or "")
+    ):
+        for metric, stat in statistics_of(request_class) if variant == one else ():
+            quantity = Quantity(variant=one, load=load, request_class=request_class, metric=metric, stat=stat)
             of_b = quantity.model_copy(update={"variant": other})
             a, b = results.values(quantity), results.values(of_b)
             if min(len(a), len(b)) < 2:
@@ -302,7 +304,7 @@ def differences(results: Results) -> Iterator[DifferenceRow]:
             low, high = intervals.of_difference(results.draws(of_b), results.draws(quantity))
             yield DifferenceRow(
                 load=load,
-                request=request,
+                request_class=request_class,
                 metric=metric,
                 stat=stat,
                 unit=unit(metric, stat),
@@ -328,18 +330,20 @@ def _claimed(claim: Claim, results: Results) -> tuple[float, Interval | None]:
 
 def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:
     """Return why a quantity has no value: no trial can be trusted, or the trusted trials do not have the statistic."""
-    if untrusted := _not_trusted(quantity.variant, quantity.load, judged, quantity.request):
+    if untrusted := _not_trusted(quantity.variant, quantity.load, judged, quantity.request_class):
         return "invalid", untrusted
     return "undecided", results.why_not(quantity)
 
 
-def _not_trusted(variant: str, load: str | None, judged: list[TrialValidity], request: str | None = None) -> str | None:
+def _not_trusted(
+    variant: str, load: str | None, judged: list[TrialValidity], request_class: str | None = None
+) -> str | None:
     """Return why no trial of a variant under a load can be trusted for a class of request; None: a trial can be.
 
-    ``load``: None is the only load; ``request``: None asks for all classes together.
+    ``load``: None is the only load; ``request_class``: None asks for all classes together.
     """
     trials = [one for one in judged if one.variant == variant and load in (None, one.load)]
-    if any(one.verdict != "invalid" and not one.rejects(request) for one in trials):
+    if any(one.verdict != "invalid" and not one.rejects(request_class) for one in trials):
         return None
-    reasons = [reason for one in trials for reason in [one.rejects(request), *one.reasons] if reason]
+    reasons = [reason for one in trials for reason in [one.rejects(request_class), *one.reasons] if reason]
     return f"{variant}: {reasons[0] if reasons else 'not part of this run'}"

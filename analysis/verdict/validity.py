@@ -55,9 +55,9 @@ def doubt_effects(judged: list[TrialValidity], cells: Mapping[Cell, Sequence[Mea
     """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show."""
     doubtful = {
         (variant, load, one.trial): reasons
-        for (variant, load, request), trials in cells.items()
+        for (variant, load, request_class), trials in cells.items()
         for one in trials
-        if request is None and (reasons := [*_effects(one)])
+        if request_class is None and (reasons := [*_effects(one)])
     }
     return [
         one.model_copy(update={"verdict": "suspect", "reasons": [*reasons, *one.reasons]}) if reasons else one
@@ -96,7 +96,7 @@ def _rejected(trial: Observed) -> dict[str, str]:
     The figures of such a class are invalid. The other classes are suspect, because they met another load than planned.
     """
     return {
-        one.request: f"all {one.sent} {one.request} requests failed ({_reasons(one.errors)})"
+        one.request_class: f"all {one.sent} {one.request_class} requests failed ({_reasons(one.errors)})"
         for one in trial.requests.of_k6
         if one.failed == one.sent and not _expected(trial, one)
     }
@@ -110,14 +110,14 @@ def _failures(trial: Observed, rejected: Mapping[str, str]) -> Iterator[Validity
     answered = any(one.answered for one in trial.requests.of_k6)
     for one in trial.requests.classes:
         kinds = _reasons(one.errors if one.of_client else trial.requests.errors)
-        if one.request in rejected:
+        if one.request_class in rejected:
             effect = ": their figures are invalid, and the other requests met another load than planned"
-            yield "suspect" if answered else "invalid", rejected[one.request] + (effect if answered else "")
+            yield "suspect" if answered else "invalid", rejected[one.request_class] + (effect if answered else "")
         elif one.failed == one.sent:
-            yield "note", f"all {one.sent} {one.request} requests failed ({kinds})"
+            yield "note", f"all {one.sent} {one.request_class} requests failed ({kinds})"
         elif one.failed:
             seriously = one.failed > FAILURES_ALLOWED * one.sent and not _expected(trial, one)
-            reason = f"{one.failed} of {one.sent} {one.request} requests failed ({kinds})"
+            reason = f"{one.failed} of {one.sent} {one.request_class} requests failed ({kinds})"
             yield "suspect" if seriously else "note", reason
 
 
@@ -129,7 +129,7 @@ def _expected(trial: Observed, one: ClassCount) -> bool:
     error.
     """
     variant, load, _ = trial.key
-    claimed = any(claim.expects_failures_of(variant, load, one.request) for claim in trial.run.claims)
+    claimed = any(claim.expects_failures_of(variant, load, one.request_class) for claim in trial.run.claims)
     refused = trial.load.is_own and one.refused == one.failed
     return one.of_client or claimed or trial.load.crashes or trial.load.overloads or refused
 
@@ -161,11 +161,14 @@ def _work(trial: Observed) -> Iterator[ValidityIssue]:
     calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
     if not calibration:
         return
-    asked_ms, alone_ms = calibration.asked_ms, median(calibration.alone_ms)
+    service_time_ms, alone_ms = calibration.service_time_ms, median(calibration.alone_ms)
     if not calibration.holds:
-        yield "suspect", f"a request alone was at work for {alone_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
-    if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * asked_ms:
-        quickest = f"{quickest_ms:.0f} ms where it asked for {asked_ms:.0f} ms"
+        yield (
+            "suspect",
+            f"a request alone was at work for {alone_ms:.0f} ms where it asked for {service_time_ms:.0f} ms",
+        )
+    if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * service_time_ms:
+        quickest = f"{quickest_ms:.0f} ms where it asked for {service_time_ms:.0f} ms"
         yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
 
 

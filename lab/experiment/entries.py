@@ -24,16 +24,16 @@ class MeasureEntry(Measure):
 
     @model_validator(mode="after")
     def _metric_has_statistic(self) -> Self:
-        _check_statistic(self.request, self.metric, self.stat)
+        _check_statistic(self.request_class, self.metric, self.stat)
         return self
 
 
-def _check_statistic(request: str | None, metric: str, stat: str) -> None:
+def _check_statistic(request_class: str | None, metric: str, stat: str) -> None:
     """Raise ValueError if the metric lacks the statistic, or if a metric of all requests has a class of request."""
     if stat not in STATISTICS[metric]:
         raise ValueError(f"metric {metric} has no stat {stat}; it has {', '.join(STATISTICS[metric])}")
-    if request and metric in OF_ALL_REQUESTS:
-        raise ValueError(f"metric {metric} is of all requests; leave request out")
+    if request_class and metric in OF_ALL_REQUESTS:
+        raise ValueError(f"metric {metric} is of all requests; leave request_class out")
 
 
 class QuantityEntry(MeasureEntry, Quantity):
@@ -65,28 +65,35 @@ class PublishedEntry(Published):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        if [bool(self.stats), bool(self.counts), bool(self.steps)].count(True) != 1:
-            raise ValueError("give exactly one of stats, counts and steps")
+        if [bool(self.stats), bool(self.counts), bool(self.completion_times)].count(True) != 1:
+            raise ValueError("give exactly one of stats, counts and completion_times")
         if self.counts and self.metric != REQUESTS_BY_WORKER.name:
             raise ValueError("counts belong to metric requests_by_worker")
-        if self.steps:
-            self._check_steps()
+        if self.completion_times:
+            self._check_completion_times()
         for stat in self.stats:
-            _check_statistic(self.request, self.metric, stat)
-        if self.divided_by != 1 and not self.steps and "ms" not in {unit(self.metric, stat) for stat in self.stats}:
+            _check_statistic(self.request_class, self.metric, stat)
+        if (
+            self.divided_by != 1
+            and not self.completion_times
+            and "ms" not in {unit(self.metric, stat) for stat in self.stats}
+        ):
             raise ValueError("divided_by is for times")
         return self
 
-    def _check_steps(self) -> None:
+    def _check_completion_times(self) -> None:
         if self.metric != RESPONSE_TIME.name:
-            raise ValueError("steps belong to metric response_time")
-        if self.request:
-            raise ValueError("steps are of all requests; leave request out")
-        if min(self.steps) <= 0:
-            raise ValueError(f"steps: {min(self.steps):g} ms is not a response time; a response time is more than 0 ms")
-        for one, after in pairwise(self.steps):
+            raise ValueError("completion_times belong to metric response_time")
+        if self.request_class:
+            raise ValueError("completion_times are of all requests; leave request_class out")
+        if min(self.completion_times) <= 0:
+            raise ValueError(
+                f"completion_times: {min(self.completion_times):g} ms is not a response time; "
+                "a response time is more than 0 ms"
+            )
+        for one, after in pairwise(self.completion_times):
             if after < one:
-                raise ValueError(f"steps are in order of completion; {after:g} ms comes after {one:g} ms")
+                raise ValueError(f"completion_times are in order of completion; {after:g} ms comes after {one:g} ms")
 
 
 class ClaimEntry(Claim):

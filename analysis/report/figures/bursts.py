@@ -5,7 +5,7 @@ import duckdb
 
 from analysis.metrics import bursts
 from analysis.metrics.workers import labels
-from analysis.records.run import SHOWN_STAIRS, Run, VariantRecord
+from analysis.records.run import TABLED_BURST, Run, VariantRecord
 from analysis.records.summary import Summary, WaveRow
 from analysis.report.figures.drawing import (
     CROSS,
@@ -36,7 +36,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     The picture shows the first burst of each variant's first trusted trial. None: there is no such burst.
     """
     size = run.load(load).burst
-    if not size or not run.load(load).has_stairs:
+    if not size or not run.load(load).has_small_bursts:
         return None
     firsts = first_trials(summary, load)
     sent = {
@@ -46,7 +46,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     if not told:
         return None
     most = max(len({stair.worker for stair in stairs if stair.worker}) for stairs in told.values())
-    published = {row.variant: row.published for row in summary.steps if row.load == load and row.published}
+    published = {row.variant: row.published for row in summary.completion_times if row.load == load and row.published}
     marks = {
         name: _marks(stairs, published.get(name, []), by_worker=1 < most <= len(_WORKERS))
         for name, stairs in told.items()
@@ -110,7 +110,7 @@ def _panel(
             of({*points}).mark_point(size=26, strokeWidth=1.4, fill="white", opacity=1).encode(x=x, y=y, **looks)
         )
     title = alt.Title(f"{name}: {_answered(stairs)}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
-    height = (8 if places <= SHOWN_STAIRS else 5) * places
+    height = (8 if places <= TABLED_BURST else 5) * places
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
 
 
@@ -129,7 +129,7 @@ def waves(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
 
     None: there is no large burst, or its requests were not served in waves.
     """
-    if run.load(load).has_stairs:
+    if run.load(load).has_small_bursts:
         return None
     rows = {
         variant.name: mine

@@ -57,7 +57,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
         axis=alt.Axis(values=settings, format="d") if by_number else alt.Axis(labelAngle=0),
     )
     what = f"{words(measure.stat)} {words(measure.metric)}" + (
-        f" of {measure.request} requests" if measure.request else ""
+        f" of {measure.request_class} requests" if measure.request_class else ""
     )
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
     names = list(dict.fromkeys(one["series"] for one in values))
@@ -124,7 +124,7 @@ def _over_loads(
                 measure.metric, measure.stat,
             ):  # fmt: skip
                 continue
-            if row.request is None and row.measured is not None:
+            if row.request_class is None and row.measured is not None:
                 values.append({"variant": row.variant, **at, **interval_ends(row, "value", 0.0)})
             if row.published is not None:
                 marks.append({"variant": row.variant, **at, "value": row.published})

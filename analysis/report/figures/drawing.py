@@ -81,11 +81,11 @@ def measured_of(summary: Summary, load: str, measure: Measure) -> dict[str, floa
 
 def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
     """Return the measured rows of one statistic by variant."""
-    wanted: tuple[str, str | None, MetricName, Statistic] = (load, measure.request, measure.metric, measure.stat)
+    wanted: tuple[str, str | None, MetricName, Statistic] = (load, measure.request_class, measure.metric, measure.stat)
     return {
         row.variant: row
         for row in summary.rows
-        if (row.load, row.request, row.metric, row.stat) == wanted and row.measured is not None
+        if (row.load, row.request_class, row.metric, row.stat) == wanted and row.measured is not None
     }
 
 

@@ -35,17 +35,19 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
     """
     values = []
     for variant in run.variants_under(load):
-        rows = [one for one in summary.workers if one.variant == variant.name and one.load == load and one.request]
-        for request in sorted({one.request or "" for one in rows}):
+        rows = [
+            one for one in summary.workers if one.variant == variant.name and one.load == load and one.request_class
+        ]
+        for request_class in sorted({one.request_class or "" for one in rows}):
             by_trial: dict[int, list[float]] = {}
             for row in rows:
-                if row.request == request:
+                if row.request_class == request_class:
                     by_trial.setdefault(row.trial, []).append(row.share)
             ranked = zip_longest(*(sorted(shares, reverse=True) for shares in by_trial.values()), fillvalue=0.0)
-            values += _segments(variant.name, request, "measured", [sum(shares) for shares in ranked])
+            values += _segments(variant.name, request_class, "measured", [sum(shares) for shares in ranked])
     for one in run.published:
         if one.counts and one.load in (None, load):
-            values += _segments(one.variant, one.request or "", "published", one.counts)
+            values += _segments(one.variant, one.request_class or "", "published", one.counts)
     order = [variant.name for variant in run.variants_under(load)]
     ranks = ["the busiest", *(ordinal(rank) for rank in range(2, 1 + max((one["rank"] for one in values), default=1)))]
     values = [one | {"called": ranks[one["rank"] - 1]} for one in values]
@@ -69,14 +71,16 @@ def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
     return styled(bars, "Which share of the requests each worker answered", mean, None)
 
 
-def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.TopLevelMixin | None:
+def share_and_tail(run: Run, summary: Summary, load: str, request_class: str) -> alt.TopLevelMixin | None:
     """Draw the busiest worker's share beside the overhead's p99, a row for each variant; None: too few have both.
 
     The picture shows whether even shares go with short waits: the shares are sorted, and the waits are not.
     """
     stat: Statistic = "p99"
-    tails = rows_of(summary, load, Measure(request=request, metric="overhead", stat=stat))
-    shares = rows_of(summary, load, Measure(request=request, metric="requests_by_worker", stat="largest_share"))
+    tails = rows_of(summary, load, Measure(request_class=request_class, metric="overhead", stat=stat))
+    shares = rows_of(
+        summary, load, Measure(request_class=request_class, metric="requests_by_worker", stat="largest_share")
+    )
     several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
     if len(several) < 2:
         return None
@@ -89,7 +93,7 @@ def share_and_tail(run: Run, summary: Summary, load: str, request: str) -> alt.T
         measured_in_trials(tails, order, FLOOR_MS, tail, y.axis(grid=True, labels=False, ticks=False)),
     )
     both = alt.hconcat(*(panel.properties(width=260, height=30 * len(order)) for panel in panels))
-    title = f"Even shares do not mean short waits: {request} requests"
+    title = f"Even shares do not mean short waits: {request_class} requests"
     return styled(both, title, f"the most even variant first; {of_each_trial(run)}", None)
 
 
@@ -203,8 +207,8 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
     return styled(bars, title, "first trial of each variant; a dark segment is one connection", None)
 
 
-def _segments(variant: str, request: str, kind: str, counts: Sequence[float]) -> list[dict[str, Any]]:
+def _segments(variant: str, request_class: str, kind: str, counts: Sequence[float]) -> list[dict[str, Any]]:
     return [
-        {"variant": variant, "request": request, "kind": kind, "rank": rank, "share": count / sum(counts)}
+        {"variant": variant, "request": request_class, "kind": kind, "rank": rank, "share": count / sum(counts)}
         for rank, count in enumerate(sorted(counts, reverse=True), start=1)
     ]

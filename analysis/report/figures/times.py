@@ -24,13 +24,14 @@ DOTS = 100
 def classes(database: duckdb.DuckDBPyConnection, load: str) -> list[str]:
     """Return the classes of request of a load, the most frequent first."""
     rows = database.execute(
-        "SELECT request FROM requests WHERE load = ? GROUP BY request ORDER BY count(*) DESC, request", [load]
+        "SELECT request_class FROM requests WHERE load = ? GROUP BY ALL ORDER BY count(*) DESC, request_class",
+        [load],
     )
     return [name for (name,) in rows.fetchall()]
 
 
 def overhead(
-    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str, request: str
+    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, load: str, request_class: str
 ) -> alt.TopLevelMixin:
     """Draw how the overhead of one class of request is distributed in every variant.
 
@@ -40,8 +41,8 @@ def overhead(
     """
     rows = database.execute(
         """SELECT variant, list_sort(list(overhead_ms)) FROM requests
-           WHERE load = $load AND request = $request AND error IS NULL GROUP BY variant""",
-        {"load": load, "request": request},
+           WHERE load = $load AND request_class = $request_class AND error IS NULL GROUP BY variant""",
+        {"load": load, "request_class": request_class},
     ).fetchall()
     measured = {variant: _representatives(values) for variant, values in rows}
     order = [variant.name for variant in run.variants_under(load)]
@@ -58,10 +59,15 @@ def overhead(
             "label": row.stat if row.stat in ("p50", "p99") else "",  # other labels would overlap
         }
         for row in summary.rows
-        if row.load == load and row.request == request and row.metric == "overhead" and row.published is not None
+        if row.load == load
+        and row.request_class == request_class
+        and row.metric == "overhead"
+        and row.published is not None
     ]
     x = alt.X(
-        "overhead:Q", title=f"overhead of {request} requests, ms", scale=alt.Scale(type="log", nice=False, padding=10)
+        "overhead:Q",
+        title=f"overhead of {request_class} requests, ms",
+        scale=alt.Scale(type="log", nice=False, padding=10),
     )
     y = alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=200))
     colour = alt.Color(
@@ -87,7 +93,7 @@ def overhead(
     )
     what = "request" if counts and max(counts) <= DOTS else "hundredth of the requests"
     layers = [measured_dots] + ([published_marks, published_names] if marks else [])
-    title = worst_and_best(summary, load, request)
+    title = worst_and_best(summary, load, request_class)
     return styled(
         alt.layer(*layers), title, f"{size}; each dot is one {what}{divided_of(run, 'overhead', load)}", 46 * len(order)
     )
@@ -100,12 +106,12 @@ def _representatives(values: list[float]) -> list[float]:
     return [values[int((index + 0.5) / DOTS * len(values))] for index in range(DOTS)]
 
 
-def worst_and_best(summary: Summary, load: str, request: str) -> str:
+def worst_and_best(summary: Summary, load: str, request_class: str) -> str:
     """Return the p99 of the worst and the best variant in words, or their p90 if a variant has no p99."""
     rows = [
         row
         for row in summary.rows
-        if (row.load, row.request, row.metric) == (load, request, "overhead") and row.measured is not None
+        if (row.load, row.request_class, row.metric) == (load, request_class, "overhead") and row.measured is not None
     ]
     variants = {row.variant for row in rows}
     for stat, part in (("p99", "a hundred"), ("p90", "ten")):
@@ -113,7 +119,7 @@ def worst_and_best(summary: Summary, load: str, request: str) -> str:
         if len(values) == len(variants) > 1:
             worst, best = max(values, key=lambda name: values[name]), min(values, key=lambda name: values[name])
             return (
-                f"One {request} request in {part} waits {number(values[worst])} ms or more with {worst}, "
+                f"One {request_class} request in {part} waits {number(values[worst])} ms or more with {worst}, "
                 f"{number(values[best])} ms with {best}"
             )
-    return f"How long {request} requests waited"
+    return f"How long {request_class} requests waited"

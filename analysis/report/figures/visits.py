@@ -110,7 +110,7 @@ def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin |
     The dashed line is FAILED_ALLOWED, which defines the capacity. None: the rate of visits does not climb.
     """
     by_trial: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
-    for row in summary.visit_steps:
+    for row in summary.rate_steps:
         if row.load == load:
             level = by_trial.setdefault((row.variant, row.per_s), {})
             made, failed = level.get(row.trial, (0, 0))  # in a slow climb, two levels may have the same rounded rate
@@ -145,7 +145,7 @@ _SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
 def _keeping_up(run: Run, summary: Summary, load: str) -> str:
     """Return a sentence about the visits per second with which the best and the worst variant keep up."""
     rates = measured_of(summary, load, Measure(metric="capacity", stat="per_second"))
-    tried = {row.variant for row in summary.visit_steps if row.load == load}
+    tried = {row.variant for row in summary.rate_steps if row.load == load}
     tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
     if not tireless and not any(rates.values()):
         return f"No variant keeps up with the visits{of_load(run, load)}"

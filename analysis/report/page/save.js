@@ -97,7 +97,7 @@ function traceOf(trials) {
     });
     for (let i = 0; i < trial.size; i++) {
       const name = trial.classes[trial.of.class[i]];
-      const args = {request: trial.number[i], asked_ms: trial.of.asked[i] / 10, avoidable_wait_ms: trial.beside[i]};
+      const args = {request: trial.number[i], service_time_ms: trial.of.asked[i] / 10, avoidable_wait_ms: trial.beside[i]};
       const worker = trial.of.worker[i];
       const us = (ms) => Math.round(1000 * ms);
       if (worker < 0) {

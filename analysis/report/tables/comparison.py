@@ -36,7 +36,7 @@ def comparison_tables(
 
 def _quantity(row: Change) -> str:
     unit = "" if row.unit in ("share", "index") else f", {row.unit}"
-    return f"{of_requests(row.metric, row.request)} {words(row.stat)}{unit} ({row.load})"
+    return f"{of_requests(row.metric, row.request_class)} {words(row.stat)}{unit} ({row.load})"
 
 
 def _side(middle: float, values: Sequence[float]) -> str:

@@ -29,30 +29,32 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name]
-        frequency = {row.request: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"}
+        frequency = {
+            row.request_class: row.n for row in sorted(rows, key=lambda row: row.n) if row.metric == "overhead"
+        }
         classes = sorted(frequency, key=lambda name: (name is None, -frequency[name], name or ""))
         claimed = [part for claim in run.claims for part in claim.quantities if part.load in (None, load.name)]
-        wanted = {(row.metric, row.request) for row in rows if row.published is not None}
-        wanted |= {(quantity.metric, quantity.request) for quantity in claimed}
+        wanted = {(row.metric, row.request_class) for row in rows if row.published is not None}
+        wanted |= {(quantity.metric, quantity.request_class) for quantity in claimed}
         for metric in METRICS.values():
-            for request in classes:
-                found = [row for row in rows if (row.metric, row.request) == (metric.name, request)]
-                if found and ((metric.name, request) in wanted or _is_shown(metric, request, found, load)):
-                    yield _quantity_table(run, load.name, metric.name, request, found)
+            for request_class in classes:
+                found = [row for row in rows if (row.metric, row.request_class) == (metric.name, request_class)]
+                if found and ((metric.name, request_class) in wanted or _is_shown(metric, request_class, found, load)):
+                    yield _quantity_table(run, load.name, metric.name, request_class, found)
 
 
-def _is_shown(metric: Metric, request: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
+def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
     """Whether there is a table of a metric although nobody has published or claimed its values."""
-    if load.crashes or metric.of_all != (request is None):
+    if load.crashes or metric.of_all != (request_class is None):
         return False
-    if metric.is_of_times and load.has_few_stairs:  # small bursts have a table of every request instead
+    if metric.is_of_times and load.has_tabled_bursts:  # small bursts have a table of every request instead
         return False
     if metric.shown == "if not 0":
         return any(row.measured for row in rows if row.stat == next(iter(metric.units)))
     return metric.shown == "always"
 
 
-def _quantity_table(run: Run, load: str, metric: MetricName, request: str | None, rows: Sequence[Row]) -> Table:
+def _quantity_table(run: Run, load: str, metric: MetricName, request_class: str | None, rows: Sequence[Row]) -> Table:
     published = {row.stat for row in rows if row.published is not None}
     of_times = STATISTICS[metric] == TIME_STATISTICS
     statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
@@ -61,11 +63,15 @@ def _quantity_table(run: Run, load: str, metric: MetricName, request: str | None
         mine = {row.stat: row for row in rows if row.variant == variant.name and row.stat in statistics}
         for word, values in _lines_of(mine, was_measured=any(row.trials for row in rows)):
             figures = [number(whole(unit(metric, stat), values.get(stat))) for stat in statistics]
-            by = _divided_by(run, variant.name, load, metric, request, steps=False) if word == "published" else 1
+            by = (
+                _divided_by(run, variant.name, load, metric, request_class, completion_times=False)
+                if word == "published"
+                else 1
+            )
             n = str(max((row.n for row in mine.values()), default=0)) if word == "measured" else ""
             lines.append((variant.name, word + divided(by), *figures, n))
     units = {stat: unit(metric, stat) for stat in statistics}
-    title = of_requests(metric, request)
+    title = of_requests(metric, request_class)
     only, *others = set(units.values())
     of_unit = f", {only}" if not others and only not in title.split() else ""
     names = [f"{words(stat)}, ms" if others and units[stat] == "ms" else words(stat) for stat in statistics]
@@ -90,11 +96,16 @@ def _lines_of(
         yield f"trial {trial}", {stat: row.values.get(trial) for stat, row in scattered.items()}
 
 
-def _divided_by(run: Run, variant: str, load: str, metric: MetricName, request: str | None, *, steps: bool) -> float:
+def _divided_by(
+    run: Run, variant: str, load: str, metric: MetricName, request_class: str | None, *, completion_times: bool
+) -> float:
     """Return the number by which the published figures of a line were divided; 1 if they were not."""
-    wanted = (variant, metric, request, steps)
+    wanted = (variant, metric, request_class, completion_times)
     for row in run.published:
-        if (row.variant, row.metric, row.request, bool(row.steps)) == wanted and row.load in (None, load):
+        if (row.variant, row.metric, row.request_class, bool(row.completion_times)) == wanted and row.load in (
+            None,
+            load,
+        ):
             return row.divided_by
     return 1
 
@@ -102,8 +113,8 @@ def _divided_by(run: Run, variant: str, load: str, metric: MetricName, request: 
 def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """Yield the staircases of each load that has small bursts: when the 1st, 2nd … answer came, in seconds."""
     for load in run.loads:
-        rows = [row for row in summary.steps if row.load == load.name]
-        if not rows or not load.has_few_stairs or load.crashes:
+        rows = [row for row in summary.completion_times if row.load == load.name]
+        if not rows or not load.has_tabled_bursts or load.crashes:
             continue
         most = max(
             (len(stairs) for row in rows for stairs in (row.measured, row.published, row.predicted) if stairs),
@@ -111,7 +122,7 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
         )
         lines = []
         for row in rows:
-            by = _divided_by(run, row.variant, load.name, "response_time", None, steps=True)
+            by = _divided_by(run, row.variant, load.name, "response_time", None, completion_times=True)
             measured = row.measured if row.measured or row.predicted is None else None
             for word, stairs_ms in (
                 ("published" + divided(by), row.published), ("predicted", row.predicted), ("measured", measured),
@@ -127,18 +138,20 @@ def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """Yield how many requests each worker answered, the smallest number first, by variant and class of request."""
     for load in (load.name for load in run.loads if run.has_several_workers(load.name)):
         published = {
-            (row.variant, row.request): sorted(row.counts)
+            (row.variant, row.request_class): sorted(row.counts)
             for row in run.published
             if row.counts and row.load in (None, load)
         }
         lines = []
         for variant in run.variants:
-            mine = [row for row in summary.workers if (row.variant, row.load) == (variant.name, load) and row.request]
-            for request in sorted({row.request or "" for row in mine}):
-                rows = [row for row in mine if row.request == request]
+            mine = [
+                row for row in summary.workers if (row.variant, row.load) == (variant.name, load) and row.request_class
+            ]
+            for request_class in sorted({row.request_class or "" for row in mine}):
+                rows = [row for row in mine if row.request_class == request_class]
                 counts = counts_by_worker(rows, 0 if variant.elastic else variant.workers)
-                shown = (published.get((variant.name, request), []), counts)
-                lines.append((variant.name, request, *(" ".join(map(str, numbers)) for numbers in shown)))
+                shown = (published.get((variant.name, request_class), []), counts)
+                lines.append((variant.name, request_class, *(" ".join(map(str, numbers)) for numbers in shown)))
         if lines:
             which = f", mean of {run.trials} trials" if run.trials > 1 else ""
             head = ("variant", "request", "published", "measured")
@@ -164,9 +177,10 @@ _TELLING = (("throughput", "per_second"), ("requests_by_worker", "largest_share"
 def differences_table(run: Run, summary: Summary) -> Table:
     """Return how far two measurements of one variant differ: overhead, throughput and largest share of each class."""
     rows = [
-        (f"{row.request}{of_load(run, row.load)}", what(row), number(row.a), number(row.b), *certainty(row))
+        (f"{row.request_class}{of_load(run, row.load)}", what(row), number(row.a), number(row.b), *certainty(row))
         for row in summary.differences
-        if row.request and ((row.metric == "overhead" and row.stat in PRINTED) or (row.metric, row.stat) in _TELLING)
+        if row.request_class
+        and ((row.metric == "overhead" and row.stat in PRINTED) or (row.metric, row.stat) in _TELLING)
     ]
     return Table(
         "The smallest difference that this machine can tell", ("request", "what", "a", "b", "b - a", "smallest"), rows,

@@ -40,11 +40,11 @@ def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
     of a variant were published, they have a line of their own below the variant's line.
     """
     for load in run.loads:
-        rows = [row for row in summary.rows if row.load == load.name and row.request is None]
+        rows = [row for row in summary.rows if row.load == load.name and row.request_class is None]
         made = {row.variant: str(row.n) for row in rows if row.metric == "visits_failed"}
         measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
         published = {(row.variant, row.metric, row.stat): row.published for row in rows}
-        levels = [row for row in summary.visit_steps if row.load == load.name]
+        levels = [row for row in summary.rate_steps if row.load == load.name]
         steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})
         has_capacity = not steady and any(row.metric == "capacity" for row in rows)
         columns = [column for column in _COLUMNS if column.name != "capacity" or has_capacity]
@@ -80,7 +80,7 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
             found: dict[tuple[str, str], Counter[int]] = {}
             for row in summary.errors:
                 if (row.variant, row.load) == (name, load.name):
-                    found.setdefault((row.request, row.error), Counter())[row.trial] = row.requests
+                    found.setdefault((row.request_class, row.error), Counter())[row.trial] = row.requests
             counts = {reason: float(median(by_trial[trial] for trial in trials)) for reason, by_trial in found.items()}
             reasons = sorted(counts, key=lambda reason: (-counts[reason], reason))
             lines += [(name, *reason, _count("requests", counts[reason])) for reason in reasons[:_ERRORS]]

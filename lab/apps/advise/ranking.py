@@ -114,7 +114,7 @@ def predict_way(way: Way, load: Load) -> Ranked:
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     trial = SimulatedTrial.of(variant, record, [one.name for one in load.classes], rows)
     stats = {
-        (finding.request, *key): value
+        (finding.request_class, *key): value
         for family in (times.FAMILY, avoidable_wait.FAMILY, failures.FAMILY)
         for finding in family.measure_simulated(trial)
         for key, value in finding.stats.items()

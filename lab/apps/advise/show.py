@@ -173,17 +173,17 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Wa
     """Print what was measured of each way that was tried, and whether the first was as good as the best of them."""
     names = [way.name for way in tried]
     lost = {
-        (row.variant, row.request or "", row.stat): row
+        (row.variant, row.request_class or "", row.stat): row
         for row in summary.rows
-        if row.metric == "overhead" and row.request and row.measured is not None
+        if row.metric == "overhead" and row.request_class and row.measured is not None
     }
     compared = {
-        request: stat for request in sorted({request for _, request, _ in lost})
-        if (stat := next((one for one in PERCENTILES if all((name, request, one) in lost for name in names)), None))
+        name: stat for name in sorted({name for _, name, _ in lost})
+        if (stat := next((stat for stat in PERCENTILES if all((way, name, stat) in lost for way in names)), None))
     }  # fmt: skip
-    rows = [lost[name, request, stat] for request, stat in compared.items() for name in names]
+    rows = [lost[name, request_class, stat] for request_class, stat in compared.items() for name in names]
     lines = [
-        (row.variant, f"{row.request} {row.stat}", number(row.predicted), number(row.measured),
+        (row.variant, f"{row.request_class} {row.stat}", number(row.predicted), number(row.measured),
          spread([*row.values.values()], row.low, row.high))
         for row in rows
     ]  # fmt: skip
@@ -208,7 +208,8 @@ def verdict(summary: Summary, tried: Sequence[str]) -> str:
     if better or saved:
         way, one = max(better or saved, key=lambda found: found[1].before.ms - found[1].after.ms)
         lead = "The advice did not hold" if better else "Too few trials to tell whether the advice held"
-        told = f"{one.request} {one.stat} is {_lost(one.before)} ms with {first}, and {_lost(one.after)} ms with {way}."
+        told = f"{one.request_class} {one.stat} is {_lost(one.before)} ms with {first}, "
+        told += f"and {_lost(one.after)} ms with {way}."
         return f"{lead}{doubt}: {told}" + ("" if better else f" {trials_that_tell(one.trials_needed, summary.round_s)}")
     if not compared:
         return "Whether the advice held is unknown, because no percentile was measured of all ways."

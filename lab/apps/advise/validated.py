@@ -17,7 +17,7 @@ def validation_tables(compared: Sequence[Compared]) -> list[Table]:
     lines: list[tuple[str, ...]] = [
         (
             one.experiment,
-            " ".join(filter(None, (one.row.variant, one.row.load, one.row.request))),
+            " ".join(filter(None, (one.row.variant, one.row.load, one.row.request_class))),
             f"{one.row.metric} {one.row.stat}",
             number(one.row.measured),
             number(one.row.predicted),

@@ -148,7 +148,7 @@ def _what(strip: Strip) -> str:
         return f"{thing}{named and ',' + named}; the claim: {bound_in_words(strip.claim)}"
     assert strip.quantity
     one = strip.quantity
-    of = of_requests(one.metric, one.request)
+    of = of_requests(one.metric, one.request_class)
     return f"The {words(strip.stat)} of the {of} in {one.variant} under {one.load}{named and ',' + named}"
 
 

@@ -207,7 +207,7 @@ def claim_key(claim: Claim) -> str:
 
 
 def _key(one: Quantity) -> str:
-    return f"{one.variant} {one.load} {one.request} {one.metric} {one.stat}"
+    return f"{one.variant} {one.load} {one.request_class} {one.metric} {one.stat}"
 
 
 def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
@@ -224,7 +224,7 @@ def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
 
 def _of(summary: Summary, key: str, word: str) -> float | None:
     for row in summary.rows:
-        if f"{row.variant} {row.load} {row.request} {row.metric} {row.stat}" == key:
+        if f"{row.variant} {row.load} {row.request_class} {row.metric} {row.stat}" == key:
             found = row.predicted if word == "predicted" else row.published
             return None if found is None else float(found)
     return None
@@ -237,7 +237,7 @@ def _figures(laptop: int, handed: Handed) -> Iterator[tuple[str, _Said]]:
         if row.figures:
             figure = _telling(row)
             quantity = Quantity.model_construct(  # the steps of a staircase (1st, 2nd …) are no statistics
-                variant=row.variant, load=row.load, request=row.request, metric=row.metric, stat=figure.stat
+                variant=row.variant, load=row.load, request_class=row.request_class, metric=row.metric, stat=figure.stat
             )
             dot = Dot(laptop, figure.measured, figure.verdict, run.cores, mode(run, row.load), row.suspect)
             predicted = _of(summary, _key(quantity), "predicted")

@@ -156,11 +156,11 @@ def _measured(
 def _bar(asked: Asked, yours: float, summary: "Summary", again: str) -> Bar:
     """Return what was predicted and measured of one number. Raise LabError if a trusted trial has no such number."""
     value = asked.value
-    of = (value.variant, value.request, value.metric, value.stat)
+    of = (value.variant, value.request_class, value.metric, value.stat)
     rows = [
         row
         for row in summary.rows
-        if (row.variant, row.request, row.metric, row.stat) == of and value.load in (None, row.load)
+        if (row.variant, row.request_class, row.metric, row.stat) == of and value.load in (None, row.load)
     ]
     if not rows or rows[0].measured is None:
         raise LabError(f"The run has too few requests: {asked.says} … is unknown.", hint=f"Measure again: {again}")

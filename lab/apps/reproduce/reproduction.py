@@ -18,7 +18,7 @@ class Figure(Record):
 
     variant: str
     load: str
-    request: str | None
+    request_class: str | None
     metric: str
     stat: str
     unit: str
@@ -89,7 +89,7 @@ def _figures(summary: Summary) -> Iterator[Figure]:
             yield Figure(
                 variant=row.variant,
                 load=row.load,
-                request=row.request,
+                request_class=row.request_class,
                 metric=row.metric,
                 within=row.within,
                 **figure.model_dump(exclude={"trials"}),

@@ -26,8 +26,8 @@ COMPUTES = 0.2
 
 # What the application's requests took at work as it is served today, without the waits for a worker.
 _TOOK = """
-SELECT request, list(asked_ms / 1000) FROM requests
-WHERE variant = $today AND error IS NULL AND asked_ms > 0 GROUP BY request HAVING count(*) > 1
+SELECT request_class, list(service_time_ms / 1000) FROM requests
+WHERE variant = $today AND error IS NULL AND service_time_ms > 0 GROUP BY request_class HAVING count(*) > 1
 """
 
 
@@ -90,5 +90,5 @@ def _measured_today(earlier: Path) -> dict[str, float]:
     wanted = {("processor", "per_request"), ("memory", "total")}
     return {
         row["metric"]: row["measured"] or 0.0 for row in rows
-        if row["variant"] == TODAY and row["request"] is None and (row["metric"], row["stat"]) in wanted
+        if row["variant"] == TODAY and row["request_class"] is None and (row["metric"], row["stat"]) in wanted
     }  # fmt: skip

@@ -19,7 +19,7 @@ class TriedWay:
 
     def requests(self, outcome: str) -> list[str]:
         """Return the classes of requests with an outcome."""
-        return [one.request for one in self.classes if one.outcome == outcome]
+        return [one.request_class for one in self.classes if one.outcome == outcome]
 
     @property
     def verdict(self) -> Literal["better", "mixed", "worse", "alike", "open", "unknown"]:
@@ -101,6 +101,6 @@ def _loses_more(figures: Figures, name: str, best: str) -> bool:
 
 def _lost_by_all_ms(figures: Figures, name: str, names: Sequence[str]) -> float:
     """Return what the classes lose together with a way, each in the percentile that all ways have."""
-    stats = {request: figures.percentile(request, names) for request in figures.classes(TODAY)}
-    losses = [figures.loss(name, request, stat) for request, stat in stats.items() if stat]
+    stats = {request_class: figures.percentile(request_class, names) for request_class in figures.classes(TODAY)}
+    losses = [figures.loss(name, request_class, stat) for request_class, stat in stats.items() if stat]
     return sum(loss.ms for loss in losses if loss)

@@ -27,7 +27,7 @@ _NOTES = """
 """
 # Nothing begins on a loop that is held up, and what begins right at the end is not its cause.
 _HELD = """
-SELECT held.what, last.request, sum(held.seconds), max(held.seconds)
+SELECT held.what, last.request_class, sum(held.seconds), max(held.seconds)
 FROM {notes} AS held
 ASOF JOIN (FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND began IS NOT NULL) AS last
     ON held.worker = last.worker AND held.time - held.seconds + 0.001 >= last.began
@@ -67,7 +67,7 @@ class Held(NamedTuple):
     """
 
     what: str
-    request: str
+    request_class: str
     total_s: float
     longest_s: float
 

@@ -60,7 +60,7 @@ def _failures(summary: Summary, found: Symptoms) -> Iterator[str]:
             continue
         counts: Counter[str] = Counter()
         for row in summary.errors:
-            if (row.variant, row.request) == (TODAY, name):
+            if (row.variant, row.request_class) == (TODAY, name):
                 counts[row.error] += row.requests
         errors = [error for error, _ in counts.most_common(2)]
         status = errors[0].removeprefix("status ") if errors and errors[0].startswith("status ") else ""
@@ -212,7 +212,7 @@ def _stalled(found: Symptoms, what: str, limit: Limit) -> Bottleneck | None:
         said = (f"For {share} of the time, and for up to {number(longest)} s at once, the {loops} of the workers did "
                 "not go on because other threads of the process computed and had Python's interpreter "
                 "lock.")  # fmt: skip
-    last = f"The request that had begun last was {stall.request} for {percent(stall.request_share)} of this time."
+    last = f"The request that had begun last was {stall.request_class} for {percent(stall.request_share)} of this time."
     numbers = {"share": stall.share, "longest_s": longest}
     cure = _cure_of_lock(found) if what == "locked" else _cure_of_loop(found)
     return Bottleneck(limit=limit, numbers=numbers, sentences=[f"{said} {last} {cure}"])

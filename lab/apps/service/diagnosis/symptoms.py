@@ -48,7 +48,7 @@ class Stall(NamedTuple):
 
     share: float
     longest_s: float
-    request: str
+    request_class: str
     request_share: float
 
 
@@ -119,9 +119,9 @@ class Symptoms:
         """The classes of requests."""
         return self.figures.classes(TODAY)
 
-    def value(self, request: str | None, metric: str, stat: str) -> float | None:
+    def value(self, request_class: str | None, metric: str, stat: str) -> float | None:
         """Return a figure of today's way; None: it was not measured."""
-        return self.figures.value(TODAY, request, metric, stat)
+        return self.figures.value(TODAY, request_class, metric, stat)
 
     @property
     def requests_per_s(self) -> float:
@@ -183,7 +183,7 @@ class Symptoms:
             waits_s = waiting.waits_in_line_s(answered, self.slots)
             for place, name in enumerate(answered.classes):
                 if name in waits_ms:
-                    waits_ms[name] += (1000 * waits_s[answered.request == place]).tolist()
+                    waits_ms[name] += (1000 * waits_s[answered.request_class == place]).tolist()
         stats = {name: self.figures.percentile(name, [TODAY]) for name in names}
         lost = {name: (stat, float(np.percentile(waits_ms[name], int(stat[1:])))) for name, stat in stats.items()
                 if stat and waits_ms[name]}  # fmt: skip
@@ -222,7 +222,7 @@ class Symptoms:
             return None
         by_class: Counter[str] = Counter()
         for stall in held:
-            by_class[stall.request] += round(1e6 * stall.total_s)
+            by_class[stall.request_class] += round(1e6 * stall.total_s)
         [(most, most_us)] = by_class.most_common(1)
         return Stall(total_s / all_s, max(stall.longest_s for stall in held), most, most_us / 1e6 / total_s)
 
@@ -257,10 +257,10 @@ class Symptoms:
             if share >= AVOIDABLE:
                 yield name, share
 
-    def _noticeable_ms(self, request: str) -> float:
+    def _noticeable_ms(self, request_class: str) -> float:
         """Return from which loss on one request in a hundred of a class loses noticeably much."""
-        takes = self.value(request, "response_time", "p50") or 0.0
-        work = max(0.0, takes - (self.value(request, "overhead", "p50") or 0.0))
+        takes = self.value(request_class, "response_time", "p50") or 0.0
+        work = max(0.0, takes - (self.value(request_class, "overhead", "p50") or 0.0))
         return max(WAITS_MS, SLOWER * work)
 
 
@@ -274,6 +274,6 @@ def _held_threads_s(variant: VariantRecord, answered: waiting.Answered) -> Itera
         sent_s, began_s = answered.sent_s[place], answered.began_s[place]
         mine = answered.worker == answered.worker[place]
         overlap = np.minimum(answered.ended_s[mine], began_s) - np.maximum(answered.began_s[mine], sent_s)
-        for request in np.unique(answered.request[mine]):
-            both = overlap[answered.request[mine] == request]
-            yield answered.classes[request], float(both[both > 0].sum())
+        for request_class in np.unique(answered.request_class[mine]):
+            both = overlap[answered.request_class[mine] == request_class]
+            yield answered.classes[request_class], float(both[both > 0].sum())

@@ -50,7 +50,7 @@ def _grids(run: Run, figures: Figures) -> Iterator[Table]:
         found = [lost for name in names for of in part if (lost := figures.loss(name, *of))]
         yield Table(
             f"{what}, in ms{_in_brackets(found)}",
-            ("way", *(f"{request} {stat}" for request, stat in part)),
+            ("way", *(f"{request_class} {stat}" for request_class, stat in part)),
             [(says(name), *(_lost(figures.loss(name, *of)) for of in part)) for name in names],
         )
 
@@ -123,4 +123,5 @@ def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
 
 def _told(one: Comparison, way: TriedWay) -> str:
     """Return what a class of requests loses with a way, and with today's."""
-    return f"{one.request} {one.stat} is {_lost(one.after)} ms with {says(way.name)}, and {_lost(one.before)} ms today"
+    lost = f"{one.request_class} {one.stat}"
+    return f"{lost} is {_lost(one.after)} ms with {says(way.name)}, and {_lost(one.before)} ms today"
