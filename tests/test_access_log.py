@@ -12,7 +12,7 @@ import yaml
 
 from lab.apps.advise.ranking import rank
 from lab.apps.advise.service import read_service
-from lab.logs.access_log import Log, described, read_logs, route_of, standing_for
+from lab.logs.access_log import AccessLog, describe_log, read_logs, representative_durations, route_of
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'
@@ -29,7 +29,7 @@ def log_of(tmp_path: Path, lines: Sequence[str], name: str = "access.log") -> Pa
     return path
 
 
-def read(tmp_path: Path, lines: Sequence[str], methods: Sequence[str] = ("GET", "HEAD"), unit: str = "") -> Log:
+def read(tmp_path: Path, lines: Sequence[str], methods: Sequence[str] = ("GET", "HEAD"), unit: str = "") -> AccessLog:
     return read_logs([log_of(tmp_path, lines)], methods, unit)
 
 
@@ -174,7 +174,7 @@ def test_a_known_format_says_which_number_is_the_duration(tmp_path: Path, name: 
 
     assert list(log.routes["GET", "/a"].seconds) == pytest.approx(TOOK_S)
     assert log.clock == clock
-    assert says in described(log, "access.log", cores=2)
+    assert says in describe_log(log, "access.log", cores=2)
 
 
 WITHOUT = {
@@ -295,7 +295,7 @@ def test_a_log_whose_durations_are_waits_says_so(tmp_path: Path) -> None:
 
     def file(took: Sequence[tuple[float, float]], decimals: int) -> str:
         lines = [combined(int(ends), "GET /a", f" {took_s:.{decimals}f}") for ends, took_s in took]
-        return described(read(tmp_path, lines), "access.log", cores=2)
+        return describe_log(read(tmp_path, lines), "access.log", cores=2)
 
     few, many = queue_of(2, 12), queue_of(12, 12)
     balancer = yaml.safe_load(file([(ends, waited) for ends, _, waited in few], 3))
@@ -312,8 +312,8 @@ def test_a_log_whose_durations_are_waits_says_so(tmp_path: Path) -> None:
 def test_few_durations_have_the_mean_of_all(count: int) -> None:
     seconds = [0.01 * (1 + n * n % 83) for n in range(count)]
 
-    assert np.mean(standing_for(seconds)) == pytest.approx(np.mean(seconds))
-    assert len(standing_for(seconds)) == min(count, 50)
+    assert np.mean(representative_durations(seconds)) == pytest.approx(np.mean(seconds))
+    assert len(representative_durations(seconds)) == min(count, 50)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_the_file_says_what_the_log_says(tmp_path: Path) -> None:
              for n, path, took in requests]  # fmt: skip
     lines += [combined(3, "POST /pay"), "not a line of a log"]
 
-    text = described(read(tmp_path, lines), "access.log", cores=2)
+    text = describe_log(read(tmp_path, lines), "access.log", cores=2)
     classes = yaml.safe_load(text)["classes"]
 
     assert "# From access.log: 3,000 requests in 299 s." in text
@@ -449,6 +449,6 @@ def test_other_methods_count_if_they_are_named(tmp_path: Path) -> None:
 
 def test_a_path_cannot_add_lines_to_the_file(tmp_path: Path) -> None:
     evil = json.dumps({"ts": 1795514400, "method": "GET", "path": "/a\n  b: {users: {}}", "status": 200})
-    text = described(read(tmp_path, [evil, evil]), "access.log", cores=2)
+    text = describe_log(read(tmp_path, [evil, evil]), "access.log", cores=2)
 
     assert set(yaml.safe_load(text)["classes"]) == {"get-a-b-users"}

@@ -11,9 +11,9 @@ from analysis.report.spread import spread, value_and_spread
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
 from lab.apps.advise.show import verdict
-from lab.apps.service.diagnosis.answer import find_answer
+from lab.apps.service.diagnosis.improvement import find_improvement
 from lab.apps.service.diagnosis.model import Diagnosis
-from lab.apps.service.diagnosis.tables import sentences
+from lab.apps.service.diagnosis.tables import improvement_sentences
 
 LIMIT, QUEUE = "limit-4x2", "queue-4x2"
 WELL = Diagnosis(alarm=False, sentences=[])
@@ -46,7 +46,11 @@ def summary_of(*rows: Row, suspect: Sequence[str] = ()) -> Summary:
 def said(*rows: Row, suspect: Sequence[str] = ()) -> list[str]:
     """Return what is said of the ways in the rows."""
     summary = summary_of(*rows, suspect=suspect)
-    return [*sentences(find_answer(summary, WELL, list(dict.fromkeys(one.variant for one in rows))), summary.round_s)]
+    return [
+        *improvement_sentences(
+            find_improvement(summary, WELL, list(dict.fromkeys(one.variant for one in rows))), summary.round_s
+        )
+    ]
 
 
 def test_three_trials_that_lie_apart_are_better_and_say_how_sure() -> None:
@@ -110,7 +114,7 @@ def test_nothing_is_to_be_gained_if_no_request_waits_today() -> None:
     assert "no request waits noticeably today" in why
 
     alarm = Diagnosis(alarm=True, sentences=[])
-    assert find_answer(summary_of(*rows), alarm, [TODAY, LIMIT]).verdict == "too few"
+    assert find_improvement(summary_of(*rows), alarm, [TODAY, LIMIT]).verdict == "too few"
 
 
 def test_better_for_a_class_and_worse_for_another_is_said_with_both() -> None:
@@ -142,7 +146,7 @@ def test_ways_without_a_common_figure_are_not_compared() -> None:
 def test_as_good_are_the_ways_that_lose_noticeably_more_for_no_class() -> None:
     rows = [row(TODAY, "home", 900, 910, 920), row(LIMIT, "home", 5, 5.1, 5.2), row(QUEUE, "home", 6, 6.1, 6.2)]
 
-    found = find_answer(summary_of(*rows), WELL, [TODAY, LIMIT, QUEUE])
+    found = find_improvement(summary_of(*rows), WELL, [TODAY, LIMIT, QUEUE])
 
     assert found.best
     assert (found.best.name, list(found.as_good)) == (LIMIT, [QUEUE])

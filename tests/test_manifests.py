@@ -28,7 +28,7 @@ from lab.apps.kubernetes.commands import BEGINS_AFTER_S, trial_of
 from lab.apps.kubernetes.documents import Setup, begins_together, documents, services_of
 from lab.apps.kubernetes.text import as_yaml
 from lab.apps.service.layer import Layer
-from lab.apps.service.variants import OwnSync
+from lab.apps.service.variants import UserSync
 from lab.engine.images import LAB_USER
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment, names
@@ -491,7 +491,7 @@ def test_everything_is_in_a_namespace_of_its_own_whose_name_fits() -> None:
 
 
 def test_your_own_application_has_no_manifests(tmp_path: Path) -> None:
-    variant = OwnSync(server="gunicorn-sync", workers=1, callable="site:app", layer=Layer(tmp_path, "abc"))
+    variant = UserSync(server="gunicorn-sync", workers=1, callable="site:app", layer=Layer(tmp_path, "abc"))
     trial = replace(setup_of("heavy-mix").trial, variant=variant)
 
     with pytest.raises(WrongUse) as raised:

@@ -35,21 +35,28 @@ from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
 from analysis.report.terminal import print_tables
 from lab.apps.advise.ways import Way
-from lab.apps.service.advised import advised
-from lab.apps.service.diagnosis.answer import find_answer
+from lab.apps.service.advice import print_best_way
+from lab.apps.service.description import Served, UserService, read_env_file, read_user_service
 from lab.apps.service.diagnosis.held import FullPool, Held, Loops, read_held
+from lab.apps.service.diagnosis.improvement import find_improvement
 from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit, read_diagnosis, write_diagnosis
 from lab.apps.service.diagnosis.omissions import Omissions, read_omissions
 from lab.apps.service.diagnosis.rules import diagnose
 from lab.apps.service.diagnosis.tables import section_of
-from lab.apps.service.found import described
-from lab.apps.service.image import addresses_of, layer_of, with_server
+from lab.apps.service.discovery import describe_folder
+from lab.apps.service.image import lay_out, requirements_with_server, resolve_hosts
 from lab.apps.service.layer import Layer
 from lab.apps.service.replay import read_replay
-from lab.apps.service.service import OwnService, Served, env_of, read_own_service
-from lab.apps.service.show import print_advice
-from lab.apps.service.trying import chosen, experiment_of, name_of
-from lab.apps.service.variants import LIFTING, candidates, ignored, left_out, lifting, too_large
+from lab.apps.service.theory import advise_way
+from lab.apps.service.trying import choose_ways, experiment_of, results_name
+from lab.apps.service.variants import (
+    LIFTING,
+    candidates,
+    kinds_that_lift,
+    settings_not_in_force,
+    too_large_ways,
+    untried_reasons,
+)
 from lab.cli import app
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment
@@ -174,7 +181,7 @@ def test_a_mistake_in_the_file_is_named_with_its_place(service: Path, old: str, 
     service.write_text(FILE.replace(old, new, 1))
 
     with pytest.raises(WrongUse, match=says) as error:
-        read_own_service(service)
+        read_user_service(service)
     assert error.value.hint == "docs/your-service.md has an example of such a file."
 
 
@@ -232,11 +239,11 @@ def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str
         (tmp_path / "app" / name).write_text(text)
     (tmp_path / "app").mkdir(exist_ok=True)
 
-    text = described(tmp_path / "app")
+    text = describe_folder(tmp_path / "app")
 
     found = yaml.safe_load(text)
     assert (found["application"] | found["served"]).items() >= finds.items()
-    OwnService.model_validate(found)
+    UserService.model_validate(found)
     if not files:
         assert text.count("# guessed") == 6
 
@@ -244,7 +251,7 @@ def test_init_finds_how_a_service_is_served(tmp_path: Path, files: dict[str, str
 def test_init_keeps_options_that_the_lab_does_not_apply(tmp_path: Path) -> None:
     (tmp_path / "Procfile").write_text("web: gunicorn -w 3 --max-requests=500 --bind :80 --timeout 120 shop:app\n")
 
-    served = yaml.safe_load(described(tmp_path))["served"]
+    served = yaml.safe_load(describe_folder(tmp_path))["served"]
 
     assert served["left_out"] == ["--max-requests 500", "--timeout 120"]
     assert Served.model_validate(served).workers == 3
@@ -254,7 +261,7 @@ def test_init_writes_a_file_that_try_reads(lab: Lab, service: Path, tmp_path: Pa
     done = lab.call("init", str(service.parent / "shop"), "--to", str(tmp_path / "found.yaml"))
 
     assert done.returncode == 0, done.stderr
-    found = read_own_service(tmp_path / "found.yaml")
+    found = read_user_service(tmp_path / "found.yaml")
     assert {name: one.path for name, one in found.requests.items()} == {
         "home": "/", "report": "/report", "stream": "/stream"
     }  # fmt: skip
@@ -281,19 +288,19 @@ def test_init_takes_the_requests_from_a_log(lab: Lab, service: Path, tmp_path: P
     assert '  get: {path: "/", method: GET, per_second: 0.2}  # from the log: 40.0% of the requests\n' in text
     assert '  # get-items-id: {path: "/items/{id}", method: GET, per_second: 0.1}  # from the log: ' in text
     assert "s3cret" not in text
-    found = read_own_service(tmp_path / "found.yaml")
+    found = read_user_service(tmp_path / "found.yaml")
     assert {name: one.path for name, one in found.requests.items()} == {"get": "/", "get-report": "/report"}
 
 
 def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
-    def changed(**served: object) -> OwnService:
-        return read_own_service(service).model_copy(update={"served": Served.model_validate(served)})
+    def changed(**served: object) -> UserService:
+        return read_user_service(service).model_copy(update={"served": Served.model_validate(served)})
 
     def found_with(**served: object) -> list[Way]:
         return candidates(changed(**served), Layer(Path("nowhere"), "abc"))
 
     def ways(**served: object) -> tuple[list[str], list[str]]:
-        return [one.name for one in found_with(**served)], list(left_out(changed(**served)))
+        return [one.name for one in found_with(**served)], list(untried_reasons(changed(**served)))
 
     lifting_of_threads = ["more-workers-8x2", "more-threads-4x4"]
     every = [TODAY, "one-process-1x8", "limit-4x2", "idle-thread-4x2", "uwsgi-4x2", "least-conn-4x2",
@@ -355,11 +362,11 @@ def test_a_limit_is_met_with_ways_that_lift_it(
     service: Path, served: dict[str, object], limit: Limit, cores: int, names: list[str]
 ) -> None:
     """They are tried beside the default ways, and only then, or if they are named."""
-    found = read_own_service(service).model_copy(update={"served": Served.model_validate(served)})
+    found = read_user_service(service).model_copy(update={"served": Served.model_validate(served)})
     every = candidates(found, Layer(Path("nowhere"), "abc"), cores)
-    default = chosen(every, "")
+    default = choose_ways(every, "")
 
-    tried = chosen(every, "", lifting(found, [limit], cores))
+    tried = choose_ways(every, "", kinds_that_lift(found, [limit], cores))
 
     assert [way.name for way in tried if way not in default] == names
     assert default[0].name == TODAY
@@ -370,11 +377,11 @@ def test_a_limit_is_met_with_ways_that_lift_it(
 
 def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
     served = Served.model_validate({"workers": 3, "threads": 2, "memory_mib": 80})
-    found = read_own_service(service).model_copy(update={"served": served})
+    found = read_user_service(service).model_copy(update={"served": served})
     layer = Layer(Path("nowhere"), "abc")
 
     assert "more-workers" not in "".join(way.name for way in candidates(found, layer, 2))
-    [said] = too_large(found, layer, lifting(found, ["inside"], 2), 2)
+    [said] = too_large_ways(found, layer, kinds_that_lift(found, ["inside"], 2), 2)
     assert re.match(r"more-workers: 6 workers need about .* but memory_mib is 80; .* Give more memory_mib\.", said)
 
 
@@ -383,7 +390,7 @@ def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None
     (service.parent / "shop" / "gunicorn.conf.py").write_text("workers = 9\n")
     text = service.read_text().replace("{GREETING: hello}", "{GREETING: hello, WEB_CONCURRENCY: '9'}")
     service.write_text(text)
-    found = read_own_service(service)
+    found = read_user_service(service)
 
     [today, *_] = candidates(found, Layer(Path("nowhere"), "abc"))
 
@@ -391,19 +398,21 @@ def test_what_is_not_in_force_in_the_lab_is_in_the_record(service: Path) -> None
         "gunicorn.conf.py, because served.settings does not name it", "the variable WEB_CONCURRENCY"
     ]  # fmt: skip
     with_options = found.model_copy(update={"served": Served(workers=2, left_out=["--max-requests 500"])})
-    assert "--max-requests 500 of the command line" in ignored(with_options, Layer(Path("nowhere"), "abc"))
+    assert "--max-requests 500 of the command line" in settings_not_in_force(
+        with_options, Layer(Path("nowhere"), "abc")
+    )
     named = found.model_copy(
         update={"served": Served(workers=2, settings=service.parent / "shop" / "gunicorn.conf.py")}
     )
-    assert ignored(named, Layer(Path("nowhere"), "abc")) == ["the variable WEB_CONCURRENCY"]
+    assert settings_not_in_force(named, Layer(Path("nowhere"), "abc")) == ["the variable WEB_CONCURRENCY"]
 
 
 def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
-    found = read_own_service(service)
+    found = read_user_service(service)
     every = candidates(found, Layer(Path("nowhere"), "abc"))
-    tried = chosen(every, "limit")
+    tried = choose_ways(every, "limit")
     assert "reuse-port-2x2" in [way.name for way in every]
-    assert "reuse-port-2x2" not in [way.name for way in chosen(every, "")]
+    assert "reuse-port-2x2" not in [way.name for way in choose_ways(every, "")]
 
     experiment = experiment_of(service, found, tried)
 
@@ -414,7 +423,7 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
     factors = experiment.variants[TODAY].factors()
     assert (factors["LAB_CALLABLE"], factors["LAB_APP"], factors["LAB_OWN"]) == ("app:app", "own:app", "-own-abc")
     assert "nowhere" not in experiment.variants[TODAY].record(TODAY).model_dump_json()
-    assert name_of(service) == "my-service-tried"
+    assert results_name(service) == "my-service-tried"
     many = found.model_copy(update={"requests": {"home": found.requests["home"].model_copy(update={"users": 90_000})}})
     with pytest.raises(WrongUse, match=r"my-service.yaml: requests: 90,000 virtual users are more than the 16,000"):
         experiment_of(service, many, tried)
@@ -424,7 +433,7 @@ def test_a_host_without_an_address_is_named(service: Path) -> None:
     service.write_text(FILE.replace("callable: app:app", "callable: app:app\n  hosts: [no.such.host.invalid]"))
     with (
         pytest.raises(WrongUse, match=r"^application.hosts: no.such.host.invalid has no address: "),
-        layer_of(read_own_service(service)),
+        lay_out(read_user_service(service)),
     ):
         pass
 
@@ -432,10 +441,10 @@ def test_a_host_without_an_address_is_named(service: Path) -> None:
 def test_hosts_have_the_ports_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", ("127.0.1.1", 0))])
     with pytest.raises(WrongUse, match=r"^application.hosts: my.example.com is this machine itself, which the lab's "):
-        addresses_of(["my.example.com"])
+        resolve_hosts(["my.example.com"])
     monkeypatch.setattr("socket.getaddrinfo", lambda *_: [(2, 1, 6, "", ("192.0.2.7", 0))])
 
-    found = addresses_of(["api.example.com", "db.example.com:5432", "db.example.com:6432"])
+    found = resolve_hosts(["api.example.com", "db.example.com:5432", "db.example.com:6432"])
 
     assert found == {
         "api.example.com": {80: "192.0.2.7", 443: "192.0.2.7"}, "db.example.com": {5432: "192.0.2.7", 6432: "192.0.2.7"}
@@ -448,30 +457,30 @@ def test_an_image_has_the_application_and_what_it_requires(service: Path) -> Non
     (shop / ".git" / "config").write_text("secret")
     (shop / "names.env").write_text("# a comment\n\nexport TOKEN='s3cret'\nGREETING=bye\n")
     service.write_text(FILE.replace("  requirements:", "  env_file: shop/names.env\n  requirements:"))
-    found = read_own_service(service)
+    found = read_user_service(service)
 
-    with layer_of(found) as layer:
+    with lay_out(found) as layer:
         assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\ngunicorn==27.0.1\n"
         assert json.loads((layer.folder / "environment.json").read_text()) == {"TOKEN": "s3cret", "GREETING": "hello"}
         assert not (layer.folder / "application" / ".git").exists()
         assert layer.masked(b"token s3cret, bye") == b"token $TOKEN, bye"
         assert (layer.folder / "application" / "app.py").read_text() == SHOP
         first = layer.tag
-    with layer_of(found) as layer:
+    with lay_out(found) as layer:
         assert layer.tag == first
     (shop / "app.py").write_text(SHOP + "\n")
-    with layer_of(found) as layer:
+    with lay_out(found) as layer:
         assert layer.tag != first
 
 
 def test_what_cannot_be_an_image_is_refused(service: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (service.parent / "wrong.env").write_text("A=1\nMY-TOKEN=s3cret\n")
     with pytest.raises(WrongUse, match=r"^wrong.env:2: not NAME=value$"):
-        env_of(service.parent / "wrong.env")
+        read_env_file(service.parent / "wrong.env")
     monkeypatch.setattr("lab.apps.service.image.MOST_MIB", 0)
     with (
         pytest.raises(WrongUse, match=r"shop has 0 MiB, but an application may have 0."),
-        layer_of(read_own_service(service)),
+        lay_out(read_user_service(service)),
     ):
         pass
 
@@ -1153,8 +1162,8 @@ def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:
     ]  # fmt: skip
     found = Diagnosis(alarm=True, sentences=[], bottlenecks=[Bottleneck(limit="thread-pool")])
 
-    assert find_answer(summary_of(*rows), None, [TODAY, "more-workers"]).best is None
-    best = find_answer(summary_of(*rows), found, [TODAY, "more-workers"]).best
+    assert find_improvement(summary_of(*rows), None, [TODAY, "more-workers"]).best is None
+    best = find_improvement(summary_of(*rows), found, [TODAY, "more-workers"]).best
     assert best is not None
     assert best.name == "more-workers"
 
@@ -1163,7 +1172,7 @@ def test_ways_are_compared_by_response_times_if_requests_wait_at_work() -> None:
 def test_the_diagnosis_ends_with_what_to_do(
     service: Path, limit: tuple[float, ...], best: bool, tmp_path: Path
 ) -> None:
-    tried = chosen(candidates(read_own_service(service), Layer(Path("nowhere"), "abc")), "limit")
+    tried = choose_ways(candidates(read_user_service(service), Layer(Path("nowhere"), "abc")), "limit")
     rows = [
         row(one.name, request_class, "overhead", "p99", *((1000, 1001) if one.name == TODAY else limit))
         for one in tried for request_class in ("home", "report", "stream")
@@ -1176,7 +1185,7 @@ def test_the_diagnosis_ends_with_what_to_do(
 
     several = run.model_copy(update={"variants": variants})
     print_tables(console, several, summary, [section_of(several, summary, diagnosis)])
-    print_advice(console, summary, diagnosis, tried)
+    print_best_way(console, summary, diagnosis, tried)
 
     said = console.export_text()
     assert max(map(len, said.splitlines())) <= 80
@@ -1283,7 +1292,7 @@ def test_servers_that_do_not_start_are_not_started_in_other_ways(
 
 def test_requirements_name_the_release_of_the_server_that_is_served() -> None:
     def lines(*required: str, **served: object) -> list[str]:
-        return with_server(required, Served.model_validate({"workers": 1} | served))
+        return requirements_with_server(required, Served.model_validate({"workers": 1} | served))
 
     assert lines("flask", "gunicorn>=20", "gunicorn-x==1") == ["flask", "gunicorn-x==1", "gunicorn==27.0.1"]
     assert lines("uvicorn[standard]>=0.30", uvicorn="0.38.0") == ["uvicorn[standard]==0.38.0"]
@@ -1296,11 +1305,11 @@ def test_requirements_include_further_files(service: Path) -> None:
     (shop / "requirements.txt").write_text("-r base.txt\nhumanize\n")
     with (
         pytest.raises(WrongUse, match=r"^requirements.txt includes base.txt, but there is no such file\.$"),
-        layer_of(read_own_service(service)),
+        lay_out(read_user_service(service)),
     ):
         pass
     (shop / "base.txt").write_text("flask==3.1.3 \\\n    --hash=sha256:abc\n")
-    with layer_of(read_own_service(service)) as layer:
+    with lay_out(read_user_service(service)) as layer:
         assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\nhumanize\ngunicorn==27.0.1\n"
 
 
@@ -1312,7 +1321,7 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
         FILE.replace("  requirements:", "  env_file: names.env\n  requirements:") + f"  buy: {json.dumps(asked)}\n"
     )
 
-    found = read_own_service(service)
+    found = read_user_service(service)
 
     said = asked_as_json(found.requests)
     assert not set("'\\") & set(said)
@@ -1432,7 +1441,7 @@ def test_services_beside_that_are_wrong_are_named(service: Path, compose: str, s
     beside = f"beside: {{compose: shop/compose.yml, services: {services}}}\n"
     service.write_text(FILE.replace("served:", f"{beside}served:"))
 
-    with pytest.raises(WrongUse, match=says), layer_of(read_own_service(service)):
+    with pytest.raises(WrongUse, match=says), lay_out(read_user_service(service)):
         pass
 
 
@@ -1444,7 +1453,7 @@ def test_values_of_services_beside_are_in_no_record(service: Path) -> None:
     (service.parent / "nowhere").mkdir()
     service.write_text(FILE.replace("served:", f"{beside}served:"))
 
-    with layer_of(read_own_service(service)) as layer:
+    with lay_out(read_user_service(service)) as layer:
         assert layer.beside
         database, cache = layer.beside.services["beside-db"], layer.beside.services["beside-my-cache"]
 
@@ -1515,7 +1524,7 @@ def test_a_replay_takes_the_place_of_requests(service: Path, tmp_path: Path) -> 
     (tmp_path / "access.log").write_text(log_of("0|GET /report?token=s3cret|0.100", "9|GET /|0.100"))
     asked = FILE.partition("requests:\n")[0]
     service.write_text(f"{asked}replay: {{log: access.log}}\n")
-    found = read_own_service(service)
+    found = read_user_service(service)
     assert found.replay
     replay = read_replay(found.replay.log, found.replay.methods)
 
@@ -1526,16 +1535,16 @@ def test_a_replay_takes_the_place_of_requests(service: Path, tmp_path: Path) -> 
     assert "s3cret" not in load.model_dump_json()
     service.write_text(f"{asked}replay: {{log: access.log}}\nrequests: {{home: {{path: /, users: 1}}}}\n")
     with pytest.raises(WrongUse, match="give either requests or replay: what people ask for"):
-        read_own_service(service)
+        read_user_service(service)
     service.write_text(f"{asked}replay: {{log: nowhere.log}}\n")
     with pytest.raises(WrongUse, match=r"my-service.yaml:7: replay.log: there is no file .*/nowhere.log"):
-        read_own_service(service)
+        read_user_service(service)
 
 
 def test_requests_that_k6_cannot_be_told_are_refused(service: Path) -> None:
     service.write_text(FILE + "".join(f"  {name}: {{path: /, users: 1, body: {'x' * 60_000}}}\n" for name in "ab"))
     with pytest.raises(WrongUse, match=r"requests have 120,\d+ characters in all, but k6 can be told only 100,000"):
-        read_own_service(service)
+        read_user_service(service)
 
 
 @pytest.mark.parametrize(
@@ -1700,12 +1709,12 @@ def test_an_application_is_in_one_place(tmp_path: Path, application: str, says: 
     served = "served: {workers: 2}\nrequests: {home: {path: /, users: 1}}\n"
     (tmp_path / "my.yaml").write_text(f"application: {application}\n{served}")
     with pytest.raises(WrongUse, match=says):
-        read_own_service(tmp_path / "my.yaml")
+        read_user_service(tmp_path / "my.yaml")
     (tmp_path / "my.yaml").write_text(
         "application: {image: shop, callable: 'app:app'}\n" + served.replace("workers", "uwsgi: 2.0.31, workers")
     )
     with pytest.raises(WrongUse, match=r"an image is served by gunicorn or uvicorn; for uWSGI, give the folder"):
-        read_own_service(tmp_path / "my.yaml")
+        read_user_service(tmp_path / "my.yaml")
 
 
 def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path) -> None:
@@ -1713,7 +1722,7 @@ def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path) -> None:
         "application: {image: 'shop:1', callable: 'app:app'}\n"
         "served: {uvicorn: 0.38.0, workers: 2}\nrequests: {home: {path: /, users: 1}}\n"
     )
-    with layer_of(read_own_service(tmp_path / "my.yaml")) as layer:
+    with lay_out(read_user_service(tmp_path / "my.yaml")) as layer:
         assert (layer.image, layer.server) == ("shop:1", ("uvicorn", "0.38.0"))
         assert {path.name for path in (layer.folder / "programs").iterdir()} == {
             "wait-until-ready", "observe", "with-database", "workers-ready", "observe-own", "serve", "curl"
@@ -1758,11 +1767,11 @@ def test_an_image_that_cannot_be_measured_says_what_it_lacks(
 
 def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path) -> None:
     """Reports hold up pages, so a page must not be accepted by a worker without a free thread."""
-    found = read_own_service(service)
+    found = read_user_service(service)
     layer = Layer(Path("nowhere"), "abc")
     earlier = tmp_path / "run"
     with pytest.raises(WrongUse, match=r"^WAYS=advised: there is no earlier run of this service\.$"):
-        advised(found, layer, earlier)
+        advise_way(found, layer, earlier)
     requests = [
         Request(request_class=name, service_time_ms=asked)
         for name, asked in (("home", 10), ("report", 500))
@@ -1773,21 +1782,21 @@ def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path)
     summary = summary_of(row(TODAY, None, "processor", "per_request", 5.0))
     (earlier / "summary.json").write_text(summary.model_dump_json())
 
-    way = advised(found, layer, earlier)
+    way = advise_way(found, layer, earlier)
 
     kind = way.kind.name.removeprefix("advised-")
     assert kind in ("limit", "idle-thread", "least-conn", "one-process")
     assert way.kind.says.startswith("advised: ")
     assert says_of(way.name) == way.kind.says
     assert way.workers * way.threads >= 4
-    assert [one.name for one in chosen([*candidates(found, layer), way], "advised")] == [TODAY, way.name]
+    assert [one.name for one in choose_ways([*candidates(found, layer), way], "advised")] == [TODAY, way.name]
     if kind == "limit":
         assert f"worker_connections = {way.threads}" in way.configuration()
     green = found.model_copy(update={"served": Served(workers=2, worker_class="gevent")})
     with pytest.raises(WrongUse, match="there is no advice for gevent, only for gunicorn's gthread and sync"):
-        advised(green, layer, earlier)
+        advise_way(green, layer, earlier)
     with pytest.raises(WrongUse, match="there is no advice for the requests of a log"):
-        advised(found.model_copy(update={"requests": {}}), layer, earlier)
+        advise_way(found.model_copy(update={"requests": {}}), layer, earlier)
 
 
 def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> None:
@@ -1799,7 +1808,7 @@ def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> N
         "import os\nworkers = int(os.environ.get('WEB_CONCURRENCY', 3))\nthreads = 2 * os.cpu_count()\n"
     )
 
-    text = described(tmp_path)
+    text = describe_folder(tmp_path)
 
     assert '  api-invoice: {path: "/api/invoice", users: 10, pause_s: 0.1}  # guessed: the path, and how many' in text
     assert '  # api-items-id: {path: "/api/items/{id}", users: 10, pause_s: 0.1}  # write a real path\n' in text
@@ -1808,6 +1817,6 @@ def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> N
     assert "  threads: 1  # guessed, because gunicorn.conf.py computes it\n" in text
     (tmp_path / "main.py").write_text("@app.route('/items')\n@app.get('/items')\n@app.get('/items/')\n")
     (tmp_path / "gunicorn.conf.py").write_text("worker_class = 'sync'\nthreads = os.getenv('THREADS', '4')\n")
-    found = yaml.safe_load(described(tmp_path))
+    found = yaml.safe_load(describe_folder(tmp_path))
     assert {name: one["path"] for name, one in found["requests"].items()} == {"items": "/items", "items-2": "/items/"}
     assert (found["served"]["threads"], found["served"]["worker_class"]) == (4, "gthread")

@@ -56,7 +56,7 @@ KINDS_OF_WAYS = (
 )  # fmt: skip
 """In the order in which ways that are equally fast and need the same memory are named."""
 
-KINDS_OF_OWN = (
+KINDS_OF_USER_SERVICES = (
     Kind("map-socket", "map-socket",
          "uWSGI, a listening socket for each process: nginx passes a request to the process that has the fewest "
          "requests.",
@@ -79,5 +79,5 @@ KINDS_OF_OWN = (
 def says(way: str) -> str:
     """Return in words how a way with a name such as limit-4x2 serves."""
     kind = way.rpartition("-")[0].removeprefix("advised-")
-    said = next((one.says for one in (*KINDS_OF_WAYS, *KINDS_OF_OWN) if one.name == kind), None)
+    said = next((one.says for one in (*KINDS_OF_WAYS, *KINDS_OF_USER_SERVICES) if one.name == kind), None)
     return way if said is None else f"advised: {said}" if way.startswith("advised-") else said

@@ -204,7 +204,7 @@ class LoadRecord(Record):
         return self.kind == "crash"
 
     @property
-    def is_own(self) -> bool:
+    def is_of_user_service(self) -> bool:
         """Whether the requests are for somebody's own application."""
         return self.script in (OWN, REPLAY)
 

@@ -130,7 +130,7 @@ def _expected(trial: Observed, one: ClassCount) -> bool:
     """
     variant, load, _ = trial.key
     claimed = any(claim.expects_failures_of(variant, load, one.request_class) for claim in trial.run.claims)
-    refused = trial.load.is_own and one.refused == one.failed
+    refused = trial.load.is_of_user_service and one.refused == one.failed
     return one.of_client or claimed or trial.load.crashes or trial.load.overloads or refused
 
 

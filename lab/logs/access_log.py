@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from lab.errors import WrongUse
-from lab.logs.durations import HOW, NO_UNIT, Source, source_of
-from lab.logs.formats import FORMATS, TIMELESS, UNITS, Entry, entry_of
+from lab.logs.durations import HOW, NO_UNIT, DurationSource, find_durations
+from lab.logs.formats import FORMATS, TIMELESS, UNITS, Entry, parse_entry
 
 MOST_CLASSES = 20
 MOST_ALIKE = 10
@@ -39,7 +39,7 @@ _FILES = re.compile(r".*\.(?:css|gif|ico|jpe?g|js|map|png|svg|ttf|txt|webp|woff2
 _NAME_OF_A_THING = re.compile(r"\d+|[0-9a-fA-F]{8,}|[0-9a-fA-F-]{32,}|.*[@%].*|(?=.*\d).{16,}|.{40,}")
 
 
-class Line(NamedTuple):
+class LoggedRequest(NamedTuple):
     """What is taken from a line of a log. ``took_s`` is None if the line has no duration."""
 
     at: float
@@ -75,7 +75,7 @@ class Route:
 
 
 @dataclass
-class Log:
+class AccessLog:
     """What was found in logs. ``first`` and ``last`` are seconds since 1970.
 
     ``sources`` say where the durations of each file are.
@@ -88,7 +88,7 @@ class Log:
     unreadable: int = 0
     without: int = 0
     """How many of the counted requests have no duration."""
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, DurationSource] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -109,7 +109,7 @@ class Log:
         return clocks.pop() if len(clocks) == 1 else None
 
 
-def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -> Log:
+def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -> AccessLog:
     """Read logs, one after the other. ``-`` is standard input. ``unit`` is that of durations that are whole numbers.
 
     Raise WrongUse if a file cannot be read, has no line in a known format, or has durations without a unit.
@@ -118,7 +118,7 @@ def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -
         raise WrongUse(
             f"UNIT={unit} is unknown.", hint="UNIT=s, UNIT=ms or UNIT=us; UNIT=none if no number is a duration"
         )
-    log = Log()
+    log = AccessLog()
     for path in paths:
         _read(path, log, methods, unit)
     if log.requests < 2:
@@ -129,7 +129,7 @@ def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -
     return log
 
 
-def _read(path: Path, log: Log, methods: Collection[str], unit: str) -> None:
+def _read(path: Path, log: AccessLog, methods: Collection[str], unit: str) -> None:
     unreadable_at, found, timeless = None, 0, False
     with _opened(path) as texts:
         numbered, source = _entries(texts, unit, path.name)
@@ -150,24 +150,26 @@ def _read(path: Path, log: Log, methods: Collection[str], unit: str) -> None:
         raise _unknown(path.name, unreadable_at, timeless)
 
 
-def _entries(texts: Iterator[str], unit: str, file: str) -> tuple[Iterator[tuple[int, Entry | str]], Source]:
+def _entries(texts: Iterator[str], unit: str, file: str) -> tuple[Iterator[tuple[int, Entry | str]], DurationSource]:
     """Return the entries of a log, each with the number of its line, and where its durations are.
 
     A line without a known format stays as it is.
     """
-    numbered = ((place, entry_of(text) or text) for place, text in enumerate(texts, start=1) if text.strip())
+    numbered = ((place, parse_entry(text) or text) for place, text in enumerate(texts, start=1) if text.strip())
     sample = list(islice(numbered, SAMPLE))
     known = [(place, entry) for place, entry in sample if isinstance(entry, Entry)]
-    source = source_of(known, unit, file) if known else Source("", found=False)
+    source = find_durations(known, unit, file) if known else DurationSource("", found=False)
     return chain(sample, numbered), source
 
 
-def _line(entry: Entry, source: Source) -> Line:
+def _line(entry: Entry, source: DurationSource) -> LoggedRequest:
     took_s = source.take(entry)
-    return Line(entry.at, entry.method, entry.target, entry.status, None if took_s is None else max(took_s, SHORTEST_S))
+    return LoggedRequest(
+        entry.at, entry.method, entry.target, entry.status, None if took_s is None else max(took_s, SHORTEST_S)
+    )
 
 
-def _count(log: Log, line: Line) -> None:
+def _count(log: AccessLog, line: LoggedRequest) -> None:
     log.first, log.last = min(log.first, line.at), max(log.last, line.at)
     route = log.routes.setdefault((line.method, route_of(line.target)), Route())
     route.ends.append(line.at)
@@ -190,7 +192,7 @@ def _unknown(file: str, place: int, timeless: bool) -> WrongUse:
                     f"with or without durations, JSON, and: {names}.")  # fmt: skip
 
 
-def lines_of(path: Path) -> Iterator[Line]:
+def read_requests(path: Path) -> Iterator[LoggedRequest]:
     """Yield what is taken from each line of a log that has a known format. Raise WrongUse if it cannot be read.
 
     Whole numbers whose unit nothing says are no durations.
@@ -243,7 +245,7 @@ def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple
     return routes
 
 
-def described(log: Log, of: str, cores: int) -> str:
+def describe_log(log: AccessLog, of: str, cores: int) -> str:
     """Return the file for ``lab advise``: the most frequent routes as classes, and all others as one class."""
     lasts_s = max(log.last - log.first, 1.0)
     ordered = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
@@ -262,17 +264,17 @@ def described(log: Log, of: str, cores: int) -> str:
     ]  # fmt: skip
     names: Counter[str] = Counter()
     for (method, path), route in chosen:
-        lines += _class(name_of(method, path, names), f"{method} {path}", route, log.requests, lasts_s)
+        lines += _class(class_name(method, path, names), f"{method} {path}", route, log.requests, lasts_s)
     if len(chosen) < len(ordered):
         others = Route()
         for _, route in ordered[len(chosen) :]:
             others.add(route)
         what = f"{len(ordered) - len(chosen)} further routes"
-        lines += _class(name_of("", "others", names), what, others, log.requests, lasts_s)
+        lines += _class(class_name("", "others", names), what, others, log.requests, lasts_s)
     return "\n".join(lines) + "\n"
 
 
-def _of_durations(log: Log) -> list[str]:
+def _of_durations(log: AccessLog) -> list[str]:
     """Return what the file says of the durations: where they are in the log, whose they are, and what is unknown."""
     several = len(log.sources) > 1
     lines = []
@@ -337,7 +339,7 @@ def _slow(seconds: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> "np.ndarra
     return (seconds > _TIMES_SLOWER * quick) & (seconds > quick + _SLOWER_S)
 
 
-def _busiest(log: Log, lasts_s: float) -> list[str]:
+def _busiest(log: AccessLog, lasts_s: float) -> list[str]:
     """Return how many times the mean rate came in the busiest minute, if that is clearly more."""
     ends = np.sort(np.concatenate([np.asarray(route.ends) for route in log.routes.values()]))
     in_a_minute = np.searchsorted(ends, ends + 60) - np.arange(len(ends))
@@ -347,7 +349,7 @@ def _busiest(log: Log, lasts_s: float) -> list[str]:
     return [f"peak: {peak:.3g}  # in the busiest minute, {in_a_minute.max() / 60:.3g} requests came per second"]
 
 
-def standing_for(seconds: Sequence[float]) -> list[float]:
+def representative_durations(seconds: Sequence[float]) -> list[float]:
     """Return at most DURATIONS durations in order, which stand for all those of a class, and have the same mean."""
     ordered = np.sort(np.asarray(seconds, dtype=float))
     groups = min(DURATIONS, len(ordered))
@@ -365,14 +367,14 @@ def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[
             *lines,
             "    takes_s:  # write how many seconds a request takes; the log has no durations of these requests",
         ]
-    means = [f"{one:.4g}" for one in standing_for(route.seconds)]
+    means = [f"{one:.4g}" for one in representative_durations(route.seconds)]
     if len(means) == 1:
         return [*lines, f"    takes_s: {means[0]}"]
     rows = [", ".join(means[start : start + 10]) for start in range(0, len(means), 10)]
     return [*lines, "    takes_s: [" + ",\n              ".join(rows) + "]"]
 
 
-def name_of(method: str, path: str, names: "Counter[str]") -> str:
+def class_name(method: str, path: str, names: "Counter[str]") -> str:
     """Return a name that a class can have, which no other class has."""
     name = re.sub(r"[^a-z0-9]+", "-", f"{method} {path}".lower()).strip("-")[:40].strip("-")
     names[name] += 1

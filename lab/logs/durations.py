@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.errors import WrongUse
-from lab.logs.formats import DURATIONS, UNITS, Clock, Entry, Format, JsonFormat, Value, name_and_unit, value_of
+from lab.logs.formats import DURATIONS, UNITS, Clock, Entry, Format, JsonFormat, Value, duration_name, parse_value
 
 NO_UNIT = "none"
 """UNIT=none: whole numbers without a name are no durations."""
@@ -38,7 +38,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Source:
+class DurationSource:
     """Where the durations of a log are: ``take`` returns the duration of an entry in seconds, if it has one."""
 
     says: str
@@ -49,7 +49,7 @@ class Source:
     """What is not believed, and why."""
 
 
-def source_of(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Source:
+def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
     """Return where the durations of a log are. ``sample``: its first entries, each with the number of its line.
 
     Raise WrongUse if a whole number may be a duration, and nothing says its unit.
@@ -62,19 +62,19 @@ def source_of(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Sour
         if (found := find(sample, unit, file)).found:
             return found
         notes += found.notes
-    return Source("", found=False, notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])))
+    return DurationSource("", found=False, notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])))
 
 
 def _unknown_names(entries: Sequence[Entry]) -> Iterator[str]:
     """Yield the named numbers that no name in DURATIONS explains, at most three."""
     names = Counter(name for entry in entries for name, text in entry.named.items()
-                    if value_of(text) and not name_and_unit(name) and "status" not in name)  # fmt: skip
+                    if parse_value(text) and not duration_name(name) and "status" not in name)  # fmt: skip
     for name, _ in names.most_common(3):
-        text = next(entry.named[name] for entry in entries if name in entry.named and value_of(entry.named[name]))
+        text = next(entry.named[name] for entry in entries if name in entry.named and parse_value(entry.named[name]))
         yield f"{name}={text} has a name that the lab does not know as that of a duration."
 
 
-def _of_format(entries: Sequence[Entry]) -> Source | None:
+def _of_format(entries: Sequence[Entry]) -> DurationSource | None:
     known = Counter(entry.format for entry in entries if entry.own_s is not None)
     if not known:
         return None
@@ -87,28 +87,28 @@ def _of_format(entries: Sequence[Entry]) -> Source | None:
             says = f"{key} of {name}, in {_in_words(unit)}"
         case _:
             return None
-    return Source(says, clock, lambda entry: entry.own_s if entry.format == most else None)
+    return DurationSource(says, clock, lambda entry: entry.own_s if entry.format == most else None)
 
 
-def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least: float) -> Source:
+def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least: float) -> DurationSource:
     """Return the named field that comes first in DURATIONS, of those that so many lines have at least."""
     names = Counter(name for _, entry in sample for name in entry.named
-                    if name_and_unit(name) and value_of(entry.named[name]))  # fmt: skip
+                    if duration_name(name) and parse_value(entry.named[name]))  # fmt: skip
     order = {base: place for place, base in enumerate(DURATIONS)}
     often = [name for name, count in names.items() if count >= least]
     notes: list[str] = []
-    for name in sorted(often, key=lambda one: order[(name_and_unit(one) or ("rt", ""))[0]]):
+    for name in sorted(often, key=lambda one: order[(duration_name(one) or ("rt", ""))[0]]):
         found = _named(name, sample, unit, file)
-        if isinstance(found, Source):
+        if isinstance(found, DurationSource):
             return found
         notes.append(found)
-    return Source("", found=False, notes=tuple(notes))
+    return DurationSource("", found=False, notes=tuple(notes))
 
 
-def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Source | str:
+def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource | str:
     """Return a named field as the durations of a log, or why it does not hold them."""
-    base, own = name_and_unit(name) or ("", "")
-    values = [(line, value) for line, entry in sample if (value := value_of(entry.named.get(name, "")))]
+    base, own = duration_name(name) or ("", "")
+    values = [(line, value) for line, entry in sample if (value := parse_value(entry.named.get(name, "")))]
     beside = next((value.unit for _, value in values if value.unit), "")
     whole = all(not value.decimals for _, value in values)
     numbers = np.array([value.number for _, value in values])
@@ -130,10 +130,10 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
     clock: Clock | None = "balancer" if nginx and taken == "s" else "server" if _is_gunicorn(values) else None
 
     def take(entry: Entry) -> float | None:
-        value = value_of(entry.named.get(name, ""))
+        value = parse_value(entry.named.get(name, ""))
         return value.number * UNITS[value.unit or taken] if value else None
 
-    return Source(f"{name}=…, in {_in_words(taken)}", clock, take)
+    return DurationSource(f"{name}=…, in {_in_words(taken)}", clock, take)
 
 
 def _is_gunicorn(values: Sequence[tuple[int, Value]]) -> bool:
@@ -164,7 +164,7 @@ class _Column:
         return f"field {self.place + 1} after the size of the answer ({shown}, …)"
 
 
-def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Source:
+def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
     widths = Counter(len(entry.fields) for _, entry in sample)
     [(width, _)] = widths.most_common(1)
     columns = [column for place in range(width) if (column := _column(sample, place, width))]
@@ -178,13 +178,13 @@ def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> So
         if believed:
             says = " and ".join(column.says for column in believed)
             notes.append(f"{says} may be durations, and neither is always the longer.")
-            return Source("", found=False, notes=tuple(notes))
+            return DurationSource("", found=False, notes=tuple(notes))
     whole = [column for column in columns if column.kind == "whole"]
     believed = [column for column in whole if not doubts[column.place]]
     if columns and not believed and unit in UNITS:
         raise WrongUse(f"{file}: UNIT={unit}, but {notes[-1]}", hint=f"Write the duration with a name: {HOW}.")
     if not believed or unit == NO_UNIT:
-        return Source("", found=False, notes=tuple(notes))
+        return DurationSource("", found=False, notes=tuple(notes))
     first = believed[0]
     if len(whole) > 1:
         says = "; ".join(column.says for column in whole)
@@ -204,7 +204,7 @@ def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Col
     for row, (line, entry) in enumerate(sample):
         if len(entry.fields) != width:
             continue
-        if value := value_of(entry.fields[place]):
+        if value := parse_value(entry.fields[place]):
             rows.append(row)
             values.append(value)
             lines.append(line)
@@ -299,7 +299,7 @@ def _seconds(column: _Column) -> Floats:
     return np.array([value.number * UNITS[value.unit or "s"] for value in column.values])
 
 
-def _source(column: _Column, unit: str, file: str, width: int, sample: Sequence[tuple[int, Entry]]) -> Source:
+def _source(column: _Column, unit: str, file: str, width: int, sample: Sequence[tuple[int, Entry]]) -> DurationSource:
     kind = column.kind
     said = _unit_of_decimals(column.numbers, unit) if kind == "decimal" else unit
     of = said or "s"
@@ -315,7 +315,7 @@ def _source(column: _Column, unit: str, file: str, width: int, sample: Sequence[
     def take(entry: Entry) -> float | None:
         if len(entry.fields) != width:
             return None
-        value = value_of(entry.fields[column.place])
+        value = parse_value(entry.fields[column.place])
         if (
             value is None
             or (kind == "unit") != bool(value.unit)
@@ -325,7 +325,7 @@ def _source(column: _Column, unit: str, file: str, width: int, sample: Sequence[
         return value.number * UNITS[value.unit or of]
 
     in_unit = "with its unit" if kind == "unit" else f"in {_in_words(of)}"
-    return Source(f"{column.says}, {in_unit}{', ' + why if why else ''}", clock, take)
+    return DurationSource(f"{column.says}, {in_unit}{', ' + why if why else ''}", clock, take)
 
 
 def _unit_of_decimals(numbers: Floats, unit: str) -> str:

@@ -163,7 +163,7 @@ class Entry(NamedTuple):
     fields: list[str]
 
 
-def entry_of(text: str) -> Entry | None:
+def parse_entry(text: str) -> Entry | None:
     """Return what a line says of a request; None: the lab does not know its format."""
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
@@ -178,14 +178,14 @@ def entry_of(text: str) -> Entry | None:
     return _entry(found, None, None, *_fields(found["rest"])) if found else None
 
 
-def value_of(text: str) -> Value | None:
+def parse_value(text: str) -> Value | None:
     """Return a number as it is written; of a list, as nginx writes it for several upstreams, the sum.
 
     None: the text is no number.
     """
     parts = [part.strip() for part in re.split(r",| : ", text)]
     if len(parts) > 1:
-        values = [value_of(part) for part in parts if part != "-"]
+        values = [parse_value(part) for part in parts if part != "-"]
         if not values or None in values:
             return None
         known = [one for one in values if one]
@@ -197,7 +197,7 @@ def value_of(text: str) -> Value | None:
     return Value(float(found["number"]), _SPELLINGS[found["unit"].lower()] if found["unit"] else "", decimals)
 
 
-def name_and_unit(name: str) -> tuple[str, str] | None:
+def duration_name(name: str) -> tuple[str, str] | None:
     """Return which of DURATIONS a name is, and the unit that the name says, if any; None: it names no duration."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.rpartition(".")[2]).lower().replace("-", "_").strip("_")
     if words in DURATIONS:
@@ -207,7 +207,7 @@ def name_and_unit(name: str) -> tuple[str, str] | None:
 
 
 @lru_cache(maxsize=1024)
-def since_1970(text: str) -> float | None:
+def epoch_seconds(text: str) -> float | None:
     """Return a time as seconds since 1970; None: the text is no time. A time without a zone is taken as UTC."""
     text = text.strip("[]")
     if re.fullmatch(r"\d{9,10}(\.\d+)?|\d{13}", text):
@@ -228,7 +228,7 @@ def _utc(found: datetime) -> float:
 def _entry(
     found: re.Match[str], known: Format | None, took_s: float | None, named: dict[str, str], fields: list[str]
 ) -> Entry | None:
-    at = since_1970(found["time"])
+    at = epoch_seconds(found["time"])
     if at is None:
         return None
     ends = at + (took_s or 0.0) if known and known.at_start else at
@@ -256,7 +256,7 @@ def _from_json(line: str) -> Entry | None:
         return None
     keys = dict(_flat(values)) if isinstance(values, dict) else {}
     if "log" in keys and "stream" in keys:  # as Docker writes what a container printed
-        return entry_of(keys["log"]) or entry_of(f"{keys.get('time')} {keys['log']}")
+        return parse_entry(keys["log"]) or parse_entry(f"{keys.get('time')} {keys['log']}")
     return next(filter(None, (_of_json(keys, known) for known in JSON_FORMATS)), None)
 
 
@@ -275,14 +275,14 @@ def _of_json(keys: dict[str, str], known: JsonFormat) -> Entry | None:
     method, target = first(known.method), first(known.target)
     if not known.duration and len(request := keys.get("request", "").split()) > 1:
         method, target = request[:2]
-    at, status, took_s = since_1970(first(known.time)), first(known.status), None
+    at, status, took_s = epoch_seconds(first(known.time)), first(known.status), None
     if at is None or not method or not target or not status.isdecimal():
         return None
     if known.duration and known.duration[0] not in keys:
         return None
     if known.duration:
         key, unit = known.duration
-        value = value_of(keys.get(key, ""))
+        value = parse_value(keys.get(key, ""))
         took_s = value.number * UNITS[value.unit or unit] if value else None
     ends = at + (took_s or 0.0) if known.at_start else at
     return Entry(ends, method, target, int(status), "", known, took_s, {} if known.duration else keys, [])

@@ -135,13 +135,13 @@ def requests(
     ] = "",
 ) -> None:
     """Print the classes of requests in an access log, for lab advise, e.g. lab requests access.log > mine.yaml."""
-    from lab.logs.access_log import described, read_logs  # noqa: PLC0415
+    from lab.logs.access_log import describe_log, read_logs  # noqa: PLC0415
 
     if not logs:
         raise WrongUse("No access log is named.", hint="make requests LOG=/var/log/nginx/access.log > mine.yaml")
     log = read_logs(logs, [one.strip().upper() for one in methods.split(",") if one.strip()], unit)
     of = ", ".join("standard input" if str(one) == "-" else one.name for one in logs)
-    sys.stdout.write(described(log, of, os.cpu_count() or 1))
+    sys.stdout.write(describe_log(log, of, os.cpu_count() or 1))
     if log.warning:
         say(f"Note: {log.warning}")
 

@@ -24,9 +24,9 @@ def try_(
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
+    from lab.apps.service.advice import print_best_way  # noqa: PLC0415
+    from lab.apps.service.description import NEEDS_A_FILE  # noqa: PLC0415
     from lab.apps.service.diagnosis.model import read_diagnosis  # noqa: PLC0415
-    from lab.apps.service.service import NEEDS_A_FILE  # noqa: PLC0415
-    from lab.apps.service.show import print_advice  # noqa: PLC0415
     from lab.apps.service.trying import try_service  # noqa: PLC0415
 
     if service is None:
@@ -35,7 +35,7 @@ def try_(
         service, ways=ways, full=full, duration=duration, trials=trials, seed=seed, results=results
     )
     print_measured(folder, summary)
-    print_advice(out, summary, read_diagnosis(folder), tried)
+    print_best_way(out, summary, read_diagnosis(folder), tried)
 
 
 def init(
@@ -47,7 +47,7 @@ def init(
 ) -> None:
     """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
     from analysis.records.folder import write_whole  # noqa: PLC0415
-    from lab.apps.service.found import described  # noqa: PLC0415
+    from lab.apps.service.discovery import describe_folder  # noqa: PLC0415
     from lab.logs.access_log import read_logs  # noqa: PLC0415
 
     if folder is None:
@@ -56,7 +56,7 @@ def init(
         raise WrongUse(f"There is no folder {folder}.", hint="make init FOLDER=path/of/the/application")
     if to.exists():
         raise WrongUse(f"{to} exists already.", hint=f"make init FOLDER={folder} TO=another.yaml")
-    text = described(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None)
+    text = describe_folder(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None)
     write_whole(to, text)
     guesses = text.count("# guessed")
     say(f"Wrote {to}. Check what was guessed ({guesses} lines say so), and then: make try SERVICE={to}")

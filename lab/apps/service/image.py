@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
-from lab.apps.service.beside import read_beside
+from lab.apps.service.compose_file import read_beside
+from lab.apps.service.description import Served, UserService, read_env_file
 from lab.apps.service.layer import Layer, ServicesBeside
-from lab.apps.service.service import OwnService, Served, env_of
 from lab.errors import WrongUse
 from lab.paths import SERVERS
 
@@ -26,7 +26,7 @@ _PROGRAMS = ("wait-until-ready", "observe", "with-database", "workers-ready")
 
 
 @contextmanager
-def layer_of(service: OwnService) -> Iterator[Layer]:
+def lay_out(service: UserService) -> Iterator[Layer]:
     """Lay out the application, or the programs for its image, and what its layer needs in a temporary folder.
 
     Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.
@@ -34,7 +34,7 @@ def layer_of(service: OwnService) -> Iterator[Layer]:
     application, served = service.application, service.served
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        secrets = env_of(application.env_file) if application.env_file else {}
+        secrets = read_env_file(application.env_file) if application.env_file else {}
         environment = (
             secrets | application.environment | ({"LAB_READY": application.ready} if application.ready else {})
         )
@@ -47,7 +47,7 @@ def layer_of(service: OwnService) -> Iterator[Layer]:
         if application.folder:
             _lay_out_folder(application.folder, folder)
             required = _required(application.requirements) if application.requirements else []
-            lines = "".join(f"{line}\n" for line in with_server(required, served))
+            lines = "".join(f"{line}\n" for line in requirements_with_server(required, served))
             (folder / "requirements.txt").write_text(lines, encoding="utf-8")
         else:
             _lay_out_programs(served, folder)
@@ -59,11 +59,11 @@ def layer_of(service: OwnService) -> Iterator[Layer]:
             application.before,
             application.image or "",
             (served.server, served.release),
-            addresses_of(application.hosts),
+            resolve_hosts(application.hosts),
         )
 
 
-def addresses_of(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
+def resolve_hosts(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
     """Return the address of each host by its name and its ports. Raise WrongUse if a name has no address."""
     found: dict[str, dict[int, str]] = {}
     for one in hosts:
@@ -112,7 +112,7 @@ def _lay_out_programs(served: Served, folder: Path) -> None:
     (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # a part of the digest
 
 
-def with_server(required: Iterable[str], served: Served) -> list[str]:
+def requirements_with_server(required: Iterable[str], served: Served) -> list[str]:
     """Return the lines of requirements with the release of the server that is named, and no other. Extras stay.
 
     Hashes are left out, because with hashes pip would want the hash of the server, too. uWSGI is in its image already.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analysis.records.classes import PATH_PATTERN, Asked
 from lab.errors import WrongUse
-from lab.logs.access_log import MOST_CLASSES, Line, lines_of, name_of, route_of
+from lab.logs.access_log import MOST_CLASSES, LoggedRequest, class_name, read_requests, route_of
 
 OTHERS = "others"
 MOST_USERS = 2000
@@ -46,7 +46,7 @@ def read_replay(path: Path, methods: Sequence[str]) -> Replay:
     A log has the time at which an answer was complete, so a request came earlier by its duration, if the log has it.
     Requests of a log whose times are whole seconds are spread evenly over their second.
     """
-    lines = [line for line in lines_of(path) if line.method in methods and re.fullmatch(PATH_PATTERN, line.target)]
+    lines = [line for line in read_requests(path) if line.method in methods and re.fullmatch(PATH_PATTERN, line.target)]
     if not 2 <= len(lines) <= MOST_REQUESTS:
         raise WrongUse(
             f"{path.name} has {len(lines):,} requests with {', '.join(methods)}, but a replay has 2 to "
@@ -57,7 +57,7 @@ def read_replay(path: Path, methods: Sequence[str]) -> Replay:
     first = times[0][0]
     frequent = Counter((line.method, route_of(line.target)) for _, line in times).most_common(MOST_CLASSES - 1)
     names: Counter[str] = Counter([OTHERS])
-    classes = {route: name_of(*route, names) for route, _ in frequent}
+    classes = {route: class_name(*route, names) for route, _ in frequent}
     requests = [
         (round(1000 * (at - first), 3), classes.get((line.method, route_of(line.target)), OTHERS),
          line.method, line.target)
@@ -74,7 +74,7 @@ def read_replay(path: Path, methods: Sequence[str]) -> Replay:
     return Replay(asked, requests, min(len(requests), MOST_USERS, 10 * busiest + 10))
 
 
-def _times(lines: Sequence[Line]) -> Iterator[tuple[float, Line]]:
+def _times(lines: Sequence[LoggedRequest]) -> Iterator[tuple[float, LoggedRequest]]:
     """Yield when each request came, in epoch seconds."""
     whole = all(line.at == int(line.at) for line in lines)
     for at, same in groupby(sorted(lines, key=lambda line: line.at), key=lambda line: line.at):

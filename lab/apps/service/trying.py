@@ -12,20 +12,20 @@ from analysis.records.nearest import nearest_first
 from analysis.records.run import OWN, REPLAY, TODAY
 from analysis.records.summary import Summary
 from lab.apps.advise.ways import Way
-from lab.apps.service.advised import advised
+from lab.apps.service.description import UserService, read_user_service
 from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
-from lab.apps.service.image import layer_of
+from lab.apps.service.image import lay_out
 from lab.apps.service.replay import Replay, read_replay
-from lab.apps.service.service import OwnService, read_own_service
+from lab.apps.service.theory import advise_way
 from lab.apps.service.variants import (
     ADVISED,
     LIFTING,
     ONLY_IF_NAMED,
     candidates,
-    ignored,
-    left_out,
-    lifting,
-    too_large,
+    kinds_that_lift,
+    settings_not_in_force,
+    too_large_ways,
+    untried_reasons,
 )
 from lab.engine.engine import engine_cores
 from lab.errors import WrongUse
@@ -47,10 +47,10 @@ def try_service(
     If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
     there is nothing to add to the first run, it is the result.
     """
-    service = read_own_service(path)
+    service = read_user_service(path)
     replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
-    name = name_of(path)
-    with layer_of(service) as layer:
+    name = results_name(path)
+    with lay_out(service) as layer:
         if replay:
             replay.write(layer.folder / "replay")
 
@@ -67,21 +67,21 @@ def try_service(
 
         cores = engine_cores()
         possible = candidates(service, layer, cores)
-        if ADVISED in kinds_in(ways):
-            possible.append(advised(service, layer, results / name / "latest"))
-        tried = chosen(possible, ways)
-        _say_each("Not tried", left_out(service))
-        _say_each("Left out", ignored(service, layer))
+        if ADVISED in named_kinds(ways):
+            possible.append(advise_way(service, layer, results / name / "latest"))
+        tried = choose_ways(possible, ways)
+        _say_each("Not tried", untried_reasons(service))
+        _say_each("Left out", settings_not_in_force(service, layer))
         if ways:
             return *measure(tried, ways, trials), tried
         folder, summary = measure(tried[:1], TODAY, 1)
         diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
-        say_so_far(summary, diagnosis)
+        say_first_findings(summary, diagnosis)
         if not reached_load(folder, summary):
             return folder, summary, tried
-        kinds = lifting(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
-        _say_each("Not tried", too_large(service, layer, kinds, cores))
-        tried = chosen(possible, ways, kinds)
+        kinds = kinds_that_lift(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
+        _say_each("Not tried", too_large_ways(service, layer, kinds, cores))
+        tried = choose_ways(possible, ways, kinds)
         if len(tried) == 1 and trials == 1:
             return folder, summary, tried
         return *measure(tried, ways, trials, check=False), tried
@@ -92,22 +92,22 @@ def _say_each(lead: str, sentences: Iterable[str]) -> None:
         say(f"{lead}: {sentence}")
 
 
-def name_of(path: Path) -> str:
+def results_name(path: Path) -> str:
     """Return the name of the folder of results for a file that describes a service."""
     return (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "service") + "-tried"
 
 
-def kinds_in(ways: str) -> list[str]:
+def named_kinds(ways: str) -> list[str]:
     """Return the names in the option WAYS."""
     return [name.strip() for name in ways.split(",") if name.strip()]
 
 
-def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list[Way]:
+def choose_ways(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list[Way]:
     """Return today's way and those that are named. If none is named, return the default ways and those of ``lifting``.
 
     The kinds in ``lifting`` lift a limit that was found. Raise WrongUse for an unknown name.
     """
-    wanted = kinds_in(names)
+    wanted = named_kinds(names)
     known = [ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY for way in ways]
     for one in wanted:
         if one not in known:
@@ -118,7 +118,7 @@ def chosen(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
 
 
-def say_so_far(summary: Summary, diagnosis: Diagnosis | None) -> None:
+def say_first_findings(summary: Summary, diagnosis: Diagnosis | None) -> None:
     """Say what limits today's way after its first trial, or why the trial is invalid."""
     if not diagnosis:
         say("\nThe first trial is invalid, so it says nothing:")
@@ -137,7 +137,7 @@ def reached_load(folder: Path, summary: Summary) -> bool:
     return any(trial.outcome != "failed" for trial in trials)
 
 
-def experiment_of(path: Path, service: OwnService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:
+def experiment_of(path: Path, service: UserService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:
     """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
     asked = {"script": OWN, "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
     if replay:

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from analysis.predict.ways import KINDS_OF_OWN, KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
+from analysis.predict.ways import KINDS_OF_USER_SERVICES, KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
 from lab.apps.advise.ways import Way
+from lab.apps.service.description import ASGI_WORKERS, CALLABLE_PATTERN, Served, UserService, read_env_file
 from lab.apps.service.layer import Layer
-from lab.apps.service.service import ASGI_WORKERS, CALLABLE_PATTERN, OwnService, Served, env_of
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB
 from lab.servers.asgi import Asgi
@@ -30,7 +30,7 @@ from lab.servers.uwsgi import Uwsgi
 FIRST_WITH_LIMIT = 24
 """Before gunicorn 24, a worker at its limit of connections stopped answering (docs/connection-deadlock.md)."""
 WITH_NEWER = {"limit": FIRST_WITH_LIMIT, "idle-thread": FIRST_WITH_IDLE_THREAD, "reuse-port": FIRST_WITH_REUSE_PORT}
-KINDS = (*KINDS_OF_WAYS, *KINDS_OF_OWN)
+KINDS = (*KINDS_OF_WAYS, *KINDS_OF_USER_SERVICES)
 TRIED = {
     "gthread": ("one-process", "limit", "idle-thread", "least-conn"),
     "sync": ("one-process", "limit", "idle-thread", "least-conn"),
@@ -55,10 +55,10 @@ MOST_WORKERS, MOST_THREADS, LEAST_THREADS = 64, 256, 4
 FOR_SINGLE = (*LIFTING, "sync", "uwsgi")
 """The kinds of ways that may be better for a single worker, too; all others are for several."""
 ADVISED = "advised"
-"""The way that theory advises (lab/apps/service/advised.py), if ``WAYS`` names it."""
+"""The way that theory advises (lab.apps.service.theory.py), if ``WAYS`` names it."""
 
 
-class _Own(Variant, ABC):
+class _UserApplication(Variant, ABC):
     """What all of these variants have: the callable, and the image with the application."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -81,19 +81,19 @@ class _Own(Variant, ABC):
         return factors | {"LAB_CALLABLE": self.callable, "LAB_OWN": f"-own-{self.layer.tag}"} | release
 
 
-class OwnGthread(_Own, GunicornGthread):
+class UserGthread(_UserApplication, GunicornGthread):
     """A WSGI application on gunicorn's threads."""
 
     threads: int = Field(ge=1)  # here and below: pydantic takes the fields of _Own before those of the server's class
 
 
-class OwnSync(_Own, GunicornSync):
+class UserSync(_UserApplication, GunicornSync):
     """A WSGI application on gunicorn's workers without threads."""
 
     threads: Literal[1] = 1
 
 
-class OwnGreen(_Own, GunicornGreen):
+class UserGreen(_UserApplication, GunicornGreen):
     """A WSGI application on gunicorn's greenlets."""
 
     worker_connections: int = 1000
@@ -103,14 +103,14 @@ class OwnGreen(_Own, GunicornGreen):
         return super().factors() | {"LAB_WORKER_CONNECTIONS": str(self.worker_connections)}
 
 
-class OwnUwsgi(_Own, Uwsgi):
+class UserUwsgi(_UserApplication, Uwsgi):
     """A WSGI application on uWSGI."""
 
     threads: int = Field(ge=1)
     upstream_keepalive: Literal[0] = 0
 
 
-class OwnAsgiWorker(_Own, GunicornAsgi):
+class UserAsgiWorker(_UserApplication, GunicornAsgi):
     """An ASGI application on gunicorn, with gunicorn's worker or with uvicorn's."""
 
     loop: Literal["auto"] = "auto"  # type: ignore[assignment]  # what the server finds, as at home
@@ -123,7 +123,7 @@ class OwnAsgiWorker(_Own, GunicornAsgi):
         return super().factors() | own
 
 
-class OwnUvicorn(_Own, Asgi):
+class UserUvicorn(_UserApplication, Asgi):
     """An ASGI application on uvicorn."""
 
     loop: Literal["auto"] = "auto"  # type: ignore[assignment]
@@ -131,14 +131,14 @@ class OwnUvicorn(_Own, Asgi):
     packages: ClassVar[tuple[str, ...]] = ("python/uvicorn",)
 
 
-def candidates(service: OwnService, layer: Layer, cores: int = 1) -> list[Way]:
+def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[Way]:
     """Return today's way to serve an application, and the other ways that its server and release allow.
 
     ``cores`` are those that containers may use. Raise WrongUse if today's workers do not fit into the memory.
     """
     served = service.served
     try:
-        ways = [way_of(Kind("today", "today", "", gthread), service, layer)]
+        ways = [make_way(Kind("today", "today", "", gthread), service, layer)]
     except ValidationError as error:
         first = error.errors()[0]
         problem = first.get("ctx", {}).get("error", first["msg"])
@@ -151,7 +151,7 @@ def candidates(service: OwnService, layer: Layer, cores: int = 1) -> list[Way]:
         if kind.name == "least-conn" and served.processes > MOST_REPLICAS:
             continue
         try:
-            way = way_of(kind, service, layer, cores)
+            way = make_way(kind, service, layer, cores)
         except ValidationError:
             continue  # its workers do not fit into the memory
         if way.variant.model_dump(exclude={"layer"}) != ways[0].variant.model_dump(exclude={"layer"}):
@@ -159,7 +159,7 @@ def candidates(service: OwnService, layer: Layer, cores: int = 1) -> list[Way]:
     return ways
 
 
-def lifting(service: OwnService, limits: Sequence[str], cores: int) -> list[str]:
+def kinds_that_lift(service: UserService, limits: Sequence[str], cores: int) -> list[str]:
     """Return the kinds of ways that may lift one of these limits, for a server on so many cores."""
     allowed = _lifting_of(service.served)
     useless = {"more-workers"} if "processors" in limits and service.served.processes >= cores else set()
@@ -167,7 +167,7 @@ def lifting(service: OwnService, limits: Sequence[str], cores: int) -> list[str]
     return [kind for kind in allowed if kind in {*chain(*found)} - useless]
 
 
-def left_out(service: OwnService) -> Sequence[str]:
+def untried_reasons(service: UserService) -> Sequence[str]:
     """Return a sentence for each way that is not tried, with the reason."""
     served = service.served
     if served.processes == 1:
@@ -178,18 +178,18 @@ def left_out(service: OwnService) -> Sequence[str]:
     return old + (many if served.processes > MOST_REPLICAS else [])
 
 
-def too_large(service: OwnService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
+def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cores: int) -> Iterator[str]:
     """Yield why ways of these kinds cannot be tried: their workers do not fit into the memory."""
     for kind in KINDS:
         if kind.name in kinds:
             try:
-                way_of(kind, service, layer, cores)
+                make_way(kind, service, layer, cores)
             except ValidationError as error:
                 first = error.errors()[0]
                 yield f"{kind.name}: {first.get('ctx', {}).get('error', first['msg'])}. Give more memory_mib."
 
 
-def _tried(service: OwnService) -> tuple[str, ...]:
+def _tried(service: UserService) -> tuple[str, ...]:
     served = service.served
     named = ONLY_IF_NAMED if served.kind == "gthread" else ONLY_IF_NAMED[:1] if served.server == "gunicorn" else ()
     further = tuple(one for one in named if one != "uwsgi" or service.application.folder)
@@ -207,7 +207,7 @@ def _lifting_of(served: Served) -> tuple[str, ...]:
             return ("more-workers",)
 
 
-def way_of(kind: Kind, service: OwnService, layer: Layer, cores: int = 1) -> Way:
+def make_way(kind: Kind, service: UserService, layer: Layer, cores: int = 1) -> Way:
     """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
 
     ``cores`` are those that containers may use. Raise ValidationError if it cannot be.
@@ -246,7 +246,12 @@ def way_of(kind: Kind, service: OwnService, layer: Layer, cores: int = 1) -> Way
         case _:
             of = (1, served.slots) if kind.alone else (served.processes, served.threads)
             settings = kind.of(*of) | {"release": served.release, "memory_mib": whole_mib}
-    shared = {"callable": service.application.callable, "layer": layer, "cpus": 0, "left_out": ignored(service, layer)}
+    shared = {
+        "callable": service.application.callable,
+        "layer": layer,
+        "cpus": 0,
+        "left_out": settings_not_in_force(service, layer),
+    }
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
     says = replace(kind, why=kind.why.replace("A gunicorn", f"A {served.server}"))
     workers = variant.workers * variant.replicas
@@ -254,13 +259,13 @@ def way_of(kind: Kind, service: OwnService, layer: Layer, cores: int = 1) -> Way
     return Way(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
 
 
-def _threads_for(service: OwnService) -> int:
+def _threads_for(service: UserService) -> int:
     """Return how many threads each worker needs, so that each user of the description can have one."""
     users = sum(one.users or 0 for one in service.requests.values())
     return min(MOST_THREADS, max(LEAST_THREADS, ceil(users / service.served.processes)))
 
 
-def ignored(service: OwnService, layer: Layer) -> list[str]:
+def settings_not_in_force(service: UserService, layer: Layer) -> list[str]:
     """Return what is there of a service and its Compose file, and is not in force in the lab, in words."""
     served, application = service.served, service.application
     found = [f"{layer.beside.file.name}: {key}" for key in layer.beside.left_out]
@@ -268,7 +273,7 @@ def ignored(service: OwnService, layer: Layer) -> list[str]:
     if file and application.folder and not served.settings and (application.folder / file).is_file():
         found.append(f"{file}, because served.settings does not name it")
     found += [f"{option} of the command line" for option in served.left_out]
-    variables = env_of(application.env_file) if application.env_file else {}
+    variables = read_env_file(application.env_file) if application.env_file else {}
     names = [name for name in _OF_SERVERS if name in variables | application.environment]
     return [*found, *(f"the variable {name}" for name in names)]
 
@@ -298,7 +303,7 @@ def _today(served: Served) -> dict[str, Any]:
 
 
 _CLASSES: dict[str, type[Variant]] = {
-    "gunicorn-gthread": OwnGthread, "gunicorn-sync": OwnSync, "gunicorn-gevent": OwnGreen,
-    "gunicorn-eventlet": OwnGreen, "gunicorn-asgi": OwnAsgiWorker, "gunicorn-uvicorn": OwnAsgiWorker,
-    "uvicorn": OwnUvicorn, "uwsgi": OwnUwsgi,
+    "gunicorn-gthread": UserGthread, "gunicorn-sync": UserSync, "gunicorn-gevent": UserGreen,
+    "gunicorn-eventlet": UserGreen, "gunicorn-asgi": UserAsgiWorker, "gunicorn-uvicorn": UserAsgiWorker,
+    "uvicorn": UserUvicorn, "uwsgi": UserUwsgi,
 }  # fmt: skip

@@ -40,4 +40,4 @@ def read_section(run_folder: Path, summary: Summary) -> Section | None:
 
 
 def _is_of_service(run: Run) -> bool:
-    return any(load.is_own for load in run.loads) and any(variant.name == TODAY for variant in run.variants)
+    return any(load.is_of_user_service for load in run.loads) and any(variant.name == TODAY for variant in run.variants)

@@ -11,7 +11,7 @@ from analysis.report.tables import Table
 from analysis.report.words import number, percent
 from analysis.statistics.losses import Comparison, Figures, Loss
 from analysis.statistics.stopping import has_interval
-from lab.apps.service.diagnosis.answer import Answer, TriedWay, find_answer
+from lab.apps.service.diagnosis.improvement import Improvement, TriedWay, find_improvement
 from lab.apps.service.diagnosis.model import Diagnosis, figures_of
 
 _CLASSES = 2
@@ -21,13 +21,13 @@ _CLASSES = 2
 def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
     """Return what the report shows of a diagnosis and of the ways that were tried."""
     several = len(run.variants) > 1
-    answer = find_answer(summary, diagnosis, [variant.name for variant in run.variants])
+    answer = find_improvement(summary, diagnosis, [variant.name for variant in run.variants])
     return Section(
         title="Diagnosis, as the service is served today",
         answers=diagnosis.sentences,
         heading="Ways to serve",
         tables=[*_grids(run, figures_of(summary, diagnosis))] if several else [],
-        remarks=[*sentences(answer, summary.round_s)] if several else ["No other way was tried."],
+        remarks=[*improvement_sentences(answer, summary.round_s)] if several else ["No other way was tried."],
         lead="As it is served today:" if diagnosis.alarm else "",
     )
 
@@ -76,7 +76,7 @@ def _lost(lost: Loss | None) -> str:
     return "–" if lost is None else value_and_spread(lost.ms, lost.values, lost.low, lost.high)
 
 
-def sentences(found: Answer, round_s: float) -> Iterator[str]:
+def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
     """Yield the sentences that an answer consists of, the main sentence first. ``round_s``: a trial of each way."""
     doubt = f" (suspect: {found.suspect})" if found.suspect else ""
     in_trials = "in one trial" if found.trials == 1 else f"in {found.trials} trials"

@@ -7,17 +7,17 @@ from rich.text import Text
 
 from analysis.records.summary import Summary
 from lab.apps.advise.ways import Way
-from lab.apps.service.diagnosis.answer import find_answer
+from lab.apps.service.diagnosis.improvement import find_improvement
 from lab.apps.service.diagnosis.model import Diagnosis
-from lab.apps.service.diagnosis.tables import sentences
+from lab.apps.service.diagnosis.tables import improvement_sentences
 
 
-def print_advice(console: Console, summary: Summary, diagnosis: Diagnosis | None, tried: Sequence[Way]) -> None:
+def print_best_way(console: Console, summary: Summary, diagnosis: Diagnosis | None, tried: Sequence[Way]) -> None:
     """Print whether a way is better than today's, and if so, what to do; if the trials cannot tell, how many would."""
     if len(tried) == 1:
         return
-    found = find_answer(summary, diagnosis, [way.name for way in tried])
-    main, *others = sentences(found, summary.round_s)
+    found = find_improvement(summary, diagnosis, [way.name for way in tried])
+    main, *others = improvement_sentences(found, summary.round_s)
     console.print()
     console.print(Text(main, style="bold"))
     for sentence in others:

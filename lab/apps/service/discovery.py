@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.records.classes import PATH_PATTERN
+from lab.apps.service.description import CALLABLE_PATTERN
 from lab.apps.service.image import LEFT_OUT
-from lab.apps.service.service import CALLABLE_PATTERN
-from lab.logs.access_log import MOST_CLASSES, Log
+from lab.logs.access_log import MOST_CLASSES, AccessLog
 
 SETTINGS = ("workers", "threads", "worker_class", "worker_connections")
 OPTIONS_LEFT_OUT = ("--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
@@ -39,7 +39,7 @@ OTHERWISE = {"gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": "2.0.31"}
 
 
 @dataclass
-class Found:
+class Discovery:
     """What was found: values, and for each value where it comes from; a value without a place was guessed."""
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -51,12 +51,12 @@ class Found:
             self.values[name], self.places[name] = value, place
 
 
-def described(folder: Path, log: Log | None = None) -> str:
+def describe_folder(folder: Path, log: AccessLog | None = None) -> str:
     """Return the description of the service in a folder as YAML. A comment says where each line comes from.
 
     With the log of the service, the requests are those of the log; else they are the routes in the source.
     """
-    found = Found()
+    found = Discovery()
     for place, server, command in _commands(folder):
         found.note("server", server, place)
         _from_command(found, command, place, folder)
@@ -87,7 +87,7 @@ def described(folder: Path, log: Log | None = None) -> str:
     if found.values["server"] == "gunicorn" and not {"worker_class", "threads"} & found.values.keys():
         found.values.setdefault("worker_class", "sync")
         found.places.setdefault("worker_class", "guessed: gunicorn's default")
-    requests = asked_in(log) if log else list(_guessed(dict.fromkeys(routes)))
+    requests = classes_of_log(log) if log else list(_guessed(dict.fromkeys(routes)))
     return _yaml(folder, found, requirements, requests)
 
 
@@ -108,7 +108,7 @@ def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield f"  # {line}  # {'it changes data' if plain else 'write a real path'}"
 
 
-def asked_in(log: Log) -> list[str]:
+def classes_of_log(log: AccessLog) -> list[str]:
     """Return the most frequent routes of a log as classes. A route with ids is a comment, because no id is known."""
     lasts_s = max(log.last - log.first, 1.0)
     names: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def asked_in(log: Log) -> list[str]:
     return lines
 
 
-def _yaml(folder: Path, found: Found, requirements: str, requests: list[str]) -> str:
+def _yaml(folder: Path, found: Discovery, requirements: str, requests: list[str]) -> str:
     def line(name: str, otherwise: object, key: str = "") -> str:
         value = found.values.get(name, otherwise)
         place = found.places.get(name, "guessed")
@@ -187,7 +187,7 @@ def _words(stated: str) -> list[str]:
     return []
 
 
-def _from_command(found: Found, words: list[str], place: str, folder: Path) -> None:
+def _from_command(found: Discovery, words: list[str], place: str, folder: Path) -> None:
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("-w", "--workers", type=int)
     parser.add_argument("--threads", type=int)
@@ -210,7 +210,7 @@ def _from_command(found: Found, words: list[str], place: str, folder: Path) -> N
         found.note("callable", f"{called}()" if is_factory else called, place)
 
 
-def _from_settings(found: Found, path: Path, place: str) -> None:
+def _from_settings(found: Discovery, path: Path, place: str) -> None:
     """Note gunicorn's own settings file, and its settings that are plain values. The file is not executed."""
     if path.is_file():
         found.note("settings of gunicorn", place, place)
@@ -244,7 +244,7 @@ def _value(node: ast.expr) -> object:
     return ast.literal_eval(node)
 
 
-def _from_ini(found: Found, path: Path, place: str) -> None:
+def _from_ini(found: Discovery, path: Path, place: str) -> None:
     """Note the settings of uWSGI that this lab knows, too."""
     text = _text(path)
     if text:
@@ -259,7 +259,7 @@ def _from_ini(found: Found, path: Path, place: str) -> None:
                 found.note(name, int(value), place)
 
 
-def _from_nginx(found: Found, folder: Path) -> None:
+def _from_nginx(found: Discovery, folder: Path) -> None:
     """Note how many servers nginx passes requests to, and how it chooses among them, if there are several."""
     for place in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
         for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", _text(folder / place), re.MULTILINE):

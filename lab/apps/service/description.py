@@ -162,7 +162,7 @@ class LogToReplay(Model):
     methods: list[Annotated[str, Field(pattern=METHOD_PATTERN)]] = Field(["GET", "HEAD"], min_length=1)
 
 
-class OwnService(Model):
+class UserService(Model):
     """The whole file."""
 
     application: Application
@@ -186,46 +186,58 @@ class OwnService(Model):
         return self
 
 
-def read_own_service(path: Path) -> OwnService:
-    """Read and check the description of an own service. Raise WrongUse with the place of the first mistake.
+def read_user_service(path: Path) -> UserService:
+    """Read and check the description of a service. Raise WrongUse with the place of the first mistake.
 
-    Relative paths start at the folder of the file.
+    Relative paths start at the folder of the file; those of requirements and settings, at the application's folder.
     """
     file = YamlFile(path, WORDING)
-    service = file.read_as(OwnService)
-    application = service.application
-    base = path.resolve().parent
-    paths = {
-        name: base / value
-        for name in ("folder", "requirements", "env_file")
-        if (value := getattr(application, name)) is not None
-    }
-    of_application = paths.get("folder", base)
-    if application.requirements:
-        paths["requirements"] = of_application / application.requirements
-    settings = service.served.settings and of_application / service.served.settings
-    places = {("application", name): there for name, there in paths.items()}
-    places |= {("served", "settings"): settings} if settings else {}
-    beside = service.beside and service.beside.model_copy(update={"compose": base / service.beside.compose})
-    places |= {("beside", "compose"): beside.compose} if beside else {}
-    replay = service.replay and service.replay.model_copy(update={"log": base / service.replay.log})
-    places |= {("replay", "log"): replay.log} if replay else {}
-    for place, there in places.items():
-        what = "folder" if place[1] == "folder" else "file"
+    service = _resolve_paths(file.read_as(UserService), path.resolve().parent)
+    for (part, name), there in _paths_in(service).items():
+        what = "folder" if name == "folder" else "file"
         if not (there.is_dir() if what == "folder" else there.is_file()):
-            raise file.mistake(f"there is no {what} {there}", *place)
-    secrets = env_of(paths["env_file"]) if "env_file" in paths else {}
-    for name, one in service.requests.items():
-        if unknown := [secret for secret in one.names_of_secrets if secret not in secrets]:
+            raise file.mistake(f"there is no {what} {there}", part, name)
+    _check_secrets(file, service)
+    return service
+
+
+_PATHS = {
+    "application": ("folder", "env_file", "requirements"), "served": ("settings",), "beside": ("compose",),
+    "replay": ("log",),
+}  # fmt: skip
+"""The keys that hold paths, in each part of the file."""
+_IN_APPLICATION = ("requirements", "settings")
+
+
+def _paths_in(service: UserService) -> dict[tuple[str, str], Path]:
+    """Return the paths in a description, by part and key."""
+    stated = {(part, name): getattr(getattr(service, part), name, None) for part, names in _PATHS.items()
+              for name in names}  # fmt: skip
+    return {place: path for place, path in stated.items() if path is not None}
+
+
+def _resolve_paths(service: UserService, base: Path) -> UserService:
+    """Return a description whose relative paths are those from a folder."""
+    in_application = base / (service.application.folder or "")
+    changes: dict[str, dict[str, Path]] = {}
+    for (part, name), path in _paths_in(service).items():
+        changes.setdefault(part, {})[name] = (in_application if name in _IN_APPLICATION else base) / path
+    parts = {part: getattr(service, part).model_copy(update=paths) for part, paths in changes.items()}
+    return service.model_copy(update=parts)
+
+
+def _check_secrets(file: YamlFile, service: UserService) -> None:
+    """Raise WrongUse if a request needs a variable that the file of variables lacks."""
+    env_file = service.application.env_file
+    secrets = read_env_file(env_file) if env_file else {}
+    for name, asked in service.requests.items():
+        if unknown := [secret for secret in asked.names_of_secrets if secret not in secrets]:
             there = nearest_first(unknown[0], list(secrets)) if secrets else "none"
             problem = f"${{{unknown[0]}}} is no variable of env_file; there are {there}"
             raise file.mistake(problem, "requests", name)
-    served = service.served.model_copy(update={"settings": settings})
-    application = application.model_copy(update=paths)
-    return service.model_copy(update={"application": application, "served": served, "beside": beside, "replay": replay})
 
 
-def env_of(path: Path) -> dict[str, str]:
+def read_env_file(path: Path) -> dict[str, str]:
     """Read an env file: lines of NAME=value; blank lines and comments do not count. Raise WrongUse for another line."""
     found = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):

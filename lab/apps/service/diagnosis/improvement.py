@@ -35,7 +35,7 @@ class TriedWay:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Improvement:
     """Which way is better than today's way, if any.
 
     ``best`` is the way whose classes lose least of those that are better; ``as_good`` has the ways that lose
@@ -63,7 +63,7 @@ class Answer:
         return [way for way in self.tried if way.verdict == "mixed"]
 
 
-def find_answer(summary: Summary, diagnosis: Diagnosis | None, names: Sequence[str]) -> Answer:
+def find_improvement(summary: Summary, diagnosis: Diagnosis | None, names: Sequence[str]) -> Improvement:
     """Say which of the ways that were tried is better than today's way. The diagnosis is that of today's way."""
     figures = figures_of(summary, diagnosis)
     tried = [TriedWay(name, compare_losses(figures, TODAY, name)) for name in names if name != TODAY]
@@ -71,11 +71,13 @@ def find_answer(summary: Summary, diagnosis: Diagnosis | None, names: Sequence[s
     if of["better"]:
         best = min(of["better"], key=lambda way: _lost_by_all_ms(figures, way.name, names))
         others = [way.name for way in of["better"] if way != best and not _loses_more(figures, way.name, best.name)]
-        return Answer("better", tried, best, others, suspect=suspect_reason(summary, [TODAY, best.name]))
+        return Improvement("better", tried, best, others, suspect=suspect_reason(summary, [TODAY, best.name]))
     if of["open"]:
         promising = max(of["open"], key=_saved_ms) if any(_saved_ms(way) for way in of["open"]) else None
         if not promising and not of["mixed"] and diagnosis and not diagnosis.alarm:
-            return Answer("none better", tried, suspect=suspect_reason(summary, names))  # there is no wait to be saved
+            return Improvement(
+                "none better", tried, suspect=suspect_reason(summary, names)
+            )  # there is no wait to be saved
         rests_on = [promising] if promising else of["open"]
         needed = [
             one.trials_needed for way in rests_on for one in way.classes
@@ -83,12 +85,12 @@ def find_answer(summary: Summary, diagnosis: Diagnosis | None, names: Sequence[s
         ]  # fmt: skip
         most = None if None in needed else max(one for one in needed if one is not None)
         reason = suspect_reason(summary, [TODAY, *(way.name for way in (rests_on + of["mixed"]))])
-        return Answer("too few", tried, promising=promising, trials_needed=most, suspect=reason)
+        return Improvement("too few", tried, promising=promising, trials_needed=most, suspect=reason)
     if of["mixed"]:
-        return Answer("mixed", tried, suspect=suspect_reason(summary, [TODAY, *(way.name for way in of["mixed"])]))
+        return Improvement("mixed", tried, suspect=suspect_reason(summary, [TODAY, *(way.name for way in of["mixed"])]))
     if all(way.verdict == "unknown" for way in tried):
-        return Answer("unknown", tried)
-    return Answer("none better", tried, suspect=suspect_reason(summary, names))
+        return Improvement("unknown", tried)
+    return Improvement("none better", tried, suspect=suspect_reason(summary, names))
 
 
 def _saved_ms(way: TriedWay) -> float:

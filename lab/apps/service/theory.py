@@ -14,12 +14,12 @@ from analysis.records.run import TODAY
 from lab.apps.advise.load import Load
 from lab.apps.advise.ranking import rank
 from lab.apps.advise.ways import Way
+from lab.apps.service.description import UserService
 from lab.apps.service.layer import Layer
-from lab.apps.service.service import OwnService
-from lab.apps.service.variants import ADVISED, WITH_NEWER, way_of
+from lab.apps.service.variants import ADVISED, WITH_NEWER, make_way
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB, WORKER_MIB
-from lab.logs.access_log import SHORTEST_S, standing_for
+from lab.logs.access_log import SHORTEST_S, representative_durations
 
 COMPUTES = 0.2
 """From this part of their time on, requests that compute need a processor of their own."""
@@ -31,7 +31,7 @@ WHERE variant = $today AND error IS NULL AND service_time_ms > 0 GROUP BY reques
 """
 
 
-def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
+def advise_way(service: UserService, layer: Layer, earlier: Path) -> Way:
     """Return the best way for the load of an earlier run of a service.
 
     Raise WrongUse if there is no such run, or if theory cannot serve such an application.
@@ -55,7 +55,7 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
     classes = {
         name: Requests(
             users=one.users, pause_s=one.pause_s, per_second=one.per_second,
-            takes_s=[max(SHORTEST_S, round(one_s, 6)) for one_s in standing_for(took[name])],
+            takes_s=[max(SHORTEST_S, round(one_s, 6)) for one_s in representative_durations(took[name])],
             computes=computes,
         ).of(name)
         for name, one in service.requests.items() if name in took
@@ -77,7 +77,7 @@ def advised(service: OwnService, layer: Layer, earlier: Path) -> Way:
             "balance": "round_robin", "memory_mib": whole_mib,
         })  # fmt: skip
         try:
-            way = way_of(kind, service.model_copy(update={"served": changed}), layer)
+            way = make_way(kind, service.model_copy(update={"served": changed}), layer)
         except ValidationError:
             continue  # its workers do not fit into the memory
         return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", says=f"advised: {way.kind.says}"))
