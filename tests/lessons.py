@@ -20,8 +20,8 @@ from tests.synthetic import Request, make_run, write_points
 
 HEAVY_MIX = 2
 """The step whose results are made up: its variants are ``four-processes`` and ``one-process``."""
-DONE = notes.OfStep(
-    prediction=notes.Prediction(values=[1, 1], at=""),
+DONE = notes.StepNotes(
+    prediction=notes.StudentPrediction(values=[1, 1], at=""),
     result=notes.Result(run="", at="", bars=[], claims=[]),
     explanation="",
     solution_at="now",

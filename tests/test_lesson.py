@@ -20,8 +20,8 @@ from analysis.predict.system import model_of
 from analysis.records.checksums import MANIFEST, seal, sha256
 from analysis.records.claims import Claim, Quantity
 from analysis.statistics.intervals import Draw, of_median, of_ratio
-from lab.apps.lesson import diagram, notes, picture, show, teaching
-from lab.apps.lesson.model import LONGEST_S, changed, experiment_of, read_lesson
+from lab.apps.lesson import diagram, notes, picture, show
+from lab.apps.lesson.model import LONGEST_S, experiment_with_change, read_lesson, step_experiment
 from lab.apps.lesson.notes import Attempt, Bar, Verdict
 from lab.apps.lesson.teaching import Student
 from lab.errors import LabError, WrongUse
@@ -112,7 +112,7 @@ def test_the_lesson_has_six_steps_in_the_order_in_which_understanding_grows() ->
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
 def test_a_step_measures_the_same_on_every_machine(step: Any) -> None:
     """Its duration, trials, variants side by side and kind of computing are fixed, and its servers have one core."""
-    experiment = experiment_of(LESSON, step)
+    experiment = step_experiment(LESSON, step)
     file = yaml.safe_load((LESSONS / "experiments" / f"{step.name}.yaml").read_text())
     plan = lay_out(experiment, trials=experiment.trials, jobs=LESSON.jobs)
 
@@ -161,7 +161,7 @@ def test_the_verdicts_of_at_least_95_of_100_simulated_runs_are_equal(step: Any, 
 
     Theory does not know memory, so it says nothing of the one claim about memory.
     """
-    experiment = experiment_of(LESSON, step)
+    experiment = step_experiment(LESSON, step)
     reckoned = [claim for claim in experiment.claims if claim.value.metric != "memory"]
 
     assert len(experiment.claims) - len(reckoned) == (step.name == "cures")
@@ -173,8 +173,8 @@ def test_the_verdicts_of_at_least_95_of_100_simulated_runs_are_equal(step: Any, 
 @pytest.mark.parametrize("cores", [1, 2, 4, 8])
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
 def test_the_check_fails_before_the_change_and_passes_after_it_in_simulated_runs(step: Any, cores: int) -> None:
-    experiment, check = experiment_of(LESSON, step), step.exercise.check
-    after = changed(experiment, step.exercise, *next(iter(step.exercise.answer.items())))
+    experiment, check = step_experiment(LESSON, step), step.exercise.check
+    after = experiment_with_change(experiment, step.exercise, *next(iter(step.exercise.answer.items())))
 
     assert simulated(experiment, cores, check)[False] >= 0.95 * RUNS
     assert simulated(after, cores, check)[True] >= 0.95 * RUNS
@@ -189,37 +189,32 @@ def test_what_a_student_reads_fits_a_terminal(step: Any, tmp_path: Path) -> None
     assert max(len(line) for text in texts for line in text.splitlines()) <= 80
 
 
-def test_the_diagram_shows_each_queue_and_each_thread() -> None:
-    step = LESSON.steps[HEAVY_MIX - 1]
-    experiment = experiment_of(LESSON, step)
-    load = experiment.load
-    assert load
+def drawn(step: int) -> dict[str, diagram.Diagram]:
+    """Return the diagrams of a step's variants by their names."""
+    return {found.name: found for found in diagram.diagrams(step_experiment(LESSON, LESSON.steps[step - 1]))}
 
-    assert diagram.as_text(experiment.variants["four-processes"], load) == (
+
+def test_the_diagram_shows_each_queue_and_each_thread() -> None:
+    found = drawn(HEAVY_MIX)["four-processes"]
+
+    assert found.text == (
         "7 users ──> nginx ──> ≡ socket ┬─> ≡ worker 1 □□\n"
         "                               ├─> ≡ worker 2 □□\n"
         "                               ├─> ≡ worker 3 □□\n"
         "                               └─> ≡ worker 4 □□"
     )
-    drawn = diagram.as_svg(experiment.variants["four-processes"], load, "four-processes")
-    assert drawn.count("<rect") == 1 + 1 + 1 + 4
-    assert drawn.count("<path") == 1 + 1 + 4
-    assert 'aria-label="four-processes: 7 users, then nginx, then 1 socket, then 4 workers of 2 threads. Requests can '\
-        'wait at a socket and in a worker."' in drawn  # fmt: skip
+    assert found.spoken == (
+        "four-processes: 7 users, then nginx, then 1 socket, then 4 workers of 2 threads. Requests can wait at a "
+        "socket and in a worker."
+    )
 
 
 def test_containers_have_a_socket_each_and_sync_workers_no_queue() -> None:
-    experiment = experiment_of(LESSON, LESSON.steps[2])
-    load = experiment.load
-    assert load
-
-    assert diagram.as_text(experiment.variants["turns"], load).splitlines()[:2] == [
+    assert drawn(3)["turns"].text.splitlines()[:2] == [
         "7 users ──> nginx ┬─> ≡ socket ──> ≡ worker 1 □□",
         "                  ├─> ≡ socket ──> ≡ worker 2 □□",
     ]
-    assert diagram.as_text(experiment.variants["race"], load).splitlines()[0] == (
-        "7 users ──> nginx ──> ≡ socket ┬─> worker 1 □"
-    )
+    assert drawn(3)["race"].text.splitlines()[0] == "7 users ──> nginx ──> ≡ socket ┬─> worker 1 □"
 
 
 BARS = [
@@ -230,7 +225,7 @@ BARS = [
 
 
 def test_predictions_stand_beside_results_on_a_terminal() -> None:
-    assert picture.as_text(BARS) == (
+    assert picture.bars_text(BARS) == (
         "The last one is answered after … ms:\n"
         "  you predicted   █████████ 3000\n"
         "  theory predicts ██████████████████████████████ 10009\n"
@@ -243,7 +238,7 @@ def test_predictions_stand_beside_results_on_a_terminal() -> None:
 
 
 def test_predictions_stand_beside_results_in_a_figure() -> None:
-    drawn = picture.as_svg(BARS)
+    drawn = picture.result_chart(BARS)
     texts = re.findall(r">([^<>]+)</text>", drawn)
 
     assert 'aria-label="What you predicted, and what was measured"' in drawn
@@ -255,20 +250,20 @@ def test_predictions_stand_beside_results_in_a_figure() -> None:
 def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Measuring) -> None:
     """A lesson that is taken up again, by another process, goes on where it was left."""
     step = student.step(HEAVY_MIX)
-    stages = [student.notes.of(step).stage]
-    teaching.predict(student, step, [15, 20])
-    stages.append(student.notes.of(step).stage)
-    result = teaching.measure(student, step)
-    stages.append(student.notes.of(step).stage)
-    teaching.explain(student, step, " Busy workers accept. ")
-    stages.append(Student(LESSON, student.results).notes.of(step).stage)
-    teaching.try_change(student, step, "threads=7")
-    stages.append(student.notes.of(step).stage)
+    stages = [student.notes.step(step).stage]
+    student.predict(step, [15, 20])
+    stages.append(student.notes.step(step).stage)
+    result = student.measure(step)
+    stages.append(student.notes.step(step).stage)
+    student.explain(step, " Busy workers accept. ")
+    stages.append(Student(LESSON, student.results).notes.step(step).stage)
+    student.try_change(step, "threads=7")
+    stages.append(student.notes.step(step).stage)
 
     assert stages == ["predict", "measure", "explain", "exercise", "done"]
     assert [(bar.yours, round(bar.measured)) for bar in result.bars] == [(15, 5), (20, 10)]
     assert [one.verdict for one in result.claims] == ["reproduced", "reproduced"]
-    assert student.notes.of(step).explanation == "Busy workers accept."
+    assert student.notes.step(step).explanation == "Busy workers accept."
     assert measuring.started == [
         ("lesson-heavy-mix", "make lesson STEP=2"),
         ("lesson-heavy-mix-exercise", "make lesson STEP=2 SET=threads=7"),
@@ -278,14 +273,14 @@ def test_a_step_goes_from_prediction_to_solution(student: Student, measuring: Me
 def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Student, measuring: Measuring) -> None:
     step = student.step(HEAVY_MIX)
     with pytest.raises(WrongUse) as early:
-        teaching.measure(student, step)
+        student.measure(step)
     assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
     seen: list[Any] = []
     measuring.before = lambda: seen.append(json.loads(notes.notes_file(student.results).read_text()))
 
-    teaching.predict(student, step, [7, 1])
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+    student.predict(step, [7, 1])
+    student.predict(step, [15, 20])
+    student.measure(step)
 
     [written] = seen
     assert written["schema"] == 1
@@ -296,12 +291,12 @@ def test_the_prediction_is_on_the_disk_before_anything_is_measured(student: Stud
 @pytest.mark.usefixtures("measuring")
 def test_a_prediction_is_locked_once_the_result_is_known(student: Student) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+    student.predict(step, [15, 20])
+    student.measure(step)
     before = student.notes
 
     with pytest.raises(WrongUse) as caught:
-        teaching.predict(student, step, [600, 2])
+        student.predict(step, [600, 2])
 
     assert caught.value.message == "The prediction cannot be changed any more, because the result is known."
     assert caught.value.hint == "To begin the whole lesson again: make lesson RESTART=1"
@@ -322,7 +317,7 @@ def test_a_prediction_is_locked_once_the_result_is_known(student: Student) -> No
 def test_a_prediction_that_is_not_possible_is_named(student: Student, text: str, message: str) -> None:
     step = student.step(HEAVY_MIX)
     with pytest.raises(WrongUse) as caught:
-        teaching.predict(student, step, notes.numbers(text, step))
+        student.predict(step, notes.read_numbers(text, step))
 
     assert caught.value.message == message
     assert caught.value.hint == NUMBERS
@@ -332,17 +327,17 @@ def test_a_prediction_that_is_not_possible_is_named(student: Student, text: str,
 @pytest.mark.usefixtures("measuring")
 def test_the_check_tells_a_change_that_works_from_one_that_does_not(student: Student) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+    student.predict(step, [15, 20])
+    student.measure(step)
 
-    wrong = teaching.try_change(student, step, "threads=3")
+    wrong = student.try_change(step, "threads=3")
     assert (wrong.passed, wrong.found) == (False, "it did not do what it should")
-    assert not student.notes.of(step).shows_solution
-    right = teaching.try_change(student, step, "threads=7")
+    assert not student.notes.step(step).shows_solution
+    right = student.try_change(step, "threads=7")
 
     assert (right.passed, right.found) == (True, "it did what it should")
-    assert student.notes.of(step).shows_solution
-    assert show.attempt(right) == (
+    assert student.notes.step(step).shows_solution
+    assert show.attempt_text(right) == (
         "threads=7: it did what it should.\n"
         "reproduced: hardly any light request waits although another worker has a free\n"
         "  thread (0.00 share, 0.00 to 0.00; bound <= 0.05)"
@@ -374,13 +369,13 @@ def test_a_change_that_is_not_possible_measures_nothing(
 ) -> None:
     step = student.step(HEAVY_MIX)
     with pytest.raises(WrongUse) as early:
-        teaching.try_change(student, step, change)
+        student.try_change(step, change)
     assert early.value.message == "The exercise comes after the result of heavy-mix, which was not measured yet."
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+    student.predict(step, [15, 20])
+    student.measure(step)
 
     with pytest.raises(WrongUse) as caught:
-        teaching.try_change(student, step, change)
+        student.try_change(step, change)
 
     assert caught.value.message == message or (message.endswith(": ") and caught.value.message.startswith(message))
     assert caught.value.hint == hint
@@ -389,9 +384,9 @@ def test_a_change_that_is_not_possible_measures_nothing(
 
 @pytest.mark.parametrize("step", LESSON.steps, ids=STEPS)
 def test_an_exercise_changes_one_setting_and_nothing_else(step: Any) -> None:
-    experiment = experiment_of(LESSON, step)
+    experiment = step_experiment(LESSON, step)
     [(setting, value)] = step.exercise.answer.items()
-    one = changed(experiment, step.exercise, setting, value)
+    one = experiment_with_change(experiment, step.exercise, setting, value)
 
     before, after = (of.variants[step.exercise.variant].model_dump() for of in (experiment, one))
     assert {name for name in before if before[name] != after[name]} == {setting}
@@ -402,16 +397,16 @@ def test_an_exercise_changes_one_setting_and_nothing_else(step: Any) -> None:
 def test_an_invalid_run_does_not_count(student: Student, measuring: Measuring) -> None:
     """The prediction stays, and may still be changed."""
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
+    student.predict(step, [15, 20])
     measuring.invalid = True
 
     with pytest.raises(LabError) as caught:
-        teaching.measure(student, step)
+        student.measure(step)
 
     assert caught.value.message.startswith("The run is invalid, so it does not count: ")
     assert caught.value.hint == "Measure again: make lesson STEP=2"
-    assert student.notes.of(step).stage == "measure"
-    teaching.predict(student, step, [200, 1])
+    assert student.notes.step(step).stage == "measure"
+    student.predict(step, [200, 1])
 
 
 def test_a_file_of_notes_that_is_damaged_is_named(student: Student) -> None:
@@ -455,33 +450,33 @@ def test_after_the_last_step_the_lesson_says_how_to_hand_it_in(lab: Lab) -> None
 
 def test_verdicts_that_rest_on_suspect_trials_say_so(student: Student, measuring: Measuring) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
-    quiet = teaching.measure(student, step)
+    student.predict(step, [15, 20])
+    quiet = student.measure(step)
     notes.forget(student.results)
-    teaching.predict(student, step, [15, 20])
+    student.predict(step, [15, 20])
     measuring.busy = True
-    busy = teaching.measure(student, step)
-    attempt = teaching.try_change(student, step, "threads=7")
+    busy = student.measure(step)
+    attempt = student.try_change(step, "threads=7")
 
-    assert "suspect" not in show.outcome(student, notes.OfStep(result=quiet)).lower()
-    assert show.suspicion(quiet.claims) == ""
-    told = show.outcome(student, notes.OfStep(result=busy))
+    assert "suspect" not in show.outcome(student, notes.StepNotes(result=quiet)).lower()
+    assert show.suspicion_note(quiet.claims) == ""
+    told = show.outcome(student, notes.StepNotes(result=busy))
     assert "\n\nSuspect: something disturbed trials on which a verdict rests. The report says\nwhat it was.\n" in told
-    assert all(show.verdict(one).startswith(f"{one.verdict}, suspect: ") for one in busy.claims)
-    assert "\nreproduced, suspect: hardly any light request" in show.attempt(attempt)
+    assert all(show.verdict_text(one).startswith(f"{one.verdict}, suspect: ") for one in busy.claims)
+    assert "\nreproduced, suspect: hardly any light request" in show.attempt_text(attempt)
 
 
 def test_a_result_that_is_known_is_not_measured_again(student: Student, measuring: Measuring) -> None:
     """A page that was opened before may still show the button."""
     step = student.step(HEAVY_MIX)
     with pytest.raises(WrongUse) as early:
-        teaching.measure(student, step)
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+        student.measure(step)
+    student.predict(step, [15, 20])
+    student.measure(step)
     before = student.notes
 
     with pytest.raises(WrongUse) as caught:
-        teaching.measure(student, step)
+        student.measure(step)
 
     assert early.value.message == "Predict first: nothing of heavy-mix is measured before."
     assert early.value.hint == "make lesson STEP=2 PREDICT=…"
@@ -494,12 +489,12 @@ def test_a_result_that_is_known_is_not_measured_again(student: Student, measurin
 @pytest.mark.usefixtures("measuring")
 def test_a_sentence_in_another_encoding_is_kept_as_far_as_it_can_be_read(student: Student) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+    student.predict(step, [15, 20])
+    student.measure(step)
 
-    teaching.explain(student, step, " fil\udce9e d'attente ")
+    student.explain(step, " fil\udce9e d'attente ")
 
-    assert student.notes.of(step).explanation == "fil?e d'attente"
+    assert student.notes.step(step).explanation == "fil?e d'attente"
 
 
 def test_a_check_may_name_the_only_load() -> None:
@@ -508,7 +503,7 @@ def test_a_check_may_name_the_only_load() -> None:
     check = step.exercise.check.model_copy(update={"value": value})
     exercise = step.exercise.model_copy(update={"check": check})
 
-    found = changed(experiment_of(LESSON, step), exercise, "threads", "5")
+    found = experiment_with_change(step_experiment(LESSON, step), exercise, "threads", "5")
 
     assert list(found.all_loads) == ["burst"]
 
@@ -563,19 +558,19 @@ def test_a_lesson_of_which_nothing_was_measured_cannot_be_handed_in(lab: Lab) ->
 def test_without_a_terminal_options_answer(lab: Lab, measuring: Measuring) -> None:
     """Every line fits a terminal, and each answer says what comes next."""
     begun = lab.call("lesson", "2")
-    predicted = lab.call("lesson", "2", "--predict", "15,20")
+    with_prediction = lab.call("lesson", "2", "--predict", "15,20")
     explained = lab.call("lesson", "2", "--explain", "Busy workers accept.")
     tried = lab.call("lesson", "2", "--set", "threads=3")
     solved = lab.call("lesson", "2", "--solution")
     looked = lab.call("lesson", "2")
     again = lab.call("lesson", "2", "--predict", "600,2")
 
-    every = [begun, predicted, explained, tried, solved, looked]
+    every = [begun, with_prediction, explained, tried, solved, looked]
     assert [one.returncode for one in every] == [0] * len(every)
     assert begun.stdout.endswith("Measuring takes about 2 min 21 s. make lesson STEP=2 PREDICT=…,…\n")
-    assert "  you predicted   ██████████████████████████████ 15.0\n" in predicted.stdout
-    assert "  measured        ██████████ 4.9 (4.9 to 4.9)\n" in predicted.stdout
-    assert predicted.stdout.endswith('make lesson STEP=2 EXPLAIN="…"\n')
+    assert "  you predicted   ██████████████████████████████ 15.0\n" in with_prediction.stdout
+    assert "  measured        ██████████ 4.9 (4.9 to 4.9)\n" in with_prediction.stdout
+    assert with_prediction.stdout.endswith('make lesson STEP=2 EXPLAIN="…"\n')
     assert "You wrote: Busy workers accept.\nThe lab says: A gunicorn worker accepts" in explained.stdout
     assert explained.stdout.endswith("make lesson STEP=2 SET=threads=… (or SOLUTION=1)\n")
     assert tried.stdout.startswith("threads=3: it did not do what it should.\nnot reproduced: hardly any")
@@ -686,14 +681,14 @@ def test_a_student_can_leave_and_come_back(lab: Lab, monkeypatch: pytest.MonkeyP
 def test_a_step_and_its_exercise_take_at_most_three_minutes_each(lab: Lab) -> None:
     """On real containers. The check tells a change that works from one that does not."""
     began = time.monotonic()
-    predicted = lab.run_for(LONGEST_S, "lesson", "1", "--predict", "3000,1000")
+    with_prediction = lab.run_for(LONGEST_S, "lesson", "1", "--predict", "3000,1000")
     step_s = time.monotonic() - began
     wrong = lab.run_for(LONGEST_S, "lesson", "1", "--set", "threads=4")
     right = lab.run_for(LONGEST_S, "lesson", "1", "--set", "threads=5")
 
-    assert (predicted.returncode, wrong.returncode, right.returncode) == (0, 0, 0), predicted.stderr
+    assert (with_prediction.returncode, wrong.returncode, right.returncode) == (0, 0, 0), with_prediction.stderr
     assert step_s < LONGEST_S
-    assert predicted.stdout.count("reproduced: ") == 2
-    assert "not reproduced" not in predicted.stdout
+    assert with_prediction.stdout.count("reproduced: ") == 2
+    assert "not reproduced" not in with_prediction.stdout
     assert wrong.stdout.startswith("threads=4: it did not do what it should.\n")
     assert right.stdout.startswith("threads=5: it did what it should.\n")

@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from lab.apps.lesson import notes, teaching
-from lab.apps.lesson.page import Desk, handler
+from lab.apps.lesson import notes
+from lab.apps.lesson.page import LessonServer
 from lab.apps.lesson.teaching import Student
 from lab.errors import LabError
 from lab.loopback import MOST_POSTED, serving
@@ -22,7 +22,7 @@ from tests.pages import chromium
 
 __all__ = ["measuring", "student"]
 pytestmark = pytest.mark.long
-PREDICTED = notes.Prediction(values=[1, 1], at="")
+PREDICTED = notes.StudentPrediction(values=[1, 1], at="")
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +33,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def desk(student: Student) -> Desk:
+def server(student: Student) -> LessonServer:
     """What the page and the measuring thread tell each other."""
-    return Desk(student)
+    return LessonServer(student)
 
 
 @pytest.fixture
-def port(desk: Desk) -> Iterator[int]:
+def port(server: LessonServer) -> Iterator[int]:
     """The port on which the page is answered."""
-    with serving(handler(desk), number := free_port()):
+    with serving(number := free_port(), server.get, server.post):
         yield number
 
 
@@ -66,22 +66,24 @@ def predict(page: Page, *values: str) -> None:
     page.get_by_role("button", name="Record the prediction").click()
 
 
-def measure(page: Page, desk: Desk) -> None:
+def measure(page: Page, server: LessonServer) -> None:
     """Press the button, and do what the main thread does."""
     page.get_by_role("button", name="Measure, for about").click()
     expect(page.get_by_role("button", name="Measure, for about")).to_be_disabled()
-    desk.work()
+    server.work()
 
 
-def test_a_student_goes_from_the_prediction_to_the_solution(page: Page, desk: Desk, measuring: Measuring) -> None:
+def test_a_student_goes_from_the_prediction_to_the_solution(
+    page: Page, server: LessonServer, measuring: Measuring
+) -> None:
     """The result is hidden until it is measured, and the solution until a change works."""
     expect(page.get_by_role("heading", level=1)).to_have_text("2. Two slow requests among many quick ones")
-    assert page.locator("figure svg").count() == 2
+    assert page.locator("figure pre").count() == 2
     assert page.get_by_text("The result").count() == 0
 
     predict(page, "15", "20")
     expect(page.get_by_text("The prediction is recorded.")).to_be_visible()
-    measure(page, desk)
+    measure(page, server)
 
     expect(page.get_by_label("What you predicted, and what was measured")).to_be_visible()
     expect(page.get_by_text("The prediction cannot be changed any more")).to_be_visible()
@@ -96,7 +98,7 @@ def test_a_student_goes_from_the_prediction_to_the_solution(page: Page, desk: De
         page.get_by_role("textbox", name="threads").fill(value)
         page.get_by_role("button", name="Measure the change").click()
         expect(page.locator(".stage-now")).not_to_be_empty()
-        desk.work()
+        server.work()
         expect(page.locator(".attempts")).to_contain_text(found)
     expect(page.locator(".attempts a").nth(1)).to_have_attribute("href", "/report/heavy-mix/2")
     (measuring.folders[-1] / "report.html").write_text("the report of threads=7")
@@ -113,11 +115,11 @@ def test_a_student_goes_from_the_prediction_to_the_solution(page: Page, desk: De
 
 
 def test_the_page_goes_on_where_the_terminal_stopped(
-    page: Page, desk: Desk, student: Student, measuring: Measuring
+    page: Page, server: LessonServer, student: Student, measuring: Measuring
 ) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+    student.predict(step, [15, 20])
+    student.measure(step)
 
     page.reload()
     page.get_by_role("button", name="Show the solution").click()
@@ -126,17 +128,17 @@ def test_the_page_goes_on_where_the_terminal_stopped(
     page.get_by_role("link", name="The report of this run").click()
     expect(page).to_have_url(f"{page.url.split('/report')[0]}/report/heavy-mix")
     assert len(measuring.started) == 1
-    assert not desk.state()["busy"]
+    assert not server.state()["busy"]
 
 
 def test_a_setting_with_few_values_is_chosen_from_a_list(
-    page: Page, desk: Desk, student: Student, measuring: Measuring
+    page: Page, server: LessonServer, student: Student, measuring: Measuring
 ) -> None:
     """While something is measured, no button can be pressed, and a verdict of a disturbed step says so."""
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
+    student.predict(step, [15, 20])
     measuring.busy = True
-    result = teaching.measure(student, step)
+    result = student.measure(step)
     notes.write_notes(student.results, student.notes.with_step(student.step(3), prediction=PREDICTED, result=result))
     page.reload()
     expect(page.locator(".verdict").first).to_have_text(f"{result.claims[0].verdict}, suspect")
@@ -152,7 +154,7 @@ def test_a_setting_with_few_values_is_chosen_from_a_list(
     expect(page.get_by_role("button")).to_have_count(3)
     for button in page.get_by_role("button").all():
         expect(button).to_be_disabled()
-    desk.work()
+    server.work()
     expect(page.locator(".attempts")).to_contain_text("it did not do what it should, suspect (")
 
 
@@ -166,7 +168,7 @@ def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, studen
     expect(page.get_by_text(f"make export RUN={student.results}/lesson TO=your-name.tar.gz")).to_be_visible()
 
 
-def test_the_page_says_what_is_wrong(page: Page, desk: Desk, measuring: Measuring) -> None:
+def test_the_page_says_what_is_wrong(page: Page, server: LessonServer, measuring: Measuring) -> None:
     predict(page, "soon", "1")
     expect(page.get_by_role("alert")).to_have_text(
         "The prediction 'soon' is no number. Write a number such as 300 or 2.5 (as an option: PREDICT=300,2.5)."
@@ -177,30 +179,30 @@ def test_the_page_says_what_is_wrong(page: Page, desk: Desk, measuring: Measurin
         raise LabError("The disk is full.", "Free some space.")
 
     measuring.before = fail
-    measure(page, desk)
+    measure(page, server)
 
     expect(page.get_by_role("alert")).to_have_text("The disk is full.\nFree some space.")
     expect(page.get_by_role("button", name="Measure, for about")).to_be_enabled()
 
 
 def test_the_page_says_what_the_lab_is_doing_and_measures_one_thing_at_a_time(
-    page: Page, desk: Desk, student: Student, measuring: Measuring
+    page: Page, server: LessonServer, student: Student, measuring: Measuring
 ) -> None:
-    teaching.predict(student, student.step(HEAVY_MIX), [15, 20])
+    student.predict(student.step(HEAVY_MIX), [15, 20])
     page.reload()
     going_on = threading.Event()
 
     def wait() -> None:
-        desk._heeding(lambda *_: None)("load", 3, 20)
+        server.stage.heeding(lambda *_: None)("load", 3, 20)
         going_on.wait(30)
 
     measuring.before = wait
     page.get_by_role("button", name="Measure, for about").click()
-    working = threading.Thread(target=desk.work)
+    working = threading.Thread(target=server.work)
     working.start()
     expect(page.locator(".stage-now")).to_have_text("load: 3 s of about 20 s")
     with pytest.raises(LabError) as caught:
-        desk.do("/measure", {"step": HEAVY_MIX})
+        server.post("/measure", {"step": HEAVY_MIX})
     going_on.set()
     working.join()
 
@@ -211,8 +213,8 @@ def test_the_page_says_what_the_lab_is_doing_and_measures_one_thing_at_a_time(
 @pytest.mark.usefixtures("measuring")
 def test_everybody_can_use_the_page(page: Page, student: Student) -> None:
     step = student.step(HEAVY_MIX)
-    teaching.predict(student, step, [15, 20])
-    teaching.measure(student, step)
+    student.predict(step, [15, 20])
+    student.measure(step)
     page.reload()
 
     found = Axe().run(page)
@@ -222,14 +224,14 @@ def test_everybody_can_use_the_page(page: Page, student: Student) -> None:
 
 
 def test_a_mistake_of_the_lab_is_not_taken_for_its_end(
-    page: Page, desk: Desk, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    page: Page, server: LessonServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The page says that something went wrong, and the terminal says what. Too long a request is refused in words."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(desk, "do", fail)
+    monkeypatch.setattr(server, "post", fail)
     predict(page, "15", "20")
 
     expect(page.get_by_role("alert")).to_have_text(
@@ -250,7 +252,7 @@ def post(port: int, path: str, content: str, **headers: str) -> int:
     return status
 
 
-def test_only_its_own_page_can_ask_for_anything(port: int, desk: Desk) -> None:
+def test_only_its_own_page_can_ask_for_anything(port: int, server: LessonServer) -> None:
     """Another site could otherwise start measurements with a form of its own."""
     said = json.dumps({"step": 2, "values": [1, 2]})
     plain, other = {"Content-Type": "text/plain"}, {"Origin": "http://evil.example"}
@@ -268,14 +270,14 @@ def test_only_its_own_page_can_ask_for_anything(port: int, desk: Desk) -> None:
     assert ask(port, "/report/heavy-mix")[0].status == 404
     assert ask(port, "/report/../lesson/lesson.json")[0].status == 404
     assert ask(port, "/?step=9")[0].status == 400
-    assert desk.student.notes.steps == {}
+    assert server.student.notes.steps == {}
     assert post(port, "/predict", said) == 200
     assert ask(port, "/state")[1] == b'{"busy": false, "stage": "", "error": "", "changes": 1}'
 
 
-def test_the_page_says_when_the_lab_has_ended(browser: Browser, desk: Desk) -> None:
+def test_the_page_says_when_the_lab_has_ended(browser: Browser, server: LessonServer) -> None:
     page = browser.new_page()
-    with serving(handler(desk), number := free_port()):
+    with serving(number := free_port(), server.get, server.post):
         page.goto(f"http://127.0.0.1:{number}/?step={HEAVY_MIX}")
     predict(page, "15", "20")
 

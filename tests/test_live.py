@@ -16,7 +16,7 @@ from playwright.sync_api import Page, sync_playwright
 from analysis.pipeline import derive_summary
 from analysis.records.folder import trial_folder
 from lab.apps.watch import live
-from lab.apps.watch.live import News, screen
+from lab.apps.watch.live import LiveFeed, live_page
 from lab.errors import LabError
 from lab.trial.points import compress_points
 from tests.conftest import Lab, wait_until
@@ -44,17 +44,17 @@ OTHERS = '{"metric":"http_reqs","type":"Point","data":{}}\n{"type":"Metric","met
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[News]:
+def told(tmp_path: Path) -> Iterator[LiveFeed]:
     """What a page is told of a run that begins now. An older run has an unfinished trial, because it was killed."""
     killed = make_run(tmp_path / "made-up" / "30000102T030405Z", {"one": []}, outcome="running", ended=None)
     write((killed / "one" / "mix" / "1").rename(killed / "one" / "mix" / ".1.part"), SENT)
-    told = News(tmp_path / "made-up")
+    told = LiveFeed(tmp_path / "made-up")
     yield told
     told.close()
 
 
 @pytest.fixture
-def part(tmp_path: Path, told: News) -> Path:
+def part(tmp_path: Path, told: LiveFeed) -> Path:
     """The folder of the trial that is being measured."""
     assert told.since(0, 0)["trials"] == []
     run = make_run(tmp_path / "made-up" / "20260102T030405Z", {"one": [], "two": []}, outcome="running", ended=None)
@@ -70,7 +70,7 @@ def write(part: Path, text: str, name: str = "points.json") -> None:
         points.write(text)
 
 
-def test_a_request_is_told_when_it_is_sent_and_again_when_it_is_answered(told: News, part: Path) -> None:
+def test_a_request_is_told_when_it_is_sent_and_again_when_it_is_answered(told: LiveFeed, part: Path) -> None:
     assert told.since(0, 0)["rows"] == []
     write(part, OTHERS + SENT + LATER)
     first = told.since(0, 0)
@@ -88,7 +88,7 @@ def test_a_request_is_told_when_it_is_sent_and_again_when_it_is_answered(told: N
     assert told.since(0, 0)["rows"] == first["rows"] + second["rows"], "a page that is opened later is told everything"
 
 
-def test_slow_requests_have_the_first_colour_as_in_the_report(told: News, part: Path) -> None:
+def test_slow_requests_have_the_first_colour_as_in_the_report(told: LiveFeed, part: Path) -> None:
     slow = json.loads(point("request_sent", "05.5", "1-3", asked_ms="900"))
     slow["data"]["tags"]["request"] = "slow"
     write(part, SENT + json.dumps(slow, separators=(",", ":")) + "\n")
@@ -96,7 +96,7 @@ def test_slow_requests_have_the_first_colour_as_in_the_report(told: News, part: 
     assert told.since(0, 0)["classes"] == ["slow", "light"]
 
 
-def test_a_line_is_told_once_it_is_whole(told: News, part: Path) -> None:
+def test_a_line_is_told_once_it_is_whole(told: LiveFeed, part: Path) -> None:
     write(part, SENT[:70])
     assert told.since(0, 0)["rows"] == []
     write(part, SENT[70:])
@@ -104,20 +104,20 @@ def test_a_line_is_told_once_it_is_whole(told: News, part: Path) -> None:
     assert len(told.since(0, 0)["rows"]) == 1
 
 
-def test_a_request_that_failed_has_no_worker(told: News, part: Path) -> None:
+def test_a_request_that_failed_has_no_worker(told: LiveFeed, part: Path) -> None:
     write(part, SENT + point("request_answered", "05.4", "1-1", status="502", error="status 502"))
 
     assert told.since(0, 0)["rows"][-1] == (0, 1, "light", 0.0, None, None, 400.0, None, None, "status 502")
 
 
-def test_generators_may_use_the_same_ids(told: News, part: Path) -> None:
+def test_generators_may_use_the_same_ids(told: LiveFeed, part: Path) -> None:
     write(part, SENT)
     write(part, SENT, "points-2.json")
 
     assert [row.number for row in told.since(0, 0)["rows"]] == [1, 2]
 
 
-def test_what_is_written_last_is_told_after_the_trial_has_ended(told: News, part: Path) -> None:
+def test_what_is_written_last_is_told_after_the_trial_has_ended(told: LiveFeed, part: Path) -> None:
     write(part, SENT)
     first = told.since(0, 0)
     write(part, ANSWERED)
@@ -127,7 +127,7 @@ def test_what_is_written_last_is_told_after_the_trial_has_ended(told: News, part
     assert [row.answered for row in told.since(first["batch"], first["after"])["rows"]] == [400.0]
 
 
-def test_the_next_trials_begin_a_new_batch(told: News, part: Path) -> None:
+def test_the_next_trials_begin_a_new_batch(told: LiveFeed, part: Path) -> None:
     write(part, SENT + ANSWERED)
     first = told.since(0, 0)
     part.rename(part.with_name("1"))
@@ -142,7 +142,7 @@ def test_the_next_trials_begin_a_new_batch(told: News, part: Path) -> None:
 
 
 def test_rows_that_nobody_asked_for_in_time_are_forgotten(
-    told: News, part: Path, monkeypatch: pytest.MonkeyPatch
+    told: LiveFeed, part: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "MOST_KEPT", 2)
     write(part, SENT + LATER + ANSWERED)
@@ -161,18 +161,18 @@ def test_points_that_were_read_meanwhile_are_compressed_at_the_end(part: Path) -
     assert gzip.decompress((part / "points.json.gz").read_bytes()).decode() == SENT
 
 
-def test_the_page_tells_what_the_lab_is_doing(told: News) -> None:
+def test_the_page_tells_what_the_lab_is_doing(told: LiveFeed) -> None:
     assert told.since(0, 0)["stage"] == "the lab is getting ready"
     heard: list[str] = []
-    told.heeding(lambda what, *_: heard.append(what))("load", 3.4, 20)
+    told.stage.heeding(lambda what, *_: heard.append(what))("load", 3.4, 20)
 
     assert told.since(0, 0)["stage"] == "load: 3 s of about 20 s"
     assert heard == ["load"]
 
 
-def test_time_stands_still_after_the_load(told: News, part: Path) -> None:
+def test_time_stands_still_after_the_load(told: LiveFeed, part: Path) -> None:
     write(part, SENT)
-    progress = told.heeding(lambda *_: None)
+    progress = told.stage.heeding(lambda *_: None)
     progress("load", 1, 2)
     loading = [told.since(0, 0)["now"] for _ in range(2)]
     progress("stopping the servers", 1, 2)
@@ -194,7 +194,7 @@ def test_a_full_disk_leaves_the_points_as_they_are(part: Path, monkeypatch: pyte
 
 
 def test_only_this_machine_is_answered_and_only_by_its_name(part: Path) -> None:
-    with screen(part.parents[3], port := free_port()):
+    with live_page(part.parents[3], port := free_port()):
         page, text = ask(port, "/")
         assert (page.status, page.getheader("Content-Type")) == (200, "text/html; charset=utf-8")
         assert b"made-up" in text
@@ -214,7 +214,7 @@ def test_a_port_in_use_is_refused_with_a_way_out(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(LabError) as caught, screen(tmp_path, port):
+        with pytest.raises(LabError) as caught, live_page(tmp_path, port):
             pass
 
     assert caught.value.message == f"The page cannot be shown on port {port} of 127.0.0.1: Address already in use."
@@ -244,7 +244,7 @@ def page(measured: Path, tmp_path: Path) -> Iterator[Page]:
     runs = tmp_path / "keep-alive"
     began_s = _one(f"SELECT epoch(min(sent)) FROM '{measured}/*/heavy-mix/1/requests.parquet'")
     with (
-        screen(runs, port := free_port(), lambda: began_s + 30),
+        live_page(runs, port := free_port(), lambda: began_s + 30),
         sync_playwright() as playwright,
         chromium(playwright) as browser,
     ):
@@ -311,7 +311,7 @@ def test_another_variant_can_be_chosen(page: Page, measured: Path, tmp_path: Pat
 def test_the_page_says_when_the_lab_has_ended(tmp_path: Path) -> None:
     with sync_playwright() as playwright, chromium(playwright) as browser:
         page = browser.new_page()
-        with screen(tmp_path / "keep-alive", port := free_port()):
+        with live_page(tmp_path / "keep-alive", port := free_port()):
             page.goto(f"http://127.0.0.1:{port}/")
             page.get_by_text("the lab is getting ready").wait_for()
         page.get_by_text(f"its report is {tmp_path}/keep-alive/latest/report.html").wait_for()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
-from lab.apps.lesson.model import experiment_of, read_lesson
+from lab.apps.lesson.model import read_lesson, step_experiment
 from lab.engine.cluster.machines import default_machine
 from lab.engine.commands import Say, output, run_command
 from lab.engine.doctor import make_ready
@@ -82,8 +82,8 @@ def target_of(to: Path | None) -> Path:
         raise WrongUse(f"{target} exists already.", hint="Remove the file, or choose another name: TO=/path/name.tar")
     if not target.parent.is_dir():
         raise WrongUse(f"There is no folder {target.parent}.", hint="Make it, or choose another: TO=/path/name.tar")
-    if changed := output(["git", "-C", str(ROOT), "status", "--porcelain"]):
-        names = ", ".join(line.split(maxsplit=1)[-1] for line in changed.splitlines()[:3])
+    if experiment_with_change := output(["git", "-C", str(ROOT), "status", "--porcelain"]):
+        names = ", ".join(line.split(maxsplit=1)[-1] for line in experiment_with_change.splitlines()[:3])
         raise WrongUse(f"A bundle has the committed files of the lab, and some have changed: {names}.",
                        hint="git stash --include-untracked, or commit the changes.")  # fmt: skip
     return target
@@ -93,7 +93,7 @@ def images_for(names: Sequence[str]) -> list[LabImage]:
     """Return the lab's own images that experiments and the lesson need, and the client. Raise WrongUse if unknown."""
     experiments: list[Experiment] = [load_experiment(name) for name in names]
     lesson = read_lesson()
-    experiments += [experiment_of(lesson, step) for step in lesson.steps]
+    experiments += [step_experiment(lesson, step) for step in lesson.steps]
     images = {image.name: image for one in experiments for image in images_of(lay_out(one))}
     client = BESIDE_SERVERS["client"]
     return list((images | {client.name: client}).values())

@@ -105,7 +105,7 @@ def watch(
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment, and show its requests in a browser meanwhile, e.g. lab watch heavy-mix."""
-    from lab.apps.watch.live import screen  # noqa: PLC0415
+    from lab.apps.watch.live import live_page  # noqa: PLC0415
     from lab.engine.cluster.ready import find_machine  # noqa: PLC0415
     from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
@@ -129,9 +129,9 @@ def watch(
     if not (engine := find_machine()).shares_files:
         raise WrongUse(f"The engine of {engine.name} shares no folders with this machine, so its requests cannot be "
                        "watched.", hint=f"make experiment NAME={name}")  # fmt: skip
-    with screen(results / name, port) as news:
+    with live_page(results / name, port) as feed:
         say(f"Watch the requests at http://127.0.0.1:{port}/")
-        measure(name, experiment, plan_for, full=full, command=command, results=results, heeding=news.heeding)
+        measure(name, experiment, plan_for, full=full, command=command, results=results, heeding=feed.stage.heeding)
 
 
 def _budget_s(until: str, budget: str, trials: int) -> float | None:

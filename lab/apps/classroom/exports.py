@@ -18,7 +18,7 @@ from analysis.records.summary import Summary
 from analysis.verification import link_recorded
 from lab.apps.classroom.guesses import Guess, read_guesses
 from lab.apps.classroom.submissions import Handed, Known, claim_key, with_load
-from lab.apps.lesson.model import experiment_of, read_lesson
+from lab.apps.lesson.model import read_lesson, step_experiment
 from lab.experiment.file import names, read_experiment
 from lab.experiment.model import Experiment
 from lab.paths import EXPERIMENTS
@@ -131,7 +131,7 @@ class _Source:
         """The name of the run's folder, as whoever handed it in knows it."""
         return self.packed.top if self.packed else self.folder.name
 
-    def changed(self) -> list[Difference]:
+    def experiment_with_change(self) -> list[Difference]:
         """Return which measured files differ from the manifest."""
         return differences(read_manifest(self.folder), self.packed.hashes) if self.packed else changes(self.folder)
 
@@ -146,7 +146,7 @@ def _add(found: HandedIn, source: _Source, *, check: bool) -> None:
     path, folder = source.path, source.folder
     try:
         run = read_run(folder)
-        if wrong := source.changed():
+        if wrong := source.experiment_with_change():
             problem = f"{path}: the run of {run.experiment} was changed since it was measured: {_some(wrong)}."
             found.problems.append(problem)
             return
@@ -206,7 +206,7 @@ def own_experiments() -> dict[str, Known]:
     """Return what the lab's own files say, by the name that runs have. Runs of the lesson are named after its steps."""
     lesson = read_lesson()
     known = {name: _known(read_experiment(EXPERIMENTS / f"{name}.yaml")) for name in names()}
-    return known | {step.run: _known(experiment_of(lesson, step), step.name) for step in lesson.steps}
+    return known | {step.run: _known(step_experiment(lesson, step), step.name) for step in lesson.steps}
 
 
 def _known(one: Experiment, step: str = "") -> Known:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from analysis.records.folder import write_whole
-from analysis.report.page import policy, script, style, template
+from analysis.report.page import render
 from analysis.report.words import after_number, bound_in_words, measured_thing, number, of_requests, whole, words
 from lab.apps.classroom.guesses import Guess, Guessed, together
 from lab.apps.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Standing, Why, described, differing
@@ -77,9 +77,8 @@ def write_page(
     names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
     guessed = together(guesses)
     chapters = [_chapter(name, own[name], laptops, of_cores, guessed) for name in names]
-    code = script("class.js")
-    page = template("class.html").render(
-        policy=policy(code), style=style(), script=code, laptops=laptops, chapters=chapters, colours=of_cores,
+    page = render(
+        "class.html", "class.js", app="lab.apps.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
         modes=MODES, key=lambda mode, colour: Markup(shape(mode, 15, 15, colour)),  # noqa: S704  # we draw it
         theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
         near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",

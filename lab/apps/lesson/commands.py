@@ -11,7 +11,7 @@ from lab.paths import RESULTS
 from lab.terminal import interruptible, out, say, tell
 
 if TYPE_CHECKING:
-    from lab.apps.lesson.model import Step
+    from lab.apps.lesson.model import LessonStep
     from lab.apps.lesson.teaching import Student
 
 
@@ -27,19 +27,20 @@ def lesson(
     results: Results = RESULTS,
 ) -> None:
     """Take the lesson, or go on with it: predict, measure, explain, try a change, e.g. lab lesson."""
-    from lab.apps.lesson import show, teaching  # noqa: PLC0415  # imported here so that other commands start faster
+    from lab.apps.lesson import show  # noqa: PLC0415  # imported here so that other commands start faster
     from lab.apps.lesson.model import read_lesson  # noqa: PLC0415
     from lab.apps.lesson.notes import forget  # noqa: PLC0415
+    from lab.apps.lesson.teaching import Student  # noqa: PLC0415
 
     if restart and forget(results):
         say("The predictions and answers are deleted; the runs are kept.")
-    student = teaching.Student(read_lesson(), results)
+    student = Student(read_lesson(), results)
     current = student.step(step)
     answers = bool(predict or explain or change or solution)
     if page:
-        from lab.apps.lesson.page import serve  # noqa: PLC0415
+        from lab.apps.lesson.page import LessonServer  # noqa: PLC0415
 
-        serve(student, port)
+        LessonServer(student).run(port)
     elif not (step or answers or student.left):
         _print(show.overview(student), "", show.complete(student))
     elif sys.stdin.isatty() and not answers:
@@ -49,65 +50,65 @@ def lesson(
         _answer(student, current, predict, explain, change, solution=solution)
 
 
-def _answer(student: "Student", step: "Step", predict: str, explain: str, change: str, *, solution: bool) -> None:
+def _answer(student: "Student", step: "LessonStep", predict: str, explain: str, change: str, *, solution: bool) -> None:
     """Do what the options say, in the order of the step, and say what comes next."""
-    from lab.apps.lesson import notes, show, teaching  # noqa: PLC0415
+    from lab.apps.lesson import notes, show  # noqa: PLC0415
 
     if predict:
-        teaching.predict(student, step, notes.numbers(predict, step))
+        student.predict(step, notes.read_numbers(predict, step))
     elif not (explain or change or solution):
         _print(show.overview(student), "", show.introduction(student, step), "")
     if not (explain or change or solution):
-        if student.notes.of(step).stage == "measure":
-            teaching.measure(student, step)
-        if student.notes.of(step).result:
-            _print(show.outcome(student, student.notes.of(step)))
+        if student.notes.step(step).stage == "measure":
+            student.measure(step)
+        if student.notes.step(step).result:
+            _print(show.outcome(student, student.notes.step(step)))
     if explain:
-        teaching.explain(student, step, explain)
-        _print(show.explanation(student, step, student.notes.of(step)))
+        student.explain(step, explain)
+        _print(show.explanation(student, step, student.notes.step(step)))
     if change:
-        _print(show.attempt(teaching.try_change(student, step, change)))
+        _print(show.attempt_text(student.try_change(step, change)))
     if solution:
-        teaching.show_solution(student, step)
+        student.show_solution(step)
         _print(show.solution(step))
     _print("", show.what_next(student, step))
 
 
-def _talk(student: "Student", step: "Step") -> None:
+def _talk(student: "Student", step: "LessonStep") -> None:
     """Ask for what comes next in a step, until the step is done or the student leaves."""
-    from lab.apps.lesson import show, teaching  # noqa: PLC0415
+    from lab.apps.lesson import show  # noqa: PLC0415
 
     _print(show.overview(student), "", show.introduction(student, step), "")
-    if student.notes.of(step).stage == "predict":
+    if student.notes.step(step).stage == "predict":
         _print(show.questions(step))
         _predict(student, step)
         _print("Your prediction is recorded.")
-    if student.notes.of(step).stage == "measure":
-        teaching.measure(student, step)
-    _print(show.outcome(student, student.notes.of(step)), "")
-    if student.notes.of(step).stage == "explain":
+    if student.notes.step(step).stage == "measure":
+        student.measure(step)
+    _print(show.outcome(student, student.notes.step(step)), "")
+    if student.notes.step(step).stage == "explain":
         _print(show.paragraph(step.explain))
-        teaching.explain(student, step, _ask("In a sentence"))
-    _print(show.explanation(student, step, student.notes.of(step)), "", show.exercise(student, step))
-    while student.notes.of(step).stage != "done":
+        student.explain(step, _ask("In a sentence"))
+    _print(show.explanation(student, step, student.notes.step(step)), "", show.exercise(student, step))
+    while student.notes.step(step).stage != "done":
         said = _ask("A setting and its value (? shows the solution, nothing leaves)")
         if not said:
             break
         if said == "?":
-            teaching.show_solution(student, step)
+            student.show_solution(step)
             continue
         try:
-            _print(show.attempt(teaching.try_change(student, step, said)))
+            _print(show.attempt_text(student.try_change(step, said)))
         except WrongUse as error:
             tell(error)
-    if student.notes.of(step).shows_solution:
+    if student.notes.step(step).shows_solution:
         _print(show.solution(step))
     _print("", show.what_next(student, step))
 
 
-def _predict(student: "Student", step: "Step") -> None:
+def _predict(student: "Student", step: "LessonStep") -> None:
     """Ask for one prediction after the other, and ask again if an answer is not possible."""
-    from lab.apps.lesson import notes, teaching  # noqa: PLC0415
+    from lab.apps.lesson import notes  # noqa: PLC0415
 
     values: list[float] = []
     while len(values) < len(step.predict):
@@ -118,7 +119,7 @@ def _predict(student: "Student", step: "Step") -> None:
             values.append(value)
         except WrongUse as error:
             tell(error)
-    teaching.predict(student, step, values)
+    student.predict(step, values)
 
 
 def _ask(question: str) -> str:

@@ -25,7 +25,7 @@ Setting = int | float | bool | str
 """The value of one setting of a variant."""
 
 
-class Asked(Model):
+class Question(Model):
     """One number that the student predicts."""
 
     says: str = Field(min_length=1, description="What the number is, so that the number can follow it.")
@@ -54,11 +54,11 @@ class Exercise(Model):
     solution: str = Field(min_length=1)
 
 
-class Step(Model):
+class LessonStep(Model):
     """One step. Its experiment, with the question and why it is so, is lessons/experiments/<name>.yaml."""
 
     name: Name
-    predict: list[Asked] = Field(min_length=1, max_length=4)
+    predict: list[Question] = Field(min_length=1, max_length=4)
     explain: str = Field(min_length=1, description="What the student explains in a sentence.")
     exercise: Exercise
 
@@ -78,7 +78,7 @@ class Lesson(Model):
 
     jobs: int = Field(ge=1, le=16, description="The most variants side by side.")
     cpu: Cpu = Field(description="How requests compute.")
-    steps: list[Step] = Field(min_length=1)
+    steps: list[LessonStep] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -100,14 +100,14 @@ def read_lesson(path: Path = LESSONS / "lesson.yaml") -> Lesson:
     return lesson
 
 
-def experiment_of(lesson: Lesson, step: Step, folder: Path = LESSONS) -> Experiment:
+def step_experiment(lesson: Lesson, step: LessonStep, folder: Path = LESSONS) -> Experiment:
     """Return the experiment that a step measures, with requests that compute as the lesson says."""
     experiment = read_experiment(folder / "experiments" / f"{step.name}.yaml")
     computes = any(load.computes for load in experiment.all_loads.values())
     return computing(experiment, lesson.cpu if computes else "")
 
 
-def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Setting) -> Experiment:
+def experiment_with_change(experiment: Experiment, exercise: Exercise, setting: str, value: Setting) -> Experiment:
     """Return the experiment of an exercise: the changed variant alone, with the check as its only claim.
 
     Raise WrongUse if the setting may not be changed, or if the variant does not allow the value.
@@ -122,9 +122,11 @@ def changed(experiment: Experiment, exercise: Exercise, setting: str, value: Set
     except ValidationError as error:
         first = error.errors()[0]
         said = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
-        raise WrongUse(f"{setting}={as_text(value)} is not possible: {said}.", hint="Choose another value.") from None
+        raise WrongUse(
+            f"{setting}={setting_text(value)} is not possible: {said}.", hint="Choose another value."
+        ) from None
     if getattr(before, setting) == getattr(variant, setting):
-        raise WrongUse(f"{exercise.variant} already has {setting}={as_text(value)}.", hint="Choose another value.")
+        raise WrongUse(f"{exercise.variant} already has {setting}={setting_text(value)}.", hint="Choose another value.")
     asked = exercise.check.value.load
     loads = {name: load for name, load in experiment.loads.items() if asked in (None, name)}
     return experiment.model_copy(
@@ -145,18 +147,18 @@ def choices(variant: Variant, setting: str) -> list[Setting]:
     return [value for value in values if value != getattr(variant, setting)]
 
 
-def as_text(value: Setting) -> str:
+def setting_text(value: Setting) -> str:
     """Return the value of a setting as a file writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _check(lesson: Lesson, step: Step, folder: Path, place: tuple[str | int, ...]) -> None:
+def _check(lesson: Lesson, step: LessonStep, folder: Path, place: tuple[str | int, ...]) -> None:
     """Raise Misplaced if a step does not fit its experiment."""
     if not (folder / "experiments" / f"{step.name}.yaml").exists():
         there = [path.stem for path in sorted((folder / "experiments").glob("*.yaml"))]
         known = nearest_first(step.name, there)
         raise Misplaced(f"there is no experiments/{step.name}.yaml; there are {known}", *place, "name")
-    experiment = experiment_of(lesson, step, folder)
+    experiment = step_experiment(lesson, step, folder)
     for number, asked in enumerate(step.predict):
         _check_quantity(experiment, asked.value, (*place, "predict", number, "value"))
     exercise, inside = step.exercise, (*place, "exercise")
@@ -170,7 +172,7 @@ def _check(lesson: Lesson, step: Step, folder: Path, place: tuple[str | int, ...
     if exercise.check.value.variant != exercise.variant or exercise.check.relative_to:
         raise Misplaced(f"the check must be about {exercise.variant} alone", *inside, "check")
     try:
-        experiments = [experiment, changed(experiment, exercise, *next(iter(exercise.answer.items())))]
+        experiments = [experiment, experiment_with_change(experiment, exercise, *next(iter(exercise.answer.items())))]
     except WrongUse as error:
         raise Misplaced(error.message.rstrip("."), *inside, "answer") from None
     for one in experiments:

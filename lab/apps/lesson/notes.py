@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError
 
 from analysis.records.folder import write_whole
 from analysis.records.model import Model
-from lab.apps.lesson.model import Asked, Lesson, Step
+from lab.apps.lesson.model import Lesson, LessonStep, Question
 from lab.errors import WrongUse
 from lab.run import writing
 
@@ -15,7 +15,7 @@ Stage = Literal["predict", "measure", "explain", "exercise", "done"]
 """What comes next in a step."""
 
 
-class Prediction(Model):
+class StudentPrediction(Model):
     """The numbers that the student expects, in the order in which the step asks for them, and when they were given."""
 
     values: list[float]
@@ -79,10 +79,10 @@ class Attempt(Model):
         return "this decides nothing; measure it again"
 
 
-class OfStep(Model):
+class StepNotes(Model):
     """What a student has done in one step."""
 
-    prediction: Prediction | None = None
+    prediction: StudentPrediction | None = None
     result: Result | None = None
     explanation: str | None = None
     attempts: list[Attempt] = Field([])
@@ -114,29 +114,29 @@ class Notes(Model):
     """What a student has done, by step."""
 
     schema_: Literal[1] = Field(1, alias="schema")
-    steps: dict[str, OfStep] = Field({})
+    steps: dict[str, StepNotes] = Field({})
 
-    def of(self, step: Step) -> OfStep:
+    def step(self, step: LessonStep) -> StepNotes:
         """Return what was done in a step."""
-        return self.steps.get(step.name, OfStep())
+        return self.steps.get(step.name, StepNotes())
 
-    def with_step(self, step: Step, **done: object) -> "Notes":
+    def with_step(self, step: LessonStep, **done: object) -> "Notes":
         """Return notes with something more done in a step."""
-        return Notes(steps=self.steps | {step.name: self.of(step).model_copy(update=done)})
+        return Notes(steps=self.steps | {step.name: self.step(step).model_copy(update=done)})
 
-    def left(self, lesson: Lesson) -> list[Step]:
+    def left(self, lesson: Lesson) -> list[LessonStep]:
         """Return the steps that are not done."""
-        return [step for step in lesson.steps if self.of(step).stage != "done"]
+        return [step for step in lesson.steps if self.step(step).stage != "done"]
 
 
-def next_step(lesson: Lesson, notes: Notes) -> Step:
+def next_step(lesson: Lesson, notes: Notes) -> LessonStep:
     """Return the first step that is not done; the last step if all are done."""
     return next(iter(notes.left(lesson)), lesson.steps[-1])
 
 
-def predicted(notes: Notes, step: Step, values: list[float], at: str) -> Notes:
+def with_prediction(notes: Notes, step: LessonStep, values: list[float], at: str) -> Notes:
     """Return notes with a prediction. Raise WrongUse if it is not possible, or if a result is already known."""
-    if notes.of(step).result:
+    if notes.step(step).result:
         raise WrongUse(
             "The prediction cannot be changed any more, because the result is known.",
             hint="To begin the whole lesson again: make lesson RESTART=1",
@@ -145,16 +145,16 @@ def predicted(notes: Notes, step: Step, values: list[float], at: str) -> Notes:
         raise WrongUse(f"This step asks for {len(step.predict)} predictions, not {len(values)}.", hint=_example(step))
     for value, asked in zip(values, step.predict, strict=True):
         check_prediction(value, asked, step)
-    return notes.with_step(step, prediction=Prediction(values=values, at=at))
+    return notes.with_step(step, prediction=StudentPrediction(values=values, at=at))
 
 
-def check_prediction(value: float, asked: Asked, step: Step) -> None:
+def check_prediction(value: float, asked: Question, step: LessonStep) -> None:
     """Raise WrongUse if a number cannot be the answer to a question."""
     if problem := asked.problem(value):
         raise WrongUse(f"The prediction {problem}: {asked.says} … {asked.unit}.", hint=_example(step))
 
 
-def read_number(word: str, step: Step) -> float:
+def read_number(word: str, step: LessonStep) -> float:
     """Return the number that a student wrote. Raise WrongUse if it is no number."""
     try:
         return float(word)
@@ -162,12 +162,12 @@ def read_number(word: str, step: Step) -> float:
         raise WrongUse(f"The prediction {word.strip()!r} is no number.", hint=_example(step)) from None
 
 
-def numbers(text: str, step: Step) -> list[float]:
+def read_numbers(text: str, step: LessonStep) -> list[float]:
     """Return the numbers of a prediction such as ``10000,1000``. Raise WrongUse if one is no number."""
     return [read_number(word, step) for word in text.split(",")]
 
 
-def _example(step: Step) -> str:
+def _example(step: LessonStep) -> str:
     examples = (["300", "2.5"] * len(step.predict))[: len(step.predict)]
     return f"Write a number such as 300 or 2.5 (as an option: PREDICT={','.join(examples)})."
 

@@ -20,7 +20,7 @@ def _values(bar: Bar) -> list[tuple[str, float]]:
     return [(whose, value) for whose, value in values if value is not None]
 
 
-def as_text(bars: list[Bar]) -> str:
+def bars_text(bars: list[Bar]) -> str:
     """Draw the bars of each number one below the other, in at most 80 columns."""
     lines = []
     for bar in bars:
@@ -33,8 +33,8 @@ def as_text(bars: list[Bar]) -> str:
     return "\n".join(lines[1:])
 
 
-def as_svg(bars: list[Bar]) -> str:
-    """Draw the bars as a figure with a panel for each number."""
+def result_chart(bars: list[Bar]) -> str:
+    """Return the bars as SVG, with a panel for each number."""
     panels = [_panel(bar) for bar in bars]
     return svg(styled(alt.vconcat(*panels), "What you predicted, and what was measured", _subtitle(bars), None))
 

@@ -1,4 +1,4 @@
-"""What a student can do in a step. Each function reads the notes, does its work, and writes the notes."""
+"""What a student can do in a step. Each act reads the notes, does its work, and writes the notes."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING
 
 from analysis.statistics.stopping import has_interval
 from lab.apps.lesson import notes
-from lab.apps.lesson.model import Asked, Lesson, Step, changed, experiment_of
-from lab.apps.lesson.notes import Attempt, Bar, Notes, OfStep, Prediction, Result, Verdict, read_notes, write_notes
+from lab.apps.lesson.model import Lesson, LessonStep, Question, experiment_with_change, step_experiment
+from lab.apps.lesson.notes import (
+    Attempt,
+    Bar,
+    Notes,
+    Result,
+    StepNotes,
+    StudentPrediction,
+    Verdict,
+    read_notes,
+    write_notes,
+)
 from lab.errors import LabError, WrongUse
 from lab.measuring import make_command, measure_quietly, planner
 from lab.plan import lay_out
@@ -36,11 +46,11 @@ class Student:
         return read_notes(self.results)
 
     @property
-    def left(self) -> list[Step]:
+    def left(self) -> list[LessonStep]:
         """The steps that are not done."""
         return self.notes.left(self.lesson)
 
-    def step(self, number: int) -> Step:
+    def step(self, number: int) -> LessonStep:
         """Return a step by its number from 1; 0: the next step. Raise WrongUse if there is no such step."""
         if not number:
             return notes.next_step(self.lesson, self.notes)
@@ -48,74 +58,100 @@ class Student:
             raise WrongUse(f"There is no step {number}.", hint=f"STEP=…, from 1 to {len(self.lesson.steps)}")
         return self.lesson.steps[number - 1]
 
-    def number(self, step: Step) -> int:
+    def number(self, step: LessonStep) -> int:
         """Return the number of a step."""
         return self.lesson.steps.index(step) + 1
 
-    def command(self, step: Step) -> str:
+    def command(self, step: LessonStep) -> str:
         """Return the command that goes on with a step."""
         return make_command("make lesson", STEP=self.number(step))
 
+    def expected_s(self, step: LessonStep) -> int:
+        """Return about how long the measuring of a step takes."""
+        experiment = step_experiment(self.lesson, step)
+        return lay_out(experiment, trials=experiment.trials, jobs=self.lesson.jobs).expected_s
 
-def predict(student: Student, step: Step, values: list[float]) -> None:
-    """Record a prediction before anything is measured."""
-    write_notes(student.results, notes.predicted(student.notes, step, values, now()))
+    def predict(self, step: LessonStep, values: list[float]) -> None:
+        """Record a prediction before anything is measured."""
+        write_notes(self.results, notes.with_prediction(self.notes, step, values, now()))
+
+    def measure(self, step: LessonStep, heeding: "Heeding | None" = None) -> Result:
+        """Measure a step whose prediction is recorded, and record the result. Raise LabError if the run is invalid."""
+        prediction = self.check_measure(step)
+        experiment = step_experiment(self.lesson, step)
+        folder, summary = self._measured(step, experiment, step.run, heeding, "")
+        again = self.command(step)
+        bars = [
+            _bar(asked, yours, summary, again) for asked, yours in zip(step.predict, prediction.values, strict=True)
+        ]
+        found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
+        write_notes(self.results, self.notes.with_step(step, result=found))
+        return found
+
+    def check_measure(self, step: LessonStep) -> StudentPrediction:
+        """Return the prediction of a step that can be measured now. Raise WrongUse if there is none, or a result."""
+        done = self.notes.step(step)
+        if not done.prediction:
+            problem = f"Predict first: nothing of {step.name} is measured before."
+            raise WrongUse(problem, hint=f"{self.command(step)} PREDICT=…")
+        if done.result:
+            problem = f"The result of {step.name} is known already."
+            raise WrongUse(problem, hint="To begin the whole lesson again: make lesson RESTART=1")
+        return done.prediction
+
+    def explain(self, step: LessonStep, sentence: str) -> None:
+        """Record the student's explanation of a result."""
+        self._require(step, "The explanation")
+        readable = sentence.encode(errors="replace").decode().strip()
+        write_notes(self.results, self.notes.with_step(step, explanation=readable))
+
+    def try_change(self, step: LessonStep, change: str, heeding: "Heeding | None" = None) -> Attempt:
+        """Measure the exercise with one changed setting, e.g. ``threads=5``, and record whether it passed the check."""
+        experiment = self.check_change(step, change)
+        folder, summary = self._measured(step, experiment, step.exercise_run, heeding, change)
+        attempt = Attempt(change=change, run=folder, at=now(), check=_verdicts(summary)[0])
+        before = self.notes
+        write_notes(self.results, before.with_step(step, attempts=[*before.step(step).attempts, attempt]))
+        return attempt
+
+    def check_change(self, step: LessonStep, change: str) -> "Experiment":
+        """Return what the exercise measures after a change. Raise WrongUse if the change is not possible."""
+        self._require(step, "The exercise")
+        return experiment_with_change(step_experiment(self.lesson, step), step.exercise, *read_change(change, step))
+
+    def show_solution(self, step: LessonStep) -> None:
+        """Record that the student asked for the solution."""
+        done = self._require(step, "The solution")
+        write_notes(self.results, self.notes.with_step(step, solution_at=done.solution_at or now()))
+
+    def _require(self, step: LessonStep, what: str) -> StepNotes:
+        """Return what was done in a step whose result is known. Raise WrongUse if it is not known yet."""
+        done = self.notes.step(step)
+        if not done.result:
+            problem = f"{what} comes after the result of {step.name}, which was not measured yet."
+            raise WrongUse(problem, hint=self.command(step))
+        return done
+
+    def _measured(
+        self, step: LessonStep, experiment: "Experiment", name: str, heeding: "Heeding | None", change: str
+    ) -> "tuple[str, Summary]":
+        """Measure an experiment of the lesson with the lesson's own budget. Return the run's place in results."""
+        plan_for = planner(
+            experiment, "", full=False, duration="", trials=experiment.trials, jobs=self.lesson.jobs, seed=0
+        )
+        command = make_command("make lesson", STEP=self.number(step), SET=change)
+        folder, summary = measure_quietly(
+            name, experiment, plan_for, full=False, command=command, results=self.results, heeding=heeding
+        )
+        if summary.validity.verdict == "invalid":
+            raise LabError(
+                f"The run is invalid, so it does not count: {summary.validity.reasons[0]}",
+                hint=f"Measure again: {command}",
+            )
+        return str(folder.relative_to(self.results)), summary
 
 
-def measure(student: Student, step: Step, heeding: "Heeding | None" = None) -> Result:
-    """Measure a step whose prediction is recorded, and record the result. Raise LabError if the run is invalid."""
-    prediction = check_measure(student, step)
-    experiment = experiment_of(student.lesson, step)
-    folder, summary = _measured(student, step, experiment, step.run, heeding, "")
-    again = student.command(step)
-    bars = [_bar(asked, yours, summary, again) for asked, yours in zip(step.predict, prediction.values, strict=True)]
-    found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
-    write_notes(student.results, student.notes.with_step(step, result=found))
-    return found
-
-
-def check_measure(student: Student, step: Step) -> Prediction:
-    """Return the prediction of a step that can be measured now. Raise WrongUse if there is none, or a result."""
-    done = student.notes.of(step)
-    if not done.prediction:
-        problem = f"Predict first: nothing of {step.name} is measured before."
-        raise WrongUse(problem, hint=f"{student.command(step)} PREDICT=…")
-    if done.result:
-        problem = f"The result of {step.name} is known already."
-        raise WrongUse(problem, hint="To begin the whole lesson again: make lesson RESTART=1")
-    return done.prediction
-
-
-def explain(student: Student, step: Step, sentence: str) -> None:
-    """Record the student's explanation of a result."""
-    _require(student, step, "The explanation")
-    readable = sentence.encode(errors="replace").decode().strip()
-    write_notes(student.results, student.notes.with_step(step, explanation=readable))
-
-
-def try_change(student: Student, step: Step, change: str, heeding: "Heeding | None" = None) -> Attempt:
-    """Measure the exercise with one changed setting, e.g. ``threads=5``, and record whether it passed the check."""
-    experiment = check_change(student, step, change)
-    folder, summary = _measured(student, step, experiment, step.exercise_run, heeding, change)
-    attempt = Attempt(change=change, run=folder, at=now(), check=_verdicts(summary)[0])
-    before = student.notes
-    write_notes(student.results, before.with_step(step, attempts=[*before.of(step).attempts, attempt]))
-    return attempt
-
-
-def check_change(student: Student, step: Step, change: str) -> "Experiment":
-    """Return what the exercise measures after a change. Raise WrongUse if the change is not possible."""
-    _require(student, step, "The exercise")
-    return changed(experiment_of(student.lesson, step), step.exercise, *read_change(change, step))
-
-
-def show_solution(student: Student, step: Step) -> None:
-    """Record that the student asked for the solution."""
-    done = _require(student, step, "The solution")
-    write_notes(student.results, student.notes.with_step(step, solution_at=done.solution_at or now()))
-
-
-def read_change(change: str, step: Step) -> tuple[str, str]:
+def read_change(change: str, step: LessonStep) -> tuple[str, str]:
     """Return the setting and the value of a change. Raise WrongUse if it is not written like ``threads=5``."""
     setting, _, value = (part.strip() for part in change.strip().removeprefix("SET=").partition("="))
     if not setting or not value:
@@ -126,34 +162,7 @@ def read_change(change: str, step: Step) -> tuple[str, str]:
     return setting, value
 
 
-def _require(student: Student, step: Step, what: str) -> OfStep:
-    """Return what was done in a step whose result is known. Raise WrongUse if it is not known yet."""
-    done = student.notes.of(step)
-    if not done.result:
-        problem = f"{what} comes after the result of {step.name}, which was not measured yet."
-        raise WrongUse(problem, hint=student.command(step))
-    return done
-
-
-def _measured(
-    student: Student, step: Step, experiment: "Experiment", name: str, heeding: "Heeding | None", change: str
-) -> "tuple[str, Summary]":
-    """Measure an experiment of the lesson with the lesson's own budget. Return the run's place in results."""
-    plan_for = planner(
-        experiment, "", full=False, duration="", trials=experiment.trials, jobs=student.lesson.jobs, seed=0
-    )
-    command = make_command("make lesson", STEP=student.number(step), SET=change)
-    folder, summary = measure_quietly(
-        name, experiment, plan_for, full=False, command=command, results=student.results, heeding=heeding
-    )
-    if summary.validity.verdict == "invalid":
-        raise LabError(
-            f"The run is invalid, so it does not count: {summary.validity.reasons[0]}", hint=f"Measure again: {command}"
-        )
-    return str(folder.relative_to(student.results)), summary
-
-
-def _bar(asked: Asked, yours: float, summary: "Summary", again: str) -> Bar:
+def _bar(asked: Question, yours: float, summary: "Summary", again: str) -> Bar:
     """Return what was predicted and measured of one number. Raise LabError if a trusted trial has no such number."""
     value = asked.value
     of = (value.variant, value.request_class, value.metric, value.stat)
@@ -183,9 +192,3 @@ def _verdicts(summary: "Summary") -> list[Verdict]:
         )
         for row, shown in zip(summary.claims, known, strict=True)
     ]  # fmt: skip
-
-
-def expected_s(lesson: Lesson, step: Step) -> int:
-    """Return about how long the measuring of a step takes."""
-    experiment = experiment_of(lesson, step)
-    return lay_out(experiment, trials=experiment.trials, jobs=lesson.jobs).expected_s

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from analysis.records.folder import write_whole
 from analysis.report.figures.drawing import CROSS, inline_data, scattered, styled, svg
-from analysis.report.page import style, template
+from analysis.report.page import render
 from analysis.report.words import number, of_requests, words
 from analysis.statistics.stopping import has_interval
 from lab.apps.reproduce.reproduction import Figure, Reproduced, Reproduction
@@ -24,8 +24,9 @@ _LEAST, _MOST = 0.01, 100.0
 
 def write_page(target: Path, own: Reproduction, reference: Reproduction | None) -> None:
     """Write the page, whole or not at all."""
-    page = template("reproduce.html").render(
-        style=style(),
+    page = render(
+        "reproduce.html",
+        app="lab.apps.reproduce",
         own=own,
         reference=reference,
         pictures=[

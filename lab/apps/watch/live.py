@@ -6,19 +6,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
-from urllib.parse import SplitResult, parse_qs
 
 from analysis.metrics.workers import labels
 from analysis.records.folder import BadRun, read_run
 from analysis.records.run import Run, VariantRecord
-from analysis.report import live
-from analysis.report.lanes import longest_first
-from lab.engine.machine_usage import Progress
-from lab.loopback import LocalHandler, serving
+from analysis.report.lanes import COLOURS, longest_first
+from analysis.report.page import as_json, render
+from lab.loopback import Response, Stage, read_whole, serving
 
+_SCRIPTS = ("trial.js", "pens.js", "draw.js", "live.js")
 MOST_AT_ONCE = 8 * 2**20
 """The bytes of each file of points that are read at once."""
 MOST_KEPT = 200_000
@@ -74,7 +72,7 @@ class _Row(NamedTuple):
     error: str | None = None
 
 
-class News:
+class LiveFeed:
     """What a page has to know about the latest run of an experiment, as the run goes on."""
 
     def __init__(self, runs: Path, clock: Callable[[], float] = time.time) -> None:
@@ -92,18 +90,7 @@ class News:
         self._batch = int(1000 * time.time())  # a page that is still open after another run knows none of these numbers
         self._first_s: float | None = None
         self._now_s = 0.0
-        self._stage = "the lab is getting ready"
-        self._loading = True
-
-    def heeding(self, progress: Progress) -> Progress:
-        """Return a Progress that also tells the page what the lab is doing."""
-
-        def both(what: str, spent_s: float, expected_s: float) -> None:
-            self._stage = f"{what}: {spent_s:.0f} s of about {expected_s:.0f} s"
-            self._loading = what == "load"
-            progress(what, spent_s, expected_s)
-
-        return both
+        self.stage = Stage()
 
     def since(self, batch: int, after: int) -> dict[str, Any]:
         """Return what a page does not know yet that knows the first ``after`` rows of a batch."""
@@ -115,7 +102,7 @@ class News:
                 "batch": self._batch,
                 "after": self._dropped + len(self._rows),
                 "now": 1000 * (self._now_s - (self._first_s or self._now_s)),
-                "stage": self._stage,
+                "stage": self.stage.text,
                 "trials": [_described(trial) for trial in self._trials],
                 "pair": self._pair(),
                 "classes": longest_first(self._classes),
@@ -143,7 +130,7 @@ class News:
             for part in sorted(parts - known):
                 if any(part.glob("points*.json")):
                     self._trials.append(_Trial(self._run.variant(part.parents[1].name), part, len(self._trials)))
-        if parts and self._loading:
+        if parts and self.stage.is_loading:
             self._now_s = self._clock()
         for trial in self._trials:
             for file, line in trial.lines():
@@ -220,32 +207,26 @@ def _described(trial: _Trial) -> dict[str, Any]:
     }
 
 
-def _number(query: str, name: str) -> int:
-    """Return a number of a query string; 0: it is not there, or is no number."""
-    given = parse_qs(query).get(name, [""])[-1]
-    return int(given) if given.isascii() and given.isdecimal() else 0
-
-
 @contextmanager
-def screen(runs: Path, port: int, clock: Callable[[], float] = time.time) -> Iterator[News]:
+def live_page(runs: Path, port: int, clock: Callable[[], float] = time.time) -> Iterator[LiveFeed]:
     """Serve the page on this machine while an experiment is measured, whose runs are in the folder ``runs``.
 
     Raise LabError if the port cannot be used.
     """
-    news = News(runs, clock)
+    feed = LiveFeed(runs, clock)
 
-    class Handler(LocalHandler):
-        def get(self, asked: SplitResult) -> None:
-            if asked.path == "/":
-                self.answer("text/html", live.page(runs.name, runs / "latest" / "report.html"))
-            elif asked.path == "/requests":
-                told = news.since(_number(asked.query, "batch"), _number(asked.query, "after"))
-                self.answer("application/json", json.dumps(told, separators=(",", ":")))
-            else:
-                self.send_error(HTTPStatus.NOT_FOUND)
+    def get(path: str, query: dict[str, str]) -> Response | None:
+        match path:
+            case "/":
+                about = as_json({"colours": COLOURS, "report": str(runs / "latest" / "report.html")})
+                return Response(render("watch.html", *_SCRIPTS, app="lab.apps.watch", fetches=True, experiment=runs.name, about=about))
+            case "/requests":
+                return Response.json(feed.since(*(read_whole(query.get(name)) for name in ("batch", "after"))))
+            case _:
+                return None
 
     try:
-        with serving(Handler, port):
-            yield news
+        with serving(port, get):
+            yield feed
     finally:
-        news.close()
+        feed.close()
