@@ -1,6 +1,5 @@
 """report.html: one page that contains everything it needs, so it opens offline."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from analysis.records.summary import Summary
 from analysis.report import figures, lanes
 from analysis.report.answer import answers
 from analysis.report.figures.marks import tables
-from analysis.report.page import render
+from analysis.report.page import as_json, render
 from analysis.report.section import Section
 from analysis.report.spread import INTERVAL
 from analysis.report.tables import Table
@@ -131,17 +130,17 @@ def _cite(run: Run) -> str:
 
 def _data(run: Run, shown: lanes.Shown) -> Markup:
     """Return the lanes of one load as JSON, for the script."""
-    data = {
-        "load": shown.load,
-        "trials": shown.trials,
-        "colours": dict(shown.colours),
-        "file": f"{run.experiment}-{shown.load}",
-        "alt": shown.alt,
-        "caption": f"{run.title}: which worker served each request, and which requests waited for it.",
-        "cite": _cite(run),
-    }
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
-    return Markup(text)  # noqa: S704  # holds no "<"
+    return as_json(
+        {
+            "load": shown.load,
+            "trials": shown.trials,
+            "colours": dict(shown.colours),
+            "file": f"{run.experiment}-{shown.load}",
+            "alt": shown.alt,
+            "caption": f"{run.title}: which worker served each request, and which requests waited for it.",
+            "cite": _cite(run),
+        }
+    )
 
 
 def _pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) -> Iterator[Picture]:

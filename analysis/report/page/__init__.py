@@ -3,6 +3,7 @@
 The lab's apps keep templates and scripts of their own beside their code, and may use those of the report as well.
 """
 
+import json
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
@@ -46,6 +47,12 @@ def script(*names: str, app: str = "") -> Markup:
     """Return files of the package ``app`` or of analysis/report/page as one script, whose names stay within it."""
     parts = "\n".join(_text(name, app) for name in names)
     return Markup(f"\n'use strict';\n(() => {{\n{parts}}})();\n")  # noqa: S704  # our own files
+
+
+def as_json(values: object) -> Markup:
+    """Return values as JSON that a page can hold in a script element."""
+    text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+    return Markup(text.replace("<", "\\u003c"))  # noqa: S704  # holds no "<"
 
 
 def policy(allowed: str) -> str:

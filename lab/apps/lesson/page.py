@@ -130,7 +130,7 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         takes=time_in_words(student.expected_s(step)),
         measured=number,
         verdict_of=verdict_of,
-        suspicion_note=show.suspicion_note(done.result.claims) if done.result else "",
+        suspicion=show.suspicion_note(done.result.claims) if done.result else "",
         before=[
             (name, setting_text(getattr(variant, name)), [setting_text(one) for one in choices(variant, name)])
             for name in step.exercise.settings

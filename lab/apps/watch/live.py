@@ -219,7 +219,8 @@ def live_page(runs: Path, port: int, clock: Callable[[], float] = time.time) -> 
         match path:
             case "/":
                 about = as_json({"colours": COLOURS, "report": str(runs / "latest" / "report.html")})
-                return Response(render("watch.html", *_SCRIPTS, app="lab.apps.watch", fetches=True, experiment=runs.name, about=about))
+                values = {"experiment": runs.name, "about": about}
+                return Response(render("watch.html", *_SCRIPTS, app="lab.apps.watch", fetches=True, **values))
             case "/requests":
                 return Response.json(feed.since(*(read_whole(query.get(name)) for name in ("batch", "after"))))
             case _:
