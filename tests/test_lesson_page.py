@@ -41,7 +41,7 @@ def server(student: Student) -> LessonServer:
 @pytest.fixture
 def port(server: LessonServer) -> Iterator[int]:
     """The port on which the page is answered."""
-    with serving(number := free_port(), server.get, lambda *sent: server.post(*sent)):
+    with serving(number := free_port(), server.get, server.post):
         yield number
 
 
@@ -231,7 +231,7 @@ def test_a_mistake_of_the_lab_is_not_taken_for_its_end(
     def fail(*_: object) -> None:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(server, "post", fail)
+    monkeypatch.setattr(Student, "predict", fail)
     predict(page, "15", "20")
 
     expect(page.get_by_role("alert")).to_have_text(
