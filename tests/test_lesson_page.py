@@ -224,7 +224,7 @@ def test_everybody_can_use_the_page(page: Page, student: Student) -> None:
 
 
 def test_a_mistake_of_the_lab_is_not_taken_for_its_end(
-    page: Page, server: LessonServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    page: Page, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The page says that something went wrong, and the terminal says what. Too long a request is refused in words."""
 
