@@ -19,11 +19,11 @@ from analysis.records import archive as reading
 from analysis.records.checksums import Difference, differences, seal
 from analysis.records.folder import read_run
 from analysis.verification import link_recorded
-from lab.apps.classroom import exports as classroom
-from lab.apps.classroom.guesses import Guess, read_guesses, together
-from lab.apps.classroom.outliers import Why, far_off, kernel, standing_out, whys
-from lab.apps.classroom.strips import RADIUS, Scale, lanes, scale_of
-from lab.apps.classroom.submissions import Dot, Strip
+from lab.apps.classroom import submissions
+from lab.apps.classroom.drawing import RADIUS, Scale, assign_lanes, scale_of
+from lab.apps.classroom.outliers import Reason, far_from_median, find_reasons, kernel_name, outliers
+from lab.apps.classroom.predictions import NumberPrediction, collect_predictions, read_predictions
+from lab.apps.classroom.strips import Dot, Strip
 from lab.export import pack
 from tests.classes import OTHER_PROGRAM, PEOPLE, make_class, two_cores_fail
 from tests.conftest import Lab
@@ -210,7 +210,7 @@ def test_a_record_that_cannot_be_read_is_named_without_a_path_of_the_lab(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(classroom, "link_recorded", full)
+    monkeypatch.setattr(submissions, "link_recorded", full)
     _, full_disk, _ = shown(lab, some[0], "--check")
 
     def broken(source: Path, target: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_record_that_cannot_be_read_is_named_without_a_path_of_the_lab(
         record.unlink()
         record.write_text("{}")
 
-    monkeypatch.setattr(classroom, "link_recorded", broken)
+    monkeypatch.setattr(submissions, "link_recorded", broken)
     _, bad_record, _ = shown(lab, some[0], "--check")
 
     assert full_disk.splitlines()[0] == (f"{some[0]}: the results cannot be computed again: No space left on device.")
@@ -415,15 +415,15 @@ def test_predictions_stand_beside_results(lab: Lab, tmp_path: Path) -> None:
     ],
 )
 def test_a_lesson_that_cannot_be_understood_has_no_predictions(content: bytes | None) -> None:
-    assert read_guesses(content) == []
+    assert read_predictions(content) == []
 
 
 def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
-    one, other = (Guess("step", says, "ms", 1.0, None, 3.0) for says in ("asked of all", "asked of one"))
+    one, other = (NumberPrediction("step", says, "ms", 1.0, None, 3.0) for says in ("asked of all", "asked of one"))
 
-    assert [found.says for found in together({1: [one, other, other], 2: [one]})] == ["asked of all"]
+    assert [found.says for found in collect_predictions({1: [one, other, other], 2: [one]})] == ["asked of all"]
     assert not one.is_near
-    assert Guess("step", "", "share", 0.0, None, 0.0).is_near
+    assert NumberPrediction("step", "", "share", 0.0, None, 0.0).is_near
 
 
 @pytest.mark.parametrize(
@@ -507,20 +507,20 @@ def test_everybody_can_use_the_page(page: Page, scheme: Any) -> None:
     ],
 )
 def test_a_value_is_far_from_the_others_if_they_agree(values: list[float], unit: str, far: set[int]) -> None:
-    assert far_off(dict(enumerate(values, start=1)), unit) == far
+    assert far_from_median(dict(enumerate(values, start=1)), unit) == far
 
 
 def test_of_as_many_verdicts_the_better_is_the_verdict_of_most() -> None:
     dots = [Dot(1, None, "not reproduced", 2, "sleep"), Dot(2, None, "reproduced", 2, "hold")]
 
-    assert [one.dot.laptop for one in standing_out(Strip("", None, "p50", "ms", None, dots, [], None))] == [1]
+    assert [one.dot.laptop for one in outliers(Strip("", None, "p50", "ms", None, dots, [], None))] == [1]
 
 
 def test_a_reason_says_how_many_laptops_like_this_differ() -> None:
     facets = {1: {"cores": "2", "lab": "a"}, 2: {"cores": "2", "lab": "b"}, 3: {"cores": "8", "lab": "a"},
               4: {"cores": "8", "lab": "b"}, 5: {"cores": "8", "lab": "a"}}  # fmt: skip
 
-    assert whys(1, {1, 2}, facets) == [Why("cores", "2", ["8"], 2, 2, 3, 0)]
+    assert find_reasons(1, {1, 2}, facets) == [Reason("cores", "2", ["8"], 2, 2, 3, 0)]
 
 
 @pytest.mark.parametrize(
@@ -530,7 +530,7 @@ def test_a_reason_says_how_many_laptops_like_this_differ() -> None:
      ("Linux 6.10.14-linuxkit", "Linux 6.10.14 (Docker Desktop)"), ("dolores", "unknown")],
 )  # fmt: skip
 def test_a_kernel_has_only_its_version(told: str, kept: str) -> None:
-    assert kernel(told) == kept
+    assert kernel_name(told) == kept
 
 
 def test_an_axis_is_logarithmic_if_values_differ_much_and_are_positive() -> None:
@@ -543,7 +543,7 @@ def test_an_axis_is_logarithmic_if_values_differ_much_and_are_positive() -> None
 
 
 def test_dots_at_one_place_are_stacked() -> None:
-    assert lanes([100, 100, 100, 300]) == [0, 1, -1, 0]
+    assert assign_lanes([100, 100, 100, 300]) == [0, 1, -1, 0]
 
 
 def test_hashes_are_compared_without_the_files() -> None:

@@ -12,8 +12,6 @@ from typing import IO
 from analysis.records.checksums import MANIFEST, Hashes
 
 KEPT = ("run.json", "summary.json", MANIFEST)
-LESSON = "lesson.json"
-"""What a student predicted in a lesson; it may lie beside the runs."""
 MOST_KEPT_BYTES = 64 * 2**20
 MOST_BYTES = 16 * 2**30
 """How much one file that is kept, and all files of an archive together, may have at most."""
@@ -35,14 +33,17 @@ class PackedRun:
 
 @dataclass(frozen=True)
 class Packed:
-    """What an archive has. ``lesson``: the content of lesson.json; None: there is none."""
+    """What an archive has. ``beside``: the content of the file that was asked for; None: there is none."""
 
     runs: list[PackedRun]
-    lesson: bytes | None
+    beside: bytes | None
 
 
-def read_archive(path: Path) -> Packed:
-    """Read an archive. Raise BadArchive if it is damaged, or has entries that no export has, such as links."""
+def read_archive(path: Path, beside: str = "") -> Packed:
+    """Read an archive, perhaps with a file of the name ``beside`` that lies beside the runs.
+
+    Raise BadArchive if the archive is damaged, or has entries that no export has, such as links.
+    """
     hashes: Hashes = {}
     kept: dict[str, bytes] = {}
     left = MOST_BYTES
@@ -59,12 +60,12 @@ def read_archive(path: Path) -> Packed:
                     continue
                 file = archive.extractfile(member)
                 assert file
-                hashes[name], content = _read(file, member)
+                hashes[name], content = _read(file, member, (*KEPT, beside))
                 if content is not None:
                     kept[name] = content
     except (EOFError, OSError, TypeError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError):
         raise BadArchive("is damaged, or not an archive of make export") from None
-    return _of(hashes, kept)
+    return _packed(hashes, kept, beside)
 
 
 def unpack(path: Path, run: PackedRun, folder: Path) -> None:
@@ -96,10 +97,10 @@ def _checked_name(member: tarfile.TarInfo) -> str:
     return name
 
 
-def _read(file: IO[bytes], member: tarfile.TarInfo) -> tuple[str, bytes | None]:
+def _read(file: IO[bytes], member: tarfile.TarInfo, names: tuple[str, ...]) -> tuple[str, bytes | None]:
     """Return the hash of an entry, and its content if that is kept."""
     digest = hashlib.sha256()
-    is_kept = member.name.rpartition("/")[2] in (*KEPT, LESSON)
+    is_kept = member.name.rpartition("/")[2] in names
     if is_kept and member.size > MOST_KEPT_BYTES:
         raise BadArchive(f"has a {member.name.rpartition('/')[2]} of more than {MOST_KEPT_BYTES // 2**20} MiB")
     content = []
@@ -110,7 +111,7 @@ def _read(file: IO[bytes], member: tarfile.TarInfo) -> tuple[str, bytes | None]:
     return digest.hexdigest(), b"".join(content) if is_kept else None
 
 
-def _of(hashes: Hashes, kept: Mapping[str, bytes]) -> Packed:
+def _packed(hashes: Hashes, kept: Mapping[str, bytes], beside: str) -> Packed:
     tops = sorted(name.rpartition("/")[0] for name in kept if name.rpartition("/")[2] == "run.json")
     runs = []
     for top in tops:
@@ -118,5 +119,5 @@ def _of(hashes: Hashes, kept: Mapping[str, bytes]) -> Packed:
         inside = {name.removeprefix(start): digits for name, digits in hashes.items() if name.startswith(start)}
         own = {name: content for name in KEPT if (content := kept.get(f"{start}{name}")) is not None}
         runs.append(PackedRun(top, inside, own))
-    lessons = sorted(name for name in kept if name.rpartition("/")[2] == LESSON)
-    return Packed(runs, kept[lessons[0]] if lessons else None)
+    others = sorted(name for name in kept if beside and name.rpartition("/")[2] == beside)
+    return Packed(runs, kept[others[0]] if others else None)

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
-from lab.apps.lesson.model import read_lesson, step_experiment
 from lab.engine.cluster.machines import default_machine
 from lab.engine.commands import Say, output, run_command
 from lab.engine.doctor import make_ready
@@ -26,10 +25,10 @@ from lab.engine.engine import ca_bundle
 from lab.engine.heartbeat import heartbeat
 from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, LabImage, build_images, images_of
 from lab.errors import LabError, WrongUse
-from lab.experiment.file import load_experiment
+from lab.experiment.file import load_experiment, read_experiment
 from lab.experiment.model import Experiment
 from lab.interruption import program
-from lab.paths import ROOT, TOOLS
+from lab.paths import LESSONS, ROOT, TOOLS
 from lab.plan import lay_out
 from lab.run import alone
 
@@ -82,8 +81,8 @@ def target_of(to: Path | None) -> Path:
         raise WrongUse(f"{target} exists already.", hint="Remove the file, or choose another name: TO=/path/name.tar")
     if not target.parent.is_dir():
         raise WrongUse(f"There is no folder {target.parent}.", hint="Make it, or choose another: TO=/path/name.tar")
-    if experiment_with_change := output(["git", "-C", str(ROOT), "status", "--porcelain"]):
-        names = ", ".join(line.split(maxsplit=1)[-1] for line in experiment_with_change.splitlines()[:3])
+    if changed := output(["git", "-C", str(ROOT), "status", "--porcelain"]):
+        names = ", ".join(line.split(maxsplit=1)[-1] for line in changed.splitlines()[:3])
         raise WrongUse(f"A bundle has the committed files of the lab, and some have changed: {names}.",
                        hint="git stash --include-untracked, or commit the changes.")  # fmt: skip
     return target
@@ -92,9 +91,8 @@ def target_of(to: Path | None) -> Path:
 def images_for(names: Sequence[str]) -> list[LabImage]:
     """Return the lab's own images that experiments and the lesson need, and the client. Raise WrongUse if unknown."""
     experiments: list[Experiment] = [load_experiment(name) for name in names]
-    lesson = read_lesson()
-    experiments += [step_experiment(lesson, step) for step in lesson.steps]
-    images = {image.name: image for one in experiments for image in images_of(lay_out(one))}
+    experiments += [read_experiment(path) for path in sorted((LESSONS / "experiments").glob("*.yaml"))]
+    images = {image.name: image for experiment in experiments for image in images_of(lay_out(experiment))}
     client = BESIDE_SERVERS["client"]
     return list((images | {client.name: client}).values())
 

@@ -146,9 +146,9 @@ def class_(
     results: Results = RESULTS,
 ) -> None:
     """Show what every laptop of a class measured on one page, and who differs, e.g. lab class *.tar.gz."""
-    from lab.apps.classroom.exports import own_experiments, read_all  # noqa: PLC0415
-    from lab.apps.classroom.page import write_page  # noqa: PLC0415
-    from lab.apps.classroom.submissions import numbered  # noqa: PLC0415
+    from lab.apps.classroom.page import write_class_page  # noqa: PLC0415
+    from lab.apps.classroom.strips import number_laptops  # noqa: PLC0415
+    from lab.apps.classroom.submissions import own_experiments, read_all  # noqa: PLC0415
     from lab.run import writing  # noqa: PLC0415
 
     if not files:
@@ -164,15 +164,17 @@ def class_(
     used = [one for one in handed if one.runs]
     if not used:
         raise LabError("No run can be shown.", hint="make export RUN=results/<experiment>/latest writes an archive.")
-    laptops = numbered([[run for _, run in one.runs] for one in used])
+    laptops = number_laptops([[run for _, run in one.runs] for one in used])
     places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
-    guesses = {places[run.manifest]: one.guesses for one in used for _, run in one.runs if run.manifest in places}
+    predictions = {
+        places[run.manifest]: one.predictions for one in used for _, run in one.runs if run.manifest in places
+    }
     with writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-        chapters = write_page(target, laptops, own, guesses, left_out=len(problems), checked=check)
+        chapters = write_class_page(target, laptops, own, predictions, left_out=len(problems), checked=check)
     for chapter in chapters:
         say(f"{chapter.name}: {chapter.says}")
-    if sum(bool(one.guesses) for one in used) == 1:
+    if sum(bool(one.predictions) for one in used) == 1:
         say("The page has no predictions yet: it shows them when two laptops have handed in a lesson.")
     out.print(str(target), markup=False, soft_wrap=True)
     if problems:

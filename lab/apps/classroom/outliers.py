@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from analysis.records.run import Run
 from analysis.records.summary import Summary
-from lab.apps.classroom.submissions import Dot, Handed, Laptop, Strip
+from lab.apps.classroom.strips import Dot, Laptop, Strip, SubmittedRun
 
 FEW = 5
 """With fewer values than this, no value is called far from the others."""
@@ -25,7 +25,7 @@ _KINDS_OF_KERNEL = {"microsoft": "WSL2", "linuxkit": "Docker Desktop", "orbstack
 _PLAIN = re.compile(r"[^\w .,:+~()@/-]")
 
 
-class Standing(NamedTuple):
+class Outlier(NamedTuple):
     """How a laptop differs from the class in a strip: by its verdict, by its value, or by both."""
 
     strip: Strip
@@ -34,7 +34,7 @@ class Standing(NamedTuple):
     by_value: bool
 
 
-class Why(NamedTuple):
+class Reason(NamedTuple):
     """What is different about a laptop that differs.
 
     ``value`` is what it has, and ``others`` what the laptops have that do not differ. ``with_it`` laptops have the same
@@ -59,32 +59,32 @@ class Differing(NamedTuple):
     """A laptop that differs from the class in an experiment, in what, and why that may be; the best reason first."""
 
     laptop: Laptop
-    standings: list[Standing]
-    whys: list[Why]
+    standings: list[Outlier]
+    find_reasons: list[Reason]
 
 
 def differing(laptops: Sequence[Laptop], experiment: str, strips: Sequence[Strip]) -> list[Differing]:
     """Return the laptops that differ from the class in an experiment."""
     there = {one.number: one for one in laptops if experiment in one.runs}
-    found: dict[int, list[Standing]] = {}
+    found: dict[int, list[Outlier]] = {}
     for strip in strips:
-        for standing in standing_out(strip):
+        for standing in outliers(strip):
             found.setdefault(standing.dot.laptop, []).append(standing)
-    facets = {number: dict(described(one.runs[experiment])) for number, one in there.items()}
-    return [Differing(there[one], found[one], whys(one, set(found), facets)) for one in sorted(found)]
+    facets = {number: dict(traits(one.runs[experiment])) for number, one in there.items()}
+    return [Differing(there[one], found[one], find_reasons(one, set(found), facets)) for one in sorted(found)]
 
 
-def standing_out(strip: Strip) -> list[Standing]:
+def outliers(strip: Strip) -> list[Outlier]:
     """Return the laptops whose verdict is not the verdict of most, or whose value is far from the median."""
-    far = far_off(strip.values, strip.unit)
+    far = far_from_median(strip.values, strip.unit)
     return [
-        Standing(strip, dot, dot.verdict != strip.most, dot.laptop in far)
+        Outlier(strip, dot, dot.verdict != strip.most, dot.laptop in far)
         for dot in strip.dots
         if dot.verdict != strip.most or dot.laptop in far
     ]
 
 
-def far_off(values: Mapping[int, float], unit: str) -> set[int]:
+def far_from_median(values: Mapping[int, float], unit: str) -> set[int]:
     """Return whose value is far from the median, on logarithms if all values are positive."""
     if len(values) < FEW:
         return set()
@@ -107,7 +107,7 @@ def _is_near(value: float, other: float) -> bool:
     return value * other >= 0 and high <= NEAR_RATIO * low
 
 
-def whys(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]]) -> list[Why]:
+def find_reasons(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]]) -> list[Reason]:
     """Return what is different about a laptop: what fewer than half of the laptops that do not differ have, too."""
     others = {one: facets[one] for one in facets if one not in differ} or {
         one: facets[one] for one in facets if one != laptop
@@ -120,11 +120,11 @@ def whys(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]])
         same = {one for one in facets if facets[one].get(name, "–") == value}
         rest = facets.keys() - same
         values = [other for other, _ in theirs.most_common()]
-        found.append(Why(name, value, values, len(same), len(same & differ), len(rest), len(rest & differ)))
+        found.append(Reason(name, value, values, len(same), len(same & differ), len(rest), len(rest & differ)))
     return sorted((why for why in found if why.weight >= TELLING), key=lambda why: -why.weight)
 
 
-def described(handed: Handed) -> Iterator[tuple[str, str]]:
+def traits(handed: SubmittedRun) -> Iterator[tuple[str, str]]:
     """Yield what may make laptops differ, as names and values; nothing in a value is anybody's own words."""
     run, summary, _ = handed
     host = run.host
@@ -141,10 +141,10 @@ def described(handed: Handed) -> Iterator[tuple[str, str]]:
     yield "machines", str(len(run.machines) or 1)
     yield "processor", plain(host.cpu)
     yield "memory", f"{host.memory_gib:.0f} GiB"
-    yield "kernel", kernel(host.kernel)
+    yield "kernel", kernel_name(host.kernel)
     yield "engine", plain(host.engine)
     yield "Compose", plain(host.compose)
-    yield "lab", lab_of(run)
+    yield "lab", lab_commit(run)
     yield "lab's files", "changed" if run.git and run.git.dirty else "as committed"
     yield from _images(run)
 
@@ -173,14 +173,14 @@ def _doubts(summary: Summary) -> str:
     return f"{' and '.join(told)} of {len(summary.trials)}" if told else "none"
 
 
-def kernel(told: str) -> str:
+def kernel_name(told: str) -> str:
     """Return a kernel's name and version, without what somebody who built it may have added."""
     version = re.match(r"[A-Za-z]+ [\d.]+\d", told)
     kind = next((kind for word, kind in _KINDS_OF_KERNEL.items() if word in told.lower()), "")
     return f"{version[0] if version else 'unknown'}{f' ({kind})' if kind else ''}"
 
 
-def lab_of(run: Run) -> str:
+def lab_commit(run: Run) -> str:
     """Return the commit of the lab, short."""
     return run.git.commit[:8] if run.git and re.fullmatch(r"[0-9a-f]{7,64}", run.git.commit) else "no git checkout"
 

@@ -10,10 +10,19 @@ from markupsafe import Markup
 from analysis.records.folder import write_whole
 from analysis.report.page import render
 from analysis.report.words import after_number, bound_in_words, measured_thing, number, of_requests, whole, words
-from lab.apps.classroom.guesses import Guess, Guessed, together
-from lab.apps.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Standing, Why, described, differing
-from lab.apps.classroom.strips import GOOD, PUBLISHED, THEORY, colours, drawn, drawn_guesses, guess_shape, shape
-from lab.apps.classroom.submissions import Known, Laptop, Mode, Strip, strips
+from lab.apps.classroom.drawing import (
+    GOOD,
+    PUBLISHED,
+    THEORY,
+    core_colours,
+    draw_predictions,
+    draw_strip,
+    prediction_shape,
+    shape,
+)
+from lab.apps.classroom.outliers import FAR, FEW, NEAR, NEAR_RATIO, Differing, Outlier, Reason, differing, traits
+from lab.apps.classroom.predictions import ClassPrediction, NumberPrediction, collect_predictions
+from lab.apps.classroom.strips import Laptop, Mode, OwnExperiment, Strip, strips
 
 MODES: dict[Mode, str] = {
     "sleep": "requests sleep",
@@ -24,7 +33,7 @@ _OF_LAPTOPS = ("cores", "processor", "memory", "kernel", "engine", "CPU mode", "
 _MOST_WHYS = 6
 
 
-class Shown(NamedTuple):
+class DrawnStrip(NamedTuple):
     """One strip, drawn, with its words."""
 
     says: str
@@ -34,7 +43,7 @@ class Shown(NamedTuple):
     verdicts: str
 
 
-class ShownGuesses(NamedTuple):
+class DrawnPredictions(NamedTuple):
     """What the class predicted of one number, drawn, with its words."""
 
     says: str
@@ -42,7 +51,7 @@ class ShownGuesses(NamedTuple):
     svg: Markup
 
 
-class ShownLaptop(NamedTuple):
+class LaptopRow(NamedTuple):
     """One row of a table whose first column is a laptop."""
 
     number: int
@@ -58,32 +67,33 @@ class Chapter(NamedTuple):
     title: str
     question: str
     says: str
-    guesses: list[ShownGuesses]
-    strips: list[Shown]
-    differing: list[ShownLaptop]
+    predictions: list[DrawnPredictions]
+    strips: list[DrawnStrip]
+    differing: list[LaptopRow]
 
 
-def write_page(
+def write_class_page(
     target: Path,
     laptops: Sequence[Laptop],
-    own: Mapping[str, Known],
-    guesses: Mapping[int, list[Guess]],
+    own: Mapping[str, OwnExperiment],
+    predictions: Mapping[int, list[NumberPrediction]],
     *,
     left_out: int,
     checked: bool,
 ) -> list[Chapter]:
     """Write the page of a class, whole or not at all, and return its chapters. ``own``: the lab's experiments."""
-    of_cores = colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
+    of_cores = core_colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
     names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
-    guessed = together(guesses)
-    chapters = [_chapter(name, own[name], laptops, of_cores, guessed) for name in names]
+    collected = collect_predictions(predictions)
+    chapters = [_chapter(name, own[name], laptops, of_cores, collected) for name in names]
     page = render(
         "class.html", "class.js", app="lab.apps.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
-        modes=MODES, key=lambda mode, colour: Markup(shape(mode, 15, 15, colour)),  # noqa: S704  # we draw it
+        modes=MODES, key=lambda cpu_mode, colour: Markup(shape(cpu_mode, 15, 15, colour)),  # noqa: S704  # we draw it
         theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
         near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
         head=[*_OF_LAPTOPS, "manifests"], machines=[*_machines(laptops)],
-        ring=Markup(guess_shape(15, 15)), guessed=any(one.guesses for one in chapters), checked=_CHECKED[checked],  # noqa: S704  # we draw it
+        ring=Markup(prediction_shape(15, 15)),  # noqa: S704  # we draw it
+        has_predictions=any(chapter.predictions for chapter in chapters), checked=_CHECKED[checked],
     )  # fmt: skip
     write_whole(target, page)
     return chapters
@@ -97,17 +107,21 @@ _CHECKED = {
 
 
 def _chapter(
-    name: str, own: Known, laptops: Sequence[Laptop], of_cores: Mapping[int, str], guessed: Sequence[Guessed]
+    name: str,
+    own: OwnExperiment,
+    laptops: Sequence[Laptop],
+    of_cores: Mapping[int, str],
+    predictions: Sequence[ClassPrediction],
 ) -> Chapter:
     made = strips(laptops, name, own)
     differ = differing(laptops, name, made)
     there = sum(name in one.runs for one in laptops)
     return Chapter(
         name, own.title, own.question, _says(there, made, differ),
-        [_shown_guesses(one) for one in guessed if own.step and one.step == own.step],
+        [_drawn_predictions(one) for one in predictions if own.step and one.step == own.step],
         [_shown(one, of_cores) for one in made],
-        [ShownLaptop(one.laptop.number, one.laptop.name, [_how(standing) for standing in one.standings],
-                     [_why(why) for why in one.whys[:_MOST_WHYS]]) for one in differ],
+        [LaptopRow(one.laptop.number, one.laptop.name, [_how(standing) for standing in one.standings],
+                     [_why(why) for why in one.find_reasons[:_MOST_WHYS]]) for one in differ],
     )  # fmt: skip
 
 
@@ -122,21 +136,22 @@ def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str
     return f"{told}. {len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
 
 
-def _shown_guesses(one: Guessed) -> ShownGuesses:
+def _drawn_predictions(one: ClassPrediction) -> DrawnPredictions:
     of_unit = after_number(one.unit)
     low, high = number(one.measured[0]), number(one.measured[-1])
     theory = f"; theory: {number(one.theory)}{of_unit}" if one.theory is not None else ""
     told = (
-        f"Predicted: {', '.join(map(number, one.guesses))}{of_unit}{theory}; measured: {number(median(one.measured))}"
-        f"{of_unit} ({low} to {high}). {one.near} of {len(one.guesses)} predictions were within a factor of two."
+        f"Predicted: {', '.join(map(number, one.predictions))}{of_unit}{theory}; "
+        f"measured: {number(median(one.measured))}{of_unit} ({low} to {high}). "
+        f"{one.near} of {len(one.predictions)} predictions were within a factor of two."
     )
-    return ShownGuesses(one.says, told, drawn_guesses(one, f"The class predicted: {one.says}. {told}"))
+    return DrawnPredictions(one.says, told, draw_predictions(one, f"The class predicted: {one.says}. {told}"))
 
 
-def _shown(strip: Strip, of_cores: Mapping[int, str]) -> Shown:
+def _shown(strip: Strip, of_cores: Mapping[int, str]) -> DrawnStrip:
     what, told = _what(strip), _told(strip)
     says = strip.says or f"Published: {what[0].lower()}{what[1:]}"
-    return Shown(says, what, told, drawn(strip, of_cores, f"{says}. {told}"), _verdicts(strip))
+    return DrawnStrip(says, what, told, draw_strip(strip, of_cores, f"{says}. {told}"), _verdicts(strip))
 
 
 def _what(strip: Strip) -> str:
@@ -172,7 +187,7 @@ def _verdicts(strip: Strip) -> str:
     return f"{counted}; {suspect} of {len(strip.dots)} verdicts rest on suspect trials" if suspect else counted
 
 
-def _how(standing: Standing) -> str:
+def _how(standing: Outlier) -> str:
     """Return how a laptop differs in one strip."""
     strip, dot, by_verdict, by_value = standing
     says = strip.says or _what(strip)
@@ -181,7 +196,7 @@ def _how(standing: Standing) -> str:
     return f"{says}: {', '.join(filter(None, (verdict, value)))}"
 
 
-def _why(why: Why) -> str:
+def _why(why: Reason) -> str:
     """Return one thing that is different about a laptop, and whether laptops like it differ, too."""
     others = ", ".join(why.others[:3]) + (" …" if len(why.others) > 3 else "")
     return (
@@ -190,7 +205,7 @@ def _why(why: Why) -> str:
     )
 
 
-class ShownMachine(NamedTuple):
+class MachineRow(NamedTuple):
     """One row of the table of laptops."""
 
     number: int
@@ -198,9 +213,9 @@ class ShownMachine(NamedTuple):
     cells: list[str]
 
 
-def _machines(laptops: Sequence[Laptop]) -> Iterator[ShownMachine]:
+def _machines(laptops: Sequence[Laptop]) -> Iterator[MachineRow]:
     for laptop in laptops:
-        facets = [dict(described(handed)) for handed in laptop.runs.values()]
+        facets = [dict(traits(handed)) for handed in laptop.runs.values()]
         cells = [", ".join(dict.fromkeys(one[name] for one in facets)) for name in _OF_LAPTOPS]
         marks = ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())
-        yield ShownMachine(laptop.number, laptop.name, [*cells, marks])
+        yield MachineRow(laptop.number, laptop.name, [*cells, marks])

@@ -1,202 +1,257 @@
-"""A strip: one number of all laptops of a class on an axis, with theory, the published figure and a claim's bound.
+"""The runs of a whole class: what each laptop measured of the same claims and published figures.
 
-Another kind of strip has what students predicted of a number, beside what they measured. Strips are drawn here and not
-by Vega, because each dot has the number of its laptop, and the page's script finds it.
+Nothing here tells whose laptop it is. A laptop has a number, and words come from the lab's own files, or from at least
+two laptops: words that only one laptop has may be somebody's own.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil, floor, log10
+from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from markupsafe import Markup, escape
+from analysis.records.claims import Claim, Quantity
+from analysis.records.run import Run
+from analysis.records.summary import PublishedFigure, PublishedRow, Summary
 
-from analysis.report.words import after_number, number, verdict_of
-from lab.apps.classroom.guesses import Guessed
-from lab.apps.classroom.submissions import Dot, Mode, Strip
-
-WIDTH, LEFT, RIGHT = 900, 30, 870
-RADIUS = 10
-_LANE = 2 * RADIUS + 3
-_MARKS = 26
-"""The height above the dots, for the marks of theory, of the published figure and of the median."""
-_COLOURS = ("#440154", "#31688e", "#35b779", "#fde725", "#d1495b", "#8d5a2b", "#7a7a7a")
-_ON_DARK = {"#fde725": "#1c1c1c", "#35b779": "#1c1c1c"}
-SHAPES: dict[Mode, str] = {"sleep": "circle", "hold": "square", "burn": "diamond"}
-THEORY, PUBLISHED, GOOD = "#7a2fa0", "#c4512d", "#dff0e3"
+Mode = Literal["sleep", "hold", "burn"]
+"""How requests pass their time: they sleep, hold the interpreter lock, or really compute."""
+_ROLES = {"answer": 0, "cure": 1, None: 2}
+_VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
 
 
-class Scale(NamedTuple):
-    """The axis of a strip, from ``low`` to ``high``, on logarithms if ``is_log``."""
+class SubmittedRun(NamedTuple):
+    """A run that somebody handed in, with its results. ``manifest`` is the hash of its manifest."""
 
-    low: float
-    high: float
-    is_log: bool
+    run: Run
+    summary: Summary
+    manifest: str
 
-    def x(self, value: float) -> float:
-        """Return where a value is drawn."""
-        low, high, at = (log10(one) if self.is_log else one for one in (self.low, self.high, value))
-        return LEFT + (RIGHT - LEFT) * (at - low) / (high - low)
+
+@dataclass(frozen=True)
+class Laptop:
+    """What one laptop has handed in: the run of each experiment. ``number`` tells nothing of whose laptop it is."""
+
+    number: int
+    runs: Mapping[str, SubmittedRun]
 
     @property
-    def ticks(self) -> list[float]:
-        """The values that are written below the axis."""
-        if self.is_log:
-            low, high = floor(log10(self.low)), ceil(log10(self.high))
-            parts = (1.0,) if high - low > 3 else (1.0, 2.0, 5.0)
-            every = [10.0**power * part for power in range(low, high + 1) for part in parts]
-        else:
-            rough = (self.high - self.low) / 5
-            power = 10.0 ** floor(log10(rough))
-            step = next(part * power for part in (1, 2, 5, 10) if part * power >= rough)
-            every = [step * place for place in range(floor(self.low / step), ceil(self.high / step) + 1)]
-        return [one for one in every if self.low <= one <= self.high]
+    def name(self) -> str:
+        """The name of the laptop on the page."""
+        return f"laptop-{self.number}"
 
 
-def scale_of(values: Sequence[float]) -> Scale:
-    """Return an axis with room for all values: on logarithms if they are positive and differ by a factor of 20."""
-    low, high = min(values), max(values)
-    if low > 0 and high / low > 20:
-        return Scale(low / 1.6, high * 1.6, is_log=True)
-    low = 0.0 if 0 <= low < high / 2 or low == high else low
-    room = (high - low) * 0.06 or abs(high) * 0.5 or 1.0
-    return Scale(low - room, high + room, is_log=False)
+class OwnExperiment(NamedTuple):
+    """What the lab's own file says of an experiment. ``claims`` has the words of each claim by ``claim_key``.
 
-
-def lanes(places: Sequence[float]) -> list[int]:
-    """Return for each dot its lane, so that no dot covers another: 0 is the middle, 1 is above, -1 below."""
-    taken: dict[int, float] = {}
-    found = [0] * len(places)
-    for one in sorted(range(len(places)), key=lambda one: places[one]):
-        lane = next(lane for lane in _from_the_middle() if places[one] - taken.get(lane, -1e9) >= 2 * RADIUS + 1)
-        taken[lane] = places[one]
-        found[one] = lane
-    return found
-
-
-def _from_the_middle() -> Iterator[int]:
-    yield 0
-    step = 1
-    while True:
-        yield step
-        yield -step
-        step += 1
-
-
-def colours(cores: Sequence[int]) -> dict[int, str]:
-    """Return a colour for each number of cores, the darkest for the fewest."""
-    return {one: _COLOURS[place % len(_COLOURS)] for place, one in enumerate(sorted(set(cores)))}
-
-
-def drawn(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup:
-    """Draw a strip as SVG; ``label`` says to a screen reader what it shows. A strip without a value is empty."""
-    dots = [(dot, dot.value) for dot in strip.dots if dot.value is not None]
-    if not dots:
-        return Markup("")
-    limit = strip.claim.limit if strip.claim else None
-    marks = [*strip.values.values(), *strip.predicted, *(one for one in (strip.published, limit) if one is not None)]
-    scale = scale_of(marks)
-    places, floor_ = _laid_out([scale.x(value) for _, value in dots])
-    parts = [
-        *_bound(strip, scale, floor_),
-        *_axis(scale, floor_),
-        *_marks(scale, floor_, strip.median, strip.predicted, strip.published),
-        *(_dot(dot, value, x, y, colour_of[dot.cores], strip.unit)
-          for (dot, value), (x, y) in zip(dots, places, strict=True)),
-    ]  # fmt: skip
-    return _svg(label, floor_, parts)
-
-
-def drawn_guesses(guessed: Guessed, label: str) -> Markup:
-    """Draw what students predicted of a number as SVG. The dots have no numbers: nobody sees who predicted what.
-
-    The axis begins at 0 or is logarithmic, so that predictions that are nearly right look nearly right.
+    ``step``: the step of the lesson that measures the experiment; empty: none.
     """
-    theory = [guessed.theory] if guessed.theory is not None else []
-    marks = [*guessed.guesses, *guessed.measured, *theory]
-    scale = scale_of(marks)
-    if not scale.is_log:
-        scale = scale_of([0.0, *marks])
-    places, floor_ = _laid_out([scale.x(value) for value in guessed.guesses])
-    parts = [
-        *_axis(scale, floor_),
-        *_marks(scale, floor_, median(guessed.measured), theory, None),
-        *(f"<g><title>{number(value)}</title>{guess_shape(x, y)}</g>"
-          for value, (x, y) in zip(guessed.guesses, places, strict=True)),
-    ]  # fmt: skip
-    return _svg(label, floor_, parts)
+
+    title: str
+    question: str
+    claims: Mapping[str, str]
+    variants: frozenset[str]
+    step: str = ""
 
 
-def guess_shape(x: float, y: float) -> str:
-    """Return the shape of a prediction as SVG: a ring."""
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS - 2}" fill="none" stroke="#7a7a7a" stroke-width="3"/>'
+class Dot(NamedTuple):
+    """What one laptop says of a claim or a published figure. ``value``: None: it has no number.
+
+    ``suspect``: the verdict rests on a suspect trial.
+    """
+
+    laptop: int
+    value: float | None
+    verdict: str
+    cores: int
+    cpu_mode: Mode
+    suspect: bool = False
 
 
-def _laid_out(places: Sequence[float]) -> tuple[list[tuple[float, float]], float]:
-    """Return where the middle of each dot is, and where the axis is, below all dots."""
-    rows = lanes(places)
-    middle = _MARKS + RADIUS + 2 + _LANE * max(0, *rows)
-    floor_ = middle + RADIUS + 2 + _LANE * max(0, *(-row for row in rows))
-    return [(place, middle - _LANE * row) for place, row in zip(places, rows, strict=True)], floor_
+@dataclass(frozen=True)
+class Strip:
+    """One number of all laptops: of a claim, or of a published figure if ``claim`` is None.
+
+    ``stat`` is a statistic or, for a staircase, which answer of a burst it is for. ``predicted`` has what theory
+    predicts for each laptop, because a prediction depends on the settings of a run.
+    """
+
+    says: str
+    quantity: Quantity | None
+    stat: str
+    unit: str
+    claim: Claim | None
+    dots: Sequence[Dot]
+    predicted: Sequence[float]
+    published: float | None
+
+    @property
+    def values(self) -> dict[int, float]:
+        """The number of each laptop that has one."""
+        return {dot.laptop: dot.value for dot in self.dots if dot.value is not None}
+
+    @property
+    def median(self) -> float | None:
+        """The median of all laptops."""
+        return median(self.values.values()) if self.values else None
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
+        found = Counter(dot.verdict for dot in self.dots)
+        return {one: found[one] for one in sorted(found, key=lambda one: (-found[one], _place(one)))}
+
+    @property
+    def most(self) -> str:
+        """The verdict of most laptops."""
+        return next(iter(self.verdicts))
 
 
-def _svg(label: str, floor_: float, parts: Iterable[str]) -> Markup:
-    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {WIDTH} {floor_ + 24}" font-size="12">'
-    return Markup(f"{head}{''.join(parts)}</svg>")  # noqa: S704  # every text is escaped
+def _place(verdict: str) -> int:
+    """Return the place of a verdict among all verdicts; words that this version does not know come last."""
+    return _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
 
 
-def _bound(strip: Strip, scale: Scale, floor_: float) -> Iterator[str]:
-    """Yield the side of a claim's bound on which the claim holds, and the bound."""
-    if strip.claim:
-        at = scale.x(strip.claim.limit)
-        left, right = (at, RIGHT) if strip.claim.at_least is not None else (LEFT, at)
-        width, height = max(0.0, right - left), floor_ - _MARKS
-        yield f'<rect x="{left:.1f}" y="{_MARKS}" width="{width:.1f}" height="{height}" fill="{GOOD}"/>'
-        yield f'<path d="M{at:.1f},{_MARKS}V{floor_}" stroke="#1a7f37" stroke-dasharray="4 3"/>'
+class _Said(NamedTuple):
+    """What one laptop says, which becomes a part of a strip."""
+
+    says: str
+    quantity: Quantity | None
+    stat: str
+    unit: str
+    claim: Claim | None
+    dot: Dot
+    predicted: float | None
+    published: float | None
 
 
-def _axis(scale: Scale, floor_: float) -> Iterator[str]:
-    yield f'<path d="M{LEFT},{floor_}H{RIGHT}" stroke="#999"/>'
-    for tick in scale.ticks:
-        at = scale.x(tick)
-        yield f'<path d="M{at:.1f},{floor_}v4" stroke="#999"/>'
-        yield f'<text x="{at:.1f}" y="{floor_ + 17}" text-anchor="middle" fill="#555">{tick:g}</text>'
-
-
-def _marks(
-    scale: Scale, floor_: float, middle: float | None, predicted: Sequence[float], published: float | None
-) -> Iterator[str]:
-    """Yield the marks above the dots: the median of the class, what theory predicts, and the published figure."""
-    if middle is not None:
-        at = scale.x(middle)
-        yield f'<path d="M{at:.1f},{_MARKS - 8}V{floor_}" stroke="#1c1c1c" stroke-width="2.5" opacity=".75"/>'
-    if predicted:
-        low, high = (scale.x(one) for one in (min(predicted), max(predicted)))
-        yield f'<path d="M{low:.1f},{_MARKS - 6}H{high:.1f}" stroke="{THEORY}" stroke-width="3"/>'
-        yield f'<path d="M{(low + high) / 2:.1f},{_MARKS - 2}l-7,-12h14z" fill="{THEORY}"><title>theory</title></path>'
-    if published is not None:
-        at = scale.x(published)
-        yield (f'<path d="M{at:.1f},{_MARKS - 1}l-7,-7l7,-7l7,7z" fill="none" stroke="{PUBLISHED}" '
-               'stroke-width="2"><title>published</title></path>')  # fmt: skip
-
-
-def _dot(dot: Dot, value: float, x: float, y: float, colour: str, unit: str) -> str:
-    told = f"laptop-{dot.laptop}: {number(value)}{after_number(unit)}, {verdict_of(dot)}, {dot.cores} cores, {dot.mode}"
-    ink = _ON_DARK.get(colour, "#ffffff")
-    return (
-        f'<g class="dot" data-laptop="{dot.laptop}"><title>{escape(told)}</title>'
-        f'{shape(dot.mode, x, y, colour)}<text x="{x:.1f}" y="{y + 4:.1f}" text-anchor="middle" fill="{ink}" '
-        f'font-size="11" font-weight="700">{dot.laptop}</text></g>'
+def number_laptops(handed: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
+    """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
+    chosen = [{one.run.experiment: one for one in sorted(runs, key=_counts)} for runs in handed if runs]
+    ordered = sorted(
+        chosen,
+        key=lambda runs: (min(one.run.cores for one in runs.values()), sorted(one.manifest for one in runs.values())),
     )
+    return [Laptop(number, runs) for number, runs in enumerate(ordered, start=1)]
 
 
-def shape(mode: Mode, x: float, y: float, colour: str) -> str:
-    """Return the shape of a dot as SVG: a circle, a square or a diamond, which tells how requests pass their time."""
-    look = f'fill="{colour}" stroke="#ffffff"'
-    match SHAPES[mode]:
-        case "circle":
-            return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{RADIUS}" {look}/>'
-        case "square":
-            return f'<rect x="{x - 9:.1f}" y="{y - 9:.1f}" width="18" height="18" {look}/>'
+def _counts(handed: SubmittedRun) -> tuple[bool, int, str]:
+    """Return how much a run counts if a laptop has several of an experiment.
+
+    A completed run counts more than others, then the run with the most variants, then the newest.
+    """
+    return handed.run.outcome == "completed", len(handed.run.variants), handed.run.began
+
+
+def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> list[Strip]:
+    """Return the strips of an experiment: its claims, those that answer its question first, then published figures.
+
+    A published figure that a claim is about has no strip of its own, because it is on the strip of the claim.
+    """
+    claims: dict[str, list[_Said]] = {}
+    figures: dict[str, list[_Said]] = {}
+    for laptop in laptops:
+        if handed := laptop.runs.get(experiment):
+            for key, said in _claims(laptop.number, handed):
+                claims.setdefault(key, []).append(said)
+            for key, said in _figures(laptop.number, handed):
+                figures.setdefault(key, []).append(said)
+    made = [_strip(words, all_of) for key, all_of in claims.items()
+            if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
+    places = {words: place for place, words in enumerate(own.claims.values())}
+    made.sort(key=lambda one: (_ROLES.get(one.claim.role if one.claim else None, 2), places.get(one.says, len(places))))
+    shown = {_key(one.quantity) for one in made if one.claim and one.quantity and not one.claim.relative_to}
+    return made + [
+        _strip("", all_of)
+        for key, all_of in figures.items()
+        if key not in shown and (len(all_of) > 1 or key.partition(" ")[0] in own.variants)
+    ]
+
+
+def _strip(words: str, all_of: Sequence[_Said]) -> Strip:
+    one = all_of[0]
+    return Strip(
+        words, one.quantity, one.stat, one.unit, one.claim, [said.dot for said in all_of],
+        [said.predicted for said in all_of if said.predicted is not None],
+        next((said.published for said in all_of if said.published is not None), None),
+    )  # fmt: skip
+
+
+def _shared(all_of: Iterable[_Said]) -> str | None:
+    """Return the words that most laptops have, if at least two have them."""
+    (most, times), *_ = Counter(words for _, words in {(one.dot.laptop, one.says) for one in all_of}).most_common(1)
+    return most if times > 1 else None
+
+
+def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, _Said]]:
+    run, summary, _ = handed
+    for said, row in zip(run.claims, summary.claims, strict=True):
+        claim = with_load(said, run.loads[0].name)
+        dot = Dot(laptop, row.measured, row.verdict, run.cores, cpu_mode(run, claim.value.load or ""), row.suspect)
+        predicted, published = (_of_claim(summary, claim, word) for word in ("predicted", "published"))
+        yield (
+            claim_key(claim),
+            _Said(said.says, claim.value, row.stat, row.unit, claim, dot, predicted, published),
+        )
+
+
+def with_load(claim: Claim, load: str) -> Claim:
+    """Return a claim whose quantities name their load; ``load``: the only load of the experiment."""
+    quantities = [one.model_copy(update={"load": one.load or load}) for one in claim.quantities]
+    return claim.model_copy(update=dict(zip(("value", "relative_to"), quantities, strict=False)))
+
+
+def claim_key(claim: Claim) -> str:
+    """Return a text that is the same for claims that compare the same values with the same bound."""
+    return " / ".join(map(_key, claim.quantities)) + f" {claim.bound}"
+
+
+def _key(one: Quantity) -> str:
+    return f"{one.variant} {one.load} {one.request_class} {one.metric} {one.stat}"
+
+
+def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
+    """Return what is ``predicted`` or ``published`` of a claim's value, or of the ratio of its two values."""
+    values = [_of(summary, _key(one), word) for one in claim.quantities]
+    match values:
+        case [float(value)]:
+            return value
+        case [float(value), float(other)] if other:
+            return value / other
         case _:
-            return f'<path d="M{x:.1f},{y - 13:.1f}l13,13l-13,13l-13,-13z" {look}/>'
+            return None
+
+
+def _of(summary: Summary, key: str, word: str) -> float | None:
+    for row in summary.rows:
+        if f"{row.variant} {row.load} {row.request_class} {row.metric} {row.stat}" == key:
+            found = row.predicted if word == "predicted" else row.published
+            return None if found is None else float(found)
+    return None
+
+
+def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, _Said]]:
+    """Yield the most telling figure of each published row."""
+    run, summary, _ = handed
+    for row in summary.published:
+        if row.figures:
+            figure = _telling(row)
+            quantity = Quantity.model_construct(  # the steps of a staircase (1st, 2nd …) are no statistics
+                variant=row.variant, load=row.load, request_class=row.request_class, metric=row.metric, stat=figure.stat
+            )
+            dot = Dot(laptop, figure.measured, figure.verdict, run.cores, cpu_mode(run, row.load), row.suspect)
+            predicted = _of(summary, _key(quantity), "predicted")
+            said = _Said("", quantity, figure.stat, figure.unit, None, dot, predicted, figure.published)
+            yield _key(quantity), said
+
+
+def _telling(row: PublishedRow) -> PublishedFigure:
+    """Return the figure of a published row that says most: the longest time, or else the first figure."""
+    times = [one for one in row.figures if one.unit == "ms"]
+    return max(times, key=lambda one: one.published) if times else row.figures[0]
+
+
+def cpu_mode(run: Run, load: str) -> Mode:
+    """Return how the requests of a load pass their time."""
+    cpu = next((one.settings.get("CPU") for one in run.loads if one.name == load), None)
+    return "hold" if cpu == "hold" else "burn" if cpu == "burn" else "sleep"

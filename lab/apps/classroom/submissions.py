@@ -1,257 +1,219 @@
-"""The runs of a whole class: what each laptop measured of the same claims and published figures.
+"""One page from everybody's exports: ``lab class`` reads them all at once, and leaves out what cannot be trusted."""
 
-Nothing here tells whose laptop it is. A laptop has a number, and words come from the lab's own files, or from at least
-two laptops: words that only one laptop has may be somebody's own.
-"""
+import hashlib
+import os
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import Literal, NamedTuple
+import yaml
 
-from analysis.records.claims import Claim, Quantity
-from analysis.records.run import Run
-from analysis.records.summary import PublishedFigure, PublishedRow, Summary
+from analysis.pipeline import derive_summary
+from analysis.records.archive import BadArchive, PackedRun, read_archive, unpack
+from analysis.records.checksums import MANIFEST, Difference, Hashes, changes, differences, read_manifest, sha256
+from analysis.records.files import POINTS
+from analysis.records.folder import BadRun, read_run, read_summary
+from analysis.records.summary import Summary
+from analysis.verification import link_recorded
+from lab.apps.classroom.predictions import NumberPrediction, read_predictions
+from lab.apps.classroom.strips import OwnExperiment, SubmittedRun, claim_key, with_load
+from lab.experiment.file import names, read_experiment
+from lab.experiment.model import Experiment
+from lab.paths import EXPERIMENTS, LESSONS
 
-Mode = Literal["sleep", "hold", "burn"]
-"""How requests pass their time: they sleep, hold the interpreter lock, or really compute."""
-_ROLES = {"answer": 0, "cure": 1, None: 2}
-_VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
-
-
-class Handed(NamedTuple):
-    """A run that somebody handed in, with its results. ``manifest`` is the hash of its manifest."""
-
-    run: Run
-    summary: Summary
-    manifest: str
+LESSON = "lesson.json"
+"""The notes of a lesson, which may lie beside its runs."""
+_NAMED = 3
+"""How many changed files a message names."""
 
 
 @dataclass(frozen=True)
-class Laptop:
-    """What one laptop has handed in: the run of each experiment. ``number`` tells nothing of whose laptop it is."""
+class Submission:
+    """What one file or folder has: its runs, each with a text that is the same for the same run, and predictions.
 
-    number: int
-    runs: Mapping[str, Handed]
+    ``problems`` says what could not be used, each as a sentence that names the file.
+    """
+
+    runs: list[tuple[str, SubmittedRun]] = field(default_factory=list)
+    predictions: list[NumberPrediction] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def read_all(paths: Sequence[Path], known: set[str], *, check: bool) -> list[Submission]:
+    """Read everything that was handed in, as much at once as there are cores.
+
+    ``known``: the experiments that the page can show. ``check``: compute all results again. A run that was handed in
+    twice counts once.
+    """
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        try:
+            found = [*pool.map(lambda path: _read(path, known, check=check), paths)]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return _once(paths, found)
+
+
+def _once(paths: Sequence[Path], found: Sequence[Submission]) -> list[Submission]:
+    """Return what was handed in without the runs that another file has, too."""
+    first: dict[str, Path] = {}
+    once = []
+    for path, one in zip(paths, found, strict=True):
+        runs, again = [], []
+        for key, handed in one.runs:
+            if key in first:
+                again.append(f"{path}: this run of {handed.run.experiment} is also in {first[key]}, and counts once.")
+            else:
+                first[key] = path
+                runs.append((key, handed))
+        once.append(Submission(runs, one.predictions, [*one.problems, *again]))
+    return once
+
+
+def _read(path: Path, known: set[str], *, check: bool) -> Submission:
+    try:
+        found = _read_folder(path, check=check) if path.is_dir() else _read_file(path, check=check)
+    except BadArchive as error:
+        return Submission(problems=[f"{path} {error}."])
+    except OSError as error:
+        return Submission(problems=[f"{path} cannot be read: {error.strerror or error}."])
+    if not found.runs and not found.problems:
+        archives = path.is_dir() and any(path.glob("*.tar.gz"))
+        return Submission(problems=[f"{path} has no run{f'; name its archives: {path}/*.tar.gz' if archives else ''}."])
+    exercises = {f"lesson-{step}-exercise" for step in _lesson_steps()}  # they may lie beside the runs of the steps
+    foreign = sorted({handed.run.experiment for _, handed in found.runs} - known - exercises)
+    more = [f"{path}: {name} is not an experiment of this lab, so it is not on the page." for name in foreign]
+    runs = [one for one in found.runs if one[1].run.experiment in known]
+    if not (runs or found.problems or more):
+        more = [f"{path} has only runs of exercises; to hand in the lesson: make export RUN=results/lesson."]
+    return Submission(runs, found.predictions, found.problems + more)
+
+
+def _read_file(path: Path, *, check: bool) -> Submission:
+    """Read the runs in an archive. Raise BadArchive or OSError if it cannot be read."""
+    with path.open("rb"):
+        pass  # say what is wrong with the file itself, before it is read as an archive
+    packed = read_archive(path, LESSON)
+    found = Submission(predictions=read_predictions(packed.beside))
+    for run in packed.runs:
+        with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
+            folder = Path(temporary)
+            for name, content in run.kept.items():
+                (folder / name).write_bytes(content)
+            _add(found, _Source(path, folder, run), check=check)
+    return found
+
+
+def _read_folder(path: Path, *, check: bool) -> Submission:
+    """Read the runs in a folder: the folder itself, or the folders in it."""
+    lessons = sorted(path.rglob(LESSON))
+    found = Submission(predictions=read_predictions(lessons[0].read_bytes() if lessons else None))
+    for folder in sorted({one.parent.resolve() for one in path.rglob("run.json")}):
+        _add(found, _Source(path, folder, None), check=check)
+    return found
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A run that was handed in. ``folder`` has its records; if it is ``packed``, the archive ``path`` has the rest."""
+
+    path: Path
+    folder: Path
+    packed: PackedRun | None
 
     @property
     def name(self) -> str:
-        """The name of the laptop on the page."""
-        return f"laptop-{self.number}"
+        """The name of the run's folder, as whoever handed it in knows it."""
+        return self.packed.top if self.packed else self.folder.name
+
+    def changed(self) -> list[Difference]:
+        """Return which measured files differ from the manifest."""
+        return differences(read_manifest(self.folder), self.packed.hashes) if self.packed else changes(self.folder)
+
+    def complete(self) -> None:
+        """Put all files of the run into the folder."""
+        if self.packed:
+            unpack(self.path, self.packed, self.folder)
 
 
-class Known(NamedTuple):
-    """What the lab's own file says of an experiment. ``claims`` has the words of each claim by ``claim_key``.
-
-    ``step``: the step of the lesson that measures the experiment; empty: none.
-    """
-
-    title: str
-    question: str
-    claims: Mapping[str, str]
-    variants: frozenset[str]
-    step: str = ""
-
-
-class Dot(NamedTuple):
-    """What one laptop says of a claim or a published figure. ``value``: None: it has no number.
-
-    ``suspect``: the verdict rests on a suspect trial.
-    """
-
-    laptop: int
-    value: float | None
-    verdict: str
-    cores: int
-    mode: Mode
-    suspect: bool = False
-
-
-@dataclass(frozen=True)
-class Strip:
-    """One number of all laptops: of a claim, or of a published figure if ``claim`` is None.
-
-    ``stat`` is a statistic or, for a staircase, which answer of a burst it is for. ``predicted`` has what theory
-    predicts for each laptop, because a prediction depends on the settings of a run.
-    """
-
-    says: str
-    quantity: Quantity | None
-    stat: str
-    unit: str
-    claim: Claim | None
-    dots: Sequence[Dot]
-    predicted: Sequence[float]
-    published: float | None
-
-    @property
-    def values(self) -> dict[int, float]:
-        """The number of each laptop that has one."""
-        return {dot.laptop: dot.value for dot in self.dots if dot.value is not None}
-
-    @property
-    def median(self) -> float | None:
-        """The median of all laptops."""
-        return median(self.values.values()) if self.values else None
-
-    @property
-    def verdicts(self) -> dict[str, int]:
-        """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
-        found = Counter(dot.verdict for dot in self.dots)
-        return {one: found[one] for one in sorted(found, key=lambda one: (-found[one], _place(one)))}
-
-    @property
-    def most(self) -> str:
-        """The verdict of most laptops."""
-        return next(iter(self.verdicts))
-
-
-def _place(verdict: str) -> int:
-    """Return the place of a verdict among all verdicts; words that this version does not know come last."""
-    return _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
-
-
-class _Said(NamedTuple):
-    """What one laptop says, which becomes a part of a strip."""
-
-    says: str
-    quantity: Quantity | None
-    stat: str
-    unit: str
-    claim: Claim | None
-    dot: Dot
-    predicted: float | None
-    published: float | None
-
-
-def numbered(handed: Iterable[Sequence[Handed]]) -> list[Laptop]:
-    """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
-    chosen = [{one.run.experiment: one for one in sorted(runs, key=_counts)} for runs in handed if runs]
-    ordered = sorted(
-        chosen,
-        key=lambda runs: (min(one.run.cores for one in runs.values()), sorted(one.manifest for one in runs.values())),
-    )
-    return [Laptop(number, runs) for number, runs in enumerate(ordered, start=1)]
-
-
-def _counts(handed: Handed) -> tuple[bool, int, str]:
-    """Return how much a run counts if a laptop has several of an experiment.
-
-    A completed run counts more than others, then the run with the most variants, then the newest.
-    """
-    return handed.run.outcome == "completed", len(handed.run.variants), handed.run.began
-
-
-def strips(laptops: Iterable[Laptop], experiment: str, own: Known) -> list[Strip]:
-    """Return the strips of an experiment: its claims, those that answer its question first, then published figures.
-
-    A published figure that a claim is about has no strip of its own, because it is on the strip of the claim.
-    """
-    claims: dict[str, list[_Said]] = {}
-    figures: dict[str, list[_Said]] = {}
-    for laptop in laptops:
-        if handed := laptop.runs.get(experiment):
-            for key, said in _claims(laptop.number, handed):
-                claims.setdefault(key, []).append(said)
-            for key, said in _figures(laptop.number, handed):
-                figures.setdefault(key, []).append(said)
-    made = [_strip(words, all_of) for key, all_of in claims.items()
-            if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
-    places = {words: place for place, words in enumerate(own.claims.values())}
-    made.sort(key=lambda one: (_ROLES.get(one.claim.role if one.claim else None, 2), places.get(one.says, len(places))))
-    shown = {_key(one.quantity) for one in made if one.claim and one.quantity and not one.claim.relative_to}
-    return made + [
-        _strip("", all_of)
-        for key, all_of in figures.items()
-        if key not in shown and (len(all_of) > 1 or key.partition(" ")[0] in own.variants)
-    ]
-
-
-def _strip(words: str, all_of: Sequence[_Said]) -> Strip:
-    one = all_of[0]
-    return Strip(
-        words, one.quantity, one.stat, one.unit, one.claim, [said.dot for said in all_of],
-        [said.predicted for said in all_of if said.predicted is not None],
-        next((said.published for said in all_of if said.published is not None), None),
-    )  # fmt: skip
-
-
-def _shared(all_of: Iterable[_Said]) -> str | None:
-    """Return the words that most laptops have, if at least two have them."""
-    (most, times), *_ = Counter(words for _, words in {(one.dot.laptop, one.says) for one in all_of}).most_common(1)
-    return most if times > 1 else None
-
-
-def _claims(laptop: int, handed: Handed) -> Iterator[tuple[str, _Said]]:
-    run, summary, _ = handed
-    for said, row in zip(run.claims, summary.claims, strict=True):
-        claim = with_load(said, run.loads[0].name)
-        dot = Dot(laptop, row.measured, row.verdict, run.cores, mode(run, claim.value.load or ""), row.suspect)
-        predicted, published = (_of_claim(summary, claim, word) for word in ("predicted", "published"))
-        yield (
-            claim_key(claim),
-            _Said(said.says, claim.value, row.stat, row.unit, claim, dot, predicted, published),
-        )
-
-
-def with_load(claim: Claim, load: str) -> Claim:
-    """Return a claim whose quantities name their load; ``load``: the only load of the experiment."""
-    quantities = [one.model_copy(update={"load": one.load or load}) for one in claim.quantities]
-    return claim.model_copy(update=dict(zip(("value", "relative_to"), quantities, strict=False)))
-
-
-def claim_key(claim: Claim) -> str:
-    """Return a text that is the same for claims that compare the same values with the same bound."""
-    return " / ".join(map(_key, claim.quantities)) + f" {claim.bound}"
-
-
-def _key(one: Quantity) -> str:
-    return f"{one.variant} {one.load} {one.request_class} {one.metric} {one.stat}"
-
-
-def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
-    """Return what is ``predicted`` or ``published`` of a claim's value, or of the ratio of its two values."""
-    values = [_of(summary, _key(one), word) for one in claim.quantities]
-    match values:
-        case [float(value)]:
-            return value
-        case [float(value), float(other)] if other:
-            return value / other
-        case _:
-            return None
-
-
-def _of(summary: Summary, key: str, word: str) -> float | None:
-    for row in summary.rows:
-        if f"{row.variant} {row.load} {row.request_class} {row.metric} {row.stat}" == key:
-            found = row.predicted if word == "predicted" else row.published
-            return None if found is None else float(found)
-    return None
-
-
-def _figures(laptop: int, handed: Handed) -> Iterator[tuple[str, _Said]]:
-    """Yield the most telling figure of each published row."""
-    run, summary, _ = handed
-    for row in summary.published:
-        if row.figures:
-            figure = _telling(row)
-            quantity = Quantity.model_construct(  # the steps of a staircase (1st, 2nd …) are no statistics
-                variant=row.variant, load=row.load, request_class=row.request_class, metric=row.metric, stat=figure.stat
+def _add(found: Submission, source: _Source, *, check: bool) -> None:
+    """Add one run to what was found, or say why it cannot be used."""
+    path, folder = source.path, source.folder
+    try:
+        run = read_run(folder)
+        if wrong := source.changed():
+            problem = f"{path}: the run of {run.experiment} was changed since it was measured: {_some(wrong)}."
+            found.problems.append(problem)
+            return
+        manifest = sha256(folder / MANIFEST)
+        key = _key(read_manifest(folder), manifest)
+        summary = _summary(source)
+        if check and _again(source) != summary:
+            found.problems.append(
+                f"{path}: the results of {run.experiment} do not follow from its measured files, or another version of "
+                "the lab computed them."
             )
-            dot = Dot(laptop, figure.measured, figure.verdict, run.cores, mode(run, row.load), row.suspect)
-            predicted = _of(summary, _key(quantity), "predicted")
-            said = _Said("", quantity, figure.stat, figure.unit, None, dot, predicted, figure.published)
-            yield _key(quantity), said
+            return
+    except BadRun as error:
+        found.problems.append(f"{path}: {str(error).replace(str(folder), source.name)}.")
+        return
+    if len(summary.claims) != len(run.claims):
+        found.problems.append(f"{path}: the results of {run.experiment} belong to another run.")
+        return
+    found.runs.append((key, SubmittedRun(run, summary, manifest)))
 
 
-def _telling(row: PublishedRow) -> PublishedFigure:
-    """Return the figure of a published row that says most: the longest time, or else the first figure."""
-    times = [one for one in row.figures if one.unit == "ms"]
-    return max(times, key=lambda one: one.published) if times else row.figures[0]
+def _summary(source: _Source) -> Summary:
+    """Return the results of a run. Compute them if they are missing, or if another version of the lab wrote them."""
+    try:
+        return read_summary(source.folder)
+    except BadRun:
+        return _again(source)
 
 
-def mode(run: Run, load: str) -> Mode:
-    """Return how the requests of a load pass their time."""
-    cpu = next((one.settings.get("CPU") for one in run.loads if one.name == load), None)
-    return "hold" if cpu == "hold" else "burn" if cpu == "burn" else "sleep"
+def _again(source: _Source) -> Summary:
+    """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
+    with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
+        again = Path(temporary) / "run"
+        try:
+            source.complete()
+            link_recorded(source.folder, again)
+            derive_summary(again)
+            return read_summary(again)
+        except BadRun as error:
+            raise BadRun(str(error).replace(str(again), source.name)) from None
+        except OSError as error:
+            raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
+
+
+def _some(wrong: Sequence[Difference]) -> str:
+    more = len(wrong) - _NAMED
+    return "; ".join(map(str, wrong[:_NAMED])) + (f"; and {more} more" if more > 0 else "")
+
+
+def _key(hashes: Hashes, manifest: str) -> str:
+    """Return a text that is the same for the same measurement, also if its records were cleaned for an export."""
+    points = sorted(digits for name, digits in hashes.items() if Path(name).match(POINTS))
+    return hashlib.sha256("".join(points).encode()).hexdigest() if points else manifest
+
+
+def own_experiments() -> dict[str, OwnExperiment]:
+    """Return what the lab's own files say, by the name that runs have. Runs of the lesson are named after its steps."""
+    known = {name: _known(read_experiment(EXPERIMENTS / f"{name}.yaml")) for name in names()}
+    return known | {
+        f"lesson-{step}": _known(read_experiment(LESSONS / "experiments" / f"{step}.yaml"), step)
+        for step in _lesson_steps()
+    }
+
+
+def _lesson_steps() -> list[str]:
+    """Return the names of the lesson's steps in their order. Each step measures the experiment of its name."""
+    return [step["name"] for step in yaml.safe_load((LESSONS / "lesson.yaml").read_text(encoding="utf-8"))["steps"]]
+
+
+def _known(one: Experiment, step: str = "") -> OwnExperiment:
+    load = next(iter(one.all_loads))
+    claims = {claim_key(with_load(claim, load)): claim.says for claim in one.claims}
+    return OwnExperiment(one.title, one.question, claims, frozenset(one.variants), step)

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from analysis.records.archive import LESSON
 from lab.apps.lesson.notes import Notes, notes_file, read_notes
 from lab.errors import WrongUse
 from lab.export import checked, pack
@@ -27,11 +26,11 @@ def hand_in(folder: Path, to: Path | None) -> Path:
     if not results:
         raise WrongUse("No step of the lesson was measured yet.", hint="make lesson")
     target = checked(to or Path("lesson.tar.gz"), folder)
-    runs = [folder.parent / one.run for one in results]
+    runs = [folder.parent / result.run for result in results]
     for run in runs:
         verified(run, talk)
-    packed = pack(runs, target, {f"lesson/{LESSON}": _numbers(notes)})
-    say(f"On the page of the class, your manifests begin with {', '.join(one.manifest[:8] for one in packed)}.")
+    packed = pack(runs, target, {f"lesson/{notes_file(folder.parent).name}": _numbers(notes)})
+    say(f"On the page of the class, your manifests begin with {', '.join(run.manifest[:8] for run in packed)}.")
     say(f"The file has the runs of {count(runs, 'step')} and your predictions, but nothing that you wrote in words.")
     return target
 

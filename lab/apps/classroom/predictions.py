@@ -13,36 +13,36 @@ MOST = 1e12
 """Larger numbers are not shown. No step of the lesson accepts a prediction that is so large."""
 
 
-class Guess(NamedTuple):
+class NumberPrediction(NamedTuple):
     """One number that a student predicted, beside the number of theory (None: it has none) and the measured number."""
 
     step: str
     says: str
     unit: str
-    guessed: float
+    predicted_value: float
     theory: float | None
     measured: float
 
     @property
     def is_near(self) -> bool:
         """Whether the prediction was within a factor of two."""
-        one, other = (max(value, LEAST) for value in (self.guessed, self.measured))
+        one, other = (max(value, LEAST) for value in (self.predicted_value, self.measured))
         return max(one, other) / min(one, other) <= WITHIN
 
 
-class Guessed(NamedTuple):
+class ClassPrediction(NamedTuple):
     """What a class predicted of one number."""
 
     step: str
     says: str
     unit: str
-    guesses: list[float]
+    predictions: list[float]
     theory: float | None
     measured: list[float]
     near: int
 
 
-def read_guesses(lesson: bytes | None) -> list[Guess]:
+def read_predictions(lesson: bytes | None) -> list[NumberPrediction]:
     """Return the predictions in a lesson.json, and nothing else of it; none if it cannot be understood.
 
     The lab's lesson writes them as ``steps.<name>.result.bars``, each with ``says``, ``unit``, ``yours``, ``theory``
@@ -51,7 +51,7 @@ def read_guesses(lesson: bytes | None) -> list[Guess]:
     try:
         steps = json.loads(lesson or b"{}")["steps"].items()
         return [
-            Guess(str(name), str(bar["says"]), str(bar["unit"]), _checked(bar["yours"]),
+            NumberPrediction(str(name), str(bar["says"]), str(bar["unit"]), _checked(bar["yours"]),
                   None if bar.get("theory") is None else _checked(bar["theory"]), _checked(bar["measured"]))
             for name, step in steps
             for bar in (step.get("result") or {}).get("bars", [])
@@ -67,19 +67,19 @@ def _checked(value: Any) -> float:  # noqa: ANN401  # any JSON value
     return number
 
 
-def together(guesses: Mapping[int, list[Guess]]) -> list[Guessed]:
+def collect_predictions(predictions: Mapping[int, list[NumberPrediction]]) -> list[ClassPrediction]:
     """Return what a class predicted, question by question, of the questions that at least two laptops were asked.
 
     A question that only one laptop has may have been changed by its owner.
     """
-    asked: dict[tuple[str, str, str], dict[int, Guess]] = {}
-    for laptop, of_one in guesses.items():
+    asked: dict[tuple[str, str, str], dict[int, NumberPrediction]] = {}
+    for laptop, of_one in predictions.items():
         for guess in of_one:
             asked.setdefault((guess.step, guess.says, guess.unit), {})[laptop] = guess
     return [
-        Guessed(
+        ClassPrediction(
             *key,
-            guesses=sorted(one.guessed for one in all_of),
+            predictions=sorted(one.predicted_value for one in all_of),
             theory=median(theory) if (theory := [one.theory for one in all_of if one.theory is not None]) else None,
             measured=sorted(one.measured for one in all_of),
             near=sum(one.is_near for one in all_of),
