@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from analysis.metrics.visits import rates_per_s
-from analysis.records.classes import Asked, Requests, read_asked, read_classes
+from analysis.records.classes import OwnRequestClass, RequestClass, read_own_classes, read_classes
 from analysis.records.nearest import nearest_first
 from analysis.records.run import LoadKind
 from lab.errors import Misplaced
@@ -149,9 +149,9 @@ def _numbers(values: Settings) -> Numbers:
     return numbers
 
 
-def _classes(described: str) -> Mapping[str, Requests] | Mapping[str, Asked]:
+def _classes(described: str) -> Mapping[str, RequestClass] | Mapping[str, OwnRequestClass]:
     """Return classes of requests that sleep, or classes that somebody's own application is asked for."""
-    return read_asked(described) if '"path":' in described else read_classes(described)
+    return read_own_classes(described) if '"path":' in described else read_classes(described)
 
 
 def _users_max(settings: Settings, _duration: str = "") -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.records.classes import read_asked, read_classes
+from analysis.records.classes import read_own_classes, read_classes
 from analysis.records.nearest import nearest_first
 
 ANSWER_WITHIN_S = 60
@@ -106,7 +106,7 @@ class AskedFor(Described):
         if not isinstance(value, str):
             return f"{value!r} must be {self.allowed}"
         try:
-            read_asked(value)
+            read_own_classes(value)
         except ValidationError as error:
             return _first(error, self.allowed)
         return None

@@ -12,7 +12,7 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import Asked
+from analysis.records.classes import OwnRequestClass
 from lab.apps.service.layer import Layer
 from lab.engine.cluster.engines import Engines
 from lab.engine.cluster.machines import default_machine
@@ -60,11 +60,11 @@ def config_of(engine: Path, number: int = 0) -> list[str]:
 def test_the_first_request_is_not_counted_and_harmful_classes_are_not_timed(engine: Path) -> None:
     answers(engine, (200, 0.5), (200, 0.02), (302, 0.03), *[(200, 0.1)] * 3)
     classes = {
-        "home": Asked(path="/", users=1, headers={"X-Own": "a %22b%22"}),
-        "search": Asked(path="/search", users=1, body="x"),
-        "head": Asked(path="/head", method="HEAD", users=1),
-        "buy": Asked(path="/buy", method="POST", users=1),
-        "secret": Asked(path="/?t=${TOKEN}", users=1),
+        "home": OwnRequestClass(path="/", users=1, headers={"X-Own": "a %22b%22"}),
+        "search": OwnRequestClass(path="/search", users=1, body="x"),
+        "head": OwnRequestClass(path="/head", method="HEAD", users=1),
+        "buy": OwnRequestClass(path="/buy", method="POST", users=1),
+        "secret": OwnRequestClass(path="/?t=${TOKEN}", users=1),
     }
 
     assert alone.alone_ms(front(engine), classes) == {"home": [20.0, 30.0], "head": [100.0, 100.0]}
@@ -79,7 +79,7 @@ def test_a_class_that_is_not_answered_as_it_should_be_has_no_time(
     engine: Path, status: int, expected: int | None, found: Mapping[str, list[float]]
 ) -> None:
     answers(engine, *[(status, 0.1)] * 3)
-    assert alone.alone_ms(front(engine), {"home": Asked(path="/", users=1, expected_status=expected)}) == found
+    assert alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1, expected_status=expected)}) == found
 
 
 @pytest.mark.parametrize(("code", "status"), [(28, 0), (18, 0), (23, 200)])
@@ -87,7 +87,7 @@ def test_an_answer_whose_body_does_not_end_is_no_answer(engine: Path, code: int,
     """k6 would count it as a failure. With 23, curl has stopped because enough of a long body was kept."""
     (engine / "answer-0").write_text(f"printf 'curl: ({code}) a reason\nlab-told 200 0.1 ' >&2; printf body")
 
-    answer = ask(front(engine), Asked(path="/", users=1))
+    answer = ask(front(engine), OwnRequestClass(path="/", users=1))
 
     assert answer.status == status
     assert answer.problem == f"curl: ({code}) a reason"
@@ -96,15 +96,15 @@ def test_an_answer_whose_body_does_not_end_is_no_answer(engine: Path, code: int,
 def test_an_engine_that_fails_is_no_answer(engine: Path) -> None:
     answers(engine, 126)
     with pytest.raises(DockerException):
-        ask(front(engine), Asked(path="/", users=1))
+        ask(front(engine), OwnRequestClass(path="/", users=1))
 
 
 def test_no_further_class_is_asked_after_a_while(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alone, "MOST_S", -1)
-    assert alone.alone_ms(front(engine), {"home": Asked(path="/", users=1)}) == {}
+    assert alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1)}) == {}
 
 
-BUY = Asked(
+BUY = OwnRequestClass(
     path="/buy?t=${TOKEN}",
     method="POST",
     users=1,
@@ -151,7 +151,7 @@ def masked(said: bytes) -> bytes:
 
 def test_a_class_that_fails_is_told_with_what_belongs_to_its_request() -> None:
     said = 'Traceback (most recent call last):\n  File "app.py", line 3\nTypeError: no total'
-    error = checking.not_meant("total", Asked(path="/total", users=1), answer(500, "no hush-hush"), said, masked)
+    error = checking.not_meant("total", OwnRequestClass(path="/total", users=1), answer(500, "no hush-hush"), said, masked)
 
     assert "GET /total, the class total, is answered with status 500" in error.message
     for word in ("The answer says: no $TOKEN", "TypeError: no total", "requests.total", "expected_status: 500"):
@@ -161,14 +161,14 @@ def test_a_class_that_fails_is_told_with_what_belongs_to_its_request() -> None:
 
 def test_a_class_that_fails_because_of_a_host_names_it() -> None:
     said = 'psycopg.OperationalError: could not translate host name "db" to address'
-    error = checking.not_meant("total", Asked(path="/total", users=1), answer(500), said, masked)
+    error = checking.not_meant("total", OwnRequestClass(path="/total", users=1), answer(500), said, masked)
 
     assert "could not reach the host db" in error.hint
     assert "beside" in error.hint
 
 
 def test_a_class_without_an_answer_and_another_status_than_expected_are_told() -> None:
-    one = Asked(path="/gone", users=1, expected_status=404)
+    one = OwnRequestClass(path="/gone", users=1, expected_status=404)
     silent = checking.not_meant("gone", one, answer(0, problem="curl: (28) timed out"), "", masked)
     other = checking.not_meant("gone", one, answer(200, "\0\1"), "", masked)
 
@@ -182,7 +182,7 @@ def test_a_class_without_an_answer_and_another_status_than_expected_are_told() -
 @pytest.mark.parametrize(("where", "login"), [("/accounts/login?next=/", True), ("/shop/", False)])
 def test_a_redirect_is_worth_a_word_and_more_if_it_leads_to_a_login(where: str, login: bool) -> None:
     said = checking.redirected(
-        "old", Asked(path="/old", users=1), answer(302, location=f"http://127.0.0.1:8080{where}"), masked
+        "old", OwnRequestClass(path="/old", users=1), answer(302, location=f"http://127.0.0.1:8080{where}"), masked
     )
 
     assert f"status 302, a redirect to {where}." in said

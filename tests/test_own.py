@@ -29,7 +29,7 @@ from rich.console import Console
 
 from analysis.predict.ways import says as says_of
 from analysis.read.rows import UnreadablePoints, opened, write_requests
-from analysis.records.classes import asked_as_json, read_asked
+from analysis.records.classes import own_classes_as_json, read_own_classes
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
@@ -1323,10 +1323,10 @@ def test_requests_have_headers_and_bodies_and_their_secrets_stay_names(service: 
 
     found = read_user_service(service)
 
-    said = asked_as_json(found.requests)
+    said = own_classes_as_json(found.requests)
     assert not set("'\\") & set(said)
     assert "s3cr" not in said
-    told = read_asked(said)["buy"]
+    told = read_own_classes(said)["buy"]
     assert unquote(told.body or "") == body
     assert unquote(told.headers["X-Own"]) == 'a "b"'
     [load] = experiment_of(service, found, candidates(found, Layer(Path("nowhere"), "abc"))).all_loads.values()

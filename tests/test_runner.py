@@ -14,7 +14,7 @@ from python_on_whales import DockerClient
 from python_on_whales.components.container.models import ContainerState
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import Asked
+from analysis.records.classes import OwnRequestClass
 from analysis.records.folder import read_trial
 from lab.engine.cluster.engines import Engines, UsageSamplers
 from lab.engine.cluster.machines import default_machine
@@ -417,7 +417,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
     monkeypatch.setattr("lab.trial.stack.OWN", stack.planned.load.script)
-    monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": Asked(path="/", users=1)})
+    monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": OwnRequestClass(path="/", users=1)})
     monkeypatch.setattr(TrialContainers, "_front", lambda _: None)
 
     def ask(*_: object) -> Answer:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import sqrt
 from typing import Any, Literal
 
+from analysis.predict.classes import simulated_class
 from analysis.records.classes import read_classes
 from analysis.records.queueing import EVEN, Queueing
 from analysis.records.run import KINDS, LoadRecord, VariantRecord
@@ -209,7 +210,7 @@ def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
 
 
 def _described(load: LoadRecord) -> list[Class]:
-    found = [one.of(name) for name, one in read_classes(load.settings["CLASSES"]).items()]
+    found = [simulated_class(name, one) for name, one in read_classes(load.settings["CLASSES"]).items()]
     return [
         replace(one, arrivals=_regular(one.arrivals.per_second)) if isinstance(one.arrivals, Open) else one
         for one in found

@@ -4,15 +4,12 @@ import json
 import re
 from math import ceil
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 from urllib.parse import quote
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from analysis.records.model import Model, Name
-
-if TYPE_CHECKING:  # loads NumPy, which would double the time of short commands
-    from theory.model import Class, Distribution
 
 Seconds = Annotated[float, Field(gt=0, le=3600, allow_inf_nan=False)]
 Short = Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)]
@@ -71,7 +68,7 @@ METHOD_PATTERN = r"^[A-Z]{3,10}$"
 HeaderName = Annotated[str, Field(pattern=HEADER_PATTERN)]
 
 
-class Asked(Arrivals):
+class OwnRequestClass(Arrivals):
     """One class of requests that somebody's own application is asked for. Nobody knows beforehand how long they take.
 
     The path may have a query string. Records of a run keep path, headers and body as they are written here, so secrets
@@ -101,7 +98,7 @@ class Asked(Arrivals):
         return self.users / max(self.pause_s, 0.0005) if self.users else self.per_second or 0.0
 
 
-class Requests(Arrivals):
+class RequestClass(Arrivals):
     """One class of requests: how they come, and how long one of them takes if it never waits, in seconds."""
 
     takes_s: Annotated[
@@ -112,19 +109,6 @@ class Requests(Arrivals):
         Discriminator(_kind),
     ]
     computes: float | None = Field(None, ge=0, le=1)
-
-    def of(self, name: str, unknown: float = 0.0) -> "Class":
-        """Return the class for the simulator: a request first computes its part, and then waits.
-
-        ``unknown`` is that part if nobody says it.
-        """
-        from theory.model import Class, Closed, Constant, Open, WorkStep  # noqa: PLC0415
-
-        takes = self._takes()
-        computes = unknown if self.computes is None else self.computes
-        steps = [WorkStep(_times(takes, computes), "compute"), WorkStep(_times(takes, 1 - computes))]
-        arrivals = Closed(self.users, Constant(self.pause_s)) if self.users else Open(self.per_second or 0.0)
-        return Class(name, arrivals, [step for step in steps if step.takes.mean > 0])
 
     @property
     def users_at_once(self) -> int:
@@ -187,42 +171,27 @@ class Requests(Arrivals):
             case seconds:
                 return seconds
 
-    def _takes(self) -> "Distribution":
-        import numpy as np  # noqa: PLC0415
 
-        from theory.model import Constant, Exponential, Given, Uniform  # noqa: PLC0415
-
-        match self.takes_s:
-            case Between(least=least, most=most):
-                return Uniform(least, most)
-            case Mean(mean=mean):
-                return Exponential(mean)
-            case list(measured):
-                return Given(np.array(measured))
-            case seconds:
-                return Constant(seconds)
+Classes = Annotated[dict[Name, RequestClass], Field(min_length=1, max_length=20)]
+OwnRequestClasses = Annotated[dict[Name, OwnRequestClass], Field(min_length=1, max_length=20)]
 
 
-Classes = Annotated[dict[Name, Requests], Field(min_length=1, max_length=20)]
-AskedClasses = Annotated[dict[Name, Asked], Field(min_length=1, max_length=20)]
-
-
-def read_classes(text: str) -> dict[str, Requests]:
+def read_classes(text: str) -> dict[str, RequestClass]:
     """Read classes from JSON, as the setting of a load has them. Raise pydantic's ValidationError."""
     return _CLASSES.validate_json(text)
 
 
-def as_json(classes: dict[str, Requests]) -> str:
+def as_json(classes: dict[str, RequestClass]) -> str:
     """Return classes as JSON, for the setting of a load."""
     return _CLASSES.dump_json(classes, exclude_defaults=True).decode()
 
 
-def read_asked(text: str) -> dict[str, Asked]:
+def read_own_classes(text: str) -> dict[str, OwnRequestClass]:
     """Read what an own application is asked for from JSON. Raise pydantic's ValidationError."""
     return _ASKED.validate_json(text)
 
 
-def asked_as_json(asked: dict[str, Asked]) -> str:
+def own_classes_as_json(asked: dict[str, OwnRequestClass]) -> str:
     """Return what an own application is asked for as JSON, for the setting of a load.
 
     A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
@@ -237,20 +206,5 @@ def asked_as_json(asked: dict[str, Asked]) -> str:
 
 
 _FITS = "".join(set(map(chr, range(0x20, 0x7F))) - set("'\"\\%"))
-_CLASSES: TypeAdapter[dict[str, Requests]] = TypeAdapter(Classes)
-_ASKED: TypeAdapter[dict[str, Asked]] = TypeAdapter(AskedClasses)
-
-
-def _times(takes: "Distribution", share: float) -> "Distribution":
-    """Return the durations, each multiplied by a share."""
-    from theory.model import Constant, Exponential, Given, Uniform  # noqa: PLC0415
-
-    match takes:
-        case Constant(seconds):
-            return Constant(seconds * share)
-        case Uniform(least, most):
-            return Uniform(least * share, most * share)
-        case Exponential(mean):
-            return Exponential(mean * share)
-        case Given(measured):
-            return Given(measured * share)
+_CLASSES: TypeAdapter[dict[str, RequestClass]] = TypeAdapter(Classes)
+_ASKED: TypeAdapter[dict[str, OwnRequestClass]] = TypeAdapter(OwnRequestClasses)

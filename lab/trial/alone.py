@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import SECRET, Asked
+from analysis.records.classes import SECRET, OwnRequestClass
 from lab.engine.containers import ContainerInfo
 
 REQUESTS = 3
@@ -54,12 +54,12 @@ class Answer:
     origin: str = ""
     """The beginning of all URLs of the application, as curl was told it."""
 
-    def is_meant(self, one: Asked) -> bool:
+    def is_meant(self, one: OwnRequestClass) -> bool:
         """Whether a request of a class should be answered so."""
         return self.status == one.expected_status if one.expected_status else 0 < self.status < 400
 
 
-def alone_ms(front: Front, asked: Mapping[str, Asked]) -> dict[str, list[float]]:
+def alone_ms(front: Front, asked: Mapping[str, OwnRequestClass]) -> dict[str, list[float]]:
     """Return the response times of single requests by class, in ms, measured in the container of the balancer.
 
     ``asked`` is as a setting of the load has it, with percent-encoded headers. Classes that may change data, that need
@@ -81,7 +81,7 @@ def alone_ms(front: Front, asked: Mapping[str, Asked]) -> dict[str, list[float]]
 
 def ask(
     front: Front,
-    one: Asked,
+    one: OwnRequestClass,
     secrets: Mapping[str, str] | None = None,
     *,
     within_s: int = FIRST_WITHIN_S,
@@ -104,7 +104,7 @@ def ask(
     return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
 
 
-def _config(front: Front, one: Asked, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:
+def _config(front: Front, one: OwnRequestClass, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:
     """Return the lines that tell curl what to send."""
 
     def fill(said: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from analysis.records.classes import Asked
+from analysis.records.classes import OwnRequestClass
 from lab.engine.causes import cause, failure, way_to_host
 from lab.errors import LabError
 from lab.trial.alone import Answer
@@ -14,7 +14,7 @@ _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
 Masked = Callable[[bytes], bytes]
 
 
-def not_meant(name: str, one: Asked, answer: Answer, said: str, masked: Masked) -> LabError:
+def not_meant(name: str, one: OwnRequestClass, answer: Answer, said: str, masked: Masked) -> LabError:
     """Return the error for a class that is not answered as it should be, given what the application wrote for it."""
     asked = f"{one.method} {one.path}, the class {name}"
     if answer.status == 0:
@@ -51,7 +51,7 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
     return LabError(f"{what} does not start as it is served today: {reason}", hint="\n".join(filter(None, parts)))
 
 
-def redirected(name: str, one: Asked, answer: Answer, masked: Masked) -> str:
+def redirected(name: str, one: OwnRequestClass, answer: Answer, masked: Masked) -> str:
     """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
     where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
     login = " Does it need a login? Then give its cookie or token in headers." if _is_login(where) else ""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from python_on_whales.exceptions import DockerException
 
-from analysis.records.classes import Asked, read_asked
+from analysis.records.classes import OwnRequestClass, read_own_classes
 from analysis.records.files import ALONE
 from analysis.records.folder import trial_folder, write_record, write_whole
 from analysis.records.run import OWN, TODAY, Calibration, Log, MachineRecord, Seconds, TrialRecord
@@ -283,15 +283,15 @@ class TrialContainers:
         [front] = [one for one in self.containers if one.service == variant.front]
         return Front(front, "app" if variant.balancer == "none" else "balancer", variant.front_port)
 
-    def _asked(self) -> dict[str, Asked]:
-        return read_asked(str(self.planned.load.settings["classes"]))
+    def _asked(self) -> dict[str, OwnRequestClass]:
+        return read_own_classes(str(self.planned.load.settings["classes"]))
 
     def _logged(self) -> dict[str, str]:
         """Return what the containers with the application have written so far."""
         mine = [one for one in self.containers if one.service == self.planned.variant.service]
         return {one.id: self._output_of(one).decode(errors="replace") for one in mine}
 
-    def _not_meant(self, name: str, one: Asked, answer: Answer, before: dict[str, str]) -> LabError:
+    def _not_meant(self, name: str, one: OwnRequestClass, answer: Answer, before: dict[str, str]) -> LabError:
         """Fail because a class is not answered as it should be. Return the error, with what the application wrote."""
         deadline = time.monotonic() + LOGGED_WITHIN_S
         while not (said := checking.written_since(before, self._logged())) and time.monotonic() < deadline:

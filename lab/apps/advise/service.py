@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from analysis.records.classes import Classes, Requests, as_json
+from analysis.predict.classes import simulated_class
+from analysis.records.classes import Classes, RequestClass, as_json
 from analysis.records.model import Model
 from lab.apps.advise.load import Load as Asked
 from lab.apps.advise.ways import Way
@@ -36,7 +37,7 @@ class Service(Model):
     classes: Classes
 
     @property
-    def at_peak(self) -> dict[str, Requests]:
+    def at_peak(self) -> dict[str, RequestClass]:
         """The classes as they come in the busiest minute."""
         return {name: one.times(self.peak) for name, one in self.classes.items()}
 
@@ -61,7 +62,7 @@ class Service(Model):
         ``unknown`` is the part of its time that a request computes if the file does not say it.
         """
         return Asked(
-            classes=[one.of(name, unknown) for name, one in self.at_peak.items()],
+            classes=[simulated_class(name, one, unknown) for name, one in self.at_peak.items()],
             computes=bool(self.cores_at_most),
             cores=self.cores,
             memory_mib=self.memory_mib,
@@ -95,7 +96,7 @@ def tries(service: Service, ways: Sequence[Way]) -> Experiment:
     )
 
 
-def _sleeping(classes: dict[str, Requests]) -> dict[str, Requests]:
+def _sleeping(classes: dict[str, RequestClass]) -> dict[str, RequestClass]:
     return {name: one.model_copy(update={"computes": None}) for name, one in classes.items()}
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from analysis.predict.ways import MOST_REPLICAS
-from analysis.records.classes import HEADER_PATTERN, METHOD_PATTERN, PATH_PATTERN, AskedClasses, asked_as_json
+from analysis.records.classes import HEADER_PATTERN, METHOD_PATTERN, PATH_PATTERN, OwnRequestClasses, own_classes_as_json
 from analysis.records.model import Model
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
@@ -168,14 +168,14 @@ class UserService(Model):
     application: Application
     served: Served
     beside: Beside | None = None
-    requests: AskedClasses = Field({}, min_length=0)
+    requests: OwnRequestClasses = Field({}, min_length=0)
     replay: LogToReplay | None = None
 
     @model_validator(mode="after")
     def _something_is_asked(self) -> Self:
         if bool(self.requests) == bool(self.replay):
             raise ValueError("give either requests or replay: what people ask for")
-        if (length := len(asked_as_json(self.requests))) > MOST_ASKED:
+        if (length := len(own_classes_as_json(self.requests))) > MOST_ASKED:
             raise ValueError(f"requests have {length:,} characters in all, but k6 can be told only {MOST_ASKED:,}")
         return self
 

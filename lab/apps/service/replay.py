@@ -9,7 +9,7 @@ from itertools import groupby
 from math import ceil
 from pathlib import Path
 
-from analysis.records.classes import PATH_PATTERN, Asked
+from analysis.records.classes import PATH_PATTERN, OwnRequestClass
 from lab.errors import WrongUse
 from lab.logs.access_log import MOST_CLASSES, LoggedRequest, class_name, read_requests, route_of
 
@@ -25,7 +25,7 @@ class Replay:
     ``classes`` are the routes, each with its mean rate. ``users_max`` is how many requests may be under way at once.
     """
 
-    classes: dict[str, Asked]
+    classes: dict[str, OwnRequestClass]
     requests: list[tuple[float, str, str, str]]
     users_max: int
 
@@ -67,7 +67,7 @@ def read_replay(path: Path, methods: Sequence[str]) -> Replay:
     counts = Counter(name for _, name, _, _ in requests)
     routes = {name: (method, route) for (method, route), name in classes.items()} | {OTHERS: ("GET", "/")}
     asked = {
-        name: Asked(path=routes[name][1], method=routes[name][0], per_second=count / lasts_s)
+        name: OwnRequestClass(path=routes[name][1], method=routes[name][0], per_second=count / lasts_s)
         for name, count in sorted(counts.items())
     }
     busiest = max(Counter(int(at // 1000) for at, _, _, _ in requests).values())

@@ -7,8 +7,9 @@ from statistics import fmean
 
 from pydantic import ValidationError
 
+from analysis.predict.classes import simulated_class
 from analysis.read.rows import opened
-from analysis.records.classes import Requests
+from analysis.records.classes import RequestClass
 from analysis.records.folder import read_run, trial_folders
 from analysis.records.run import TODAY
 from lab.apps.advise.load import Load
@@ -53,11 +54,11 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> Way:
     all_took_s = [one_s for each in took.values() for one_s in each]
     computes = min(1.0, measured.get("processor", 0.0) / 1000 / fmean(all_took_s)) if all_took_s else 0.0
     classes = {
-        name: Requests(
+        name: simulated_class(name, RequestClass(
             users=one.users, pause_s=one.pause_s, per_second=one.per_second,
             takes_s=[max(SHORTEST_S, round(one_s, 6)) for one_s in representative_durations(took[name])],
             computes=computes,
-        ).of(name)
+        ))
         for name, one in service.requests.items() if name in took
     }  # fmt: skip
     if not classes:

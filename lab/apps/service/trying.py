@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from analysis.records.classes import asked_as_json
+from analysis.records.classes import own_classes_as_json
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.nearest import nearest_first
 from analysis.records.run import OWN, REPLAY, TODAY
@@ -139,9 +139,9 @@ def reached_load(folder: Path, summary: Summary) -> bool:
 
 def experiment_of(path: Path, service: UserService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:
     """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
-    asked = {"script": OWN, "settings": {"classes": asked_as_json(service.requests)}, "duration": LASTS}
+    asked = {"script": OWN, "settings": {"classes": own_classes_as_json(service.requests)}, "duration": LASTS}
     if replay:
-        settings = {"classes": asked_as_json(replay.classes), "users_max": replay.users_max}
+        settings = {"classes": own_classes_as_json(replay.classes), "users_max": replay.users_max}
         lasts = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
         asked = {"script": REPLAY, "settings": settings, "duration": lasts}
     try:
