@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from analysis.metrics.visits import rates_per_s
-from analysis.records.classes import OwnRequestClass, RequestClass, read_own_classes, read_classes
+from analysis.records.classes import OwnRequestClass, RequestClass, read_classes, read_own_classes
 from analysis.records.nearest import nearest_first
 from analysis.records.run import LoadKind
 from lab.errors import Misplaced

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from analysis.records.classes import read_own_classes, read_classes
+from analysis.records.classes import read_classes, read_own_classes
 from analysis.records.nearest import nearest_first
 
 ANSWER_WITHIN_S = 60

@@ -79,7 +79,9 @@ def test_a_class_that_is_not_answered_as_it_should_be_has_no_time(
     engine: Path, status: int, expected: int | None, found: Mapping[str, list[float]]
 ) -> None:
     answers(engine, *[(status, 0.1)] * 3)
-    assert alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1, expected_status=expected)}) == found
+    assert (
+        alone.alone_ms(front(engine), {"home": OwnRequestClass(path="/", users=1, expected_status=expected)}) == found
+    )
 
 
 @pytest.mark.parametrize(("code", "status"), [(28, 0), (18, 0), (23, 200)])
@@ -151,7 +153,9 @@ def masked(said: bytes) -> bytes:
 
 def test_a_class_that_fails_is_told_with_what_belongs_to_its_request() -> None:
     said = 'Traceback (most recent call last):\n  File "app.py", line 3\nTypeError: no total'
-    error = checking.not_meant("total", OwnRequestClass(path="/total", users=1), answer(500, "no hush-hush"), said, masked)
+    error = checking.not_meant(
+        "total", OwnRequestClass(path="/total", users=1), answer(500, "no hush-hush"), said, masked
+    )
 
     assert "GET /total, the class total, is answered with status 500" in error.message
     for word in ("The answer says: no $TOKEN", "TypeError: no total", "requests.total", "expected_status: 500"):

@@ -17,7 +17,7 @@ from analysis.records.run import LoadRecord, VariantRecord
 from analysis.records.summary import Row, Summary, WaveRow
 from analysis.report.markdown import markdown
 from analysis.report.terminal import print_tables
-from analysis.report.words import published_figures, published_what
+from analysis.report.wording import published_figures, published_quantity
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 
@@ -248,7 +248,7 @@ def test_published_steps_are_compared_one_by_one(
     assert [one.stat for one in row.figures] == ["1st", "2nd", "3rd", "4th"]
     assert [(one.unit, one.published) for one in row.figures] == [("ms", step) for step in steps]
     assert published_figures(row) == figures
-    assert published_what(read_run(tmp_path), row) == "one: response time of all requests, in order of completion"
+    assert published_quantity(read_run(tmp_path), row) == "one: response time of all requests, in order of completion"
 
 
 def test_published_steps_are_compared_with_the_whole_interval(tmp_path: Path) -> None:
@@ -339,7 +339,7 @@ def test_a_staircase_is_a_line_of_seconds(tmp_path: Path) -> None:
     row = found.published[0]
     assert (row.divided_by, [one.published for one in row.figures]) == (222, [1000, 2000, 3500, 4000])
     words = "one: response time of all requests, in order of completion, published ÷ 222"
-    assert published_what(read_run(tmp_path), row) == words
+    assert published_quantity(read_run(tmp_path), row) == words
     assert published_figures(row) == "3 of 4 within 10 %: 3rd 0.86"
 
 

@@ -16,7 +16,7 @@ import pytest
 from analysis.records.folder import read_run
 from analysis.records.summary import Summary
 from analysis.report.tables.quantities import quantity_tables
-from analysis.report.words import number
+from analysis.report.wording import number
 from tests.conftest import Lab, copy_lab
 
 pytestmark = pytest.mark.containers

@@ -12,7 +12,7 @@ from analysis.metrics.__main__ import BEGIN, END, METHOD, reference
 from analysis.metrics.metric import TIMES, Metric
 from analysis.pipeline import derive_summary
 from analysis.records.run import Image, LoadRecord, VariantRecord
-from analysis.report.words import of_requests, whole
+from analysis.report.wording import metric_phrase, whole_number
 from lab.experiment.entries import MeasureEntry, PublishedEntry
 from lab.experiment.file import editor_schema
 from lab.paths import ROOT
@@ -91,11 +91,11 @@ def test_an_unknown_statistic_is_told_the_known_ones_nearest_first(
 
 
 def test_titles_and_whole_numbers_follow_from_the_declarations() -> None:
-    assert of_requests("overhead", "light") == "overhead of light requests"
-    assert of_requests("overhead", None) == "overhead of all requests"
-    assert of_requests("avoidable_wait", "light") == "avoidable waits of light requests"
-    assert of_requests("rows_written", None) == "rows written"
-    assert [str(whole(unit, 3.0)) for unit in ("requests", "rows", "connections", "ms", "share")] == [
+    assert metric_phrase("overhead", "light") == "overhead of light requests"
+    assert metric_phrase("overhead", None) == "overhead of all requests"
+    assert metric_phrase("avoidable_wait", "light") == "avoidable waits of light requests"
+    assert metric_phrase("rows_written", None) == "rows written"
+    assert [str(whole_number(unit, 3.0)) for unit in ("requests", "rows", "connections", "ms", "share")] == [
         "3", "3", "3", "3.0", "3.0",
     ]  # fmt: skip
 

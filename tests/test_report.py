@@ -15,7 +15,7 @@ from analysis.pipeline import derive
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.run import LoadRecord, RelativeRate, Source, VariantRecord
 from analysis.report.answer import _told
-from analysis.report.words import bound_in_words
+from analysis.report.wording import bound_phrase
 from tests.synthetic import Request, make_run, visit
 
 HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(1)>'"--></style></svg>&{{ 7 * 7 }}"""
@@ -272,4 +272,4 @@ BURST = Quantity(variant="one", load="rush", metric="burst", stat="total")
     ],
 )
 def test_a_bound_is_told_in_words(claim: dict[str, Any], said: str) -> None:
-    assert bound_in_words(Claim(says="It is so", **claim)) == said
+    assert bound_phrase(Claim(says="It is so", **claim)) == said

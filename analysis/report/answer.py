@@ -10,7 +10,7 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
 from analysis.report.spread import claim_values, spread
-from analysis.report.words import after_number, claim_value, measured_thing, number, percent, whole
+from analysis.report.wording import claim_subject, claim_value, number, percent, unit_suffix, whole_number
 from analysis.statistics.stopping import has_interval
 
 
@@ -57,13 +57,13 @@ def _measured(run: Run, summary: Summary, claim: Claim, row: ClaimRow) -> str:
     """Return what was measured of a claim, in a sentence without its full stop."""
     if row.measured is None:
         return row.reason[0].upper() + row.reason[1:] if row.reason else ""
-    unit = after_number(row.unit)
+    unit = unit_suffix(row.unit)
     values = claim_values(claim, run, summary)
     told = spread(values, row.low, row.high)
     which = "95 % interval" if has_interval(values, row.low, row.high) else "in the trials"
     interval = f" ({which}: {told}{unit})" if told and row.low != row.high else ""
     says = None if claim.relative_to else _told(claim.value, row.measured, at_least=claim.at_least is not None)
-    says = says or f"{measured_thing(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
+    says = says or f"{claim_subject(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
     return f"{says}{interval}" + (". It rests on a suspect trial" if row.suspect else "")
 
 
@@ -87,7 +87,7 @@ def _told_of_waits(quantity: Quantity, value: float) -> str:
         case "share":
             return f"{percent(value) if value else 'none'} of the {requests} waited {beside}"
         case "count":
-            some = f"{number(whole('requests', value))} {requests} of a trial" if value else f"no {requests}"
+            some = f"{number(whole_number('requests', value))} {requests} of a trial" if value else f"no {requests}"
             return f"{some} waited {beside}"
         case "max":
             return f"the longest wait of {requests} {beside} was {number(value)} ms"

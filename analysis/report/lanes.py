@@ -25,7 +25,7 @@ from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import first_trials
 from analysis.report.lane_rows import Request, columns_of, in_tenths, lasted_s, rows_of_threads
-from analysis.report.words import number
+from analysis.report.wording import number
 
 MOST = 20_000
 """A variant's lanes show at most this many requests: the requests around the longest wait."""

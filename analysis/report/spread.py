@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Row, Summary
-from analysis.report.words import number
+from analysis.report.wording import number
 from analysis.statistics.stopping import ENOUGH, FAR, MOST, has_interval
 
 INTERVAL = (
@@ -24,10 +24,10 @@ def spread(
     """Return an interval, e.g. 1.2 to 3.4, or the values of two or more trials, e.g. 142 and 219; empty for one."""
     if low is not None and high is not None and has_interval(values, low, high):
         return f"{shown(low)} to {shown(high)}"
-    return listed([shown(value) for value in values]) if len(values) > 1 else ""
+    return word_list([shown(value) for value in values]) if len(values) > 1 else ""
 
 
-def listed(words: Sequence[str]) -> str:
+def word_list(words: Sequence[str]) -> str:
     """Return words as a list: a; a and b; a, b and c."""
     *before, last = words
     return f"{', '.join(before)} and {last}" if before else last
@@ -44,7 +44,7 @@ def value_and_spread(
     return told or shown(measured)
 
 
-def ends(row: Row) -> tuple[float, float]:
+def line_ends(row: Row) -> tuple[float, float]:
     """Return the ends of the line that a picture draws through a measured value: its interval, or its trials."""
     values = [*row.values.values()]
     if row.low is not None and row.high is not None and has_interval(values, row.low, row.high):

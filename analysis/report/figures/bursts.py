@@ -20,7 +20,7 @@ from analysis.report.figures.drawing import (
     styled,
     variant_names,
 )
-from analysis.report.words import of_load, seconds
+from analysis.report.wording import load_suffix, seconds
 
 _WAITS = "it waits"
 _AT_WORK = "a worker is at work on it"
@@ -55,7 +55,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     lasted_s = max(mark["to"] for ones in marks.values() for mark in ones) or 1.0
     panels = [_panel(name, told[name], marks[name], seen, lasted_s, last=name == [*told][-1]) for name in told]
     came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
-    title = f"{came}: how long each waits, and when a worker is at work on it{of_load(run, load)}"
+    title = f"{came}: how long each waits, and when a worker is at work on it{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; each row is a request, in order of completion"
     return styled(alt.vconcat(*panels, spacing=8), title, which + divided_of(run, "response_time", load), None)
 
@@ -143,7 +143,7 @@ def waves(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     panels = [
         _wave_cells(run.variant(name), mine, most, largest, last=name == [*rows][-1]) for name, mine in rows.items()
     ]
-    title = f"Waves: how many requests each worker began in each wave{of_load(run, load)}"
+    title = f"Waves: how many requests each worker began in each wave{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; a wave lasts as long as one request asks for"
     return styled(alt.vconcat(*panels, spacing=10), title, which, None)
 

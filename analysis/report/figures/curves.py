@@ -19,7 +19,7 @@ from analysis.report.figures.drawing import (
     styled,
     told_apart,
 )
-from analysis.report.words import of_load, words
+from analysis.report.wording import load_suffix, plain_name
 
 
 def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
@@ -30,7 +30,7 @@ def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     if not known:
         return None
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in known]
-    title = f"What changes with {words(run.curve.over)}{of_load(run, load)}"
+    title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
     return styled(alt.hconcat(*panels), title, of_each_trial(run), None)
 
 
@@ -52,11 +52,11 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     by_number = all(type(one) in (int, float) and one > 0 for one in settings)
     x = alt.X(
         "setting:Q" if by_number else "setting:O",
-        title=words(over),
+        title=plain_name(over),
         scale=alt.Scale(type="log", base=2, nice=False, padding=12) if by_number else alt.Undefined,
         axis=alt.Axis(values=settings, format="d") if by_number else alt.Axis(labelAngle=0),
     )
-    what = f"{words(measure.stat)} {words(measure.metric)}" + (
+    what = f"{plain_name(measure.stat)} {plain_name(measure.metric)}" + (
         f" of {measure.request_class} requests" if measure.request_class else ""
     )
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
@@ -93,7 +93,7 @@ def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     rows = [
         alt.hconcat(*(_over_loads(run, summary, setting, server, measure) for measure in _ACROSS)) for server in servers
     ]
-    title = f"What changes with {words(setting.lower())}"
+    title = f"What changes with {plain_name(setting.lower())}"
     chart = alt.vconcat(*rows).resolve_scale(color="independent")
     return styled(chart, title, f"median of {of_trials(run)}; bars show {bars_show(run)}; diamonds are published", None)
 
@@ -131,12 +131,16 @@ def _over_loads(
     settings = sorted(int(load.settings[setting]) for load in run.loads)
     x = alt.X(
         "setting:Q",
-        title=words(setting.lower()),
+        title=plain_name(setting.lower()),
         scale=alt.Scale(type="log", base=2, nice=False, padding=12),
         axis=alt.Axis(values=settings, format="d"),
     )
     of_unit = unit(measure.metric, measure.stat)
-    what = words(measure.metric) if of_unit.endswith("/s") else f"{words(measure.stat)} {words(measure.metric)}"
+    what = (
+        plain_name(measure.metric)
+        if of_unit.endswith("/s")
+        else f"{plain_name(measure.stat)} {plain_name(measure.metric)}"
+    )
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(zero=True))
     colour = alt.Color("variant:N", title=server, sort=of_server, scale=alt.Scale(domain=of_server))
     chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)

@@ -11,8 +11,8 @@ from analysis.metrics import MetricName, Statistic
 from analysis.records.claims import Measure
 from analysis.records.run import Run, VariantRecord
 from analysis.records.summary import Row, Summary
-from analysis.report.spread import ends
-from analysis.report.words import divided, words
+from analysis.report.spread import line_ends
+from analysis.report.wording import divisor_suffix, plain_name
 from analysis.statistics.stopping import ENOUGH
 
 MEASURED = "#1f5fa8"
@@ -55,7 +55,7 @@ def first_trials(summary: Summary, load: str) -> dict[str, int]:
 def divided_of(run: Run, metric: MetricName, load: str) -> str:
     """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
     by = {one.divided_by for one in run.published if one.metric == metric and one.load in (None, load)} - {1}
-    return "".join(f"; published{divided(one)}" for one in sorted(by))
+    return "".join(f"; published{divisor_suffix(one)}" for one in sorted(by))
 
 
 def series_of(variants: list[VariantRecord], over: str) -> list[str]:
@@ -65,7 +65,9 @@ def series_of(variants: list[VariantRecord], over: str) -> list[str]:
         for key in dict.fromkeys(key for one in variants for key in one.settings)
         if key != over and len({repr(one.settings.get(key)) for one in variants}) > 1
     ]
-    return [", ".join(_counted(one.settings.get(key), words(key)) for key in differing) or "all" for one in variants]
+    return [
+        ", ".join(_counted(one.settings.get(key), plain_name(key)) for key in differing) or "all" for one in variants
+    ]
 
 
 def _counted(value: object, name: str) -> str:
@@ -100,7 +102,7 @@ def interval_ends(row: Row, name: str, floor: float) -> dict[str, float]:
     Values below ``floor`` become ``floor``.
     """
     assert row.measured is not None
-    low, high = ends(row)
+    low, high = line_ends(row)
     return {name: max(row.measured, floor), f"{name}_low": max(low, floor), f"{name}_high": max(high, floor)}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from analysis.report.tables import Table
-from analysis.report.words import number, words
+from analysis.report.wording import number, plain_name
 
 MOST_ROWS = 60
 """A table has at most this many rows, so that the page stays small."""
@@ -80,7 +80,7 @@ def _table(columns: dict[str, str], title: str, marks: list[dict[str, Any]]) -> 
 
 def _title(channel: dict[str, Any]) -> str:
     title = channel.get("title") or (channel.get("axis") or {}).get("title")
-    return title if isinstance(title, str) else words(channel["field"])
+    return title if isinstance(title, str) else plain_name(channel["field"])
 
 
 def _cell(value: object) -> str:

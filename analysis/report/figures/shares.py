@@ -25,7 +25,7 @@ from analysis.report.figures.drawing import (
     styled,
     told_apart,
 )
-from analysis.report.words import of_load
+from analysis.report.wording import load_suffix
 
 
 def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
@@ -124,7 +124,7 @@ def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
     dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share, shape=told_apart("variant", order))
     medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
-    title = f"Which worker wins the race: the share of each worker by its age{of_load(run, load)}"
+    title = f"Which worker wins the race: the share of each worker by its age{load_suffix(run, load)}"
     return styled(alt.layer(medians, dots), title, f"{of_trials(run)}; only variants with one container", 280)
 
 
@@ -161,7 +161,7 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     )
     published = alt.Chart(inline_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
     layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
-    title = f"How many workers try to accept one connection{of_load(run, load)}"
+    title = f"How many workers try to accept one connection{load_suffix(run, load)}"
     return styled(alt.layer(*layers), title, f"median of {of_trials(run)}", 30 * len(counted))
 
 
@@ -203,7 +203,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
         )
         .properties(width=440, height=60)
     )
-    title = f"Which connection brought the requests to which worker{of_load(run, load)}"
+    title = f"Which connection brought the requests to which worker{load_suffix(run, load)}"
     return styled(bars, title, "first trial of each variant; a dark segment is one connection", None)
 
 

@@ -15,7 +15,7 @@ from analysis.report.figures.drawing import (
     scattered,
     styled,
 )
-from analysis.report.words import number
+from analysis.report.wording import number
 
 DOTS = 100
 """Each row of the overhead figure has at most this many dots."""

@@ -22,7 +22,7 @@ from analysis.report.figures.drawing import (
     styled,
     variant_names,
 )
-from analysis.report.words import number, of_load, percent
+from analysis.report.wording import load_suffix, number, percent
 
 _SUCCEEDED = "succeeded"
 _OTHERWISE = "failed for another reason"
@@ -96,12 +96,12 @@ def _failing(run: Run, summary: Summary, load: str) -> str:
     """Return a sentence about the share of visits that failed with the worst and with the best variant."""
     shares = measured_of(summary, load, Measure(metric="visits_failed", stat="share"))
     if not any(shares.values()):
-        return f"No visit failed{of_load(run, load)}"
+        return f"No visit failed{load_suffix(run, load)}"
     worst, best = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
     if shares[worst] == shares[best]:
-        return f"{percent(shares[worst])} of the visits failed{of_load(run, load)}"
+        return f"{percent(shares[worst])} of the visits failed{load_suffix(run, load)}"
     others = "none" if shares[best] == 0 else percent(shares[best])
-    return f"{percent(shares[worst])} of the visits failed with {worst}, {others} with {best}{of_load(run, load)}"
+    return f"{percent(shares[worst])} of the visits failed with {worst}, {others} with {best}{load_suffix(run, load)}"
 
 
 def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
@@ -148,11 +148,11 @@ def _keeping_up(run: Run, summary: Summary, load: str) -> str:
     tried = {row.variant for row in summary.rate_steps if row.load == load}
     tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
     if not tireless and not any(rates.values()):
-        return f"No variant keeps up with the visits{of_load(run, load)}"
+        return f"No variant keeps up with the visits{load_suffix(run, load)}"
     best, worst = (choose(rates, key=lambda name: rates[name], default="") for choose in (max, min))
     says = f"{best} keeps up with {number(rates[best])} visits/s" if not tireless else (
         f"{tireless[0]} keeps up with every rate that was tried"
     )  # fmt: skip
     if rates and (tireless or rates[worst] < rates[best]):
         says += f", {worst} with {number(rates[worst])}" if rates[worst] else f", {worst} not even with the first step"
-    return says + of_load(run, load)
+    return says + load_suffix(run, load)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from analysis.report.tables import Table
-from analysis.report.words import number, of_requests, words
+from analysis.report.wording import metric_phrase, number, plain_name
 from analysis.statistics.compare import Change
 from analysis.statistics.stopping import ENOUGH
 
@@ -36,7 +36,7 @@ def comparison_tables(
 
 def _quantity(row: Change) -> str:
     unit = "" if row.unit in ("share", "index") else f", {row.unit}"
-    return f"{of_requests(row.metric, row.request_class)} {words(row.stat)}{unit} ({row.load})"
+    return f"{metric_phrase(row.metric, row.request_class)} {plain_name(row.stat)}{unit} ({row.load})"
 
 
 def _side(middle: float, values: Sequence[float]) -> str:

@@ -8,16 +8,16 @@ from analysis.metrics.bursts import ordinal
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, WorkerRow
 from analysis.report.tables import Table
-from analysis.report.words import (
-    certainty,
-    divided,
+from analysis.report.wording import (
+    difference_interval,
+    difference_quantity,
+    divisor_suffix,
+    load_suffix,
+    metric_phrase,
     number,
-    of_load,
-    of_requests,
+    plain_name,
     seconds,
-    what,
-    whole,
-    words,
+    whole_number,
 )
 from analysis.statistics.stopping import ENOUGH, has_interval
 
@@ -62,21 +62,21 @@ def _quantity_table(run: Run, load: str, metric: MetricName, request_class: str 
     for variant in run.variants_under(load):
         mine = {row.stat: row for row in rows if row.variant == variant.name and row.stat in statistics}
         for word, values in _lines_of(mine, was_measured=any(row.trials for row in rows)):
-            figures = [number(whole(unit(metric, stat), values.get(stat))) for stat in statistics]
+            figures = [number(whole_number(unit(metric, stat), values.get(stat))) for stat in statistics]
             by = (
                 _divided_by(run, variant.name, load, metric, request_class, completion_times=False)
                 if word == "published"
                 else 1
             )
             n = str(max((row.n for row in mine.values()), default=0)) if word == "measured" else ""
-            lines.append((variant.name, word + divided(by), *figures, n))
+            lines.append((variant.name, word + divisor_suffix(by), *figures, n))
     units = {stat: unit(metric, stat) for stat in statistics}
-    title = of_requests(metric, request_class)
+    title = metric_phrase(metric, request_class)
     only, *others = set(units.values())
     of_unit = f", {only}" if not others and only not in title.split() else ""
-    names = [f"{words(stat)}, ms" if others and units[stat] == "ms" else words(stat) for stat in statistics]
+    names = [f"{plain_name(stat)}, ms" if others and units[stat] == "ms" else plain_name(stat) for stat in statistics]
     head = ("variant", "", *names, "n")
-    return Table(f"{title[0].upper()}{title[1:]}{of_unit}{of_load(run, load)}", head, lines, words=2)
+    return Table(f"{title[0].upper()}{title[1:]}{of_unit}{load_suffix(run, load)}", head, lines, words=2)
 
 
 def _lines_of(
@@ -125,12 +125,12 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
             by = _divided_by(run, row.variant, load.name, "response_time", None, completion_times=True)
             measured = row.measured if row.measured or row.predicted is None else None
             for word, stairs_ms in (
-                ("published" + divided(by), row.published), ("predicted", row.predicted), ("measured", measured),
+                ("published" + divisor_suffix(by), row.published), ("predicted", row.predicted), ("measured", measured),
             ):  # fmt: skip
                 if stairs_ms is not None:
                     shown = [seconds(stair_ms / 1000) for stair_ms in stairs_ms[:most]]
                     lines.append((row.variant, word, *shown, *["–"] * (most - len(shown))))
-        title = f"Response times in seconds, in order of completion{of_load(run, load.name)}"
+        title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
         yield Table(title, ("variant", "", *(ordinal(place) for place in range(1, most + 1))), lines, words=2)
 
 
@@ -155,7 +155,7 @@ def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
         if lines:
             which = f", mean of {run.trials} trials" if run.trials > 1 else ""
             head = ("variant", "request", "published", "measured")
-            yield Table(f"Requests by worker, least first{which}{of_load(run, load)}", head, lines, words=4)
+            yield Table(f"Requests by worker, least first{which}{load_suffix(run, load)}", head, lines, words=4)
 
 
 def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:
@@ -177,7 +177,13 @@ _TELLING = (("throughput", "per_second"), ("requests_by_worker", "largest_share"
 def differences_table(run: Run, summary: Summary) -> Table:
     """Return how far two measurements of one variant differ: overhead, throughput and largest share of each class."""
     rows = [
-        (f"{row.request_class}{of_load(run, row.load)}", what(row), number(row.a), number(row.b), *certainty(row))
+        (
+            f"{row.request_class}{load_suffix(run, row.load)}",
+            difference_quantity(row),
+            number(row.a),
+            number(row.b),
+            *difference_interval(row),
+        )
         for row in summary.differences
         if row.request_class
         and ((row.metric == "overhead" and row.stat in PRINTED) or (row.metric, row.stat) in _TELLING)
@@ -192,7 +198,7 @@ def differences_table(run: Run, summary: Summary) -> Table:
 
 def not_predicted_table(run: Run, summary: Summary) -> Table:
     """Return which variants theory cannot predict, and which mechanism is missing."""
-    rows = [(f"{row.variant}{of_load(run, row.load)}", row.missing) for row in summary.not_predicted]
+    rows = [(f"{row.variant}{load_suffix(run, row.load)}", row.missing) for row in summary.not_predicted]
     return Table("Without a prediction", ("variant", "because theory lacks"), rows, words=2)
 
 

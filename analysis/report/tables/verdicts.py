@@ -4,13 +4,13 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.spread import claim_spread
 from analysis.report.tables import Table
-from analysis.report.words import (
-    bound_in_words,
+from analysis.report.wording import (
+    bound_phrase,
     claim_value,
     published_figures,
-    published_what,
+    published_quantity,
     trials_and_time,
-    verdict_of,
+    verdict_phrase,
 )
 from analysis.verdict.claims import lacking
 
@@ -20,9 +20,9 @@ def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Tabl
     rows = []
     for claim, row in zip(run.claims, summary.claims, strict=True):
         says = row.says + (f" — {row.reason}" if row.reason else "")
-        says += f"\nbound: {bound_in_words(claim)}" if explained else ""
+        says += f"\nbound: {bound_phrase(claim)}" if explained else ""
         measured = "\n".join(filter(None, (claim_value(row), claim_spread(claim, row, run, summary))))
-        rows.append((verdict_of(row), says, measured, row.bound + (" ms" if row.unit == "ms" else "")))
+        rows.append((verdict_phrase(row), says, measured, row.bound + (" ms" if row.unit == "ms" else "")))
     note = "reproduced: the measured value satisfies the bound; it may differ from the published value"
     return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note=note)
 
@@ -33,7 +33,9 @@ def power_table(run: Run, summary: Summary) -> Table:
     for claim, row in zip(run.claims, summary.claims, strict=True):
         few = lacking(claim, run)
         needed = ("–", "–") if few else trials_and_time(row, summary.round_s)
-        rows.append((verdict_of(row), row.says + (f" — {few}" if few else ""), claim_value(row), row.bound, *needed))
+        rows.append(
+            (verdict_phrase(row), row.says + (f" — {few}" if few else ""), claim_value(row), row.bound, *needed)
+        )
     return Table(
         "Trials that decide", ("verdict", "claim", "measured", "bound", "trials", "time"), rows, words=2,
         note="trials: about how many in all, if further trials differ as much as these; with one trial, as many as the "
@@ -44,7 +46,11 @@ def power_table(run: Run, summary: Summary) -> Table:
 def published_table(run: Run, summary: Summary) -> Table:
     """Return the published rows that have a verdict, and their figures that were not reproduced."""
     rows = [
-        (verdict_of(row), published_what(run, row) + (f" — {row.reason}" if row.reason else ""), published_figures(row))
+        (
+            verdict_phrase(row),
+            published_quantity(run, row) + (f" — {row.reason}" if row.reason else ""),
+            published_figures(row),
+        )
         for row in summary.published
     ]
     return Table(

@@ -10,7 +10,7 @@ from analysis.metrics import MetricName, Statistic
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.tables import Table
-from analysis.report.words import number, of_load, of_median, percent, whole
+from analysis.report.wording import load_suffix, median_suffix, number, percent, whole_number
 
 
 class _Column(NamedTuple):
@@ -21,7 +21,7 @@ class _Column(NamedTuple):
 
 
 def _count(of_unit: str, value: float | None) -> str:
-    return number(whole(of_unit, value))
+    return number(whole_number(of_unit, value))
 
 
 _COLUMNS = (
@@ -61,7 +61,7 @@ def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 lines.append(("  published", "–", *["–"] * steady, *figures))
         if lines:
             head = ("variant", "visits", *["per s"] * steady, *(column.name for column in columns))
-            yield Table(f"Visits, ms{of_load(run, load.name)}{of_median(run)}", head, lines)
+            yield Table(f"Visits, ms{load_suffix(run, load.name)}{median_suffix(run)}", head, lines)
 
 
 def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
@@ -89,7 +89,7 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 lines.append((name, "", others, _count("requests", sum(counts[reason] for reason in rest))))
         if lines:
             head = ("variant", "request", "error", "requests")
-            yield Table(f"Why requests failed{of_load(run, load.name)}{of_median(run)}", head, lines, words=3)
+            yield Table(f"Why requests failed{load_suffix(run, load.name)}{median_suffix(run)}", head, lines, words=3)
 
 
 _ERRORS = 8

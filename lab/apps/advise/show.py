@@ -13,7 +13,7 @@ from analysis.records.summary import Summary
 from analysis.report.spread import spread, trials_that_tell, value_and_spread
 from analysis.report.tables import Table
 from analysis.report.terminal import terminal_table
-from analysis.report.words import number, percent
+from analysis.report.wording import number, percent
 from analysis.statistics.losses import PERCENTILES, Figures, Loss, compare_losses, suspect_reason
 from lab.apps.advise.assumptions import Assumption, ranked_for_all
 from lab.apps.advise.load import Load

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from analysis.predict.validation import Compared
 from analysis.report.tables import Table
-from analysis.report.words import number
+from analysis.report.wording import number
 
 
 def validation_tables(compared: Sequence[Compared]) -> list[Table]:

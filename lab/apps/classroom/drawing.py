@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from analysis.report.words import after_number, number, verdict_of
+from analysis.report.wording import number, unit_suffix, verdict_phrase
 from lab.apps.classroom.predictions import ClassPrediction
 from lab.apps.classroom.strips import Dot, Mode, Strip
 
@@ -181,8 +181,8 @@ def _marks(
 
 
 def _dot(dot: Dot, value: float, x: float, y: float, colour: str, unit: str) -> str:
-    measured = f"{number(value)}{after_number(unit)}"
-    told = f"laptop-{dot.laptop}: {measured}, {verdict_of(dot)}, {dot.cores} cores, {dot.cpu_mode}"
+    measured = f"{number(value)}{unit_suffix(unit)}"
+    told = f"laptop-{dot.laptop}: {measured}, {verdict_phrase(dot)}, {dot.cores} cores, {dot.cpu_mode}"
     ink = _ON_DARK.get(colour, "#ffffff")
     return (
         f'<g class="dot" data-laptop="{dot.laptop}"><title>{escape(told)}</title>'

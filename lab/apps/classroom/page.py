@@ -9,7 +9,15 @@ from markupsafe import Markup
 
 from analysis.records.folder import write_whole
 from analysis.report.page import render
-from analysis.report.words import after_number, bound_in_words, measured_thing, number, of_requests, whole, words
+from analysis.report.wording import (
+    bound_phrase,
+    claim_subject,
+    metric_phrase,
+    number,
+    plain_name,
+    unit_suffix,
+    whole_number,
+)
 from lab.apps.classroom.drawing import (
     GOOD,
     PUBLISHED,
@@ -137,7 +145,7 @@ def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str
 
 
 def _drawn_predictions(one: ClassPrediction) -> DrawnPredictions:
-    of_unit = after_number(one.unit)
+    of_unit = unit_suffix(one.unit)
     low, high = number(one.measured[0]), number(one.measured[-1])
     theory = f"; theory: {number(one.theory)}{of_unit}" if one.theory is not None else ""
     told = (
@@ -156,14 +164,14 @@ def _shown(strip: Strip, of_cores: Mapping[int, str]) -> DrawnStrip:
 
 def _what(strip: Strip) -> str:
     """Return in words which number a strip shows, with its unit, and the bound of a claim."""
-    named = after_number(strip.unit)
+    named = unit_suffix(strip.unit)
     if strip.claim:
-        thing = measured_thing(strip.claim).rstrip(",")
-        return f"{thing}{named and ',' + named}; the claim: {bound_in_words(strip.claim)}"
+        thing = claim_subject(strip.claim).rstrip(",")
+        return f"{thing}{named and ',' + named}; the claim: {bound_phrase(strip.claim)}"
     assert strip.quantity
     one = strip.quantity
-    of = of_requests(one.metric, one.request_class)
-    return f"The {words(strip.stat)} of the {of} in {one.variant} under {one.load}{named and ',' + named}"
+    of = metric_phrase(one.metric, one.request_class)
+    return f"The {plain_name(strip.stat)} of the {of} in {one.variant} under {one.load}{named and ',' + named}"
 
 
 def _told(strip: Strip) -> str:
@@ -178,7 +186,7 @@ def _told(strip: Strip) -> str:
 
 
 def _number(strip: Strip, value: float | None) -> str:
-    return number(whole(strip.unit, value)) + (after_number(strip.unit) if value is not None else "")
+    return number(whole_number(strip.unit, value)) + (unit_suffix(strip.unit) if value is not None else "")
 
 
 def _verdicts(strip: Strip) -> str:

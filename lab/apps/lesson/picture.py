@@ -5,7 +5,7 @@ from textwrap import fill
 import altair as alt
 
 from analysis.report.figures.drawing import MEASURED, PUBLISHED, inline_data, styled, svg
-from analysis.report.words import number
+from analysis.report.wording import number
 from lab.apps.lesson.notes import Bar
 
 _ROOM = 30

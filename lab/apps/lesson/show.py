@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from textwrap import fill, indent
 
-from analysis.report.words import number, verdict_of
+from analysis.report.wording import number, verdict_phrase
 from lab.apps.lesson.diagram import LEGEND, diagrams
 from lab.apps.lesson.model import LessonStep, choices, setting_text, step_experiment
 from lab.apps.lesson.notes import Attempt, StepNotes, Verdict
@@ -62,7 +62,9 @@ def verdict_text(verdict: Verdict) -> str:
     measured = "nothing measured" if verdict.measured is None else f"{number(verdict.measured)} {verdict.unit}"
     known = verdict.low is not None and verdict.high is not None
     interval = f", {number(verdict.low)} to {number(verdict.high)}" if known else ""
-    return paragraph(f"{verdict_of(verdict)}: {verdict.says} ({measured}{interval}; bound {verdict.bound})", "", "  ")
+    return paragraph(
+        f"{verdict_phrase(verdict)}: {verdict.says} ({measured}{interval}; bound {verdict.bound})", "", "  "
+    )
 
 
 def explanation(student: Student, step: LessonStep, done: StepNotes) -> str:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from analysis.records.folder import write_whole
 from analysis.report.figures.drawing import CROSS, inline_data, scattered, styled, svg
 from analysis.report.page import render
-from analysis.report.words import number, of_requests, words
+from analysis.report.wording import metric_phrase, number, plain_name
 from analysis.statistics.stopping import has_interval
 from lab.apps.reproduce.reproduction import Figure, Reproduced, Reproduction
 
@@ -36,8 +36,8 @@ def write_page(target: Path, own: Reproduction, reference: Reproduction | None) 
         ],
         number=number,
         has_interval=has_interval,
-        words=words,
-        of_requests=of_requests,
+        words=plain_name,
+        of_requests=metric_phrase,
     )
     write_whole(target, page)
 

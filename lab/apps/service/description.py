@@ -7,7 +7,13 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from analysis.predict.ways import MOST_REPLICAS
-from analysis.records.classes import HEADER_PATTERN, METHOD_PATTERN, PATH_PATTERN, OwnRequestClasses, own_classes_as_json
+from analysis.records.classes import (
+    HEADER_PATTERN,
+    METHOD_PATTERN,
+    PATH_PATTERN,
+    OwnRequestClasses,
+    own_classes_as_json,
+)
 from analysis.records.model import Model
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.run import TODAY, Run
 from analysis.records.summary import Summary
-from analysis.report.words import number
+from analysis.report.wording import number
 
 LEFT_OUT = "left_out"
 """Where gunicorn's settings in force (servers/gunicorn/gunicorn.conf.py) and the variant's settings name them."""

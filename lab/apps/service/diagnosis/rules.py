@@ -9,7 +9,7 @@ from analysis.metrics.sizes import megabytes
 from analysis.records.run import TODAY, Run
 from analysis.records.summary import Summary
 from analysis.report.spread import value_and_spread
-from analysis.report.words import number, percent
+from analysis.report.wording import number, percent
 from analysis.statistics.losses import Figures
 from lab.apps.service.diagnosis.held import Loops
 from lab.apps.service.diagnosis.model import Bottleneck, Diagnosis, Limit

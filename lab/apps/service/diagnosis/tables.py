@@ -6,9 +6,9 @@ from analysis.predict.ways import says
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Summary
 from analysis.report.section import Section
-from analysis.report.spread import listed, trials_that_tell, value_and_spread
+from analysis.report.spread import trials_that_tell, value_and_spread, word_list
 from analysis.report.tables import Table
-from analysis.report.words import number, percent
+from analysis.report.wording import number, percent
 from analysis.statistics.losses import Comparison, Figures, Loss
 from analysis.statistics.stopping import has_interval
 from lab.apps.service.diagnosis.improvement import Improvement, TriedWay, find_improvement
@@ -105,7 +105,7 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
         case "mixed":
             pass
     for way in found.mixed:
-        better, worse = (listed(way.requests(outcome)) for outcome in ("better", "worse"))
+        better, worse = (word_list(way.requests(outcome)) for outcome in ("better", "worse"))
         yield f"{_capital(says(way.name))} is better than today's way for {better}, and worse for {worse}{doubt}."
 
 
@@ -118,7 +118,7 @@ def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
     told = "; ".join(_told(one, best) for one in best.classes if one.outcome == "better")
     yield f"How sure: {in_trials}, {told}."
     if left := best.requests("open"):
-        yield f"For {listed(left)}, there are too few trials to tell."
+        yield f"For {word_list(left)}, there are too few trials to tell."
 
 
 def _told(one: Comparison, way: TriedWay) -> str:

@@ -10,7 +10,7 @@ from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, P
 from analysis.statistics.stopping import ENOUGH, MOST, has_interval
 
 
-def of_median(run: Run) -> str:
+def median_suffix(run: Run) -> str:
     """Return the end of a title whose numbers are medians over trials; empty for one trial."""
     return f", median of {run.trials} trials" if run.trials > 1 else ""
 
@@ -27,12 +27,12 @@ class Judged(Protocol):
         """Whether the verdict rests on a suspect trial."""
 
 
-def verdict_of(row: Judged) -> str:
+def verdict_phrase(row: Judged) -> str:
     """Return a verdict, and after it whether it rests on a suspect trial."""
     return f"{row.verdict}, suspect" if row.suspect else row.verdict
 
 
-def after_number(of_unit: str) -> str:
+def unit_suffix(of_unit: str) -> str:
     """Return a unit as it follows a number; empty for shares, ratios and indices."""
     return "" if of_unit in ("share", "ratio", "index") else f" {of_unit}"
 
@@ -42,21 +42,22 @@ def seconds(value: float | None) -> str:
     return number(None) if value is None else f"{value:.2f}"
 
 
-def published_what(run: Run, row: PublishedRow) -> str:
+def published_quantity(run: Run, row: PublishedRow) -> str:
     """Return in words which figures a published row has."""
     completion_times = ", in order of completion" if row.completion_times else ""
-    by = f", published{divided(row.divided_by)}" if row.divided_by != 1 else ""
-    return f"{row.variant}{of_load(run, row.load)}: {of_requests(row.metric, row.request_class)}{completion_times}{by}"
+    by = f", published{divisor_suffix(row.divided_by)}" if row.divided_by != 1 else ""
+    metric = metric_phrase(row.metric, row.request_class)
+    return f"{row.variant}{load_suffix(run, row.load)}: {metric}{completion_times}{by}"
 
 
-def divided(by: float) -> str:
+def divisor_suffix(by: float) -> str:
     """Return the divisor that follows the word ``published``, e.g. ÷ 222; empty if figures were not divided."""
     return "" if by == 1 else f" ÷ {by:g}"
 
 
 def published_figures(row: PublishedRow) -> str:
     """Return how many figures of a published row were reproduced, and measured / published for each other figure."""
-    off = ", ".join(f"{words(one.stat)} {_ratio(one)}" for one in row.figures if one.verdict != "reproduced")
+    off = ", ".join(f"{plain_name(one.stat)} {_ratio(one)}" for one in row.figures if one.verdict != "reproduced")
     near = sum(one.verdict == "reproduced" for one in row.figures)
     return f"{near} of {len(row.figures)} within {100 * row.within:g} %" + (f": {off}" if off else "")
 
@@ -82,12 +83,12 @@ def _ratio_number(value: float) -> str:
     return number(value) if abs(value) >= 10 else f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.2g}"
 
 
-def what(row: DifferenceRow) -> str:
+def difference_quantity(row: DifferenceRow) -> str:
     """Return the quantity of a difference in words, with its unit."""
-    return f"{words(row.metric)} {words(row.stat)}, {row.unit}"
+    return f"{plain_name(row.metric)} {plain_name(row.stat)}, {row.unit}"
 
 
-def certainty(row: DifferenceRow) -> tuple[str, str]:
+def difference_interval(row: DifferenceRow) -> tuple[str, str]:
     """Return the interval of a difference, and the smallest difference that is more than chance; –: too few trials."""
     if row.trials < ENOUGH:
         return number(None), number(None)
@@ -98,13 +99,13 @@ def claim_value(claim: ClaimRow) -> str:
     """Return the measured value of a claim, with its statistic and unit."""
     if claim.measured is None:
         return number(None)
-    if not after_number(claim.unit):
+    if not unit_suffix(claim.unit):
         return number(claim.measured)
     stat = f"{claim.stat} " if claim.stat in TIME_STATISTICS else ""
-    return f"{stat}{number(whole(claim.unit, claim.measured))} {claim.unit}"
+    return f"{stat}{number(whole_number(claim.unit, claim.measured))} {claim.unit}"
 
 
-def bound_in_words(claim: Claim) -> str:
+def bound_phrase(claim: Claim) -> str:
     """Return in words what a claim's bound means: in one, 99 % of the light requests have an overhead of …."""
     if not claim.has_one_bound:
         return "this version does not know the bound"
@@ -112,21 +113,21 @@ def bound_in_words(claim: Claim) -> str:
     q, of_unit = percentile(value.stat), unit(value.metric, value.stat)
     if other := claim.relative_to:
         same = (other.metric, other.stat, other.request_class) == (value.metric, value.stat, value.request_class)
-        what = "that" if same else _thing(other)
+        compared_to = "that" if same else _thing(other)
         there = f" {_where(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
-        return f"{_where(value)}, {_thing(value)} is {side} {claim.limit:g} times {what}{there}"
+        return f"{_where(value)}, {_thing(value)} is {side} {claim.limit:g} times {compared_to}{there}"
     if q is not None and value.request_class:
         share = 100 - q if claim.at_least is not None else q
-        metric = words(value.metric)
+        metric = plain_name(value.metric)
         a = "an" if metric[0] in "aeiou" else "a"
         which = f"{share:g} % of the {value.request_class} requests have {a} {metric}"
         return f"{_where(value)}, {which} of {side} {claim.limit:g} {of_unit}"
     limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
-    named = after_number(of_unit)
+    named = unit_suffix(of_unit)
     return f"{_where(value)}, {_thing(value)} is {side} {limit}{named}"
 
 
-def measured_thing(claim: Claim) -> str:
+def claim_subject(claim: Claim) -> str:
     """Return in words what a claim measures: The p99 of the overhead of light requests in one."""
     value = claim.value
     words_ = f"{_thing(value)} {_where(value)}"
@@ -136,8 +137,8 @@ def measured_thing(claim: Claim) -> str:
 
 
 def _thing(quantity: Quantity) -> str:
-    stat = _STATISTICS.get(quantity.stat, words(quantity.stat))
-    return f"the {stat} of the {of_requests(quantity.metric, quantity.request_class)}"
+    stat = _STATISTICS.get(quantity.stat, plain_name(quantity.stat))
+    return f"the {stat} of the {metric_phrase(quantity.metric, quantity.request_class)}"
 
 
 _STATISTICS = {
@@ -184,25 +185,25 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}" if share == 0 or share >= 0.0005 else "< 0.1%"
 
 
-def words(name: str) -> str:
+def plain_name(name: str) -> str:
     """Return the name of a metric or statistic with spaces."""
     return name.replace("_", " ")
 
 
-def of_requests(metric: str, request_class: str | None) -> str:
+def metric_phrase(metric: str, request_class: str | None) -> str:
     """Return the name of a metric, with the class of request unless the metric is of all requests."""
     declared = METRICS.get(metric)
     if declared and declared.of_all:
-        return words(metric)
+        return plain_name(metric)
     called = declared.called if declared else "{metric} of {requests} requests"
-    return called.format(metric=words(metric), requests=request_class or "all")
+    return called.format(metric=plain_name(metric), requests=request_class or "all")
 
 
-def of_load(run: Run, load: str) -> str:
+def load_suffix(run: Run, load: str) -> str:
     """Return the end of a title that names the load; empty if the run has only one load."""
     return f", {load}" if len(run.loads) > 1 else ""
 
 
-def whole(of_unit: str, value: float | None) -> float | None:
+def whole_number(of_unit: str, value: float | None) -> float | None:
     """Return a count as an integer; the median of counts, or an average, may have decimals and then stays as it is."""
     return int(value) if of_unit in WHOLE_UNITS and value is not None and value.is_integer() else value
