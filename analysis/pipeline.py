@@ -12,8 +12,8 @@ from analysis.metrics import bursts, failures, servers, spread, visits
 from analysis.metrics.unknown import unknown
 from analysis.predict.prediction import not_predicted
 from analysis.predict.stored import predictions_of
-from analysis.read.observed import Evidence, clock_rows, observe, read_evidence
 from analysis.read.rows import opened
+from analysis.read.trial_data import RawTrial, clock_rows, read_raw_trial, read_trial_data
 from analysis.records.checksums import sealed
 from analysis.records.folder import read_run, trial_folders, write_whole
 from analysis.records.run import SCHEMA
@@ -46,18 +46,18 @@ def derive_summary(run_folder: Path) -> Summary:
     hashes = sealed(run_folder)
     folders = trial_folders(run_folder)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
-        evidence = dict(zip(folders, pool.map(partial(read_evidence, run_folder, hashes=hashes), folders), strict=True))
-    summary = summarise(run_folder, evidence)
+        raw = dict(zip(folders, pool.map(partial(read_raw_trial, run_folder, hashes=hashes), folders), strict=True))
+    summary = summarise(run_folder, raw)
     values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
     write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     return summary
 
 
-def summarise(run_folder: Path, evidence: dict[Path, Evidence]) -> Summary:
-    """Compute the summary of a run from its records, and from the rows and the ``evidence`` of each trial's folder."""
+def summarise(run_folder: Path, raw: dict[Path, RawTrial]) -> Summary:
+    """Compute the summary of a run from its records, and from the rows and the ``raw`` of each trial's folder."""
     run = read_run(run_folder)
-    with opened(list(evidence)) as rows:
-        observed = [observe(rows, run, folder, found) for folder, found in evidence.items()]
+    with opened(list(raw)) as rows:
+        observed = [read_trial_data(rows, run, folder, found) for folder, found in raw.items()]
         judged = [judge_trial(trial) for trial in observed]
         judged += judge_missing(run, judged)
         rejected = {(one.variant, one.load, one.trial): one.classes for one in judged if one.verdict != "invalid"}

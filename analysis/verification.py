@@ -12,7 +12,7 @@ from analysis.metrics import METRICS
 from analysis.metrics.unknown import unknown
 from analysis.pipeline import derive, derive_summary
 from analysis.predict.stored import PREDICTED
-from analysis.records.checksums import MANIFEST, Difference, changes, files, is_derived, read_manifest, sha256
+from analysis.records.checksums import MANIFEST, FileDifference, changed_files, files, is_derived, read_manifest, sha256
 from analysis.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
 from analysis.records.run import SCHEMA
 from analysis.records.summary import Summary
@@ -34,7 +34,7 @@ class Verification:
     manifest: str
     recorded: int
     derived: list[str] | None
-    differences: list[Difference]
+    differences: list[FileDifference]
     unknown: list[str] = field(default_factory=list)
     figures: tuple[int, int] | None = None
 
@@ -44,7 +44,7 @@ class Verification:
         return all(is_derived(one.path) for one in self.differences)
 
 
-def verify(run_folder: Path) -> Verification:
+def verify_run(run_folder: Path) -> Verification:
     """Compare a run with its manifest, compute its results again, and compare the results byte by byte.
 
     Write nothing into the run's folder. Raise BadRun if the folder is not a run, has no manifest or cannot be
@@ -53,7 +53,7 @@ def verify(run_folder: Path) -> Verification:
     if not (run_folder / MANIFEST).exists() and not (run_folder / "run.json").exists():
         raise BadRun(f"{run_folder} has no run.json")
     recorded = len(read_manifest(run_folder))
-    found = Verification(sha256(run_folder / MANIFEST), recorded, None, changes(run_folder))
+    found = Verification(sha256(run_folder / MANIFEST), recorded, None, changed_files(run_folder))
     if any(PurePosixPath(one.path).name in _RECORDS for one in found.differences):
         return found
     found = replace(found, unknown=[*unknown(read_run(run_folder), map(read_trial, trial_folders(run_folder)))])
@@ -81,7 +81,7 @@ def _compare_figures(run_folder: Path, found: Verification) -> Verification:
     except BadRun as error:
         problem = str(error).removeprefix(f"{run_folder / 'summary.json'}: ")
         return replace(
-            found, differences=[*found.differences, Difference("summary.json", f"cannot be read: {problem}")]
+            found, differences=[*found.differences, FileDifference("summary.json", f"cannot be read: {problem}")]
         )
     with derived_elsewhere(run_folder) as (_, summary):
         new = _figures(summary)
@@ -90,7 +90,7 @@ def _compare_figures(run_folder: Path, found: Verification) -> Verification:
     names = [" ".join(word or "all" for word in key) for key in wrong[:_NAMED]]
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     what = f"does not follow from the raw points: {', '.join(names)}{more}"
-    differences = [*found.differences, Difference("summary.json", what)] if wrong else found.differences
+    differences = [*found.differences, FileDifference("summary.json", what)] if wrong else found.differences
     left = [metric for metric in dict.fromkeys(key[3] for key in old) if metric not in METRICS]
     not_judged = [f"not verified by this version: the figures of {', '.join(left)} in summary.json"] if left else []
     return replace(
@@ -117,7 +117,7 @@ def _is_close(one: float | None, other: float | None) -> bool:
     return one == other if one is None or other is None else isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
+def _compare_derived(run_folder: Path) -> tuple[list[str], list[FileDifference]]:
     """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
     with tempfile.TemporaryDirectory(prefix="stampede-verify-") as folder:
         again = Path(folder)
@@ -130,9 +130,9 @@ def _compare_derived(run_folder: Path) -> tuple[list[str], list[Difference]]:
         differences = []
         for name in sorted(new | old):
             if name not in old:
-                differences.append(Difference(name, "missing, although it follows from the raw points"))
+                differences.append(FileDifference(name, "missing, although it follows from the raw points"))
             elif name not in new or not filecmp.cmp(again / name, run_folder / name, shallow=False):
-                differences.append(Difference(name, "does not follow from the raw points"))
+                differences.append(FileDifference(name, "does not follow from the raw points"))
     return sorted(new), differences
 
 

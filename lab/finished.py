@@ -96,7 +96,7 @@ def summary_of(command: str, folder: Path, results: Path) -> "Summary":
 def verified(folder: Path, console: Console) -> list[str]:
     """Return what to say of a run that was not changed. If the run was changed, print how and raise LabError."""
     from analysis.records.checksums import MANIFEST  # noqa: PLC0415
-    from analysis.verification import verify as verify_run  # noqa: PLC0415
+    from analysis.verification import verify_run  # noqa: PLC0415
 
     try:
         with uninterrupted():

@@ -22,7 +22,7 @@ from analysis.records.run import (
     LoadRecord,
     RelativeRate,
     Run,
-    Source,
+    SourceRecord,
     TrialRecord,
 )
 from analysis.records.summary import Summary
@@ -389,7 +389,7 @@ def record_of(
         title=experiment.title,
         question=experiment.question,
         because=experiment.because,
-        source=Source.model_validate(experiment.source.model_dump()) if experiment.source else None,
+        source=SourceRecord.model_validate(experiment.source.model_dump()) if experiment.source else None,
         published=[one for one in experiment.published if one.variant in asked],
         claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
         curve=experiment.curve,

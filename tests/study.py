@@ -20,8 +20,8 @@ from pathlib import Path
 
 import duckdb
 
-from analysis.read.observed import Evidence, observe, read_evidence
 from analysis.read.rows import opened
+from analysis.read.trial_data import RawTrial, read_raw_trial, read_trial_data
 from analysis.records.checksums import sealed
 from analysis.records.claims import Claim
 from analysis.records.folder import read_run, trial_folders
@@ -44,12 +44,12 @@ TRIALS = (1, 2, 3, 5, 8)
 Cells = dict[tuple[str, str, str | None], list[Measured]]
 
 
-def first_seconds(run: Run, evidence: dict[Path, Evidence], seconds: int) -> Cells:
+def first_seconds(run: Run, evidence: dict[Path, RawTrial], seconds: int) -> Cells:
     """Return the statistics of each trial as if its load had ended after so many seconds."""
     with tempfile.TemporaryDirectory() as temporary:
         short = [_shortened(folder, Path(temporary) / str(place), seconds) for place, folder in enumerate(evidence)]
         with opened(short) as rows:
-            return measure(rows, [observe(rows, run, folder, found) for folder, found in evidence.items()])
+            return measure(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
 
 
 def _shortened(trial_folder: Path, target: Path, seconds: int) -> Path:
@@ -66,7 +66,7 @@ def keep(run_folder: Path, target: Path, windows: list[int]) -> None:
     """Write what the first seconds of each trial say to a file; ``windows`` are in seconds."""
     run = read_run(run_folder)
     hashes = sealed(run_folder)
-    evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    evidence = {folder: read_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     wanted = {*KEPT} | {(one.metric, one.stat) for claim in run.claims for one in claim.quantities}
     kept = {
         "run": run.model_copy(update={"order": [], "published": []}).model_dump(mode="json", by_alias=True),
@@ -166,9 +166,9 @@ def default(run_folder: Path) -> str:
     """Return a line of a table: what runs of the default number of trials decide, if trials are like those of a run."""
     run = read_run(run_folder)
     hashes = sealed(run_folder)
-    evidence = {folder: read_evidence(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
+    evidence = {folder: read_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     with opened(list(evidence)) as rows:
-        cells = measure(rows, [observe(rows, run, folder, found) for folder, found in evidence.items()])
+        cells = measure(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
     experiment = load_experiment(run.experiment)
     decided, false, headline = 0, 0, None
     for claim in experiment.claims:

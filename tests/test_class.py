@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from analysis.pipeline import derive_summary
 from analysis.records import archive as reading
-from analysis.records.checksums import Difference, differences, seal
+from analysis.records.checksums import FileDifference, changed_in_archive, seal
 from analysis.records.folder import read_run
 from analysis.verification import link_recorded
 from lab.apps.classroom import submissions
@@ -549,10 +549,10 @@ def test_dots_at_one_place_are_stacked() -> None:
 def test_hashes_are_compared_without_the_files() -> None:
     found = {"run.json": "z", "x": "c", "more": "d", "summary.json": "e"}
 
-    assert differences({"run.json": "a", "gone": "b", "x": "c"}, found) == [
-        Difference("gone", "missing, although manifest.sha256 lists it"),
-        Difference("more", "not in manifest.sha256"),
-        Difference("run.json", "changed, its hash differs from manifest.sha256"),
+    assert changed_in_archive({"run.json": "a", "gone": "b", "x": "c"}, found) == [
+        FileDifference("gone", "missing, although manifest.sha256 lists it"),
+        FileDifference("more", "not in manifest.sha256"),
+        FileDifference("run.json", "changed, its hash differs from manifest.sha256"),
     ]
 
 

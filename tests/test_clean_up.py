@@ -10,7 +10,7 @@ import pytest
 
 from analysis.pipeline import derive
 from analysis.records.folder import NoTemporaryRoom, read_run
-from analysis.verification import verify
+from analysis.verification import verify_run
 from lab import run as running
 from lab.engine import leftovers
 from lab.engine.cluster.machines import default_machine
@@ -61,7 +61,7 @@ def test_a_killed_run_is_closed_once(results: Path) -> None:
     assert (read_run(run).outcome, read_run(run).reason) == ("failed", "the lab was killed")
     assert trials(run) == ["1", "killed-2"]
     assert list(run.rglob(".*")) == []
-    assert verify(run).differences == []
+    assert verify_run(run).differences == []
     assert clean_up(results) == []
 
 
@@ -95,7 +95,7 @@ def test_a_trial_that_lacked_only_its_name_is_kept_whole(results: Path) -> None:
     clean_up(results)
 
     assert trials(run) == ["1"]
-    assert verify(run).differences == []
+    assert verify_run(run).differences == []
 
 
 def test_what_somebody_put_into_a_killed_run_is_left_alone(results: Path) -> None:

@@ -21,7 +21,7 @@ from analysis.records.checksums import files, is_derived, seal
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_summary
 from analysis.records.run import ClientRecord, LoadRecord, VariantRecord
-from analysis.verification import verify
+from analysis.verification import verify_run
 from lab.paths import ROOT
 from tests.real_runs import NAMES, unpack
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation, write_observations, write_points
@@ -223,4 +223,4 @@ def test_a_run_whose_connections_tie_is_as_measured(tmp_path: Path) -> None:
     run = unpack("keep-alive", tmp_path)
     derive(run)
 
-    assert verify(run).differences == []
+    assert verify_run(run).differences == []

@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analysis.pipeline import derive
-from analysis.records.checksums import MANIFEST, changes, read_manifest, seal, sha256
+from analysis.records.checksums import MANIFEST, changed_files, read_manifest, seal, sha256
 from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import BadRun, read_run, read_trial, trial_folders
 from analysis.records.run import Run, TrialRecord
-from analysis.verification import verify
+from analysis.verification import verify_run
 from lab import run as running
 from lab.engine import leftovers
 from lab.engine.cluster.engines import Engines
@@ -64,7 +64,7 @@ def flip(path: Path) -> None:
 
 def differences(run: Path) -> list[str]:
     """Return what verification finds, as it is printed."""
-    return [str(one) for one in verify(run).differences]
+    return [str(one) for one in verify_run(run).differences]
 
 
 def content(folder: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -80,7 +80,7 @@ def content(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 def test_a_run_is_what_was_measured_and_its_results_follow(run: Path) -> None:
     before = content(run)
 
-    found = verify(run)
+    found = verify_run(run)
 
     assert found.differences == []
     assert found.recorded == 17
@@ -153,7 +153,7 @@ def test_no_changed_byte_of_the_manifest_goes_unseen(run: Path) -> None:
             changed[position] ^= bit
             (run / MANIFEST).write_bytes(changed)
             try:
-                found = changes(run)
+                found = changed_files(run)
             except BadRun as error:
                 assert str(error).startswith(f"{run / MANIFEST}:")  # noqa: PT017  # one of two outcomes
             else:
@@ -248,7 +248,7 @@ def test_sealing_again_never_blesses_a_change(run: Path) -> None:
     assert set(new) - set(old) == {name.replace("/1/", "/2/") for name in old if name.startswith("two/")}
     assert {name for name in old if new[name] != old[name]} == {"run.json"}
     assert new["run.json"] == sha256(run / "run.json")
-    assert [str(one) for one in changes(run)] == [f"one/mix/1/k6-1.log: {CHANGED}"]
+    assert [str(one) for one in changed_files(run)] == [f"one/mix/1/k6-1.log: {CHANGED}"]
 
 
 def test_sealing_again_keeps_the_hash_of_what_is_gone(run: Path) -> None:
@@ -334,7 +334,7 @@ def test_without_a_manifest_nothing_is_compared(run: Path) -> None:
 
     assert derive(run).validity.verdict == "valid"
     with pytest.raises(BadRun) as caught:
-        verify(run)
+        verify_run(run)
     assert str(caught.value) == f"{run} has no manifest.sha256"
 
 
@@ -353,7 +353,7 @@ def test_a_run_of_another_version_is_refused_with_its_own_path(run: Path) -> Non
     seal(run)
 
     with pytest.raises(BadRun) as caught:
-        verify(run)
+        verify_run(run)
 
     assert str(caught.value) == f"{run}/run.json has schema 0; this version reads the schemas 1 to 2"
 
@@ -376,7 +376,7 @@ def test_a_run_of_another_version_is_refused_with_its_own_path(run: Path) -> Non
 def test_a_manifest_that_cannot_be_understood_is_an_error_with_its_line(run: Path, text: bytes, message: str) -> None:
     (run / MANIFEST).write_bytes(text.replace(b"%(hash)s", NOTHING.encode()))
 
-    for reads in (read_manifest, seal, derive, changes, verify):
+    for reads in (read_manifest, seal, derive, changed_files, verify_run):
         with pytest.raises(BadRun) as caught:
             reads(run)
         assert str(caught.value) == message.replace("{path}", str(run / MANIFEST)).replace("{hash}", NOTHING)
@@ -387,7 +387,7 @@ def test_a_manifest_that_is_a_folder_is_an_error(run: Path) -> None:
     (run / MANIFEST).mkdir()
 
     with pytest.raises(BadRun) as caught:
-        changes(run)
+        changed_files(run)
 
     assert str(caught.value) == f"{run / MANIFEST} cannot be read: Is a directory"
 
@@ -402,7 +402,7 @@ def test_no_manifest_makes_the_reader_fail_otherwise(run: Path, text: bytes) -> 
     (run / MANIFEST).write_bytes(text)
 
     with contextlib.suppress(BadRun):
-        assert changes(run), "every file was in the manifest with the right hash"
+        assert changed_files(run), "every file was in the manifest with the right hash"
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -411,7 +411,7 @@ def test_no_path_makes_the_reader_fail_otherwise(run: Path, name: str) -> None:
     (run / MANIFEST).write_bytes(f"{NOTHING}  {name}\n".encode())
 
     with contextlib.suppress(BadRun):
-        assert changes(run)
+        assert changed_files(run)
 
 
 def record_of(folder: Path) -> Run:
@@ -448,6 +448,6 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     assert "one/mix/1/points.json.gz" in first
     assert seen == [first, set(read_manifest(folder))]
     assert len(trial_folders(folder)) == 2
-    assert [str(one) for one in changes(folder)] == [f"one/mix/{n}/points.json.gz: {CHANGED}" for n in (1, 2)]
+    assert [str(one) for one in changed_files(folder)] == [f"one/mix/{n}/points.json.gz: {CHANGED}" for n in (1, 2)]
     assert summary.trials[0].reasons == [UNTRUE]
     assert summary.rows == []

@@ -7,7 +7,7 @@ import pytest
 from analysis.metrics.sizes import megabytes
 from analysis.pipeline import derive_summary
 from analysis.read.observation import SENT, WRITTEN, parse
-from analysis.records.run import Log
+from analysis.records.run import ContainerLog
 from lab.apps.service.diagnosis.rules import processor_sentences
 from lab.apps.service.diagnosis.symptoms import ProcessorUse
 from lab.trial.logs import LogStart, log_record, note_cuts
@@ -28,7 +28,7 @@ def writing(written: int, sent: int, served: dict[int, int]) -> str:
     return f"{wrote}==> {SENT} <==\n{INTERFACES.format(sent=sent)}{observation('box', served)}"
 
 
-def output_of(tmp_path: Path, log: Log, *, written: int = 0, sent: int = 0) -> tuple[float | None, list[str]]:
+def output_of(tmp_path: Path, log: ContainerLog, *, written: int = 0, sent: int = 0) -> tuple[float | None, list[str]]:
     """Return the output of a request, and the reasons to doubt, of ten requests of a server with such a log."""
     run = make_run(tmp_path, {"one": TEN})
     folder = make_trial(run, "one", 1, TEN, logs={"server-1": log})
@@ -48,7 +48,7 @@ def test_what_processes_wrote_and_what_was_sent_is_read() -> None:
 
 def test_the_output_of_a_request_is_what_the_log_grew_by(tmp_path: Path) -> None:
     """Files that the application writes do not count."""
-    output, reasons = output_of(tmp_path, Log(kept=2500, before=500), written=1_000_000)
+    output, reasons = output_of(tmp_path, ContainerLog(kept=2500, before=500), written=1_000_000)
 
     assert output == 200
     assert "log" not in " ".join(reasons)
@@ -56,7 +56,7 @@ def test_the_output_of_a_request_is_what_the_log_grew_by(tmp_path: Path) -> None
 
 def test_the_output_of_a_cut_log_is_what_was_written_and_not_sent(tmp_path: Path) -> None:
     output, reasons = output_of(
-        tmp_path, Log(kept=1_800_000, before=500, cut=True), written=133_000_000, sent=3_000_000
+        tmp_path, ContainerLog(kept=1_800_000, before=500, cut=True), written=133_000_000, sent=3_000_000
     )
 
     assert output == 13_000_000
@@ -74,7 +74,9 @@ def test_a_log_is_cut_if_its_first_line_is_another_one() -> None:
     before = LogStart(b"2026-01-02T03:04:05.1Z tick\n", 5)
 
     assert not log_record(b"tick\ntick\n", before.line, before).cut
-    assert log_record(b"tick\ntick\n", b"2026-01-02T03:04:09.2Z tick\n", before) == Log(kept=10, before=5, cut=True)
+    assert log_record(b"tick\ntick\n", b"2026-01-02T03:04:09.2Z tick\n", before) == ContainerLog(
+        kept=10, before=5, cut=True
+    )
     assert not log_record(b"tick\n", b"2026-01-02T03:04:09.2Z tick\n", LogStart(b"", 0)).cut
 
 
@@ -83,7 +85,7 @@ def test_a_cut_log_begins_with_how_much_is_there(tmp_path: Path) -> None:
         (tmp_path / f"{name}.log").write_text("tick\n")
     (tmp_path / "server-1.after.txt").write_text(writing(133_000_000, 0, {7: 1}))
 
-    note_cuts(tmp_path, {"server-1": Log(kept=1_800_000, cut=True), "nginx-1": Log(kept=5)})
+    note_cuts(tmp_path, {"server-1": ContainerLog(kept=1_800_000, cut=True), "nginx-1": ContainerLog(kept=5)})
 
     notice, line = (tmp_path / "server-1.log").read_text().splitlines()
     assert "the last 1.8 MB of about 133 MB follow" in notice

@@ -18,7 +18,7 @@ from analysis.records.checksums import seal
 from analysis.records.folder import read_run
 from analysis.records.run import THEORY, ClientRecord, LoadRecord, VariantRecord
 from analysis.records.summary import Row
-from analysis.verification import derived_elsewhere, verify
+from analysis.verification import derived_elsewhere, verify_run
 from lab.apps.advise.validated import validation_tables
 from lab.experiment.file import load_experiment, names
 from lab.loads import K6_SCRIPTS
@@ -320,7 +320,7 @@ def test_an_edited_prediction_is_found(predicted: Path) -> None:
     path = predicted / "predicted.json"
     path.write_text(path.read_text().replace('"median": ', '"median": 1', 1))
 
-    assert [str(difference) for difference in verify(predicted).differences] == [
+    assert [str(difference) for difference in verify_run(predicted).differences] == [
         "predicted.json: does not follow from the raw points"
     ]
 

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from analysis.pipeline import derive
 from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.run import LoadRecord, RelativeRate, Source, VariantRecord
+from analysis.records.run import LoadRecord, RelativeRate, SourceRecord, VariantRecord
 from analysis.report.answer import _told
 from analysis.report.wording import bound_phrase
 from tests.synthetic import Request, make_run, visit
@@ -52,7 +52,7 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
     run = make_run(
         tmp_path, {"one": requests + failed, "two": requests}, claims=claims, published=published,
         title=HOSTILE, question=HOSTILE,
-        source=Source(title=HOSTILE, publisher=HOSTILE, unknown=[HOSTILE],
+        source=SourceRecord(title=HOSTILE, publisher=HOSTILE, unknown=[HOSTILE],
                       address="https://example.org/?<script>alert(1)</script>"), command=HOSTILE,
         loads=[LoadRecord(name="mix", script=HOSTILE, duration="60s", settings={HOSTILE: HOSTILE})],
     )  # fmt: skip
@@ -171,7 +171,7 @@ def test_the_page_forbids_itself_everything_but_its_own_script_style_and_picture
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "data:text/html,hello", "/etc/passwd"])
 def test_the_address_of_an_article_is_one_of_the_web(address: str) -> None:
     with pytest.raises(ValidationError):
-        Source(title="", publisher="", address=address)
+        SourceRecord(title="", publisher="", address=address)
 
 
 def test_a_cure_also_says_what_becomes_of_the_answers_number(tmp_path: Path) -> None:

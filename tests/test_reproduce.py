@@ -8,7 +8,7 @@ import typer
 
 from analysis.pipeline import derive_summary
 from analysis.records.claims import Claim, Published, Quantity
-from analysis.records.run import METHOD, Source
+from analysis.records.run import METHOD, SourceRecord
 from lab import cli
 from lab.apps.reproduce import all as reproduce
 from lab.apps.reproduce.page import write_page
@@ -39,7 +39,7 @@ def measured(results: Path, experiment: str = "made-up", time: str = "20260101T0
             Published(variant="one", request_class="light", metric="requests_by_worker", counts=[3, 1]),
         ],
         "claims": [Claim(says="It is so", value=P50, at_most=20)],
-        "source": Source(title="An article", publisher="A blog", year=2020, address="https://example.org/an-article"),
+        "source": SourceRecord(title="An article", publisher="A blog", year=2020, address="https://example.org/an-article"),
     }  # fmt: skip
     values["command"] = f"make experiment NAME={experiment}"
     derive_summary(make_run(folder, requests, **(values | changed)))

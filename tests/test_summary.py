@@ -13,7 +13,7 @@ from rich.console import Console
 from analysis.metrics import OF_ALL_REQUESTS, Statistic, rows_needed
 from analysis.metrics.spread import evenness
 from analysis.pipeline import derive, derive_summary, summarise
-from analysis.read.observed import Evidence
+from analysis.read.trial_data import RawTrial
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.run import LoadRecord, Run, RunMachine, VariantRecord
@@ -386,7 +386,7 @@ def test_a_large_run_is_summarised_in_the_same_way_every_time(tmp_path: Path) ->
     """)
     larger.rename(table)
 
-    summaries = [summarise(run, {folder: Evidence()}).model_dump_json() for _ in range(3)]
+    summaries = [summarise(run, {folder: RawTrial()}).model_dump_json() for _ in range(3)]
 
     assert summaries[0].count('"n":300000') > 10
     assert len(set(summaries)) == 1

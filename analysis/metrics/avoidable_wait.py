@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.metrics.simulated import SimulatedTrial
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
 
 AVOIDABLE_WAIT = Metric(
     "avoidable_wait",
@@ -42,7 +42,7 @@ RECOVERY = Metric(
 )
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield how long requests of each class waited beside a free thread, and how long the servers took to recover.
 
     Yield nothing if the load kills workers, because the number of workers at each moment is then unknown.
@@ -97,11 +97,11 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
             yield MetricValues(request_class, AVOIDABLE_WAIT.keyed(values))
 
 
-def _issues(trial: Observed) -> Iterator[ValidityIssue]:
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that the clocks of several machines are known well enough to tell which requests waited."""
     from analysis.metrics import waiting  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
-    clocks = trial.evidence.clocks
+    clocks = trial.raw.clocks
     if clocks is None or clocks.worst is None:
         return
     asking, serving, within_s = clocks.worst

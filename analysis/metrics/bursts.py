@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read import Key
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
     from analysis.records.run import Run
 
 BURST = Metric(
@@ -52,7 +52,7 @@ class Stair(NamedTuple):
     failed: bool
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the medians over a trial's complete bursts: how long a burst took, and the busiest worker's share of it."""
     if not (size := trial.load.burst):
         return
@@ -135,7 +135,7 @@ def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, size: int) 
     return database.execute(f"{BURSTS} {query}", of_trial(key) | {"size": size}).fetchall()
 
 
-def _issues(trial: Observed) -> Iterator[ValidityIssue]:
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that all requests of a burst were sent before the first of them was answered."""
     if not trial.requests.sending:
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read import Key
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
 
 FAILURES = Metric(
     "failures",
@@ -30,7 +30,7 @@ ORDER BY requests DESC, variant, load, trial, request_class, error
 """
 
 
-def _measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield how many requests of each class failed."""
     for request_class in trial.requests.names:
         count = trial.requests.of_class(request_class)

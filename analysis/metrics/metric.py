@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     import duckdb
 
     from analysis.metrics.simulated import SimulatedTrial
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
 
 Stats = dict[tuple[str, str], float]
 """Measured values by the names of metric and statistic, in the units that the metrics declare."""
@@ -109,8 +109,8 @@ class Family:
     """
 
     metrics: tuple[Metric, ...]
-    measure: Callable[[duckdb.DuckDBPyConnection, Observed], Iterable[MetricValues]]
-    issues: Callable[[Observed], Iterable[ValidityIssue]] = lambda _: ()
+    measure: Callable[[duckdb.DuckDBPyConnection, TrialData], Iterable[MetricValues]]
+    issues: Callable[[TrialData], Iterable[ValidityIssue]] = lambda _: ()
     measure_simulated: Callable[[SimulatedTrial], Iterable[MetricValues]] = lambda _: ()
 
 

@@ -13,7 +13,7 @@ from analysis.records.summary import CounterRow
 if TYPE_CHECKING:
     import duckdb
 
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
 
 THROTTLED_ALLOWED = 0.01
 
@@ -65,7 +65,7 @@ OUTPUT = Metric(
 )
 
 
-def _measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield what a trial's servers and balancer report: attempts to accept, processor time, memory, queued requests."""
     observed = [*_observed(trial)]
     servers = [(before, after) for _, before, after in observed if before.workers or after.workers]
@@ -90,7 +90,7 @@ def _measure(_: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricVa
     yield MetricValues(None, stats)
 
 
-def _output(trial: Observed, container: Container) -> float | None:
+def _output(trial: TrialData, container: Container) -> float | None:
     """Return how many bytes a server's container wrote to its output during the load; None: nobody knows.
 
     Some servers write() their answers, too, so what the container sent is left out of what its processes wrote.
@@ -106,18 +106,18 @@ def _output(trial: Observed, container: Container) -> float | None:
     return max(log.kept, written - (after.sent or 0) + (before.sent or 0))
 
 
-def _total(trial: Observed, counter: str) -> int:
+def _total(trial: TrialData, counter: str) -> int:
     return sum(counted_by_worker(trial.containers, counter).values())
 
 
-def _observed(trial: Observed) -> Iterator[tuple[str, Observation, Observation]]:
+def _observed(trial: TrialData) -> Iterator[tuple[str, Observation, Observation]]:
     """Yield the name and the observations of each container that was observed before and after the load."""
     for container in trial.containers:
         if container.before and container.after:
             yield container.name, container.before, container.after
 
 
-def counter_rows(trials: Iterable[Observed]) -> Iterator[CounterRow]:
+def counter_rows(trials: Iterable[TrialData]) -> Iterator[CounterRow]:
     """Yield the counters of each worker in each trial; the workers of a trial are sorted by name."""
     for trial in trials:
         observed = [container.after for container in trial.containers if container.after]
@@ -129,13 +129,13 @@ def counter_rows(trials: Iterable[Observed]) -> Iterator[CounterRow]:
             yield CounterRow(variant=variant, load=load, trial=number, worker=worker, counts=counts)
 
 
-def _issues(trial: Observed) -> Iterator[ValidityIssue]:
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Yield where counts disagree, and where the servers were not what the variant asks for."""
     for check in (_counts, _unobserved, _changed_workers, _full_queues, _throttled, _accept_models, _workers, _logs):
         yield from check(trial)
 
 
-def _counts(trial: Observed) -> Iterator[ValidityIssue]:
+def _counts(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that the load generators, the balancer and the workers counted the same requests.
 
     If no request failed, the counts must be equal. The load generators cannot know how far a failed request got; so if
@@ -166,14 +166,14 @@ def _counts(trial: Observed) -> Iterator[ValidityIssue]:
             yield wrong, f"the counts disagree: {named} answers name worker {worker}, which counted {counted}"
 
 
-def _unobserved(trial: Observed) -> Iterator[ValidityIssue]:
+def _unobserved(trial: TrialData) -> Iterator[ValidityIssue]:
     for container in trial.containers:
         if container.before is None or container.after is None:
             when = "before" if container.before is None else "after"
             yield "suspect", f"{container.name} was not observed {when} the load"
 
 
-def _changed_workers(trial: Observed) -> Iterator[ValidityIssue]:
+def _changed_workers(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that no worker came or went, unless a request kills its worker or the server is elastic.
 
     An elastic server remembers workers that died, so their counts are there.
@@ -194,7 +194,7 @@ def _changed_workers(trial: Observed) -> Iterator[ValidityIssue]:
             yield severity, f"{name} started {_named(new)} during the load"
 
 
-def _full_queues(trial: Observed) -> Iterator[ValidityIssue]:
+def _full_queues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that no listen queue overflowed; this is a finding if the load asks for more than servers can answer."""
     for name, before, after in _observed(trial):
         if full := after.listen_overflows - before.listen_overflows:
@@ -202,7 +202,7 @@ def _full_queues(trial: Observed) -> Iterator[ValidityIssue]:
             yield severity, f"the listen queue of {name} was full for {full} connections"
 
 
-def _throttled(trial: Observed) -> Iterator[ValidityIssue]:
+def _throttled(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that no limit slowed a container; this is a finding if requests compute or the load asks for too much."""
     lasted_s = trial.record.seconds.load
     for name, before, after in _observed(trial):
@@ -212,7 +212,7 @@ def _throttled(trial: Observed) -> Iterator[ValidityIssue]:
             yield severity, f"{name} was kept from computing by its limit for {throttled_s:.1f} s"
 
 
-def _accept_models(trial: Observed) -> Iterator[ValidityIssue]:
+def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that the workers hold the listening sockets that the variant asks for."""
     if trial.variant.accept not in ("shared", "per-worker"):
         return
@@ -230,7 +230,7 @@ def _accept_models(trial: Observed) -> Iterator[ValidityIssue]:
             yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
 
 
-def _workers(trial: Observed) -> Iterator[ValidityIssue]:
+def _workers(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that as many workers served as the variant asks for."""
     before = sum(len(before.workers) for _, before, _ in _observed(trial))
     after = sum(len(after.workers) for *_, after in _observed(trial))
@@ -241,7 +241,7 @@ def _workers(trial: Observed) -> Iterator[ValidityIssue]:
         yield "invalid", f"{before} workers served where {asked} were asked for"
 
 
-def _logs(trial: Observed) -> Iterator[ValidityIssue]:
+def _logs(trial: TrialData) -> Iterator[ValidityIssue]:
     """Say which logs lack their beginning, and how much of them is there."""
     written = {container.name: container.after.written for container in trial.containers if container.after}
     for name, there in cut_logs(trial.record.logs, written).items():

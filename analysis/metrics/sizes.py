@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from analysis.records.run import Log
+    from analysis.records.run import ContainerLog
 
 
 def megabytes(size: float) -> str:
@@ -13,7 +13,7 @@ def megabytes(size: float) -> str:
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}"
 
 
-def cut_logs(logs: "Mapping[str, Log]", written: Mapping[str, int | None]) -> dict[str, str]:
+def cut_logs(logs: "Mapping[str, ContainerLog]", written: Mapping[str, int | None]) -> dict[str, str]:
     """Return how much is there of each log that lacks its beginning, e.g. the last 1.8 MB of about 133 MB.
 
     ``written`` is how many bytes each container wrote in all; None: nobody knows.

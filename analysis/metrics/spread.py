@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read import Key
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
     from analysis.records.run import VariantRecord
 
 REQUESTS_BY_WORKER = Metric(
@@ -61,7 +61,7 @@ GROUP BY request_class
 """  # noqa: S608  # made of constants
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield how evenly requests and connections are spread over workers, and how many requests a connection carried."""
     query = _WORKERS.format(and_of_trial=f"AND {OF_TRIAL}")
     rows = _rows(database.execute(query, of_trial(trial.key)).fetchall())

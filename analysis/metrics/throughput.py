@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.metrics.simulated import SimulatedTrial
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
 
 THROUGHPUT = Metric(
     "throughput",
@@ -43,7 +43,7 @@ GROUP BY request_class
 """  # noqa: S608
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the throughput of each class; ``of_ideal`` only in a closed loop, where a wait delays the next request."""
     closed = trial.load.loop == "closed"
     of_ideal = dict(database.execute(_OF_IDEAL, of_trial(trial.key)).fetchall()) if closed else {}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from analysis.metrics.simulated import SimulatedTrial
-    from analysis.read.observed import Observed
+    from analysis.read.trial_data import TrialData
 
 OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request")
 RESPONSE_TIME = Metric(
@@ -34,7 +34,7 @@ RESPONSE_TIME = Metric(
 _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the times of each class. Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out."""
     keys = [(metric.name, stat, column) for metric, column in _COLUMNS for stat in metric.units]
     query = f"""
@@ -55,7 +55,7 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[M
         )
 
 
-def _likely(database: duckdb.DuckDBPyConnection, trial: Observed, request_class: str | None, stats: Stats) -> Likely:
+def _likely(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None, stats: Stats) -> Likely:
     """Return the likely values of the percentiles among ``stats``, of one class of request.
 
     The requests of a burst are sent at one moment, so blocks of time say nothing about how they depend on each other.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from analysis.read import Key
-    from analysis.read.observed import Observed
     from analysis.read.sending import Posts
+    from analysis.read.trial_data import TrialData
 
 VISIT = Metric(
     "visit",
@@ -183,7 +183,7 @@ def count(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
     return Count(*row)
 
 
-def _measure(database: duckdb.DuckDBPyConnection, trial: Observed) -> Iterator[MetricValues]:
+def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports."""
     made = count(database, trial.key)
     if made.made:
@@ -242,7 +242,7 @@ def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequenc
     return None
 
 
-def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> Iterator[RateStepRow]:
+def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> Iterator[RateStepRow]:
     """Yield the levels of each trial that made visits, if the rate of visits is known."""
     for trial in trials:
         settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
@@ -265,7 +265,7 @@ def written(rows: Sequence[str], posts: Posts) -> Written:
     )
 
 
-def _issues(trial: Observed) -> Iterator[ValidityIssue]:
+def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that each successful post wrote exactly one row, that no other rows exist, and that nobody was refused."""
     if trial.load.database is None:
         return
@@ -291,7 +291,7 @@ def _issues(trial: Observed) -> Iterator[ValidityIssue]:
         yield "note" if trial.load.overloads else "suspect", f"the database refused {connections}"
 
 
-def _capacity(database: duckdb.DuckDBPyConnection, trial: Observed) -> Stats:
+def _capacity(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Stats:
     """Return the capacity, if the rate climbs and visits began to fail."""
     rates = rates_per_s(trial.load.settings, trial.load.duration)
     if len(rates) < 2:
@@ -300,7 +300,7 @@ def _capacity(database: duckdb.DuckDBPyConnection, trial: Observed) -> Stats:
     return {} if per_s is None else {(CAPACITY.name, "per_second"): per_s}
 
 
-def _written(trial: Observed) -> Stats:
+def _written(trial: TrialData) -> Stats:
     """Return what the database of a trial reports: its rows, and its highest number of simultaneous connections."""
     after = one.after if (one := database_of(trial.containers)) else None
     if not after or after.rows is None:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from analysis.metrics.simulated import Prediction, Predictions
 from analysis.predict.prediction import predict
-from analysis.records.folder import BadRun, checked, read_values, write_whole
+from analysis.records.folder import BadRun, read_values, validated, write_whole
 from analysis.records.model import Record
 from analysis.records.run import SCHEMA, THEORY, Run
 
@@ -60,7 +60,7 @@ def predictions_of(run_folder: Path, run: Run) -> Predictions:
     path = run_folder / PREDICTED
     try:
         values = read_values(path)
-        stored = checked(path, PredictedRun, {"schema_": values.pop("schema"), **values})
+        stored = validated(path, PredictedRun, {"schema_": values.pop("schema"), **values})
     except BadRun:
         stored = None
     if stored and (stored.theory, stored.settings) == (THEORY, _hash(run)):

@@ -61,7 +61,7 @@ class Clock(NamedTuple):
         return shown - self.ahead_s - self.drift * (shown - self.since)
 
 
-class Found(NamedTuple):
+class ClockEstimates(NamedTuple):
     """The clocks of machines, by name, and how well they are known.
 
     ``uncertain_s`` is how far each clock may be from its estimate during the load, ``apart_s`` how far the difference
@@ -98,7 +98,7 @@ class _Conflict(Exception):
         self.machines = sorted(machines)
 
 
-def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> Found:
+def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> ClockEstimates:
     """Return the clocks of all machines that messages come from or go to, and how well they are known.
 
     ``pairs`` are the machines whose times are compared. Raise UnknownClock if the lab did not ask a machine for its
@@ -125,7 +125,7 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> Found:
     for name, (start_s, end_s) in zip(names, middle.reshape(-1, 2).tolist(), strict=True):
         ahead_s, since = round(rough_s[name] + start_s, 7), round(first + rough_s[name], 6)
         clocks[name] = Clock(ahead_s, round((end_s - start_s) / span_s, 12), since)
-    return Found(
+    return ClockEstimates(
         clocks=clocks,
         uncertain_s=dict(zip(names, farthest_s, strict=False)),
         apart_s=dict(zip(pairs, farthest_s[len(names) :], strict=True)),

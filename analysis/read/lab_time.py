@@ -7,7 +7,7 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from analysis.read.clocks import Clock, Found, Messages, UnknownClock, find
+from analysis.read.clocks import Clock, ClockEstimates, Messages, UnknownClock, find
 from analysis.records.run import MachineRecord
 from analysis.records.summary import Summary
 
@@ -27,7 +27,7 @@ class Clocks(NamedTuple):
     machines: tuple[MachineRecord, ...]
     asking: tuple[str, ...]
     serving: tuple[str, ...]
-    found: Found
+    found: ClockEstimates
 
     @property
     def worst(self) -> tuple[str, str, float] | None:

@@ -24,7 +24,7 @@ Hashes = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Difference:
+class FileDifference:
     """What is wrong with one file of a run."""
 
     path: str
@@ -82,7 +82,7 @@ def read_manifest(run_folder: Path) -> Hashes:
     return hashes
 
 
-def changes(run_folder: Path) -> list[Difference]:
+def changed_files(run_folder: Path) -> list[FileDifference]:
     """Return every recorded file that differs from the manifest, in the order of their paths.
 
     Raise BadRun if the manifest is missing or cannot be understood.
@@ -90,17 +90,17 @@ def changes(run_folder: Path) -> list[Difference]:
     hashes = read_manifest(run_folder)
     there = {name for name in files(run_folder) if not is_derived(name)}
     found = [(name, _change(run_folder, name, hashes, there)) for name in sorted(hashes.keys() | there)]
-    return [Difference(name, what) for name, what in found if what]
+    return [FileDifference(name, what) for name, what in found if what]
 
 
-def differences(hashes: Hashes, found: Hashes) -> list[Difference]:
+def changed_in_archive(hashes: Hashes, found: Hashes) -> list[FileDifference]:
     """Return every recorded file whose hash in ``found`` differs from the manifest's, in the order of their paths."""
     there = {name: digits for name, digits in found.items() if not is_derived(name)}
     compared = [(name, _difference(hashes.get(name), there.get(name))) for name in sorted(hashes.keys() | there.keys())]
-    return [Difference(name, what) for name, what in compared if what]
+    return [FileDifference(name, what) for name, what in compared if what]
 
 
-def evidence_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
+def raw_files_problem(run_folder: Path, trial_folder: Path, hashes: Hashes) -> str | None:
     """Return why the raw files of a trial are not what was measured; None: they are, or the trial was never sealed.
 
     ``hashes`` are the hashes in the manifest. If the manifest lists no file of a trial, the trial was never sealed.

@@ -81,7 +81,7 @@ def read_values(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", values)
 
 
-def checked(path: Path, kind: type[R], values: dict[str, Any]) -> R:
+def validated(path: Path, kind: type[R], values: dict[str, Any]) -> R:
     """Return the model of a file's values. Raise BadRun with the place if this version needs another value there."""
     try:
         return kind.model_validate(values)
@@ -92,7 +92,7 @@ def checked(path: Path, kind: type[R], values: dict[str, Any]) -> R:
 
 def _read(path: Path, kind: type[R]) -> R:
     values = read_values(path)
-    return checked(path, kind, {"schema_": max(SCHEMA, values.pop("schema")), **values})
+    return validated(path, kind, {"schema_": max(SCHEMA, values.pop("schema")), **values})
 
 
 def read_summary(folder: Path) -> Summary:
@@ -100,4 +100,4 @@ def read_summary(folder: Path) -> Summary:
     path = folder / "summary.json"
     values = read_values(path)
     del values["schema"]
-    return checked(path, Summary, values)
+    return validated(path, Summary, values)

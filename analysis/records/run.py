@@ -209,7 +209,7 @@ class LoadRecord(Record):
         return self.script in (OWN, REPLAY)
 
 
-class Source(Record):
+class SourceRecord(Record):
     """Where published figures come from. ``address`` is where the article can be read; None: it was not found."""
 
     title: str
@@ -234,7 +234,7 @@ class Run(Record):
     title: str
     question: str
     because: str | None = None
-    source: Source | None
+    source: SourceRecord | None
     published: list[Published]
     claims: list[Claim]
     curve: Curve | None = None
@@ -361,7 +361,7 @@ class MachineRecord(Record):
     pressure_during: float | None = None
 
 
-class Log(Record):
+class ContainerLog(Record):
     """What the engine kept of what a container wrote to its standard output and standard error, in bytes.
 
     ``before`` is what it had kept when the load began. ``cut``: the engine has dropped the beginning since then.
@@ -402,5 +402,5 @@ class TrialRecord(Record):
     visits_per_s: float | None = None
     settings: dict[str, str] = Field({})
     machines: list[MachineRecord] = Field([])
-    logs: dict[str, Log] = Field({})
+    logs: dict[str, ContainerLog] = Field({})
     seconds: Seconds = Seconds()

@@ -25,8 +25,8 @@ from analysis.metrics.simulated import NOTHING, Cell, Predictions
 from analysis.metrics.unknown import published_figures, unknown_in_measure, unknown_in_published
 from analysis.metrics.visits import VISITS_FAILED
 from analysis.read import Key
-from analysis.read.observed import Observed
 from analysis.read.rows import by_other_clocks
+from analysis.read.trial_data import TrialData
 from analysis.records.claims import Published, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import CompletionTimesRow, Row
@@ -72,7 +72,7 @@ class Stairs(NamedTuple):
 
 
 def measure(
-    database: duckdb.DuckDBPyConnection, trials: Iterable[Observed], rejected: Mapping[Key, Container[str]] = {}
+    database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData], rejected: Mapping[Key, Container[str]] = {}
 ) -> dict[Cell, list[Measured]]:
     """Collect the findings of every family in each trial, and return the statistics of every cell.
 
@@ -100,16 +100,16 @@ def measure(
 
 
 def _by_clocks(
-    database: duckdb.DuckDBPyConnection, trial: Observed, found: Iterable[MetricValues]
+    database: duckdb.DuckDBPyConnection, trial: TrialData, found: Iterable[MetricValues]
 ) -> dict[str | None, dict[tuple[str, str], Interval]]:
     """Return the least and the most of each statistic by all clocks that fit, for each class of request.
 
     Only statistics are there that depend on how the clocks of machines differ.
     """
-    if trial.evidence.clocks is None:
+    if trial.raw.clocks is None:
         return {}
     every = [*found]
-    for clocks in trial.evidence.clocks.others:
+    for clocks in trial.raw.clocks.others:
         with by_other_clocks(database, trial.key, clocks) as rows:
             again = [family for family in FAMILIES if any(metric.between_clocks for metric in family.metrics)]
             every += [finding for family in again for finding in family.measure(rows, trial.by(clocks))]
@@ -126,14 +126,14 @@ def _by_clocks(
     }
 
 
-def round_s(trials: Sequence[Observed]) -> float:
+def round_s(trials: Sequence[TrialData]) -> float:
     """Return about how many seconds it took to measure every variant once under every load."""
     times = [datetime.fromisoformat(time) for one in trials for time in (one.record.began, one.record.ended)]
     rounds = len({one.record.trial for one in trials})
     return (max(times) - min(times)).total_seconds() / rounds if rounds else 0.0
 
 
-def staircases(database: duckdb.DuckDBPyConnection, trials: Iterable[Observed]) -> dict[tuple[str, str], Stairs]:
+def staircases(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData]) -> dict[tuple[str, str], Stairs]:
     """Return the staircases of small bursts by variant and load: medians over trials, with intervals."""
     by_trial: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:

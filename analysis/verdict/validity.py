@@ -8,7 +8,7 @@ from analysis.metrics import FAMILIES, METRICS
 from analysis.metrics.metric import ValidityIssue
 from analysis.metrics.simulated import Cell
 from analysis.read.observation import Reading
-from analysis.read.observed import ClassCount, Observed, Requests
+from analysis.read.trial_data import ClassTotals, RequestTotals, TrialData
 from analysis.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
 from analysis.records.summary import TrialValidity, Validity, Verdict
 from analysis.statistics.measured import Measured
@@ -28,7 +28,7 @@ _READINGS = 2
 _K6_MEASURED = {0, 99}  # 99: the load crossed a threshold of its script, which is a finding
 
 
-def judge_trial(trial: Observed) -> TrialValidity:
+def judge_trial(trial: TrialData) -> TrialValidity:
     """Judge one trial from its record, its requests, its containers, and each family's doubts."""
     rejected = _rejected(trial)
     doubts = [*_record(trial), *_failures(trial, rejected), *_machine(trial)]
@@ -78,19 +78,19 @@ def _effects(trial: Measured) -> Iterator[str]:
                 yield f"{what} is {value:.3g}{of_unit}, but {low:.3g} to {high:.3g} by other clocks that fit as well"
 
 
-def _record(trial: Observed) -> Iterator[ValidityIssue]:
+def _record(trial: TrialData) -> Iterator[ValidityIssue]:
     record = trial.record
     if record.outcome != "measured":
         yield "invalid", f"{record.outcome}: {record.reason}"
     elif record.k6_exit_code not in _K6_MEASURED:
         yield "invalid", f"k6 ended with exit code {record.k6_exit_code}"
-    elif trial.evidence.problem is not None:
-        yield "invalid", trial.evidence.problem
+    elif trial.raw.problem is not None:
+        yield "invalid", trial.raw.problem
     elif not trial.requests.of_k6:
         yield "invalid", "no request was sent"
 
 
-def _rejected(trial: Observed) -> dict[str, str]:
+def _rejected(trial: TrialData) -> dict[str, str]:
     """Return each class of request that k6 sent and that failed as a whole, although nothing expected it, and why.
 
     The figures of such a class are invalid. The other classes are suspect, because they met another load than planned.
@@ -102,7 +102,7 @@ def _rejected(trial: Observed) -> dict[str, str]:
     }
 
 
-def _failures(trial: Observed, rejected: Mapping[str, str]) -> Iterator[ValidityIssue]:
+def _failures(trial: TrialData, rejected: Mapping[str, str]) -> Iterator[ValidityIssue]:
     """Judge each class of request by itself, so that failures of a rare class stay visible among many other requests.
 
     The trial is invalid if k6 got no answer at all. ``rejected`` are the classes whose figures are invalid.
@@ -121,7 +121,7 @@ def _failures(trial: Observed, rejected: Mapping[str, str]) -> Iterator[Validity
             yield "suspect" if seriously else "note", reason
 
 
-def _expected(trial: Observed, one: ClassCount) -> bool:
+def _expected(trial: TrialData, one: ClassTotals) -> bool:
     """Whether failures of a class of request are a finding, so that they are only a note.
 
     They are if a client that misbehaves sent the requests, if a claim says that the requests fail, if a request kills
@@ -138,7 +138,7 @@ def _reasons(errors: Sequence[str]) -> str:
     return "; ".join(errors[:3]) or "no reason given"
 
 
-def _machine(trial: Observed) -> Iterator[ValidityIssue]:
+def _machine(trial: TrialData) -> Iterator[ValidityIssue]:
     record = trial.record
     if record.busy_before is not None and record.busy_before > BUSY_BEFORE_ALLOWED:
         which = "the busiest machine" if record.machines else "the machine"
@@ -156,7 +156,7 @@ def _machine(trial: Observed) -> Iterator[ValidityIssue]:
         yield "invalid", f"the clock was set by {record.clock_step_s:+.2f} s during the load"
 
 
-def _work(trial: Observed) -> Iterator[ValidityIssue]:
+def _work(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that requests that compute take as long as they ask for when sent alone, and no less during the load."""
     calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
     if not calibration:
@@ -172,20 +172,20 @@ def _work(trial: Observed) -> Iterator[ValidityIssue]:
         yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
 
 
-def _load(trial: Observed) -> Iterator[ValidityIssue]:
+def _load(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that the load was sent as planned, and that the load generators kept up.
 
     Skip Little's law if the load asks for more than the servers can answer and many requests failed, because k6 does
     not time the waits of failed requests.
     """
-    requests, load, dropped = trial.requests, trial.load, trial.evidence.dropped
+    requests, load, dropped = trial.requests, trial.load, trial.raw.dropped
     if load.generators > 1 and requests.generators != load.generators:
         yield "invalid", f"the points of {requests.generators} of {load.generators} load generators are there"
     if dropped:
         share = dropped / (dropped + requests.sent)
         kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
         yield kind, f"the load generator dropped {dropped} iterations, {share:.1%} of what it should have sent"
-    waited_s = max((_generator_wait(requests, readings) for readings in trial.evidence.generators), default=0.0)
+    waited_s = max((_generator_wait(requests, readings) for readings in trial.raw.generators), default=0.0)
     if waited_s > GENERATOR_WAIT_ALLOWED_S:
         yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
     many_failed = requests.sent - requests.answered > FAILURES_ALLOWED * requests.sent
@@ -197,7 +197,7 @@ def _load(trial: Observed) -> Iterator[ValidityIssue]:
             yield "suspect", f"Little's law does not hold: {under_way}, {expected}"
 
 
-def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
+def _generator_wait(requests: RequestTotals, readings: tuple[Reading, ...]) -> float:
     """Return how many seconds k6's threads waited for a processor per second of the load; 0 if readings are missing.
 
     The time before the first request is left out, because k6 needs seconds to start a thousand virtual users.
@@ -208,7 +208,7 @@ def _generator_wait(requests: Requests, readings: tuple[Reading, ...]) -> float:
     return (within[-1].waited_s - within[0].waited_s) / (within[-1].at - within[0].at or 1.0)
 
 
-def _during(requests: Requests, readings: tuple[Reading, ...]) -> list[Reading]:
+def _during(requests: RequestTotals, readings: tuple[Reading, ...]) -> list[Reading]:
     return [one for one in readings if requests.began is not None and one.at >= requests.began]
 
 
@@ -229,7 +229,7 @@ def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
     ]
 
 
-_RULES: dict[str, Callable[[Observed], bool]] = {
+_RULES: dict[str, Callable[[TrialData], bool]] = {
     "whether something waited for a processor, because the kernel has no pressure information":
         lambda trial: trial.run.sleeping and trial.record.pressure_during is None,
     "whether other machines took processor time, because the kernel does not report it":
@@ -244,7 +244,7 @@ _RULES: dict[str, Callable[[Observed], bool]] = {
 """For each rule that needs something that not every machine reports: how a trial shows that it is missing."""
 
 
-def unapplied(trials: Sequence[Observed]) -> Iterator[str]:
+def unapplied(trials: Sequence[TrialData]) -> Iterator[str]:
     """Yield which rules could not be applied to which of the measured ``trials``."""
     measured = [one for one in trials if one.record.outcome == "measured" and one.requests.of_k6]
     for what, is_missing in _RULES.items():
@@ -253,17 +253,17 @@ def unapplied(trials: Sequence[Observed]) -> Iterator[str]:
             yield f"not checked{where}: {what}"
 
 
-def several_clocks(trials: Sequence[Observed]) -> Iterator[str]:
+def several_clocks(trials: Sequence[TrialData]) -> Iterator[str]:
     """Yield how well the least certain clocks are known, if containers ran on several machines."""
-    known = [one.evidence.clocks.worst for one in trials if one.evidence.clocks]
+    known = [one.raw.clocks.worst for one in trials if one.raw.clocks]
     if least := max(filter(None, known), key=lambda one: one[2], default=None):
         asking, serving, seconds = least
         clocks = f"the clocks of {asking} and {serving} are known to within {1000 * seconds:.2f} ms of each other"
         yield f"times of several machines were compared: {clocks}"
 
 
-def _generators(trial: Observed) -> Sequence[tuple[Reading, ...]]:
-    return trial.evidence.generators or [()]
+def _generators(trial: TrialData) -> Sequence[tuple[Reading, ...]]:
+    return trial.raw.generators or [()]
 
 
 def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Validity:

@@ -9,7 +9,7 @@ from python_on_whales.exceptions import DockerException
 
 from analysis.metrics.sizes import cut_logs
 from analysis.read.observation import read_containers
-from analysis.records.run import Log
+from analysis.records.run import ContainerLog
 from lab.engine.containers import ContainerInfo, first_line_of, output_of
 
 
@@ -34,16 +34,16 @@ def log_starts(containers: Sequence[ContainerInfo]) -> dict[str, LogStart]:
         return dict(filter(None, pool.map(look, [one for one in containers if not one.is_generator])))
 
 
-def log_record(said: bytes, first_line: bytes, before: LogStart) -> Log:
+def log_record(said: bytes, first_line: bytes, before: LogStart) -> ContainerLog:
     """Return how much of a log the engine still has, given its text and its first line with the time.
 
     The engine drops the beginning of a log that becomes too long. If a container had written nothing before the load,
     nobody knows whether the engine dropped something.
     """
-    return Log(kept=len(said), before=before.size, cut=bool(before.line) and first_line != before.line)
+    return ContainerLog(kept=len(said), before=before.size, cut=bool(before.line) and first_line != before.line)
 
 
-def note_cuts(part: Path, logs: Mapping[str, Log]) -> None:
+def note_cuts(part: Path, logs: Mapping[str, ContainerLog]) -> None:
     """Put a line before each log in a trial's folder that lacks its beginning: how much of how much is there."""
     if not any(log.cut for log in logs.values()):
         return

@@ -18,7 +18,7 @@ from python_on_whales.exceptions import DockerException
 from analysis.records.classes import OwnRequestClass, read_own_classes
 from analysis.records.files import ALONE
 from analysis.records.folder import trial_folder, write_record, write_whole
-from analysis.records.run import OWN, TODAY, Calibration, Log, MachineRecord, Seconds, TrialRecord
+from analysis.records.run import OWN, TODAY, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
 from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.images import unlike
 from lab.engine.cluster.machines import Machine
@@ -99,7 +99,7 @@ class TrialContainers:
         self.settings_in_force: dict[str, str] = {}
         self.limits_mib: dict[str, int] = {}
         self.log_starts: dict[str, LogStart] = {}
-        self.logs: dict[str, Log] = {}
+        self.logs: dict[str, ContainerLog] = {}
         self.phase = Phase.STARTING
         self.took_s: dict[str, float] = {}
         self.gone = False

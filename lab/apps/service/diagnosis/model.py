@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from analysis.records.folder import checked, read_values, write_whole
+from analysis.records.folder import read_values, validated, write_whole
 from analysis.records.model import Record
 from analysis.records.summary import Summary
 from analysis.statistics.losses import Figures
@@ -67,7 +67,7 @@ def read_diagnosis(run_folder: Path) -> Diagnosis | None:
     path = run_folder / FILE
     if not path.exists():
         path = run_folder / "summary.json"
-        return checked(path, Diagnosis, older) if (older := read_values(path).get("diagnosis")) else None
+        return validated(path, Diagnosis, older) if (older := read_values(path).get("diagnosis")) else None
     values = read_values(path)
     del values["schema"]
-    return checked(path, Diagnosis, values)
+    return validated(path, Diagnosis, values)

@@ -19,13 +19,13 @@ from analysis.read.observation import (
 )
 from analysis.read.rows import UnreadablePoints, write_requests
 from analysis.read.sending import Posts, Sending, posts, sending
-from analysis.records.checksums import Hashes, evidence_problem
+from analysis.records.checksums import Hashes, raw_files_problem
 from analysis.records.folder import BadRun, read_trial
 from analysis.records.run import LoadRecord, Run, TrialRecord, VariantRecord
 from analysis.records.summary import ClockRow, TrialClocks
 
 
-class ClassCount(NamedTuple):
+class ClassTotals(NamedTuple):
     """How many requests of one class a trial sent, and how many of them failed.
 
     ``refused`` is how many of the failed requests somebody's own application answered itself, with an error.
@@ -46,7 +46,7 @@ class ClassCount(NamedTuple):
         return self.sent - self.failed
 
 
-class Requests(NamedTuple):
+class RequestTotals(NamedTuple):
     """Totals over the rows of a trial.
 
     ``began`` is when the first request was sent, in epoch seconds. ``with_status`` is how many requests got an answer
@@ -60,7 +60,7 @@ class Requests(NamedTuple):
     """
 
     began: float | None
-    classes: list[ClassCount]
+    classes: list[ClassTotals]
     errors: list[str]
     with_status: int
     by_worker: dict[str, int]
@@ -84,7 +84,7 @@ class Requests(NamedTuple):
         return sum(one.answered for one in self.classes)
 
     @property
-    def of_k6(self) -> list[ClassCount]:
+    def of_k6(self) -> list[ClassTotals]:
         """The counts of the classes that k6 sent."""
         return [one for one in self.classes if not one.of_client]
 
@@ -93,14 +93,14 @@ class Requests(NamedTuple):
         """The classes of request, and None for all classes together; empty if no request was sent."""
         return [*(one.request_class for one in self.classes), None] if self.classes else []
 
-    def of_class(self, request_class: str | None) -> ClassCount:
+    def of_class(self, request_class: str | None) -> ClassTotals:
         """Return the counts of one class of request; None: of all classes together."""
         if request_class is None:
-            return ClassCount("", self.sent, self.sent - self.answered)
+            return ClassTotals("", self.sent, self.sent - self.answered)
         return next(one for one in self.classes if one.request_class == request_class)
 
 
-class Evidence(NamedTuple):
+class RawTrial(NamedTuple):
     """What a trial's raw files say besides requests: its containers, its load generators, and dropped iterations.
 
     ``generators`` has the readings of each load generator. ``problem`` is why the raw files could not be read, or why
@@ -115,18 +115,18 @@ class Evidence(NamedTuple):
     clocks: Clocks | None = None
 
 
-class Observed(NamedTuple):
+class TrialData(NamedTuple):
     """One trial of a run, with everything except the rows that its verdict and its metrics are computed from."""
 
     run: Run
     record: TrialRecord
-    requests: Requests
-    evidence: Evidence
+    requests: RequestTotals
+    raw: RawTrial
 
-    def by(self, clocks: Clocks) -> "Observed":
+    def by(self, clocks: Clocks) -> "TrialData":
         """Return the same trial with the times of its stalls corrected by further clocks."""
         containers = stalls_by_lab_clock(self.containers, clocks.of_hosts)
-        return self._replace(evidence=self.evidence._replace(containers=containers))
+        return self._replace(raw=self.raw._replace(containers=containers))
 
     @property
     def key(self) -> Key:
@@ -146,23 +146,23 @@ class Observed(NamedTuple):
     @property
     def containers(self) -> tuple[Container, ...]:
         """The trial's containers before and after the load."""
-        return self.evidence.containers
+        return self.raw.containers
 
 
-def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
+def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
     """Write a trial's requests.parquet, and return what the trial's raw files say besides requests.
 
     If the raw files cannot be read or differ from the manifest, or if the clocks of the trial's machines cannot be
     compared, remove requests.parquet instead.
     """
     trial = read_trial(folder)
-    problem = evidence_problem(run_folder, folder, hashes)
+    problem = raw_files_problem(run_folder, folder, hashes)
     if not problem:
         try:
             containers = read_containers(folder)
             stalled = [one.after.host for one in containers if one.after and one.after.stalls]
             dropped, clocks = write_requests(folder, trial.variant, trial.load, trial.trial, trial.machines, stalled)
-            return Evidence(
+            return RawTrial(
                 containers=stalls_by_lab_clock(containers, clocks.of_hosts) if clocks else containers,
                 generators=read_generators(folder, clocks.of_generators if clocks else None),
                 dropped=dropped,
@@ -171,22 +171,22 @@ def read_evidence(run_folder: Path, folder: Path, hashes: Hashes) -> Evidence:
         except (UnreadablePoints, UnreadableObservation, UnknownClock) as unreadable:
             problem = str(unreadable).replace(f"{run_folder}/", "")
     (folder / "requests.parquet").unlink(missing_ok=True)
-    return Evidence(problem=problem)
+    return RawTrial(problem=problem)
 
 
-def observe(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, evidence: Evidence) -> Observed:
+def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, raw: RawTrial) -> TrialData:
     """Return what is known of a trial. Raise BadRun if run.json lacks the trial's variant or load."""
     record = read_trial(folder)
     if record.variant not in {one.name for one in run.variants} or record.load not in {one.name for one in run.loads}:
         raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
     key = (record.variant, record.load, record.trial)
-    return Observed(run, record, _requests(database, key, run.load(record.load).burst), evidence)
+    return TrialData(run, record, _requests(database, key, run.load(record.load).burst), raw)
 
 
-def clock_rows(trials: Iterable[Observed]) -> Iterator[TrialClocks]:
+def clock_rows(trials: Iterable[TrialData]) -> Iterator[TrialClocks]:
     """Yield the clocks of each trial whose containers ran on several machines."""
     for trial in trials:
-        if (clocks := trial.evidence.clocks) is not None:
+        if (clocks := trial.raw.clocks) is not None:
             variant, load, number = trial.key
             asking, serving, apart_s = clocks.worst or ("", "", 0.0)
             yield TrialClocks(
@@ -215,7 +215,7 @@ def _rounded(value: float) -> float:
     return round(value, 6)
 
 
-def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> Requests:
+def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> RequestTotals:
     """Return totals over the rows of a trial; ``burst`` is how many requests were sent at once."""
     rows_of_trial = f"FROM requests WHERE {OF_TRIAL}"  # made of a constant
 
@@ -236,10 +236,10 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
         "SELECT request_class, error {of_trial} AND error IS NOT NULL GROUP BY ALL ORDER BY count(*) DESC, error"
     ):
         errors.setdefault(request_class, []).append(error)
-    return Requests(
+    return RequestTotals(
         began=began,
         classes=[
-            ClassCount(request_class, sent, failed, refused, errors.get(request_class, ()), of_client)
+            ClassTotals(request_class, sent, failed, refused, errors.get(request_class, ()), of_client)
             for request_class, sent, failed, refused, of_client in rows(
                 "SELECT request_class, count(*), count(error), "
                 "count(ended) FILTER (WHERE error IS NOT NULL AND status > 0), "
