@@ -12,7 +12,15 @@ import yaml
 
 from analysis.pipeline import derive_summary
 from analysis.records.archive import BadArchive, PackedRun, read_archive, unpack
-from analysis.records.checksums import MANIFEST, Difference, Hashes, changes, differences, read_manifest, sha256
+from analysis.records.checksums import (
+    MANIFEST,
+    FileDifference,
+    Hashes,
+    changed_files,
+    changed_in_archive,
+    read_manifest,
+    sha256,
+)
 from analysis.records.files import POINTS
 from analysis.records.folder import BadRun, read_run, read_summary
 from analysis.records.summary import Summary
@@ -128,9 +136,13 @@ class _Source:
         """The name of the run's folder, as whoever handed it in knows it."""
         return self.packed.top if self.packed else self.folder.name
 
-    def changed(self) -> list[Difference]:
+    def changed(self) -> list[FileDifference]:
         """Return which measured files differ from the manifest."""
-        return differences(read_manifest(self.folder), self.packed.hashes) if self.packed else changes(self.folder)
+        return (
+            changed_in_archive(read_manifest(self.folder), self.packed.hashes)
+            if self.packed
+            else changed_files(self.folder)
+        )
 
     def complete(self) -> None:
         """Put all files of the run into the folder."""
@@ -188,7 +200,7 @@ def _again(source: _Source) -> Summary:
             raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
 
 
-def _some(wrong: Sequence[Difference]) -> str:
+def _some(wrong: Sequence[FileDifference]) -> str:
     more = len(wrong) - _NAMED
     return "; ".join(map(str, wrong[:_NAMED])) + (f"; and {more} more" if more > 0 else "")
 
