@@ -18,7 +18,7 @@ from lab import run as running
 from lab.apps.service import build
 from lab.apps.service.layer import Layer
 from lab.engine import commands, heartbeat
-from lab.engine.causes import cause, unreached
+from lab.engine.causes import NO_ADDRESS, cause, unreached
 from lab.engine.cluster.machines import default_machine
 from lab.engine.commands import last_line, meaning_of, run_command
 from lab.errors import LabError
@@ -113,7 +113,7 @@ def loaded(tmp_path: Path, source: str, within_s: float = 60) -> "subprocess.Com
         "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": "own:app",
         "PYTHONPATH": str(tmp_path),
     }  # fmt: skip
-    words = [sys.executable, "-c", build._LOAD, f"{within_s:g}"]
+    words = [sys.executable, "-c", build.program("load.py"), f"{within_s:g}", NO_ADDRESS]
     return subprocess.run(
         words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN_S, check=False
     )

@@ -135,7 +135,8 @@ def requests(
     ] = "",
 ) -> None:
     """Print the classes of requests in an access log, for lab advise, e.g. lab requests access.log > mine.yaml."""
-    from lab.logs.access_log import describe_log, read_logs  # noqa: PLC0415
+    from lab.apps.advise.log_classes import describe_log  # noqa: PLC0415
+    from lab.logs.access_log import read_logs  # noqa: PLC0415
 
     if not logs:
         raise WrongUse("No access log is named.", hint="make requests LOG=/var/log/nginx/access.log > mine.yaml")

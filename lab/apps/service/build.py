@@ -50,8 +50,9 @@ def load_once(name: str, layer: Layer, factors: Mapping[str, str], say: Say) -> 
     options = [word for key in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{key}={factors[key]}")]
     options += ["--tmpfs", "/tmp"]  # noqa: S108  # in the container
     problem = "Your application cannot be loaded."
+    words = ["-c", program("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS]
     try:
-        _run_once(options, name, ["-c", _LOAD, str(LOADED_WITHIN_S)], "loading your application", problem, say)
+        _run_once(options, name, words, "loading your application", problem, say)
     except LabError as error:
         said = layer.masked(error.hint.encode()).decode()
         hint = "\n".join(filter(None, [way_to_host(said), said]))
@@ -60,40 +61,11 @@ def load_once(name: str, layer: Layer, factors: Mapping[str, str], say: Say) -> 
 
 LOADED_WITHIN_S = 120
 """How long an application may take to be loaded. Twenty seconds are normal for a large one."""
-_LOAD = f"""\
-import os, socket, sys, threading, time, traceback
-def resolve(host, *words, resolve=socket.getaddrinfo, **options):
-    try:
-        return resolve(host, *words, **options)
-    except socket.gaierror:
-        unknown[host] = None
-        raise
-unknown = {{}}
-socket.getaddrinfo = resolve
-def give_up(main=threading.get_ident(), sleep=time.sleep):
-    sleep(float(sys.argv[1]))
-    traceback.print_stack(sys._current_frames()[main])
-    print("It was not loaded within", sys.argv[1], "s; the last line above is what it was doing.", file=sys.stderr)
-    leave(1)
-def leave(code, leave=os._exit):
-    for host in unknown:
-        print("{NO_ADDRESS}", host, file=sys.stderr)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    leave(code)
-threading.Thread(target=give_up, daemon=True).start()
-code = 0
-try:
-    import own
-except SystemExit as left:
-    print(left.code if isinstance(left.code, str) else "It called sys.exit(%s)." % left.code, file=sys.stderr)
-    code = 1
-except BaseException:
-    traceback.print_exc()
-    code = 1
-leave(code)
-"""
-"""Load an application and leave at once, whatever threads, handlers of signals and exit functions it has."""
+
+
+def program(name: str) -> str:
+    """Return the text of a program that runs once in a container."""
+    return (SERVERS / "own" / name).read_text(encoding="utf-8")
 
 
 def _run_once(options: list[str], image: str, words: list[str], what: str, problem: str, say: Say) -> None:
@@ -151,9 +123,10 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
         say(f"{layer.image} runs as root; the lab runs it as the user {LAB_USER}, who has no rights.")
     if label(name, INPUTS) == under.id:
         return
-    check = (SERVERS / "own" / "image" / "check.py").read_text(encoding="utf-8")
     problem = f"The image {layer.image} cannot be measured."
-    _run_once([], layer.image, ["-c", check, *layer.server], f"checking {layer.image}", problem, say)
+    _run_once(
+        [], layer.image, ["-c", program("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
+    )
     imports = next((one.partition("=")[2] for one in config.env or [] if one.startswith("PYTHONPATH=")), "")
     say(f"Building a layer on {layer.image} …")
     folder = str(config.working_dir or "/")
