@@ -13,7 +13,7 @@ from analysis.metrics.unknown import unknown
 from analysis.predict.prediction import not_predicted
 from analysis.predict.stored import predictions_of
 from analysis.read.rows import opened
-from analysis.read.trial_data import RawTrial, clock_rows, read_raw_trial, read_trial_data
+from analysis.read.trial_data import RawTrial, read_raw_trial, read_trial_data
 from analysis.records.checksums import sealed
 from analysis.records.folder import read_run, trial_folders, write_whole
 from analysis.records.run import SCHEMA
@@ -85,5 +85,5 @@ def summarise(run_folder: Path, raw: dict[Path, RawTrial]) -> Summary:
             rate_steps=list(visits.rate_step_rows(rows, trusted)),
             errors=list(failures.error_rows(rows, keys)),
             not_predicted=not_predicted(predictions),
-            clocks=[*clock_rows(observed)],
+            clocks=[trial.raw.clocks.record(trial.key) for trial in observed if trial.raw.clocks],
         )

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
+from analysis.read import Key
 from analysis.read.clocks import Clock, ClockEstimates, Messages, UnknownClock, find
+from analysis.records.clocks import MachineClock, TrialClocks
 from analysis.records.run import MachineRecord
-from analysis.records.summary import Summary
 
 PARTS = 1000
 """Into how many parts a load is divided: of each part, only the messages that bound the clocks most are kept. Leaving
@@ -61,6 +62,31 @@ class Clocks(NamedTuple):
     @property
     def _names(self) -> list[str]:
         return [one.name for one in self.machines]
+
+    def record(self, key: Key) -> TrialClocks:
+        """Return what a summary keeps of the clocks in a trial."""
+        variant, load, number = key
+        asking, serving, apart_s = self.worst or ("", "", 0.0)
+        return TrialClocks(
+            variant=variant,
+            load=load,
+            trial=number,
+            pair=(asking, serving) if self.worst else None,
+            apart_ms=round(1000 * apart_s, 6),
+            machines=[
+                MachineClock(
+                    machine=machine.name,
+                    hosts=machine.hosts,
+                    generators=machine.generators,
+                    since=clock.since,
+                    ahead_ms=round(1000 * clock.ahead_s, 6),
+                    drift_ppm=round(1e6 * clock.drift, 6),
+                    uncertain_ms=round(1000 * self.found.uncertain_s[machine.name], 6),
+                )
+                for machine in self.machines
+                for clock in [self.found.clocks[machine.name]]
+            ],
+        )
 
     @property
     def of_hosts(self) -> dict[str, Clock]:
@@ -183,14 +209,14 @@ def _ahead_s(time: str) -> str:
     return f"ahead_s + drift * ({time} - since)"
 
 
-def clocks_of_hosts(summary: Summary, variant: str, load: str, trial: int) -> dict[str, Clock]:
+def clocks_of_hosts(found: Iterable[TrialClocks], key: Key) -> dict[str, Clock]:
     """Return the clock of each host of a trial; empty if the trial's containers ran on one machine."""
     return {
-        host: Clock(one.ahead_ms / 1000, one.drift_ppm / 1e6, one.since)
-        for clocks in summary.clocks
-        if (clocks.variant, clocks.load, clocks.trial) == (variant, load, trial)
-        for one in clocks.machines
-        for host in one.hosts
+        host: Clock(machine.ahead_ms / 1000, machine.drift_ppm / 1e6, machine.since)
+        for trial in found
+        if (trial.variant, trial.load, trial.trial) == key
+        for machine in trial.machines
+        for host in machine.hosts
     }
 
 

@@ -1,6 +1,6 @@
 """What is known of one trial: its record, totals over its rows, and the observations of its containers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from analysis.read.sending import Posts, Sending, posts, sending
 from analysis.records.checksums import Hashes, raw_files_problem
 from analysis.records.folder import BadRun, read_trial
 from analysis.records.run import LoadRecord, Run, TrialRecord, VariantRecord
-from analysis.records.summary import ClockRow, TrialClocks
 
 
 class ClassTotals(NamedTuple):
@@ -181,38 +180,6 @@ def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path,
         raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
     key = (record.variant, record.load, record.trial)
     return TrialData(run, record, _requests(database, key, run.load(record.load).burst), raw)
-
-
-def clock_rows(trials: Iterable[TrialData]) -> Iterator[TrialClocks]:
-    """Yield the clocks of each trial whose containers ran on several machines."""
-    for trial in trials:
-        if (clocks := trial.raw.clocks) is not None:
-            variant, load, number = trial.key
-            asking, serving, apart_s = clocks.worst or ("", "", 0.0)
-            yield TrialClocks(
-                variant=variant,
-                load=load,
-                trial=number,
-                pair=(asking, serving) if clocks.worst else None,
-                apart_ms=_rounded(1000 * apart_s),
-                machines=[
-                    ClockRow(
-                        machine=machine.name,
-                        hosts=machine.hosts,
-                        generators=machine.generators,
-                        since=clock.since,
-                        ahead_ms=_rounded(1000 * clock.ahead_s),
-                        drift_ppm=_rounded(1e6 * clock.drift),
-                        uncertain_ms=_rounded(1000 * clocks.found.uncertain_s[machine.name]),
-                    )
-                    for machine in clocks.machines
-                    for clock in [clocks.found.clocks[machine.name]]
-                ],
-            )
-
-
-def _rounded(value: float) -> float:
-    return round(value, 6)
 
 
 def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> RequestTotals:

@@ -258,7 +258,7 @@ def _of_trial(
     sent_s = [rows[i].sent_s for i in shown]
     containers = stalls_by_lab_clock(
         read_containers(trial_folder(run_folder, variant.name, load, trial)),
-        clocks_of_hosts(summary, variant.name, load, trial),
+        clocks_of_hosts(summary.clocks, (variant.name, load, trial)),
     )
     stalls = [
         (began - answered.first, ended - answered.first)

@@ -107,7 +107,7 @@ def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summar
         spans_s.append(span_s or 0.0)
         if files := sorted(trial_folder(run_folder, one.variant, one.load, one.trial).glob(SERVED)):
             notes = _NOTES.format(time="time", clocks="")
-            if clocks := clocks_of_hosts(summary, one.variant, one.load, one.trial):
+            if clocks := clocks_of_hosts(summary.clocks, (one.variant, one.load, one.trial)):
                 put_clocks(rows, clocks)
                 notes = _NOTES.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
             values = key | {"files": [*map(str, files)]}
