@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from lab.apps.advise.log_classes import describe_log
-from lab.apps.advise.ranking import rank
 from lab.apps.advise.service import read_service
 from lab.logs.access_log import AccessLog, read_logs, representative_durations, route_of
+from lab.serving.ranking import rank
 from tests.conftest import Lab
 
 AGENT = '"https://shop.example/?token=s3cret" "Mozilla/5.0 (X11; 3.5)"'

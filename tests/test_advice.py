@@ -14,18 +14,16 @@ from rich.console import Console
 from analysis.metrics import Statistic
 from analysis.metrics.waiting import Answered
 from analysis.predict import prediction
+from analysis.predict.options import OPTION_KINDS
 from analysis.predict.system import classes_of
-from analysis.predict.ways import KINDS_OF_WAYS
 from analysis.predict.what_if import as_measured, serve_otherwise
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import Row, Summary
 from lab import cache
-from lab.apps.advise.load import Load, chosen, of_run
-from lab.apps.advise.ranking import best_of, headroom, predict_today, rank
+from lab.apps.advise.load import find_cell, offered_in
 from lab.apps.advise.service import read_service, tries
 from lab.apps.advise.show import print_what_if, print_whether_it_held
-from lab.apps.advise.ways import Way, ways
 from lab.apps.advise.what_if import recorded
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
@@ -34,6 +32,9 @@ from lab.paths import ROOT
 from lab.plan import lay_out
 from lab.run import record_of
 from lab.servers import KINDS
+from lab.serving.offered import OfferedLoad
+from lab.serving.options import ServingOption, serving_options
+from lab.serving.ranking import best_of, headroom, predict_today, rank
 from tests.conftest import Lab
 from tests.real_runs import unpack
 from tests.synthetic import NOWHERE, Request, make_run
@@ -46,12 +47,12 @@ MIX = [
 ]
 
 
-def load_of(name: str, variant: str | None = None, load: str | None = None) -> Load:
+def load_of(name: str, variant: str | None = None, load: str | None = None) -> OfferedLoad:
     """Return the load of an experiment as its default run would record it."""
     experiment = load_experiment(name)
     plan = lay_out(experiment, trials=1, memory=None)
     run = record_of(name, experiment, plan, full=False, command="", host=A_LAPTOP, git=None, images=[])
-    return of_run(run, *chosen(run, variant, load))
+    return offered_in(run, *find_cell(run, variant, load))
 
 
 def test_what_heavy_mix_recommends_has_no_waits() -> None:
@@ -63,20 +64,20 @@ def test_what_heavy_mix_recommends_has_no_waits() -> None:
     assert ranked[0].beside == 0
     assert now is not None
     assert now.p99_ms["light"] > 500
-    assert [one.way.kind.name for one in ranked if one.way.workers == 4 and one.way.threads == 2][-1] == "shared"
+    assert [one.option.kind.name for one in ranked if one.option.size == "4 x 2"][-1] == "shared"
 
 
 def test_requests_that_compute_get_processes() -> None:
     """Four users compute all the time: four processes are faster than one, whose threads share one lock."""
     computing = [Class("work", Closed(4), [WorkStep(Constant(0.1), "compute")])]
-    on_four, on_one = (rank(Load(computing, computes=True, cores=cores))[0] for cores in (4, 1))
+    on_four, on_one = (rank(OfferedLoad(computing, computes=True, cores=cores))[0] for cores in (4, 1))
 
-    assert on_four.way.workers == 4
-    assert on_one.way.workers == 1
+    assert on_four.option.workers == 4
+    assert on_one.option.workers == 1
 
 
 def test_no_way_needs_more_than_there_is() -> None:
-    found = list(ways(Load(MIX, memory_mib=60, worker_mib=20, threads=8)))
+    found = list(serving_options(OfferedLoad(MIX, memory_mib=60, worker_mib=20, threads=8)))
 
     assert found
     assert max(one.memory_mib for one in found) <= 60
@@ -85,18 +86,18 @@ def test_no_way_needs_more_than_there_is() -> None:
 
 def test_head_room_ends_where_requests_wait() -> None:
     """One thread for each of seven users: the eighth user waits."""
-    eight = next(one for one in ways(Load(MIX)) if (one.kind.name, one.threads) == ("one-process", 8))
+    eight = next(one for one in serving_options(OfferedLoad(MIX)) if (one.kind.name, one.threads) == ("one-process", 8))
 
-    assert headroom(eight, Load(MIX)) == 1.0
-    assert headroom(eight, Load([MIX[0]])) == 1.5
-    four = next(one for one in ways(Load(MIX)) if (one.kind.name, one.threads) == ("one-process", 4))
-    assert headroom(four, Load(MIX)) is None
+    assert headroom(eight, OfferedLoad(MIX)) == 1.0
+    assert headroom(eight, OfferedLoad([MIX[0]])) == 1.5
+    four = next(one for one in serving_options(OfferedLoad(MIX)) if (one.kind.name, one.threads) == ("one-process", 4))
+    assert headroom(four, OfferedLoad(MIX)) is None
 
 
 def test_each_kind_is_named_once() -> None:
-    chosen = best_of(rank(Load(MIX)), 99)
+    best = best_of(rank(OfferedLoad(MIX)), 99)
 
-    assert sorted(one.way.kind.name for one in chosen) == sorted(kind.name for kind in KINDS_OF_WAYS)
+    assert sorted(one.option.kind.name for one in best) == sorted(kind.name for kind in OPTION_KINDS)
 
 
 CONFIGURATIONS = {
@@ -111,13 +112,13 @@ CONFIGURATIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_WAYS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", OPTION_KINDS, ids=lambda kind: kind.name)
 def test_the_configuration_to_paste(kind: object) -> None:
-    def is_it(way: Way) -> bool:
-        return way.kind is kind and (way.workers, way.threads) == ((1, 8) if way.kind.alone else (4, 2))
+    def is_it(way: ServingOption) -> bool:
+        return way.kind is kind and (way.workers, way.threads) == ((1, 8) if way.kind.for_single_worker else (4, 2))
 
-    way = next(filter(is_it, ways(Load(MIX))))
-    lines = [line.strip() for line in way.configuration().splitlines()]
+    way = next(filter(is_it, serving_options(OfferedLoad(MIX))))
+    lines = [line.strip() for line in way.variant.deployment().splitlines()]
     assert set(CONFIGURATIONS[way.kind.name]) <= set(lines)
 
 
@@ -140,7 +141,7 @@ def test_the_example_of_a_service(tmp_path: Path) -> None:
     for one, described_as in zip(asked.classes, yaml.safe_load(EXAMPLE[1])["classes"].values(), strict=True):
         computed = sum(step.takes.mean for step in one.steps if step.does == "compute")
         assert computed == pytest.approx(described_as.get("computes", 0) * one.mean)
-    assert rank(asked)[0].way.workers <= service.cores
+    assert rank(asked)[0].option.workers <= service.cores
 
 
 @pytest.mark.parametrize(
@@ -180,9 +181,9 @@ def test_a_wrong_description_says_where(tmp_path: Path, text: str, says: str) ->
 
 def test_a_load_above_capacity_is_refused() -> None:
     with pytest.raises(WrongUse, match=r"There is no way to serve this load: the open loops keep 50 .* busy"):
-        rank(Load([Class("work", Open(50.0), [WorkStep(Constant(1.0), "compute")])], computes=True, cores=2))
+        rank(OfferedLoad([Class("work", Open(50.0), [WorkStep(Constant(1.0), "compute")])], computes=True, cores=2))
     with pytest.raises(WrongUse, match="no worker fits into 64 MiB"):
-        rank(Load(MIX, memory_mib=64, worker_mib=600))
+        rank(OfferedLoad(MIX, memory_mib=64, worker_mib=600))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ classes:
 def test_what_a_described_service_is_tried_with(tmp_path: Path) -> None:
     """Each way in containers that have room for it, under the load that the file describes and that theory knows."""
     service = read_service(described(tmp_path, SLEEPING))
-    best = [one.way for one in best_of(rank(service.load()), 2)]
+    best = [one.option for one in best_of(rank(service.load()), 2)]
     experiment = tries(service, best)
 
     assert list(experiment.variants) == [way.name for way in best]
@@ -352,9 +353,9 @@ def test_the_advice_at_80_columns(lab: Lab, tmp_path: Path) -> None:
 
 def test_ways_are_compared_by_what_was_measured_of_all() -> None:
     """Today's way served too few light requests for a p99, so p90 counts."""
-    served = [one for one in ways(Load(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
+    served = [one for one in serving_options(OfferedLoad(MIX)) if one.name in ("one-process-1x8", "shared-4x2")]
 
-    def lost(way: Way, stat: Statistic, value: float) -> Row:
+    def lost(way: ServingOption, stat: Statistic, value: float) -> Row:
         return Row(
             variant=way.name, load="mix", request_class="light", metric="overhead", stat=stat, unit="ms",
             published=None, predicted=1.6, measured=value, low=value, high=value, n=9, trials=2,
@@ -375,7 +376,7 @@ def test_ways_are_compared_by_what_was_measured_of_all() -> None:
 
 def test_every_kind_can_be_measured() -> None:
     """A way is a variant of an experiment file."""
-    for one in ways(Load(MIX)):
+    for one in serving_options(OfferedLoad(MIX)):
         assert type(one.variant) in KINDS.values()
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", one.name)
 
@@ -394,7 +395,7 @@ def test_the_same_requests_served_otherwise() -> None:
     found = {one.kind.name: one for one in serve_otherwise(mix_measured(), 2, 1) if one.kind}
 
     assert before.waited.tolist() == [False, True, True, False]
-    assert set(found) == {kind.name for kind in KINDS_OF_WAYS}
+    assert set(found) == {kind.name for kind in OPTION_KINDS}
     for cure in ("one-process", "limit", "idle-thread", "uwsgi", "least-conn", "queue"):
         assert found[cure].waits_s.tolist() == [0.0, 0.0, 0.0, 0.0], cure
     assert (found["one-process"].workers, found["one-process"].threads) == (1, 2)
@@ -501,9 +502,9 @@ def test_only_the_newest_predictions_are_kept(tmp_path: Path, monkeypatch: pytes
 def test_users_who_pause_need_few_threads() -> None:
     """A thousand users who pause for ten seconds have about ten requests under way at once."""
     pausing = [Class("page", Closed(1000, Constant(10.0)), [WorkStep(Constant(0.1))])]
-    best = rank(Load(pausing, cores=2))[0]
+    best = rank(OfferedLoad(pausing, cores=2))[0]
 
-    assert best.way.workers * best.way.threads <= 64
+    assert best.option.workers * best.option.threads <= 64
     assert best.p99_ms["page"] < 50
 
 
@@ -511,7 +512,7 @@ def test_a_rare_class_counts() -> None:
     """One report takes all of the only thread for half a minute, every two seconds another one comes."""
     often = Class("page", Open(40.0), [WorkStep(Constant(0.05))])
     rare = Class("report", Open(0.5), [WorkStep(Constant(30.0))])
-    ranked = rank(Load([often, rare], cores=2))
+    ranked = rank(OfferedLoad([often, rare], cores=2))
 
     assert set(ranked[0].p99_ms) == {"page", "report"}
     assert all(set(one.p99_ms) == {"page", "report"} for one in ranked)
@@ -519,8 +520,8 @@ def test_a_rare_class_counts() -> None:
 
 def test_more_requests_than_the_machine_can_pass_on_are_refused() -> None:
     with pytest.raises(WrongUse, match=r"the open loops need 1\.2 times the processors of this machine"):
-        rank(Load([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=2))
-    assert rank(Load([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=16))
+        rank(OfferedLoad([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=2))
+    assert rank(OfferedLoad([Class("page", Open(4000.0), [WorkStep(Constant(0.005))])], cores=16))
 
 
 def test_more_workers_than_a_container_can_have_are_left_out() -> None:

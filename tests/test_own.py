@@ -27,14 +27,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from analysis.predict.ways import says as says_of
 from analysis.read.rows import UnreadablePoints, opened, write_requests
 from analysis.records.classes import own_classes_as_json, read_own_classes
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
 from analysis.report.terminal import print_tables
-from lab.apps.advise.ways import Way
 from lab.apps.service.advice import print_best_way
 from lab.apps.service.description import Served, UserService, read_env_file, read_user_service
 from lab.apps.service.diagnosis.held import FullPool, Held, Loops, read_held
@@ -45,6 +43,7 @@ from lab.apps.service.diagnosis.rules import diagnose
 from lab.apps.service.diagnosis.tables import section_of
 from lab.apps.service.discovery import describe_folder
 from lab.apps.service.image import lay_out, requirements_with_server, resolve_hosts
+from lab.apps.service.kinds import label_of
 from lab.apps.service.layer import Layer
 from lab.apps.service.replay import read_replay
 from lab.apps.service.theory import advise_way
@@ -62,6 +61,7 @@ from lab.errors import WrongUse
 from lab.experiment.model import Experiment
 from lab.paths import SERVERS
 from lab.plan import Plan
+from lab.serving.options import ServingOption
 from tests.conftest import Lab
 from tests.measuring import rows_of
 from tests.synthetic import Request, lines, make_run
@@ -296,7 +296,7 @@ def test_the_ways_that_a_release_allows_are_tried(service: Path) -> None:
     def changed(**served: object) -> UserService:
         return read_user_service(service).model_copy(update={"served": Served.model_validate(served)})
 
-    def found_with(**served: object) -> list[Way]:
+    def found_with(**served: object) -> list[ServingOption]:
         return candidates(changed(**served), Layer(Path("nowhere"), "abc"))
 
     def ways(**served: object) -> tuple[list[str], list[str]]:
@@ -372,7 +372,7 @@ def test_a_limit_is_met_with_ways_that_lift_it(
     assert default[0].name == TODAY
     assert not [way for way in default if way.name.startswith(LIFTING)]
     for way in tried[len(default) :]:
-        assert f"{way.variant.workers}" in way.configuration()
+        assert f"{way.variant.workers}" in way.variant.deployment()
 
 
 def test_more_workers_than_the_memory_holds_are_named(service: Path) -> None:
@@ -1786,12 +1786,12 @@ def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path)
 
     kind = way.kind.name.removeprefix("advised-")
     assert kind in ("limit", "idle-thread", "least-conn", "one-process")
-    assert way.kind.says.startswith("advised: ")
-    assert says_of(way.name) == way.kind.says
+    assert way.kind.label.startswith("advised: ")
+    assert label_of(way.name) == way.kind.label
     assert way.workers * way.threads >= 4
     assert [one.name for one in choose_ways([*candidates(found, layer), way], "advised")] == [TODAY, way.name]
     if kind == "limit":
-        assert f"worker_connections = {way.threads}" in way.configuration()
+        assert f"worker_connections = {way.threads}" in way.variant.deployment()
     green = found.model_copy(update={"served": Served(workers=2, worker_class="gevent")})
     with pytest.raises(WrongUse, match="there is no advice for gevent, only for gunicorn's gthread and sync"):
         advise_way(green, layer, earlier)

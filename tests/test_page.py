@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from analysis.pipeline import derive
-from analysis.predict.ways import KINDS_OF_WAYS
+from analysis.predict.options import OPTION_KINDS
 from analysis.predict.what_if import serve_otherwise
 from analysis.records.folder import read_run
 from analysis.records.run import VariantRecord
@@ -448,7 +448,7 @@ def test_the_report_shows_the_same_requests_served_otherwise(page: Page) -> None
     offered = lanes(page).locator("select").nth(1).locator("optgroup[label='computed, not measured'] option")
     names = offered.all_inner_texts()
 
-    assert names == [f"what-if-{kind.name}" for kind in KINDS_OF_WAYS]
+    assert names == [f"what-if-{kind.name}" for kind in OPTION_KINDS]
     lanes(page).locator("select").nth(1).select_option(label="what-if-one-process")
     told = lanes(page).locator("canvas").get_attribute("aria-label")
     assert told

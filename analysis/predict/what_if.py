@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.metrics.waiting import FROM_S, Answered
+from analysis.predict.options import MOST_REPLICAS, OPTION_KINDS, OptionKind
 from analysis.predict.system import servers_of
-from analysis.predict.ways import KINDS_OF_WAYS, MOST_REPLICAS, Kind
 from analysis.records.run import LoadRecord, VariantRecord
 from theory.model import Class, Constant, QueueingSystem, Recorded, WorkStep
 
@@ -24,7 +24,7 @@ class WhatIf:
     ``worker`` counts the workers of all containers from 0, ``thread`` the threads of each worker.
     """
 
-    kind: Kind | None
+    kind: OptionKind | None
     workers: int
     threads: int
     waits_s: Waits
@@ -61,13 +61,14 @@ def serve_otherwise(answered: Answered, workers: int, threads: int) -> Iterator[
     """Yield the same requests with each kind of way to serve them."""
     from theory.simulate import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
-    for kind in KINDS_OF_WAYS:
-        of = (1, workers * threads) if kind.alone else (workers, threads)
-        settings = kind.of(*of)
+    for kind in OPTION_KINDS:
+        of = (1, workers * threads) if kind.for_single_worker else (workers, threads)
+        settings = kind.settings(*of)
         if settings.get("replicas", 1) > MOST_REPLICAS:
             continue
         accept = "per-worker" if settings.get("reuse_port") else "shared"
-        variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, settings=settings)
+        queueing = kind.queueing(of[1])
+        variant = VariantRecord(name=kind.name, workers=of[0], accept=accept, queueing=queueing, settings=settings)
         rows = simulate(
             QueueingSystem(servers_of(variant), list(_classes(answered))), float(answered.sent_s[-1]) + 1, 1
         )

@@ -4,6 +4,8 @@ from typing import Any
 
 from analysis.records.model import Record
 
+GTHREAD_CONNECTIONS = 1000
+"""How many connections a gthread worker of gunicorn holds if its settings do not say it."""
 EVEN, FORK_ORDER = "even", "fork-order"
 
 
@@ -49,7 +51,7 @@ def queueing_of_schema_1(settings: dict[str, Any]) -> Queueing | None:
             closes = of == "idle_thread.IdleThreadWorker"
             found = {
                 "threads": threads,
-                "max_connections": threads if closes else settings.get("worker_connections", 1000),
+                "max_connections": threads if closes else settings.get("worker_connections", GTHREAD_CONNECTIONS),
                 "race": EVEN if of.endswith("RandomAccept") else FORK_ORDER,
                 "hesitates": of == "acceptors.BusyAccept",
                 "keeps_idle": bool(settings.get("keepalive_s")),

@@ -15,7 +15,7 @@ import numpy as np
 from analysis.metrics import waiting
 from analysis.metrics.workers import labels
 from analysis.predict import what_if
-from analysis.predict.ways import KINDS_OF_WAYS
+from analysis.predict.options import OPTION_KINDS
 from analysis.read import OF_TRIAL, of_trial
 from analysis.read.lab_time import clocks_of_hosts
 from analysis.read.observation import read_containers, stalls_by_lab_clock, stalls_within
@@ -121,7 +121,7 @@ def of_run(
         pair = tuple(names.index(name) for name in [*dict.fromkeys([*wanted, *names])][:2])
         first_variant = variants[pair[0]]
         again = _can_be_served_again(database, first_variant, load, firsts[first_variant.name])
-        most = min(MOST, IN_ALL // ((len(variants) + again * len(KINDS_OF_WAYS)) * len(run.loads)))
+        most = min(MOST, IN_ALL // ((len(variants) + again * len(OPTION_KINDS)) * len(run.loads)))
         rows = [_rows(database, variant, load.name, firsts[variant.name]) for variant in variants]
         at_s = _longest_wait(rows[pair[0]])
         trials = [

@@ -60,7 +60,7 @@ class Asgi(AsgiApplication):
     service: ClassVar[str] = "asgi"
     packages: ClassVar[tuple[str, ...]] = ("python/uvicorn", "python/granian", "python/hypercorn")
     passed_on: ClassVar[tuple[str, ...]] = ("server",)
-    listens_with: ClassVar[str] = "--host 127.0.0.1 --port "
+    listens_with: ClassVar[str] = "--workers 1 --host 127.0.0.1 --port "
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}
 
     @property

@@ -149,6 +149,21 @@ class Variant(Model, ABC):
         """Return the lines with which the server serves like that outside the lab; none: the lab does not know them."""
         return []
 
+    def deployment(self) -> str:
+        """Return the configuration to paste: of the server, and of the balancer if there are several containers."""
+        lines = self.configuration()
+        if self.replicas == 1:
+            return "\n".join(lines)
+        ports = range(FIRST_PORT, FIRST_PORT + self.replicas)
+        program = self.server.partition("-")[0]
+        lines.append(f"# start {program} {self.replicas} times: {self.listens_with}{ports[0]} to {ports[-1]}")
+        if self.balancer == "nginx":
+            return "\n".join([*lines, "", *nginx_upstream(ports)])
+        servers = [f"    server w{place} 127.0.0.1:{port} maxconn {self.max_conns}"
+                   for place, port in enumerate(ports, start=1)]  # fmt: skip
+        return "\n".join([*lines, "", "# haproxy.cfg", "backend app", "    balance leastconn",
+                          "    option http-server-close", *servers])  # fmt: skip
+
     @property
     def elastic(self) -> bool:
         """Whether the server starts and ends workers as needed, up to ``workers``."""

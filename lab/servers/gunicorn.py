@@ -5,13 +5,11 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from analysis.records.queueing import EVEN, FORK_ORDER, Queueing
+from analysis.records.queueing import EVEN, FORK_ORDER, GTHREAD_CONNECTIONS, Queueing
 from lab.servers.asgi import AsgiApplication
 from lab.servers.base import Release, Variant, check_lock_file
 
 FIRST_WITH_REUSE_PORT = 24
-GTHREAD_CONNECTIONS = 1000
-"""How many connections a gthread worker holds if its settings do not say it."""
 IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "idle_thread.IdleThreadWorker", 24
 
 

@@ -4,9 +4,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from analysis.records.queueing import EVEN, Queueing
+from analysis.records.queueing import EVEN, GTHREAD_CONNECTIONS, Queueing
 from lab.servers.base import Variant
-from lab.servers.gunicorn import GTHREAD_CONNECTIONS
 
 
 class Python314(Variant):

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.apps.advise.load import Load
-from lab.apps.advise.ranking import Ranked, fastest_of, predict_ways, slowdown
 from lab.apps.advise.service import Service
 from lab.errors import WrongUse
+from lab.serving.offered import OfferedLoad
+from lab.serving.ranking import RankedOption, fastest_of, predict_options
 
 COMPUTES = (0.0, 0.5, 1.0)
 """The parts of its time that a request may compute, for which the ways are ranked."""
@@ -20,31 +20,30 @@ class Assumption:
     """
 
     computes: float
-    load: Load
-    ways: dict[str, Ranked]
+    load: OfferedLoad
+    ways: dict[str, RankedOption]
 
     @property
-    def fastest(self) -> Ranked:
+    def fastest(self) -> RankedOption:
         """The way with which requests lose least."""
         return fastest_of(list(self.ways.values()), self.load)
 
     @property
-    def best(self) -> Ranked:
+    def best(self) -> RankedOption:
         """Of the ways that are as good as the fastest, the way that needs least memory."""
         as_good = [one for one in self.ways.values() if one.is_as_good_as(self.fastest)]
-        return min(as_good, key=lambda one: one.way.memory_mib)
+        return min(as_good, key=lambda one: one.option.memory_mib)
 
     def regret(self, name: str) -> float:
         """Return how many times the requests lose what they lose with the fastest way."""
-        least = slowdown(self.fastest, self.load)
-        return slowdown(self.ways[name], self.load) / max(least, 1e-9)
+        return self.ways[name].slowdown(self.load) / max(self.fastest.slowdown(self.load), 1e-9)
 
 
 def assumptions(service: Service) -> list[Assumption]:
     """Return what theory predicts under each assumption. Raise WrongUse if no way can carry the load under any."""
     found = list(_each(service))
     if not any(one.ways for one in found):
-        predict_ways(service.load(COMPUTES[0]))
+        predict_options(service.load(COMPUTES[0]))
     return found
 
 
@@ -52,7 +51,7 @@ def _each(service: Service) -> Iterator[Assumption]:
     for part in COMPUTES:
         load = service.load(part)
         try:
-            ways = {one.way.name: one for one in predict_ways(load)}
+            ways = {one.option.name: one for one in predict_options(load)}
         except WrongUse:
             ways = {}
         yield Assumption(part, load, ways)
@@ -72,7 +71,7 @@ def ranked_for_all(found: Sequence[Assumption]) -> tuple[list[str], bool]:
 
     def key(name: str) -> tuple[float, float]:
         worst = max(one.regret(name) for one in possible)
-        return (0, possible[0].ways[name].way.memory_mib) if good(name) else (1, worst)
+        return (0, possible[0].ways[name].option.memory_mib) if good(name) else (1, worst)
 
     names.sort(key=key)
     return names, bool(names) and good(names[0])

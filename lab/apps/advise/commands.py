@@ -2,8 +2,10 @@
 
 import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +15,10 @@ from lab.measuring import make_command, measure, names_of, planner
 from lab.options import Cpu, Duration, Full, Name, Results, Trials, Variants
 from lab.paths import RESULTS
 from lab.terminal import out, say
+
+if TYPE_CHECKING:
+    from lab.experiment.model import Experiment
+    from lab.serving.options import ServingOption
 
 
 def predict(
@@ -55,44 +61,41 @@ def advise(
     results: Results = RESULTS,
 ) -> None:
     """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
-    from lab.apps.advise.load import chosen, of_run  # noqa: PLC0415
-    from lab.apps.advise.ranking import best_of, predict_today, rank  # noqa: PLC0415
-    from lab.apps.advise.show import MOST_WAYS, print_advice, print_whether_it_held  # noqa: PLC0415
-    from lab.apps.advise.ways import today  # noqa: PLC0415
+    from lab.apps.advise.load import find_cell, offered_in  # noqa: PLC0415
+    from lab.apps.advise.show import MOST_WAYS, print_advice  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing, served_by  # noqa: PLC0415
+    from lab.serving.options import option_of_today  # noqa: PLC0415
+    from lab.serving.ranking import best_of, predict_today, rank  # noqa: PLC0415
 
     if classes and (run or load):
         raise WrongUse("CLASSES describes a service that no run knows, so it has no RUN or LOAD.",
                        hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
         )  # fmt: skip
+    measure_options = partial(_measure_options, attempts=attempts, duration=duration, trials=trials, results=results)
     if classes:
-        _advise_by_file(classes, attempts, duration, trials, results)
+        _advise_by_file(classes, attempts, measure_options)
         return
     _, record, variant = run_and_variant("advise", run, results)
-    under, serving = chosen(record, variant, load or None)
-    asked = of_run(record, under, serving)
+    under, serving = find_cell(record, variant, load or None)
+    offered = offered_in(record, under, serving)
     experiment = load_experiment(record.experiment) if attempts else None
-    ranked = rank(asked)
+    ranked = rank(offered)
     memory_of = "workers with the lab's own application"
-    print_advice(out, best_of(ranked, MOST_WAYS), predict_today(asked), asked, memory_of)
-    if not experiment:
-        return
-    tried = [one.way for one in best_of(ranked, attempts)] + ([today(asked, asked.today)] if asked.today else [])
-    variants = {way.name: way.variant for way in tried}
-    experiment = computing(served_by(experiment, under.name, variants), under.settings.get("CPU", ""))
-    plan_for = planner(experiment, "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
-    name, of = f"{record.experiment}-advice", f"results/{record.experiment}/latest:{serving.name}"
-    command = make_command("make advise", RUN=of, LOAD=under.name, TRY=attempts, DURATION=duration, TRIALS=trials)
-    summary = measure(name, experiment, plan_for, full=False, command=command, results=results)
-    print_whether_it_held(out, summary, tried)
+    print_advice(out, best_of(ranked, MOST_WAYS), predict_today(offered), offered, memory_of)
+    if experiment:
+        tried = [each.option for each in best_of(ranked, attempts)]
+        tried += [option_of_today(offered, offered.today)] if offered.today else []
+        served = served_by(experiment, under.name, {option.name: option.variant for option in tried})
+        asked = {"RUN": f"results/{record.experiment}/latest:{serving.name}", "LOAD": under.name}
+        measure_options(record.experiment, computing(served, under.settings.get("CPU", "")), tried, asked)
 
 
-def _advise_by_file(classes: Path, attempts: int, duration: str, trials: int, results: Path) -> None:
+def _advise_by_file(classes: Path, attempts: int, measure_options: Callable[..., None]) -> None:
     from lab.apps.advise import show  # noqa: PLC0415
     from lab.apps.advise.assumptions import assumptions, ranked_for_all  # noqa: PLC0415
-    from lab.apps.advise.ranking import best_of, rank  # noqa: PLC0415
     from lab.apps.advise.service import name_for, read_service, tries  # noqa: PLC0415
+    from lab.serving.ranking import best_of, rank  # noqa: PLC0415
 
     service = read_service(classes)
     if service.waits:
@@ -105,22 +108,37 @@ def _advise_by_file(classes: Path, attempts: int, duration: str, trials: int, re
     if service.unknown:
         found = assumptions(service)
         show.print_advice_for_all(out, found, service)
-        possible = [one for one in found if one.ways]
+        possible = [each for each in found if each.ways]
         ranked = [possible[0].ways[name] for name in ranked_for_all(found)[0]]
     else:
         ranked = rank(service.load())
         memory_of = "workers that take worker_mib each, as the file says" if service.worker_mib else None
         show.print_advice(out, best_of(ranked, show.MOST_WAYS), None, service.load(), memory_of)
-    if not attempts:
-        return
-    if service.unknown:
-        say("The lab's requests sleep, so this tries the case in which nothing computes.")
-    tried = [one.way for one in best_of(ranked, attempts)]
-    plan_for = planner(tries(service, tried), "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
-    command = make_command("make advise", CLASSES=classes.name, TRY=attempts, DURATION=duration, TRIALS=trials)
-    name = f"{name_for(classes.stem)}-advice"
-    summary = measure(name, tries(service, tried), plan_for, full=False, command=command, results=results)
-    show.print_whether_it_held(out, summary, tried)
+    if attempts:
+        if service.unknown:
+            say("The lab's requests sleep, so this tries the case in which nothing computes.")
+        tried = [each.option for each in best_of(ranked, attempts)]
+        measure_options(name_for(classes.stem), tries(service, tried), tried, {"CLASSES": classes.name})
+
+
+def _measure_options(
+    name: str,
+    experiment: "Experiment",
+    tried: "Sequence[ServingOption]",
+    asked: dict[str, str],
+    *,
+    attempts: int,
+    duration: str,
+    trials: int,
+    results: Path,
+) -> None:
+    """Measure options to serve a load, and say whether the first was the best, as theory predicted."""
+    from lab.apps.advise.show import print_whether_it_held  # noqa: PLC0415
+
+    plan_for = planner(experiment, "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
+    command = make_command("make advise", **asked, TRY=attempts, DURATION=duration, TRIALS=trials)
+    summary = measure(f"{name}-advice", experiment, plan_for, full=False, command=command, results=results)
+    print_whether_it_held(out, summary, tried)
 
 
 def requests(
@@ -160,12 +178,12 @@ def what_if(
     """Say who would have waited if workers had got the same requests in another way, e.g. lab what-if … --workers 2."""
     from analysis.predict.what_if import as_measured, serve_otherwise  # noqa: PLC0415
     from analysis.records.folder import write_whole  # noqa: PLC0415
-    from lab.apps.advise.load import chosen  # noqa: PLC0415
+    from lab.apps.advise.load import find_cell  # noqa: PLC0415
     from lab.apps.advise.show import print_what_if  # noqa: PLC0415
     from lab.apps.advise.what_if import lanes, recorded  # noqa: PLC0415
 
     folder, record, variant = run_and_variant("what-if", run, results)
-    under, serving = chosen(record, variant, load or None)
+    under, serving = find_cell(record, variant, load or None)
     if not (threads or serving.settings.get("threads")):
         raise WrongUse(f"The workers of {serving.name} have no threads.", hint="THREADS=8")
     with results_of("what-if", folder, results) as (derived, _):

@@ -11,14 +11,14 @@ from pydantic import Field, ValidationError
 from analysis.predict.classes import simulated_class
 from analysis.records.classes import Classes, RequestClass, as_json
 from analysis.records.model import Model
-from lab.apps.advise.load import Load as Asked
-from lab.apps.advise.ways import Way
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
 from lab.experiment.yaml_file import Place, Wording, read_yaml
 from lab.limits import WORKER_MIB
 from lab.logs.formats import Clock
 from lab.servers.base import Variant
+from lab.serving.offered import OfferedLoad
+from lab.serving.options import ServingOption
 
 ONE_PROCESS = 0.7
 """A process whose threads compute for more than this part of the time is too few: they share one interpreter lock."""
@@ -56,12 +56,12 @@ class Service(Model):
         """How many cores are busy if requests compute all that they may compute."""
         return sum(one.at_work * (1.0 if one.computes is None else one.computes) for one in self.at_peak.values())
 
-    def load(self, unknown: float = 0.0) -> Asked:
+    def load(self, unknown: float = 0.0) -> OfferedLoad:
         """Return what is to be served in the busiest minute.
 
         ``unknown`` is the part of its time that a request computes if the file does not say it.
         """
-        return Asked(
+        return OfferedLoad(
             classes=[simulated_class(name, one, unknown) for name, one in self.at_peak.items()],
             computes=bool(self.cores_at_most),
             cores=self.cores,
@@ -72,7 +72,7 @@ class Service(Model):
         )
 
 
-def tries(service: Service, ways: Sequence[Way]) -> Experiment:
+def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
     """Return an experiment that measures ways to serve a described service. Raise WrongUse if its requests compute."""
     if computing := [name for name, one in service.classes.items() if one.computes]:
         problem = (
@@ -108,7 +108,7 @@ def name_for(text: str) -> str:
 _LASTS = {"short": "60s", "full": "5m"}
 
 
-def _in_a_container(way: Way) -> Variant:
+def _in_a_container(way: ServingOption) -> Variant:
     """Return the way with the memory that its containers need, twice."""
     memory_mib = max(256, ceil(2 * way.memory_mib / way.variant.replicas))
     return way.variant.model_copy(update={"memory_mib": memory_mib})

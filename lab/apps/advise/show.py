@@ -16,17 +16,17 @@ from analysis.report.terminal import terminal_table
 from analysis.report.wording import number, percent
 from analysis.statistics.losses import PERCENTILES, Figures, Loss, compare_losses, suspect_reason
 from lab.apps.advise.assumptions import Assumption, ranked_for_all
-from lab.apps.advise.load import Load
-from lab.apps.advise.ranking import Ranked, best_of, headroom
 from lab.apps.advise.service import Service
-from lab.apps.advise.ways import Way
+from lab.serving.offered import OfferedLoad
+from lab.serving.options import ServingOption
+from lab.serving.ranking import RankedOption, best_of, headroom
 
 MOST_CLASSES = 2
 """So many classes of requests have a column each; of more classes, the one that loses most has the only column."""
 
 
 def print_advice(
-    console: Console, chosen: Sequence[Ranked], now: Ranked | None, load: Load, memory_of: str | None
+    console: Console, chosen: Sequence[RankedOption], now: RankedOption | None, load: OfferedLoad, memory_of: str | None
 ) -> None:
     """Print the ways, today's last, with a sentence each, and the configuration of the first.
 
@@ -44,20 +44,20 @@ def print_advice(
     console.print(terminal_table(Table(title, head, lines, words=2)))
     if memory_of:
         console.print(Text(f"MiB: of {memory_of}.", style="dim"))
-    _print_why(console, [one.way for one in chosen])
-    _print_configuration(console, chosen[0].way)
+    _print_why(console, [one.option for one in chosen])
+    _print_configuration(console, chosen[0].option)
 
 
-def _print_why(console: Console, chosen: Sequence[Way]) -> None:
+def _print_why(console: Console, chosen: Sequence[ServingOption]) -> None:
     console.print()
     for place, way in enumerate(chosen, start=1):
-        console.print(Text(f"{place}  {way.kind.why}"))
+        console.print(Text(f"{place}  {way.kind.reason}"))
 
 
-def _print_configuration(console: Console, best: Way) -> None:
+def _print_configuration(console: Console, best: ServingOption) -> None:
     console.print()
-    console.print(Text(f"To serve with {best.workers} x {best.threads} ({best.kind.says}):\n", style="bold"))
-    console.print(best.configuration(), markup=False, highlight=False)
+    console.print(Text(f"To serve with {best.workers} x {best.threads} ({best.kind.label}):\n", style="bold"))
+    console.print(best.variant.deployment(), markup=False, highlight=False)
 
 
 def print_work(console: Console, service: Service) -> None:
@@ -123,14 +123,14 @@ def print_advice_for_all(console: Console, found: Sequence[Assumption], service:
     names, good = ranked_for_all(found)
     possible = [one for one in found if one.ways]
     worst = possible[-1]
-    chosen = [one.way for one in best_of([worst.ways[name] for name in names], MOST_WAYS)]
+    chosen = [one.option for one in best_of([worst.ways[name] for name in names], MOST_WAYS)]
     up_to = [headroom(way, worst.load) for way in chosen] if len(possible) == len(found) else []
     lines = []
     for place, way in enumerate(chosen):
         lost = [number(max(one.ways[way.name].p99_ms.values())) if one.ways else "–" for one in found]
         memory = [f"{way.memory_mib:.0f}"] if service.worker_mib else []
         room = ["waits" if up_to[place] is None else f"{up_to[place]:g} x"] if up_to else []
-        lines.append((str(place + 1), way.kind.says, f"{way.workers} x {way.threads}", *lost, *memory, *room))
+        lines.append((str(place + 1), way.kind.label, f"{way.workers} x {way.threads}", *lost, *memory, *room))
     head = ("", "way to serve", "w x t", *(f"{one.computes:.0%}" for one in found),
             *(["MiB"] if service.worker_mib else []), *(["up to"] if up_to else []))  # fmt: skip
     title = "Predicted: p99 of what requests lose, in ms, of the class that loses most, if requests compute so much"
@@ -149,7 +149,7 @@ def print_advice_for_all(console: Console, found: Sequence[Assumption], service:
         console.print(Text("It depends on how much requests compute:", style="bold"))
         for one in found:
             best = (
-                f"{one.best.way.workers} x {one.best.way.threads}, {one.best.way.kind.says}"
+                f"{one.best.option.workers} x {one.best.option.threads}, {one.best.option.kind.label}"
                 if one.ways
                 else "more cores"
             )
@@ -169,7 +169,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Way]) -> None:
+def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[ServingOption]) -> None:
     """Print what was measured of each way that was tried, and whether the first was as good as the best of them."""
     names = [way.name for way in tried]
     lost = {
@@ -231,7 +231,7 @@ def print_what_if(console: Console, title: str, before: WhatIf, after: Sequence[
     for one in (before, *after):
         still, new = int((one.waited & before.waited).sum()), int((one.waited & ~before.waited).sum())
         waits = number(1000 * float(np.quantile(one.waits_s, 0.99))), number(1000 * float(one.waits_s.max()))
-        says = one.kind.says if one.kind else "measured"
+        says = one.kind.label if one.kind else "measured"
         lines.append((says, f"{one.workers} x {one.threads}", str(int(one.waited.sum())), str(still), str(new), *waits))
     head = ("way to serve", "w x t", "waited", "of those", "others", "p99 ms", "longest ms")
     console.print()
@@ -244,14 +244,16 @@ def print_what_if(console: Console, title: str, before: WhatIf, after: Sequence[
     ))  # fmt: skip
 
 
-def _line(place: str, one: Ranked, names: Sequence[str], load: Load, memory_of: str | None) -> tuple[str, ...]:
-    one = replace(one, headroom=headroom(one.way, load))
+def _line(
+    place: str, one: RankedOption, names: Sequence[str], load: OfferedLoad, memory_of: str | None
+) -> tuple[str, ...]:
+    one = replace(one, headroom=headroom(one.option, load))
     return (
         place,
-        one.way.kind.says,
-        f"{one.way.workers} x {one.way.threads}",
+        one.option.kind.label,
+        f"{one.option.workers} x {one.option.threads}",
         *(f"{number(one.p50_ms.get(name))}, {number(one.p99_ms.get(name))}" for name in names),
         percent(one.beside) if one.refused <= 0.001 else f"{percent(one.refused)} refused",
-        *([f"{one.way.memory_mib:.0f}"] if memory_of else []),
+        *([f"{one.option.memory_mib:.0f}"] if memory_of else []),
         "waits" if one.headroom is None else f"{one.headroom:g} x",
     )

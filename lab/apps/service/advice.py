@@ -6,13 +6,15 @@ from rich.console import Console
 from rich.text import Text
 
 from analysis.records.summary import Summary
-from lab.apps.advise.ways import Way
 from lab.apps.service.diagnosis.improvement import find_improvement
 from lab.apps.service.diagnosis.model import Diagnosis
 from lab.apps.service.diagnosis.tables import improvement_sentences
+from lab.serving.options import ServingOption
 
 
-def print_best_way(console: Console, summary: Summary, diagnosis: Diagnosis | None, tried: Sequence[Way]) -> None:
+def print_best_way(
+    console: Console, summary: Summary, diagnosis: Diagnosis | None, tried: Sequence[ServingOption]
+) -> None:
     """Print whether a way is better than today's, and if so, what to do; if the trials cannot tell, how many would."""
     if len(tried) == 1:
         return
@@ -25,9 +27,9 @@ def print_best_way(console: Console, summary: Summary, diagnosis: Diagnosis | No
     if found.best is None:
         return
     way = next(one for one in tried if one.name == found.best.name)
-    console.print(Text(way.kind.why))
+    console.print(Text(way.kind.reason))
     if found.as_good:
-        says = [one.kind.says for one in tried if one.name in found.as_good]
+        says = [one.kind.label for one in tried if one.name in found.as_good]
         console.print(Text(f"As good: {', '.join(says)}."))
     console.print()
-    console.print(Text(way.configuration()))
+    console.print(Text(way.variant.deployment()))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from analysis.predict.ways import MOST_REPLICAS
+from analysis.predict.options import MOST_REPLICAS
 from analysis.records.classes import (
     HEADER_PATTERN,
     METHOD_PATTERN,

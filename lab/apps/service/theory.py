@@ -12,15 +12,15 @@ from analysis.read.rows import opened
 from analysis.records.classes import RequestClass
 from analysis.records.folder import read_run, trial_folders
 from analysis.records.run import TODAY
-from lab.apps.advise.load import Load
-from lab.apps.advise.ranking import rank
-from lab.apps.advise.ways import Way
 from lab.apps.service.description import UserService
 from lab.apps.service.layer import Layer
 from lab.apps.service.variants import ADVISED, WITH_NEWER, make_way
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB, WORKER_MIB
 from lab.logs.access_log import SHORTEST_S, representative_durations
+from lab.serving.offered import OfferedLoad
+from lab.serving.options import ServingOption
+from lab.serving.ranking import rank
 
 COMPUTES = 0.2
 """From this part of their time on, requests that compute need a processor of their own."""
@@ -32,7 +32,7 @@ WHERE variant = $today AND error IS NULL AND service_time_ms > 0 GROUP BY reques
 """
 
 
-def advise_way(service: UserService, layer: Layer, earlier: Path) -> Way:
+def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOption:
     """Return the best way for the load of an earlier run of a service.
 
     Raise WrongUse if there is no such run, or if theory cannot serve such an application.
@@ -65,23 +65,23 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> Way:
         raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
     whole_mib = served.memory_mib * served.replicas
     each_mib = (measured.get("memory", 0.0) - SERVER_MIB * served.replicas) / served.processes
-    load = Load(
+    load = OfferedLoad(
         classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=whole_mib,
         worker_mib=max(WORKER_MIB["own"], each_mib),
     )  # fmt: skip
     for one in rank(load):
-        kind = one.way.kind
+        kind = one.option.kind
         if kind.name in ("uwsgi", "queue") or served.major < WITH_NEWER.get(kind.name, 0):
             continue
         changed = served.model_copy(update={
-            "worker_class": "gthread", "workers": one.way.workers, "threads": one.way.threads, "replicas": 1,
+            "worker_class": "gthread", "workers": one.option.workers, "threads": one.option.threads, "replicas": 1,
             "balance": "round_robin", "memory_mib": whole_mib,
         })  # fmt: skip
         try:
             way = make_way(kind, service.model_copy(update={"served": changed}), layer)
         except ValidationError:
             continue  # its workers do not fit into the memory
-        return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", says=f"advised: {way.kind.says}"))
+        return replace(way, kind=replace(way.kind, name=f"{ADVISED}-{kind.name}", label=f"advised: {way.kind.label}"))
     raise WrongUse("WAYS=advised: no way that theory knows fits this service.")
 
 

@@ -11,7 +11,6 @@ from analysis.records.folder import read_trial, trial_folder
 from analysis.records.nearest import nearest_first
 from analysis.records.run import OWN, REPLAY, TODAY
 from analysis.records.summary import Summary
-from lab.apps.advise.ways import Way
 from lab.apps.service.description import UserService, read_user_service
 from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
 from lab.apps.service.image import lay_out
@@ -31,6 +30,7 @@ from lab.engine.engine import engine_cores
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
 from lab.measuring import make_command, measure_quietly, planner
+from lab.serving.options import ServingOption
 from lab.terminal import say
 
 LASTS = {"short": "20s", "full": "2m"}
@@ -41,7 +41,7 @@ TRIALS = 3
 
 def try_service(
     path: Path, *, ways: str, full: bool, duration: str, trials: int, seed: int, results: Path
-) -> tuple[Path, Summary, list[Way]]:
+) -> tuple[Path, Summary, list[ServingOption]]:
     """Measure a service as it is served today and in other ways. Return the run's folder, its summary and the ways.
 
     If ``ways`` names none, a first run of one trial finds what limits today's way, and so which ways are tried. If
@@ -54,7 +54,9 @@ def try_service(
         if replay:
             replay.write(layer.folder / "replay")
 
-        def measure(tried: Sequence[Way], ways: str, trials: int, *, check: bool = True) -> tuple[Path, Summary]:
+        def measure(
+            tried: Sequence[ServingOption], ways: str, trials: int, *, check: bool = True
+        ) -> tuple[Path, Summary]:
             experiment = experiment_of(path, service, tried, replay)
             return measure_quietly(
                 name, experiment,
@@ -102,7 +104,7 @@ def named_kinds(ways: str) -> list[str]:
     return [name.strip() for name in ways.split(",") if name.strip()]
 
 
-def choose_ways(ways: Sequence[Way], names: str, lifting: Sequence[str] = ()) -> list[Way]:
+def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str] = ()) -> list[ServingOption]:
     """Return today's way and those that are named. If none is named, return the default ways and those of ``lifting``.
 
     The kinds in ``lifting`` lift a limit that was found. Raise WrongUse for an unknown name.
@@ -137,7 +139,9 @@ def reached_load(folder: Path, summary: Summary) -> bool:
     return any(trial.outcome != "failed" for trial in trials)
 
 
-def experiment_of(path: Path, service: UserService, ways: Sequence[Way], replay: Replay | None = None) -> Experiment:
+def experiment_of(
+    path: Path, service: UserService, ways: Sequence[ServingOption], replay: Replay | None = None
+) -> Experiment:
     """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
     asked = {"script": OWN, "settings": {"classes": own_classes_as_json(service.requests)}, "duration": LASTS}
     if replay:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from analysis.predict.ways import KINDS_OF_USER_SERVICES, KINDS_OF_WAYS, MOST_REPLICAS, Kind, gthread
-from lab.apps.advise.ways import Way
+from analysis.predict.options import MOST_REPLICAS, OptionKind, gthread
 from lab.apps.service.description import ASGI_WORKERS, CALLABLE_PATTERN, Served, UserService, read_env_file
+from lab.apps.service.kinds import KINDS
 from lab.apps.service.layer import Layer
 from lab.errors import WrongUse
 from lab.limits import SERVER_MIB
@@ -26,11 +26,11 @@ from lab.servers.gunicorn import (
     GunicornSync,
 )
 from lab.servers.uwsgi import Uwsgi
+from lab.serving.options import ServingOption
 
 FIRST_WITH_LIMIT = 24
 """Before gunicorn 24, a worker at its limit of connections stopped answering (docs/connection-deadlock.md)."""
 WITH_NEWER = {"limit": FIRST_WITH_LIMIT, "idle-thread": FIRST_WITH_IDLE_THREAD, "reuse-port": FIRST_WITH_REUSE_PORT}
-KINDS = (*KINDS_OF_WAYS, *KINDS_OF_USER_SERVICES)
 TRIED = {
     "gthread": ("one-process", "limit", "idle-thread", "least-conn"),
     "sync": ("one-process", "limit", "idle-thread", "least-conn"),
@@ -131,14 +131,14 @@ class UserUvicorn(_UserApplication, Asgi):
     packages: ClassVar[tuple[str, ...]] = ("python/uvicorn",)
 
 
-def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[Way]:
+def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[ServingOption]:
     """Return today's way to serve an application, and the other ways that its server and release allow.
 
     ``cores`` are those that containers may use. Raise WrongUse if today's workers do not fit into the memory.
     """
     served = service.served
     try:
-        ways = [make_way(Kind("today", "today", "", gthread), service, layer)]
+        ways = [make_way(OptionKind("today", "today", "", gthread), service, layer)]
     except ValidationError as error:
         first = error.errors()[0]
         problem = first.get("ctx", {}).get("error", first["msg"])
@@ -207,7 +207,7 @@ def _lifting_of(served: Served) -> tuple[str, ...]:
             return ("more-workers",)
 
 
-def make_way(kind: Kind, service: UserService, layer: Layer, cores: int = 1) -> Way:
+def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 1) -> ServingOption:
     """Return a way of a kind for a service, with as many threads as today but for the kinds of LIFTING.
 
     ``cores`` are those that containers may use. Raise ValidationError if it cannot be.
@@ -242,10 +242,10 @@ def make_way(kind: Kind, service: UserService, layer: Layer, cores: int = 1) -> 
         case "reuse-port":
             settings = alone | {"reuse_port": True}
         case "uwsgi":
-            settings = kind.of(served.processes, served.threads) | {"memory_mib": whole_mib}
+            settings = kind.settings(served.processes, served.threads) | {"memory_mib": whole_mib}
         case _:
-            of = (1, served.slots) if kind.alone else (served.processes, served.threads)
-            settings = kind.of(*of) | {"release": served.release, "memory_mib": whole_mib}
+            of = (1, served.slots) if kind.for_single_worker else (served.processes, served.threads)
+            settings = kind.settings(*of) | {"release": served.release, "memory_mib": whole_mib}
     shared = {
         "callable": service.application.callable,
         "layer": layer,
@@ -253,10 +253,10 @@ def make_way(kind: Kind, service: UserService, layer: Layer, cores: int = 1) -> 
         "left_out": settings_not_in_force(service, layer),
     }
     variant = _CLASSES[str(settings["server"])].model_validate(dict(settings) | shared)
-    says = replace(kind, why=kind.why.replace("A gunicorn", f"A {served.server}"))
+    says = replace(kind, reason=kind.reason.replace("A gunicorn", f"A {served.server}"))
     workers = variant.workers * variant.replicas
     memory = variant.replicas * SERVER_MIB
-    return Way(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
+    return ServingOption(says, variant, workers, variant.threads or 1, memory, is_today=kind.name == "today")
 
 
 def _threads_for(service: UserService) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from analysis.predict.ways import says
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Summary
 from analysis.report.section import Section
@@ -13,6 +12,7 @@ from analysis.statistics.losses import Comparison, Figures, Loss
 from analysis.statistics.stopping import has_interval
 from lab.apps.service.diagnosis.improvement import Improvement, TriedWay, find_improvement
 from lab.apps.service.diagnosis.model import Diagnosis, figures_of
+from lab.apps.service.kinds import label_of
 
 _CLASSES = 2
 """How many classes of requests one table has, so that it fits a terminal."""
@@ -41,7 +41,7 @@ def _grids(run: Run, figures: Figures) -> Iterator[Table]:
     yield Table(
         "Ways to serve, workers x threads",
         ("way", "w x t", *(("beside",) if known else ()), "MiB"),
-        [(says(one.name), _size(one), *((_share(beside[one.name]),) if known else ()),
+        [(label_of(one.name), _size(one), *((_share(beside[one.name]),) if known else ()),
           number(figures.value(one.name, None, "memory", "total"))) for one in run.variants],
     )  # fmt: skip
     what = "Response time" if figures.loss_metric == "response_time" else "Lost outside the application"
@@ -51,7 +51,7 @@ def _grids(run: Run, figures: Figures) -> Iterator[Table]:
         yield Table(
             f"{what}, in ms{_in_brackets(found)}",
             ("way", *(f"{request_class} {stat}" for request_class, stat in part)),
-            [(says(name), *(_lost(figures.loss(name, *of)) for of in part)) for name in names],
+            [(label_of(name), *(_lost(figures.loss(name, *of)) for of in part)) for name in names],
         )
 
 
@@ -83,7 +83,7 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
     match found.verdict:
         case "better":
             assert found.best
-            yield f"Better than today's, and the best that was tried: {says(found.best.name)}{doubt}."
+            yield f"Better than today's, and the best that was tried: {label_of(found.best.name)}{doubt}."
             yield from _how_sure(found.best, in_trials)
         case "too few":
             lead = f"Too few trials to tell whether another way is better{doubt}"
@@ -106,7 +106,7 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
             pass
     for way in found.mixed:
         better, worse = (word_list(way.requests(outcome)) for outcome in ("better", "worse"))
-        yield f"{_capital(says(way.name))} is better than today's way for {better}, and worse for {worse}{doubt}."
+        yield f"{_capital(label_of(way.name))} is better than today's way for {better}, and worse for {worse}{doubt}."
 
 
 def _capital(text: str) -> str:
@@ -124,4 +124,4 @@ def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
 def _told(one: Comparison, way: TriedWay) -> str:
     """Return what a class of requests loses with a way, and with today's."""
     lost = f"{one.request_class} {one.stat}"
-    return f"{lost} is {_lost(one.after)} ms with {says(way.name)}, and {_lost(one.before)} ms today"
+    return f"{lost} is {_lost(one.after)} ms with {label_of(way.name)}, and {_lost(one.before)} ms today"

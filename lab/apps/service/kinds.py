@@ -1,0 +1,32 @@
+"""Further kinds of options, in which only somebody's own application is served, and their names in words."""
+
+from analysis.predict.options import OPTION_KINDS, OptionKind, gthread
+
+OWN_KINDS = (
+    OptionKind("map-socket", "map-socket",
+         "uWSGI, a listening socket for each process: nginx passes a request to the process that has the fewest "
+         "requests.",
+         lambda workers, threads: {"server": "uwsgi", "workers": workers, "threads": threads}),
+    OptionKind("sync", "sync",
+         "gunicorn: a process for each thread, and no threads; a process accepts a connection when it is free.",
+         lambda workers, threads: {"server": "gunicorn-sync", "workers": workers * threads}),
+    OptionKind("more-workers", "more workers",
+         "More processes: each has an interpreter lock, an event loop and pools of its own, and can use one more "
+         "processor. Each needs memory.", gthread),
+    OptionKind("more-threads", "more threads",
+         "Twice the threads in each process: more requests can wait at the same time.",
+         gthread),
+    OptionKind("threads", "gthread",
+         "gunicorn's class gthread: a request that blocks or computes holds up one thread, and not all requests of its "
+         "worker.", gthread),
+)  # fmt: skip
+"""Further ways, which only somebody's own application is served in. The last three lift a limit that was found."""
+
+KINDS = (*OPTION_KINDS, *OWN_KINDS)
+
+
+def label_of(option: str) -> str:
+    """Return in words how an option with a name such as limit-4x2 serves."""
+    kind = option.rpartition("-")[0].removeprefix("advised-")
+    label = next((each.label for each in KINDS if each.name == kind), None)
+    return option if label is None else f"advised: {label}" if option.startswith("advised-") else label
