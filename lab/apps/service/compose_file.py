@@ -1,7 +1,7 @@
 """The services that somebody's own application needs beside it, such as a database, from a Compose file of its own."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,34 @@ _SECRET = re.compile(r"PASS|SECRET|TOKEN|KEY", re.IGNORECASE)
 def read_beside(file: Path, names: Sequence[str]) -> ServicesBeside:
     """Read services from a Compose file. Raise WrongUse if Compose cannot read the file, or if a service is missing."""
     file = file.resolve()
+    resolved = _resolve(file)
+    described: Mapping[str, Mapping[str, Any]] = resolved["services"]
+    for name in names:
+        if name not in described:
+            there = ", ".join(sorted(described))
+            raise WrongUse(f"beside.services: {file.name} has no service {name}; it has {there}.")
+    values = _Values()
+    services = {}
+    for name in names:
+        mounts = _files(described[name], resolved, file.parent)
+        services[f"{BESIDE}{name}"] = _translate_service(name, described[name], names, mounts, values)
+    return ServicesBeside(
+        services, values.by_variable,
+        secrets={
+            key: value.replace("$$", "$") for name in names
+            for key, value in _environment(described[name]).items() if _SECRET.search(key)
+        },
+        file=file,
+        builds={name: _image(name, described[name]) for name in names if "build" in described[name]},
+        left_out=[
+            f"{name}: {key}" for name in names for key, value in sorted(described[name].items())
+            if value and key not in (*_READ, *_OF_NO_MATTER)
+        ],
+    )  # fmt: skip
+
+
+def _resolve(file: Path) -> dict[str, Any]:
+    """Return what Compose makes of a file. Raise WrongUse if it cannot read it."""
     try:
         resolved = DockerClient(
             compose_files=[file], compose_project_name=BESIDE_PROJECT, compose_project_directory=file.parent,
@@ -39,63 +67,64 @@ def read_beside(file: Path, names: Sequence[str]) -> ServicesBeside:
         raise WrongUse("beside.compose: Docker's client is missing on this machine.", hint="make setup") from None
     except DockerException as error:
         raise WrongUse(f"beside.compose: {file.name} cannot be read: {last_line(error)}") from None
-    there: dict[str, Any] = resolved["services"]
-    values: dict[str, str] = {}
+    assert isinstance(resolved, dict)
+    return resolved
 
-    def variable(value: str) -> str:
-        """Return a variable for a value that no record of a run may have. Compose doubles each $ in what it prints."""
-        name = f"LAB_BESIDE_{len(values)}"
-        values[name] = value.replace("$$", "$")
+
+class _Values:
+    """Values that no record of a run may have, each with the variable that stands for it."""
+
+    def __init__(self) -> None:
+        self.by_variable: dict[str, str] = {}
+
+    def hide(self, value: Any) -> Any:  # noqa: ANN401  # any JSON value
+        """Return a value in which variables stand for all texts that may have been made with a secret."""
+        if isinstance(value, dict):
+            return {key: item if key in _TIMES else self.hide(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.hide(item) for item in value]
+        if not isinstance(value, str):
+            return value
+        name = f"LAB_BESIDE_{len(self.by_variable)}"
+        self.by_variable[name] = value.replace("$$", "$")  # Compose doubles each $ in what it prints
         return f"${{{name}:-}}"
 
-    services: dict[str, dict[str, Any]] = {}
-    secrets: dict[str, str] = {}
-    builds: dict[str, str] = {}
-    left_out: list[str] = []
-    for name in names:
-        if name not in there:
-            raise WrongUse(f"beside.services: {file.name} has no service {name}; it has {', '.join(sorted(there))}.")
-        described = there[name]
-        environment = {key: str(value) for key, value in (described.get("environment") or {}).items() if value}
-        secrets |= {key: value.replace("$$", "$") for key, value in environment.items() if _SECRET.search(key)}
-        image = described.get("image") or f"{BESIDE_PROJECT}-{name}"
-        if "build" in described:
-            builds[name] = image
-        kept = {key: described[key] for key in _KEPT if described.get(key) is not None}
-        if _is_disabled(kept.get("healthcheck") or {}):
-            kept.pop("healthcheck", None)
-        mounts = [*_files(described, resolved, file.parent)]
-        services[f"{BESIDE}{name}"] = {
-            **_hidden(kept, variable),
-            "image": image,
-            "environment": {key: variable(value) for key, value in environment.items()},
-            "volumes": [
-                {"type": "bind", "source": variable(source), "target": target, "read_only": True}
-                for source, target in mounts
-            ],
-            "depends_on": {
-                f"{BESIDE}{other}": one for other, one in (described.get("depends_on") or {}).items() if other in names
-            },
-            "mem_limit": str(_bytes(described)), "memswap_limit": str(_bytes(described)), "pids_limit": 2048,
-            "networks": {"lab": {"aliases": [name]}},
-        }  # fmt: skip
-        unknown = sorted(key for key, value in described.items() if value and key not in (*_READ, *_OF_NO_MATTER))
-        left_out += [f"{name}: {key}" for key in unknown]
-    return ServicesBeside(services, values, secrets, file, builds, left_out)
+
+_TIMES = ("interval", "timeout", "start_period", "start_interval")
+
+
+def _translate_service(
+    name: str, described: Mapping[str, Any], names: Sequence[str], mounts: Iterable[tuple[str, str]], values: _Values
+) -> dict[str, Any]:
+    """Return a service as the lab starts it."""
+    kept = {key: described[key] for key in _KEPT if described.get(key) is not None}
+    if _is_disabled(kept.get("healthcheck") or {}):
+        kept.pop("healthcheck", None)
+    after = {other: condition for other, condition in (described.get("depends_on") or {}).items() if other in names}
+    return {
+        **values.hide(kept),
+        "image": _image(name, described),
+        "environment": {key: values.hide(value) for key, value in _environment(described).items()},
+        "volumes": [
+            {"type": "bind", "source": values.hide(source), "target": target, "read_only": True}
+            for source, target in mounts
+        ],
+        "depends_on": {f"{BESIDE}{other}": condition for other, condition in after.items()},
+        "mem_limit": str(_bytes(described)), "memswap_limit": str(_bytes(described)), "pids_limit": 2048,
+        "networks": {"lab": {"aliases": [name]}},
+    }  # fmt: skip
+
+
+def _image(name: str, described: Mapping[str, Any]) -> str:
+    return described.get("image") or f"{BESIDE_PROJECT}-{name}"
+
+
+def _environment(described: Mapping[str, Any]) -> dict[str, str]:
+    return {key: str(value) for key, value in (described.get("environment") or {}).items() if value}
 
 
 def _is_disabled(check: Mapping[str, Any]) -> bool:
     return bool(check.get("disable")) or not check.get("test", True) or check.get("test") in ("NONE", ["NONE"])
-
-
-def _hidden(value: Any, variable: Callable[[str], str]) -> Any:  # noqa: ANN401  # any JSON value
-    """Return a value in which variables stand for all texts that may have been made with a secret."""
-    if isinstance(value, dict):
-        return {key: one if key in ("interval", "timeout", "start_period", "start_interval") else _hidden(one, variable)
-                for key, one in value.items()}  # fmt: skip
-    if isinstance(value, list):
-        return [_hidden(one, variable) for one in value]
-    return variable(value) if isinstance(value, str) else value
 
 
 def _bytes(described: Mapping[str, Any]) -> int:
@@ -112,7 +141,7 @@ def _files(described: Mapping[str, Any], resolved: Mapping[str, Any], folder: Pa
         if inside and not target.startswith(_DATA):
             yield mount["source"], target
     for kind, place in (("secrets", "/run/secrets/"), ("configs", "/")):
-        for one in described.get(kind) or ():
-            if source := resolved.get(kind, {}).get(one["source"], {}).get("file"):
-                target = str(one.get("target") or one["source"])
+        for used in described.get(kind) or ():
+            if source := resolved.get(kind, {}).get(used["source"], {}).get("file"):
+                target = str(used.get("target") or used["source"])
                 yield source, target if target.startswith("/") else place + target
