@@ -7,10 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
 
 from pydantic import TypeAdapter
-from python_on_whales import Container
 from python_on_whales.components.container.models import ContainerInspectResult, ContainerState
 from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
@@ -26,12 +24,19 @@ NUMBER = "com.docker.compose.container-number"
 GENERATORS = ("k6", "client")
 """The services that send requests, and that end by themselves."""
 
-LabelFilter = list[tuple[Literal["label"], str]]
+BOX = ("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534",
+       "--pids-limit", "16", "--memory", "64m", "--pull", "never")  # fmt: skip
+"""The box of the lab's own small containers."""
 
 
 def owner() -> str:
     """Return the owner of this lab's containers, made of machine and user, because several may share an engine."""
     return f"{platform.node()}-{os.getuid()}"
+
+
+def label_options(project: str) -> list[str]:
+    """Return the options for Docker's commands that label what they make as this lab's, and as a project's."""
+    return ["--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={project}"]
 
 
 @dataclass(frozen=True)
@@ -96,11 +101,6 @@ def _inspected(project: str, machine: Machine) -> Iterator[tuple[str, int, Conta
 
 
 _INSPECTED = TypeAdapter(list[ContainerInspectResult])
-
-
-def labels_of(container: Container) -> dict[str, str]:
-    """Return the labels of a container, which include SERVICE and PROJECT."""
-    return container.config.labels or {}
 
 
 def is_generator(service: str) -> bool:

@@ -1,4 +1,4 @@
-"""Remove the containers and networks of killed runs, which carry the label of their owner."""
+"""Remove containers and networks by their label: those of one project, or those of killed runs of an owner."""
 
 import time
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from python_on_whales.exceptions import DockerException
 
 from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.swarm import is_manager
-from lab.engine.containers import OWNER_LABEL, PROJECT, LabelFilter, labels_of, owner, suppress_docker_errors
+from lab.engine.containers import OWNER_LABEL, PROJECT, owner, suppress_docker_errors
 
 ATTEMPTS = 5
 LOOK_AGAIN_S = 1
@@ -21,7 +21,7 @@ def remove_leftovers(machines: Sequence[Machine]) -> list[str]:
     """
     projects: set[str] = set()
     for _ in range(ATTEMPTS):
-        found = _remove_all_of_mine(machines)
+        found, _ = remove_labelled(machines, f"{OWNER_LABEL}={owner()}")
         if not found:
             break
         projects |= found
@@ -29,16 +29,39 @@ def remove_leftovers(machines: Sequence[Machine]) -> list[str]:
     return sorted(projects)
 
 
-def remove_containers(client: DockerClient, mine: LabelFilter) -> set[str]:
-    """Remove the containers with a label, and return the names of their projects."""
-    containers = client.container.list(all=True, filters=mine)
-    projects = {labels_of(one)[PROJECT] for one in containers}
+def remove_project(machines: Sequence[Machine], project: str) -> bool:
+    """Remove the containers and networks of one project, and return whether all of them are gone."""
+    _, refusing = remove_labelled(machines, f"{PROJECT}={project}", ATTEMPTS)
+    return not refusing
+
+
+def remove_labelled(machines: Sequence[Machine], label: str, attempts: int = 1) -> tuple[set[str], list[Machine]]:
+    """Remove the containers and then the networks with a label. Return their projects, and the machines that refused.
+
+    A machine that keeps a container keeps its networks, too.
+    """
+    projects: set[str] = set()
+    refusing: list[Machine] = []
+    for remove in (_remove_containers, _remove_networks):  # no network goes before the last container in it
+        left = [machine for machine in machines if machine not in refusing]
+        for _ in range(attempts):
+            for machine in [*left]:
+                with suppress_docker_errors():
+                    projects |= remove(machine.client, label)
+                    left.remove(machine)
+        refusing += left
+    return projects, refusing
+
+
+def _remove_containers(client: DockerClient, label: str) -> set[str]:
+    containers = client.container.list(all=True, filters=[("label", label)])
+    projects = {(container.config.labels or {})[PROJECT] for container in containers}
     if containers:
         client.container.remove(containers, force=True, volumes=True)
     return projects
 
 
-def remove_networks(client: DockerClient, mine: LabelFilter) -> set[str]:
+def _remove_networks(client: DockerClient, label: str) -> set[str]:
     """Remove the networks with a label, and return the names of their projects.
 
     Raise DockerException if an engine refuses to remove one of them, after all others were removed. Only a manager of a
@@ -46,7 +69,7 @@ def remove_networks(client: DockerClient, mine: LabelFilter) -> set[str]:
     """
     projects = set()
     refused: DockerException | None = None
-    for network in client.network.list(filters=mine):
+    for network in client.network.list(filters=[("label", label)]):
         try:
             project, spans_machines = (network.labels or {})[PROJECT], network.scope == "swarm"
             if spans_machines and not is_manager(client):
@@ -59,14 +82,4 @@ def remove_networks(client: DockerClient, mine: LabelFilter) -> set[str]:
             projects.add(project)
     if refused:
         raise refused
-    return projects
-
-
-def _remove_all_of_mine(machines: Sequence[Machine]) -> set[str]:
-    mine: LabelFilter = [("label", f"{OWNER_LABEL}={owner()}")]
-    projects = set()
-    for remove in (remove_containers, remove_networks):
-        for machine in machines:
-            with suppress_docker_errors():
-                projects |= remove(machine.client, mine)
     return projects

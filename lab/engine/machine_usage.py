@@ -1,7 +1,7 @@
 """Watch the machine: whether it is quiet before a load, and how busy it is during the load."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -31,6 +31,15 @@ class Quiet:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """A machine during some time, as shares between 0 and 1. None: the kernel does not tell."""
+
+    busy: float
+    steal: float | None
+    pressure: float | None
+
+
+@dataclass(frozen=True)
 class MachineState:
     """A machine at one moment.
 
@@ -48,10 +57,15 @@ class MachineState:
     available: int
     memory: int
 
-    def busy_since(self, before: "MachineState") -> float:
-        """Return how busy the machine was since an earlier state, as a share of all cores."""
+    def usage_since(self, before: "MachineState") -> Usage:
+        """Return the usage of the machine since an earlier state."""
         passed_s = self.total_s - before.total_s
-        return 1 - (self.idle_s - before.idle_s) / passed_s if passed_s > 0 else 0.0
+        steal_s = None if self.steal_s is None or before.steal_s is None else self.steal_s - before.steal_s
+        return Usage(
+            busy=1 - (self.idle_s - before.idle_s) / passed_s if passed_s > 0 else 0.0,
+            steal=steal_s and steal_s / (passed_s or 1.0),
+            pressure=_waiting(before.cpu_waits_us, self.cpu_waits_us, self.at_s - before.at_s),
+        )
 
 
 Look = Callable[[], MachineState]
@@ -74,62 +88,23 @@ def local_state() -> MachineState:
     )
 
 
-def settle(progress: Progress, looks: Sequence[Look] = (local_state,)) -> Quiet:
+def settle(progress: Progress, looks: Collection[Look]) -> Quiet:
     """Wait until machines are quiet, for at most QUIET_WITHIN_S, and return how busy the busiest of them still is."""
     began = time.monotonic()
     while True:
         before = [look() for look in looks]
         time.sleep(LOOK_S)
-        busy = max(look().busy_since(one) for look, one in zip(looks, before, strict=True))
+        busy = max(look().usage_since(state).busy for look, state in zip(looks, before, strict=True))
         waited_s = time.monotonic() - began
         if busy <= QUIET or waited_s > QUIET_WITHIN_S:
             return Quiet(waited_s, busy)
         progress("waiting until the machine is quiet", waited_s, QUIET_WITHIN_S)
 
 
-@dataclass(frozen=True)
-class Usage:
-    """A machine during the load, as shares between 0 and 1. None: the kernel does not tell."""
-
-    busy: float
-    steal: float | None
-    pressure: float | None
-
-
-class UsageSampler:
-    """Measure how busy a machine is between the creation of a Watch and ``read``."""
-
-    def __init__(self, look: Look = local_state) -> None:
-        self._look = look
-        self._before = look()
-
-    def read(self) -> Usage:
-        """Return the machine's usage since the creation of this Watch."""
-        before, now = self._before, self._look()
-        passed_s = (now.total_s - before.total_s) or 1.0
-        return Usage(
-            busy=now.busy_since(before),
-            steal=None if now.steal_s is None or before.steal_s is None else (now.steal_s - before.steal_s) / passed_s,
-            pressure=_waiting(before.cpu_waits_us, now.cpu_waits_us, now.at_s - before.at_s),
-        )
-
-
-class Clock:
-    """Notice whether somebody sets the clock of the lab's machine between the creation of a Clock and ``step_s``."""
-
-    def __init__(self) -> None:
-        self._wall_s, self._monotonic_s = time.time(), time.monotonic()
-
-    def step_s(self) -> float:
-        """Return by how much the clock was set, in seconds."""
-        elapsed_s = time.monotonic() - self._monotonic_s
-        return round(time.time() - self._wall_s - elapsed_s, 3)
-
-
 class MemorySampler:
     """Check repeatedly whether a machine is short of memory. ``machine`` names it in messages."""
 
-    def __init__(self, look: Look = local_state, machine: str = "the machine") -> None:
+    def __init__(self, look: Look, machine: str = "the machine") -> None:
         self._look, self._machine = look, machine
         self._before = look()
 

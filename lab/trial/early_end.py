@@ -60,7 +60,7 @@ def end_when_memory_is_short(trials: Sequence[TrialContainers], engines: Engines
     over = threading.Event()
 
     def check() -> None:
-        shortage_of = engines.memory()
+        shortage_of = engines.watch_memory()
         while not over.wait(CHECK_MEMORY_EVERY_S):
             if shortage := shortage_of():
                 _end_loads(trials, shortage)

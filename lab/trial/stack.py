@@ -25,17 +25,15 @@ from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.network import create_network
 from lab.engine.commands import in_words, last_line
 from lab.engine.containers import (
-    PROJECT,
     SERVICE,
     ContainerInfo,
-    LabelFilter,
     containers_of,
     first_line_of,
     is_generator,
     output_of,
     suppress_docker_errors,
 )
-from lab.engine.leftovers import remove_containers, remove_networks
+from lab.engine.leftovers import remove_project
 from lab.engine.machine_usage import Quiet
 from lab.errors import LabError
 from lab.plan import PlannedTrial
@@ -54,7 +52,6 @@ from lab.whereabouts import LOCAL_ENV, here, without
 K6_STOPS_WITHIN_S = 10
 _ONE_NETWORK = threading.Lock()
 """Networks that span machines are made one after the other, because a swarm makes several of them no faster."""
-DOWN_ATTEMPTS = 5
 END_AGAIN_S = 0.5
 UNHEALTHY = "the servers did not become healthy"
 LOGGED_WITHIN_S = 1
@@ -133,7 +130,7 @@ class TrialContainers:
 
         If the machine itself is short of memory, say so: then the kernel kills the lab's containers first.
         """
-        self.fail(self.engines.memory()() or self._limit_reached(service))
+        self.fail(self.engines.watch_memory()() or self._limit_reached(service))
         if self.phase is Phase.LOADING:
             self.end_load()
         else:  # so that the lab stops waiting until a server is healthy or answers
@@ -417,17 +414,7 @@ class TrialContainers:
 
     def down(self) -> None:
         """Remove only this trial's containers and network. The next command removes what could not be removed."""
-        mine: LabelFilter = [("label", f"{PROJECT}={self.project}")]
-        for remove in (remove_containers, remove_networks):  # no network goes before the last container in it
-            left = [*self.engines.machines]
-            for _ in range(DOWN_ATTEMPTS):
-                for machine in [*left]:
-                    with suppress_docker_errors():
-                        remove(machine.client, mine)
-                        left.remove(machine)
-            if left:
-                return
-        self.gone = True
+        self.gone = remove_project(self.engines.machines, self.project)
 
     def save(self, quiet: Quiet | None, load: UsageUnderLoad | None) -> TrialRecord:
         """Write trial.json, give the folder its name, and return the record, whose reason keeps the true paths."""

@@ -1,5 +1,6 @@
 """The engines that run the containers of a run: the lab's own engine, or an engine on each machine of a cluster."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -8,10 +9,9 @@ from typing import TypeVar
 from analysis.records.run import Exchange, MachineRecord
 from lab.engine.cluster.machines import Machine, default_machine
 from lab.engine.cluster.probe import MachineLost, Probe
-from lab.engine.machine_usage import Clock, MemorySampler, Progress, Quiet, Usage, UsageSampler, local_state, settle
+from lab.engine.machine_usage import Look, MemorySampler, Progress, Quiet, Usage, local_state, settle
 
 T = TypeVar("T")
-Look = Callable[[], str | None]
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,21 @@ class Engines:
     overlay: bool = False
     encrypted: bool = False
 
+    @property
+    def looks(self) -> dict[str, Look]:
+        """What looks at each machine, by the machine's name; the lab's own machine has no name."""
+        return {name: probe.look for name, probe in self.probes.items()} or {"": local_state}
+
     def settle(self, progress: Progress) -> Quiet:
         """Wait until all machines are quiet."""
-        return settle(progress, [probe.look for probe in self.probes.values()] or [local_state])
+        return settle(progress, self.looks.values())
 
-    def memory(self) -> Look:
+    def watch_memory(self) -> Callable[[], str | None]:
         """Return a function that says why a machine is short of memory; None: no machine is."""
-        memories = [MemorySampler(one.look, f"the machine {name}") for name, one in self.probes.items()] or [
-            MemorySampler()
-        ]
+        samplers = [MemorySampler(look, f"the machine {name}".strip()) for name, look in self.looks.items()]
 
         def shortage() -> str | None:
-            return next((said for memory in memories if (said := _unless_lost(memory.shortage))), None)
+            return next((reason for sampler in samplers if (reason := _unless_lost(sampler.shortage))), None)
 
         return shortage
 
@@ -53,51 +56,47 @@ class UsageSamplers:
         """Begin. Raise MachineLost if a machine does not answer."""
         self._engines = engines
         self.exchanges = engines.exchanges()
-        self._clock = Clock()
-        self._watches = {name: UsageSampler(probe.look) for name, probe in engines.probes.items()} or {
-            "": UsageSampler()
-        }
-
-    def begins_at(self, machine: Machine, at: float) -> float:
-        """Return what the clock of a machine tells at a moment ``at`` (epoch seconds) of the lab's clock."""
-        asked = self.exchanges.get(machine.name)
-        return at + offset_s(asked) if asked else at
+        self._wall_s, self._monotonic_s = time.time(), time.monotonic()
+        self.begin()
 
     def begin(self) -> None:
         """Begin to measure how busy the machines are, because the load begins now."""
-        self._watches = {name: UsageSampler(one.look) for name, one in self._engines.probes.items()} or {
-            "": UsageSampler()
-        }
+        self._before = {name: look() for name, look in self._engines.looks.items()}
+
+    def begins_at(self, machine: Machine, at: float) -> float:
+        """Return what the clock of a machine tells at a moment ``at`` (epoch seconds) of the lab's clock."""
+        exchanges = self.exchanges.get(machine.name)
+        return at + offset_s(exchanges) if exchanges else at
 
     def read(self) -> "UsageUnderLoad":
         """Return what was seen of each machine."""
-        used = {name: _unless_lost(watch.read) for name, watch in self._watches.items()}
+        states = {name: _unless_lost(look) for name, look in self._engines.looks.items()}
+        usages = {name: state.usage_since(self._before[name]) if state else None for name, state in states.items()}
         for name, probe in self._engines.probes.items():
             self.exchanges[name] += _unless_lost(probe.exchanges) or []
-        return UsageUnderLoad(used, self.exchanges, self._clock.step_s())
+        clock_step_s = time.time() - self._wall_s - (time.monotonic() - self._monotonic_s)
+        return UsageUnderLoad(usages, self.exchanges, round(clock_step_s, 3))
 
 
 @dataclass(frozen=True)
 class UsageUnderLoad:
-    """The machines during a load: how busy each of them was (None: it does not answer any more), and their clocks."""
+    """How busy each machine was during a load (None: it does not answer any more), and what the clocks told.
 
-    used: Mapping[str, Usage | None]
+    ``clock_step_s``: by how much somebody set the clock of the lab's machine.
+    """
+
+    usages: Mapping[str, Usage | None]
     exchanges: Mapping[str, list[Exchange]]
     clock_step_s: float
 
-    @property
-    def lost(self) -> list[str]:
-        """The machines that do not answer any more."""
-        return [name for name, usage in self.used.items() if usage is None]
-
-    def most(self, what: Callable[[Usage], float | None]) -> float | None:
+    def most(self, share: Callable[[Usage], float | None]) -> float | None:
         """Return a share of the machine that has the most of it; None: no machine tells."""
-        told = [value for usage in self.used.values() if usage and (value := what(usage)) is not None]
-        return max(told, default=None)
+        shares = [value for usage in self.usages.values() if usage and (value := share(usage)) is not None]
+        return max(shares, default=None)
 
     def record(self, name: str, hosts: Sequence[str], generators: Sequence[str]) -> MachineRecord:
         """Return how a trial records one machine."""
-        usage = self.used.get(name)
+        usage = self.usages.get(name)
         return MachineRecord(
             name=name,
             hosts=list(hosts),

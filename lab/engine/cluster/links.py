@@ -9,10 +9,10 @@ from python_on_whales.utils import run
 
 from lab.engine.cluster.engines import Engines
 from lab.engine.cluster.machines import Machine
-from lab.engine.cluster.network import BOX, create_network
+from lab.engine.cluster.network import create_network
 from lab.engine.cluster.probe import IMAGE
-from lab.engine.containers import OWNER_LABEL, PROJECT, LabelFilter, overlay_name, owner, suppress_docker_errors
-from lab.engine.leftovers import remove_containers, remove_networks
+from lab.engine.containers import BOX, label_options, overlay_name
+from lab.engine.leftovers import remove_project
 
 LINKS = "stampede-links"
 PORT = 8000
@@ -70,30 +70,23 @@ def measure_links(machines: Sequence[Machine], *, encrypted: bool) -> list[Link]
     """
     engines = Engines(tuple(machines), overlay=True, encrypted=encrypted)
     with _listening(engines):
-        return [_link(one, other) for one in machines for other in machines if one != other]
+        return [_link(source, target) for source in machines for target in machines if source != target]
 
 
 @contextmanager
 def _listening(engines: Engines) -> Iterator[None]:
-    mine: LabelFilter = [("label", f"{PROJECT}={LINKS}")]
     try:
         create_network(engines, LINKS)
         for machine in engines.machines:
-            run([*machine.docker, "run", "--detach", "--name", f"{LINKS}-{machine.name}",
-                 "--network", overlay_name(LINKS), "--network-alias", machine.name, *_LABELS, *BOX,
+            run([*machine.docker, "run", "--detach", "--init", "--name", f"{LINKS}-{machine.name}",
+                 "--network", overlay_name(LINKS), "--network-alias", machine.name, *label_options(LINKS), *BOX,
                  IMAGE, "python", "-c", _ANSWER])  # fmt: skip
         yield
     finally:
-        for remove in (remove_containers, remove_networks):
-            for machine in engines.machines:
-                with suppress_docker_errors():
-                    remove(machine.client, mine)
+        remove_project(engines.machines, LINKS)
 
 
-_LABELS = ("--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={LINKS}")
-
-
-def _link(one: Machine, other: Machine) -> Link:
-    said = run([*one.docker, "exec", f"{LINKS}-{one.name}", "python", "-c", _ASK, other.name])
-    round_trip_ms, mbit_s = json.loads(str(said))
-    return Link(one.name, other.name, round_trip_ms, mbit_s)
+def _link(source: Machine, target: Machine) -> Link:
+    answer = run([*source.docker, "exec", f"{LINKS}-{source.name}", "python", "-c", _ASK, target.name])
+    round_trip_ms, mbit_s = json.loads(str(answer))
+    return Link(source.name, target.name, round_trip_ms, mbit_s)

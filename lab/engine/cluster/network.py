@@ -11,12 +11,8 @@ from lab.engine.cluster.engines import Engines
 from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.probe import IMAGE
 from lab.engine.cluster.swarm import is_manager
-from lab.engine.containers import OWNER_LABEL, PROJECT, overlay_name, owner
+from lab.engine.containers import BOX, label_options, overlay_name
 from lab.errors import LabError
-
-BOX = ("--init", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534",
-       "--pids-limit", "16", "--memory", "64m", "--pull", "never")  # fmt: skip
-"""The box of the lab's own small containers."""
 
 
 def create_network(engines: Engines, project: str) -> None:
@@ -28,13 +24,23 @@ def create_network(engines: Engines, project: str) -> None:
     manager = next((machine for machine in engines.machines if is_manager(machine.client)), None)
     if manager is None:
         raise LabError("None of the machines is a manager of a swarm any more.", hint="lab machines check")
-    labels = "--label", f"{OWNER_LABEL}={owner()}", "--label", f"{PROJECT}={project}"
+    labels = label_options(project)
     encrypted = ["--opt", "encrypted"] if engines.encrypted else []
     run([*manager.docker, "network", "create", "--driver", "overlay", "--attachable", "--internal", *encrypted, *labels,
          overlay_name(project)])  # fmt: skip
 
     def join(machine: Machine) -> None:
-        joining = [*machine.docker, "run", "--detach", "--network", overlay_name(project), *labels, *BOX, IMAGE]
+        joining = [
+            *machine.docker,
+            "run",
+            "--detach",
+            "--init",
+            "--network",
+            overlay_name(project),
+            *labels,
+            *BOX,
+            IMAGE,
+        ]
         retry_joining(lambda: run([*joining, "sleep", "infinity"]))
 
     others = [machine for machine in engines.machines if machine != manager]

@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager
 from analysis.records.run import Exchange
 from lab.engine.cluster.machines import Machine
 from lab.engine.commands import Say, output
-from lab.engine.containers import OWNER_LABEL, owner
+from lab.engine.containers import BOX, OWNER_LABEL, owner
 from lab.engine.machine_usage import MachineState, pressure_us
 from lab.errors import LabError
 
@@ -132,9 +132,8 @@ def _engine_id(machine: Machine) -> str:
 def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
     told_s: float | None = None
     while True:
-        command = [*machine.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", "--read-only",
-                   "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534", "--pids-limit", "16",
-                   "--memory", "64m", "--pull", "never", "--label", f"{OWNER_LABEL}.probe={owner()}",
+        command = [*machine.docker, "run", "--rm", "--interactive", "--name", NAME, "--network", "none", *BOX,
+                   "--label", f"{OWNER_LABEL}.probe={owner()}",
                    IMAGE, "python", "-u", "-c", _TELL]  # fmt: skip
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    start_new_session=True)  # fmt: skip
