@@ -9,7 +9,7 @@ from python_on_whales import DockerClient
 from lab.apps.service.layer import Layer, ServicesBeside
 from lab.engine.causes import NO_ADDRESS, cause, way_to_host
 from lab.engine.commands import Say, output, run_command
-from lab.engine.containers import OWNER_LABEL, PROJECT, owner
+from lab.engine.containers import label_options
 from lab.engine.engine import ca_bundle
 from lab.engine.images import INPUTS, LAB_USER, LabImage, build_images, label
 from lab.errors import LabError
@@ -74,10 +74,8 @@ def _run_once(options: list[str], image: str, words: list[str], what: str, probl
     The container has a name, because ending Docker's client does not end a container.
     """
     name = f"{CHECK_PROJECT}-{os.getpid()}-{time.monotonic_ns()}"
-    labels = {OWNER_LABEL: owner(), PROJECT: CHECK_PROJECT}
-    labelled = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
     command = [
-        "docker", "run", "--rm", "--init", "--name", name, *labelled, "--network", "none", "--read-only", "--cap-drop",
+        "docker", "run", "--rm", "--init", "--name", name, *label_options(CHECK_PROJECT), "--network", "none", "--read-only", "--cap-drop",
         "ALL", "--security-opt", "no-new-privileges", *options, "--entrypoint", "python", image, *words,
     ]  # fmt: skip
     try:

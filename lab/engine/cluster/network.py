@@ -30,18 +30,8 @@ def create_network(engines: Engines, project: str) -> None:
          overlay_name(project)])  # fmt: skip
 
     def join(machine: Machine) -> None:
-        joining = [
-            *machine.docker,
-            "run",
-            "--detach",
-            "--init",
-            "--network",
-            overlay_name(project),
-            *labels,
-            *BOX,
-            IMAGE,
-        ]
-        retry_joining(lambda: run([*joining, "sleep", "infinity"]))
+        options = ["--detach", "--init", "--network", overlay_name(project), *labels, *BOX]
+        retry_joining(lambda: run([*machine.docker, "run", *options, IMAGE, "sleep", "infinity"]))
 
     others = [machine for machine in engines.machines if machine != manager]
     with ThreadPoolExecutor(len(others) or 1) as pool:
