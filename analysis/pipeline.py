@@ -20,8 +20,8 @@ from analysis.records.run import SCHEMA
 from analysis.records.summary import Summary
 from analysis.report.extensions import write_extensions
 from analysis.report.html import write_report
-from analysis.statistics.measured import Results, measure, round_s, staircases
-from analysis.verdict.claims import claim_row, differences, published_rows
+from analysis.statistics.results import Results, completion_times, measure_cells, seconds_of_round
+from analysis.verdict.claims import claim_row, difference_rows, published_rows
 from analysis.verdict.validity import doubt_effects, judge_missing, judge_run, judge_trial, several_clocks, unapplied
 
 READ_AT_ONCE = 2
@@ -64,9 +64,9 @@ def summarise(run_folder: Path, raw: dict[Path, RawTrial]) -> Summary:
         keys = {*rejected}
         trusted = sorted((trial for trial in observed if trial.key in keys), key=lambda trial: trial.key)
         predictions = predictions_of(run_folder, run)
-        cells = measure(rows, trusted, rejected)
+        cells = measure_cells(rows, trusted, rejected)
         judged = doubt_effects(judged, cells)
-        results = Results(run, cells, staircases(rows, trusted), round_s(observed), predictions)
+        results = Results(run, cells, completion_times(rows, trusted), seconds_of_round(observed), predictions)
         further = [*unknown(run, [one.record for one in observed]), *unapplied(observed), *several_clocks(observed)]
         further += results.too_few()
         return Summary(
@@ -79,7 +79,7 @@ def summarise(run_folder: Path, raw: dict[Path, RawTrial]) -> Summary:
             counters=list(servers.counter_rows(observed)),
             claims=[claim_row(claim, results, judged) for claim in run.claims],
             published=list(published_rows(results, judged)),
-            differences=list(differences(results)) if run.against_itself else [],
+            differences=list(difference_rows(results)) if run.against_itself else [],
             completion_times=list(results.completion_times_rows()),
             waves=list(bursts.wave_rows(rows, run, keys)),
             rate_steps=list(visits.rate_step_rows(rows, trusted)),

@@ -157,12 +157,12 @@ def _predict(folder: Path, record: Run, progress: Progress) -> None:
 def _is_enough(folder: Path, record: Run, rounds: int, spent_s: float, budget_s: float, say: Say) -> bool:
     """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
     from analysis.pipeline import derive_summary  # noqa: PLC0415
-    from analysis.verdict.claims import lacking  # noqa: PLC0415
+    from analysis.verdict.claims import missing_cores  # noqa: PLC0415
 
     if rounds >= RESAMPLED_FROM:
         with uninterrupted():
             claims = derive_summary(folder).claims
-        hopeless = sum(lacking(claim, record) is not None for claim in record.claims)
+        hopeless = sum(missing_cores(claim, record) is not None for claim in record.claims)
         decided = sum(claim.decided for claim in claims)
         lack = f"; {hopeless} cannot be decided for want of cores" if hopeless else ""
         say(f"{decided} of {len(claims)} claims are decided after {rounds} rounds{lack}.")

@@ -100,8 +100,8 @@ def measured(study: Path) -> Iterator[tuple[str, list[float]]]:
     for seconds, cells in windows.items():
         light = [ones for (_, _, request_class), ones in cells.items() if request_class == "light"]
         of_each = [
-            [[one.draw(("overhead", stat)) for one in ones] for ones in light
-             if all(("overhead", stat) in one.stats for one in ones)]
+            [[one.draws["overhead", stat] for one in ones] for ones in light
+             if all(("overhead", stat) in one.draws for one in ones)]
             for stat in LEVELS
         ]  # fmt: skip
         for trials in (1, *TRIALS):

@@ -26,7 +26,8 @@ from analysis.records.checksums import sealed
 from analysis.records.claims import Claim
 from analysis.records.folder import read_run, trial_folders
 from analysis.records.run import Run
-from analysis.statistics.measured import Measured, Results, measure
+from analysis.statistics.intervals import Draw
+from analysis.statistics.results import Cells, Results, TrialValues, measure_cells, with_loads
 from analysis.verdict.claims import claim_row
 from lab.experiment.file import load_experiment
 
@@ -41,15 +42,15 @@ ROUGHLY = 400
 """How many runs are drawn from the few trials of an ordinary run."""
 TRIALS = (1, 2, 3, 5, 8)
 
-Cells = dict[tuple[str, str, str | None], list[Measured]]
-
 
 def first_seconds(run: Run, evidence: dict[Path, RawTrial], seconds: int) -> Cells:
     """Return the statistics of each trial as if its load had ended after so many seconds."""
     with tempfile.TemporaryDirectory() as temporary:
         short = [_shortened(folder, Path(temporary) / str(place), seconds) for place, folder in enumerate(evidence)]
         with opened(short) as rows:
-            return measure(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
+            return measure_cells(
+                rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()]
+            )
 
 
 def _shortened(trial_folder: Path, target: Path, seconds: int) -> Path:
@@ -73,8 +74,8 @@ def keep(run_folder: Path, target: Path, windows: list[int]) -> None:
         "windows": {
             window: [
                 [*cell, one.trial, one.answered, [
-                    [*key, _short(value), [_short(likely) for likely in one.likely.get(key, ())]]
-                    for key, value in one.stats.items() if key in wanted
+                    [*key, _short(draw.value), [_short(likely) for likely in draw.likely]]
+                    for key, draw in one.draws.items() if key in wanted
                 ]]
                 for cell, trials in first_seconds(run, evidence, window).items() if cell[2]
                 for one in trials
@@ -95,16 +96,11 @@ def read(path: Path) -> tuple[Run, dict[int, Cells]]:
     kept = json.loads(gzip.decompress(path.read_bytes()))
     windows: dict[int, Cells] = {}
     for window, rows in kept["windows"].items():
-        cells = windows.setdefault(int(window), {})
+        cells: dict[tuple[str, str, str | None], list[TrialValues]] = {}
+        windows[int(window)] = cells
         for variant, load, request_class, trial, answered, stats in rows:
-            measured = Measured(
-                trial=trial,
-                answered=answered,
-                stats={(metric, stat): value for metric, stat, value, _ in stats},
-                carried_by={},
-                likely={(metric, stat): tuple(likely) for metric, stat, _, likely in stats if likely},
-            )
-            cells.setdefault((variant, load, request_class), []).append(measured)
+            draws = {(metric, stat): Draw(value, tuple(likely)) for metric, stat, value, likely in stats}
+            cells.setdefault((variant, load, request_class), []).append(TrialValues(trial, answered, draws))
     return Run.model_validate(kept["run"]), windows
 
 
@@ -118,7 +114,7 @@ def table(path: Path) -> Iterator[str]:
         yield "| --- " * (4 + len(TRIALS)) + "|"
         in_all = dict.fromkeys(TRIALS, 0)
         for claim in claims:
-            row = claim_row(claim, Results(run, cells, {}, 0.0), [])
+            row = claim_row(claim, Results(run, cells), [])
             if row.measured is None:
                 yield f"| {claim.says} | {claim.bound} | – | – | {' | '.join('–' for _ in TRIALS)} |"
                 continue
@@ -136,9 +132,10 @@ def table(path: Path) -> Iterator[str]:
 
 def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
     """Return whether the claim holds in each trial of the study."""
-    results = Results(run, cells, {}, 0.0)
-    values = results.by_trial(claim.value)
-    others = results.by_trial(claim.relative_to) if claim.relative_to else dict.fromkeys(values, 1.0)
+    results = Results(run, cells)
+    claim = with_loads(run, claim)
+    values = results.values(claim.value)
+    others = results.values(claim.relative_to) if claim.relative_to else dict.fromkeys(values, 1.0)
     return [claim.holds(values[trial] / others[trial]) for trial in values.keys() & others.keys()]
 
 
@@ -156,7 +153,7 @@ def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, r
                 cell: [ones[place]._replace(trial=number) for number, place in enumerate(chosen, start=1)]
                 for (cell, ones), chosen in zip(needed.items(), places, strict=True)
             }
-            verdicts[places] = claim_row(claim, Results(run, drawn, {}, 0.0), []).verdict
+            verdicts[places] = claim_row(claim, Results(run, drawn), []).verdict
         decided += verdicts[places] in ("reproduced", "not reproduced")
         false += verdicts[places] == ("not reproduced" if holds else "reproduced")
     return decided, false
@@ -168,11 +165,11 @@ def default(run_folder: Path) -> str:
     hashes = sealed(run_folder)
     evidence = {folder: read_raw_trial(run_folder, folder, hashes) for folder in trial_folders(run_folder)}
     with opened(list(evidence)) as rows:
-        cells = measure(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
+        cells = measure_cells(rows, [read_trial_data(rows, run, folder, found) for folder, found in evidence.items()])
     experiment = load_experiment(run.experiment)
     decided, false, headline = 0, 0, None
     for claim in experiment.claims:
-        row = claim_row(claim, Results(run, cells, {}, 0.0), [])
+        row = claim_row(claim, Results(run, cells), [])
         if row.measured is None:
             continue
         mine, wrong = chances(claim, run, cells, experiment.trials, holds=claim.holds(row.measured), runs=ROUGHLY)

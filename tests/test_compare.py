@@ -27,8 +27,9 @@ from analysis.statistics.compare import (
     welch,
     what_differs,
 )
+from analysis.statistics.results import Cells
 from lab.paths import ROOT
-from tests.study import Cells, read
+from tests.study import read
 from tests.synthetic import Request, make_run
 
 FEW = [Request(overhead_ms=n) for n in range(1, 21)]
@@ -172,9 +173,11 @@ def drawn(run: Run, cells: Cells, variant: str, trials: list[int], times: float 
         if name != variant or request_class is None:
             continue
         chosen = [one for one in measured if one.trial in trials]
-        for metric, stat in chosen[0].stats if chosen else ():
+        for metric, stat in chosen[0].draws if chosen else ():
             factor = {"overhead": times, "throughput": 1 / times}.get(metric, 1)
-            values = {one.trial: one.stats[metric, stat] * factor for one in chosen if (metric, stat) in one.stats}
+            values = {
+                one.trial: one.draws[metric, stat].value * factor for one in chosen if (metric, stat) in one.draws
+            }
             rows.append(row(metric, stat, values, request_class))
     known = run.model_copy(update={"variants": [run.variant(variant).model_copy(update={"name": "it"})]})
     return Side("drawn", known, _NOTHING.model_copy(update={"rows": rows}))

@@ -25,7 +25,7 @@ from analysis.report.tables.quantities import counts_by_worker, workers_tables
 from analysis.report.tables.verdicts import claims_table
 from analysis.report.terminal import print_tables, terminal_table
 from analysis.report.wording import published_figures, published_quantity
-from analysis.verdict.claims import lacking
+from analysis.verdict.claims import missing_cores
 from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation
 
 HUNDRED = [Request(overhead_ms=float(n), sent_s=n / 10) for n in range(1, 101)]
@@ -484,10 +484,10 @@ def test_two_machines_of_two_cores_do_not_have_four(tmp_path: Path) -> None:
         named = [RunMachine(name=f"bench-{place}", role=role, host=host) for place, (role, host) in enumerate(hosts)]
         return run.model_copy(update={"machines": named})
 
-    assert lacking(claim, on(("servers", 2), ("servers", 8), ("load", 1))) == (
+    assert missing_cores(claim, on(("servers", 2), ("servers", 8), ("load", 1))) == (
         "the claim needs 4 cores on one machine, and the servers had 2"
     )
-    assert lacking(claim, on(("servers", 4), ("both", 8), ("load", 1))) is None
+    assert missing_cores(claim, on(("servers", 4), ("both", 8), ("load", 1))) is None
 
 
 def test_few_trials_decide_if_they_agree_closely(tmp_path: Path) -> None:

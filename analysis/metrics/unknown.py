@@ -1,10 +1,11 @@
 """What the records of a newer version say that this version does not know: it is kept, named and not judged."""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from analysis.metrics import STATISTICS, unit
 from analysis.metrics.spread import evenness
-from analysis.records.claims import Claim, Measure, Published
+from analysis.records.claims import Claim, Measure, Published, Quantity
 from analysis.records.model import Record
 from analysis.records.run import KINDS, SCHEMA, Run, TrialRecord
 
@@ -25,7 +26,8 @@ def unknown(run: Run, trials: Iterable[TrialRecord] = ()) -> Iterator[str]:
         if what := unknown_in_claim(run, claim):
             yield f"not judged by this version: the claim {claim.says!r} asks for {what}"
     for published in run.published:
-        if what := unknown_in_published(run, published) or ", ".join(unknown_statistics(published).values()):
+        known = known_figures(run, published)
+        if what := known.reason or ", ".join(known.unknown.values()):
             yield f"not judged by this version: of {published.variant}, {what} was published"
     for measure in run.curve.values if run.curve else []:
         if what := unknown_in_measure(measure):
@@ -58,8 +60,36 @@ def unknown_in_claim(run: Run, claim: Claim) -> str | None:
     return None if claim.has_one_bound else "a bound other than at_least or at_most"
 
 
-def unknown_in_published(run: Run, published: Published) -> str | None:
-    """Return why this version can judge none of the figures of a published entry; None: it can judge some of them."""
+class KnownFigures(NamedTuple):
+    """What this version knows of a published entry, which names its load.
+
+    ``figures`` are those that this lab should measure. ``unknown`` has words for each statistic that this version
+    cannot judge. ``reason`` is why it can judge nothing of the entry; None: it can judge something.
+    """
+
+    entry: Published
+    figures: dict[Quantity, float]
+    unknown: dict[str, str]
+    reason: str | None
+
+
+def known_figures(run: Run, published: Published) -> KnownFigures:
+    """Return which figures of a published entry this version can judge, and why it cannot judge the others."""
+    entry = published.model_copy(update={"load": published.load or next((load.name for load in run.loads), None)})
+    if reason := _unknown_in_published(run, published):
+        return KnownFigures(entry, {}, dict.fromkeys(published.stats, reason), reason)
+    figures = {
+        Quantity(
+            variant=entry.variant, load=entry.load, request_class=entry.request_class, metric=entry.metric, stat=stat
+        ): value
+        for stat, value in published_figures(published).items()
+    }
+    known = STATISTICS[entry.metric]
+    unknown = {stat: f"the statistic {stat} of {entry.metric}" for stat in entry.stats if stat not in known}
+    return KnownFigures(entry, figures, unknown, None)
+
+
+def _unknown_in_published(run: Run, published: Published) -> str | None:
     if key := next(unknown_keys(published), None):
         return f"the key {key}"
     if published.metric not in STATISTICS:
@@ -79,12 +109,6 @@ def published_figures(published: Published) -> dict[str, float]:
         for stat, value in (published.stats | evenness(published.counts)).items()
         if stat in STATISTICS.get(published.metric, ())
     }
-
-
-def unknown_statistics(published: Published) -> dict[str, str]:
-    """Return the published statistics of a metric that this version does not know, each with its words."""
-    known = STATISTICS.get(published.metric, ())
-    return {stat: f"the statistic {stat} of {published.metric}" for stat in published.stats if stat not in known}
 
 
 def unknown_in_measure(measure: Measure) -> str | None:

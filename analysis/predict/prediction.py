@@ -16,7 +16,7 @@ from analysis.predict.system import NotModelled, model_of
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import NotPredicted, Summary
 from analysis.statistics.intervals import median_of_each
-from analysis.statistics.measured import Results
+from analysis.statistics.results import Results
 from theory.model import QueueingSystem
 
 SIMULATED, LEAST_SIMULATED = 60, 10
@@ -58,10 +58,10 @@ def predict(run: Run) -> Predictions:
 def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     predictions = predict(run)
-    results = Results(run, {}, {}, 0.0, predictions)
+    results = Results(run, {}, predictions=predictions)
     found = {
         "rows": list(results.rows()),
-        "steps": list(results.completion_times_rows()),
+        "completion_times": list(results.completion_times_rows()),
         "not_predicted": not_predicted(predictions),
     }
     return Summary.of_nothing(run.experiment).model_copy(update=found)

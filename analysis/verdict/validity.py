@@ -6,12 +6,11 @@ from typing import Literal
 
 from analysis.metrics import FAMILIES, METRICS
 from analysis.metrics.metric import ValidityIssue
-from analysis.metrics.simulated import Cell
 from analysis.read.observation import Reading
 from analysis.read.trial_data import ClassTotals, RequestTotals, TrialData
 from analysis.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
 from analysis.records.summary import TrialValidity, Validity, Verdict
-from analysis.statistics.measured import Measured
+from analysis.statistics.results import Cells, TrialValues
 
 FAILURES_ALLOWED = 0.01
 DROPPED_ALLOWED = 0.01
@@ -51,7 +50,7 @@ def judge_trial(trial: TrialData) -> TrialValidity:
     )
 
 
-def doubt_effects(judged: list[TrialValidity], cells: Mapping[Cell, Sequence[Measured]]) -> list[TrialValidity]:
+def doubt_effects(judged: list[TrialValidity], cells: Cells) -> list[TrialValidity]:
     """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show."""
     doubtful = {
         (variant, load, one.trial): reasons
@@ -66,12 +65,12 @@ def doubt_effects(judged: list[TrialValidity], cells: Mapping[Cell, Sequence[Mea
     ]
 
 
-def _effects(trial: Measured) -> Iterator[str]:
+def _effects(trial: TrialValues) -> Iterator[str]:
     """Yield each effect of a trial that is smaller than what other clocks may add to it or take away."""
     for metric in METRICS.values():
         key = metric.name, metric.between_clocks or ""
-        if key in trial.clocks:
-            value, (low, high) = trial.stats[key], trial.clocks[key]
+        if (draw := trial.draws.get(key)) and draw.clocks:
+            value, (low, high) = draw.value, draw.clocks
             if 0 < value < max(value - low, high - value):
                 what = " ".join(key).replace("_", " ")
                 of_unit = "" if metric.units[key[1]] == "share" else f" {metric.units[key[1]]}"

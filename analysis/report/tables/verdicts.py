@@ -12,7 +12,7 @@ from analysis.report.wording import (
     trials_and_time,
     verdict_phrase,
 )
-from analysis.verdict.claims import lacking
+from analysis.verdict.claims import missing_cores
 
 
 def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
@@ -31,7 +31,7 @@ def power_table(run: Run, summary: Summary) -> Table:
     """Return about how many trials each claim needs for a verdict, and how long these trials take."""
     rows = []
     for claim, row in zip(run.claims, summary.claims, strict=True):
-        few = lacking(claim, run)
+        few = missing_cores(claim, run)
         needed = ("–", "–") if few else trials_and_time(row, summary.round_s)
         rows.append(
             (verdict_phrase(row), row.says + (f" — {few}" if few else ""), claim_value(row), row.bound, *needed)
