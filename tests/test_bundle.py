@@ -263,7 +263,7 @@ def packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def test_a_bundle_has_the_committed_lab_and_names_nobody(packed: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    size = bundle.pack(["ten-at-once"], ["3.11", "3.13"], packed, said.append)
+    size = bundle.write_bundle(["ten-at-once"], ["3.11", "3.13"], packed, said.append)
 
     assert size == packed.stat().st_size
     assert said[:3] == ["Downloading the packages for Python 3.11 …", "Downloading the packages for Python 3.13 …",
@@ -297,7 +297,7 @@ def test_a_bundle_may_be_made_in_the_folder_in_which_one_is(packed: Path, monkey
     monkeypatch.setattr(bundle, "_download", lambda _python, folder, _say: folders.append(folder))
     monkeypatch.chdir(packed.parent)
 
-    bundle.pack(["ten-at-once"], ["3.11"], Path(packed.name), lambda _: None)
+    bundle.write_bundle(["ten-at-once"], ["3.11"], Path(packed.name), lambda _: None)
 
     assert packed.exists()
     assert [folder.is_absolute() for folder in folders] == [True]
@@ -307,7 +307,7 @@ def test_an_engine_that_cannot_save_leaves_no_bundle(packed: Path, tmp_path: Pat
     put(tmp_path / "bin", "docker", "exit 1")
 
     with pytest.raises(LabError) as caught:
-        bundle.pack(["ten-at-once"], ["3.11"], packed, lambda _: None)
+        bundle.write_bundle(["ten-at-once"], ["3.11"], packed, lambda _: None)
 
     assert (caught.value.message, caught.value.hint) == ("The images could not be packed.", "make doctor")
     assert not packed.exists()
@@ -336,7 +336,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path) -> N
     monkeypatch.setattr(bundle, "_pack_lab", full)
 
     with pytest.raises(LabError) as caught:
-        bundle.pack(["ten-at-once"], ["3.11"], packed, lambda _: None)
+        bundle.write_bundle(["ten-at-once"], ["3.11"], packed, lambda _: None)
 
     assert caught.value.message == f"{packed} cannot be written: No space left on device."
     assert caught.value.hint == "Free some space, or choose another place: TO=/path/name.tar"

@@ -61,7 +61,7 @@ def test_all_runs_are_asked_once(
     assert counted == [("20260101T000000Z", 400), ("20260102T000000Z", 400)]
     tails = (
         names["rows"]
-        .filter("variant = 'one' AND request = 'light' AND metric = 'overhead' AND stat = 'p99'")
+        .filter("variant = 'one' AND request_class = 'light' AND metric = 'overhead' AND stat = 'p99'")
         .order("run")
     )
     assert [row[0] for row in tails.project("measured").fetchall()] == pytest.approx([99.01, 198.02])

@@ -11,11 +11,11 @@ from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.run import METHOD, SourceRecord
 from lab import cli
 from lab.apps.reproduce import all as reproduce
-from lab.apps.reproduce.page import write_page
+from lab.apps.reproduce.page import reproduction_page
 from lab.apps.reproduce.reproduction import (
     Reproduction,
     default_run,
-    of_run,
+    read_reproduced,
     read_reproduction,
     write_reproduction,
 )
@@ -48,7 +48,7 @@ def measured(results: Path, experiment: str = "made-up", time: str = "20260101T0
 
 def test_every_published_figure_is_judged_also_without_a_tolerance(tmp_path: Path) -> None:
     """The measured p50 equals the published one, and the maximum is a fifth; all requests went to one worker."""
-    found = of_run(measured(tmp_path), tmp_path)
+    found = read_reproduced(measured(tmp_path), tmp_path)
 
     assert [(figure.stat, figure.verdict, figure.within) for figure in found.figures] == [
         ("p50", "reproduced", 0.25), ("max", "not reproduced", 0.25),
@@ -61,32 +61,31 @@ def test_every_published_figure_is_judged_also_without_a_tolerance(tmp_path: Pat
 
 
 def test_the_page_shows_each_figure_and_links_its_report_and_its_article(tmp_path: Path) -> None:
-    own = Reproduction(experiments=[of_run(measured(tmp_path), tmp_path)])
+    own = Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
 
-    write_page(tmp_path / "reproduce.html", own, None)
+    page = reproduction_page(own, None)
 
-    page = (tmp_path / "reproduce.html").read_text(encoding="utf-8")
     assert "1 of 5 published figures were reproduced on this machine" in page
     assert 'href="made-up/20260101T000000Z/report.html"' in page
     assert 'href="https://example.org/an-article"' in page
     assert page.count('<td class="verdict text not-reproduced">not reproduced</td>') == 4
 
 
-def test_a_page_of_no_run_says_so(tmp_path: Path) -> None:
-    write_page(tmp_path / "reproduce.html", Reproduction(experiments=[]), None)
+def test_a_page_of_no_run_says_so() -> None:
+    page = reproduction_page(Reproduction(experiments=[]), None)
 
-    assert "No experiment was measured yet." in (tmp_path / "reproduce.html").read_text(encoding="utf-8")
+    assert "No experiment was measured yet." in page
 
 
 def test_a_reference_is_shown_beside_and_has_no_reports(tmp_path: Path) -> None:
-    own = Reproduction(experiments=[of_run(measured(tmp_path), tmp_path)])
+    own = Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
     write_reproduction(tmp_path / "reference.json", own)
 
     reference = read_reproduction(tmp_path / "reference.json")
-    write_page(tmp_path / "reproduce.html", own, reference)
+    page = reproduction_page(own, reference)
 
     assert [one.report for one in reference.experiments] == [""]
-    assert "were reproduced on the reference" in (tmp_path / "reproduce.html").read_text(encoding="utf-8")
+    assert "were reproduced on the reference" in page
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_only_a_whole_default_run_counts(tmp_path: Path, changed: dict[str, Any]
 
 
 def test_the_shortest_experiment_comes_first() -> None:
-    experiments = reproduce.known()
+    experiments = reproduce.timed_experiments()
 
     assert sorted(one.name for one in experiments) == names()
     assert [one.expected_s for one in experiments] == sorted(one.expected_s for one in experiments)
@@ -114,8 +113,8 @@ def test_the_shortest_experiment_comes_first() -> None:
 @pytest.fixture
 def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let there be three experiments, and return the names of those that are measured."""
-    few = [one for one in reproduce.known() if one.name in ("heavy-mix", "ten-at-once", "one-gpu")]
-    monkeypatch.setattr(reproduce, "known", lambda: few)
+    few = [one for one in reproduce.timed_experiments() if one.name in ("heavy-mix", "ten-at-once", "one-gpu")]
+    monkeypatch.setattr(reproduce, "timed_experiments", lambda: few)
     asked: list[str] = []
     monkeypatch.setattr(cli, "measure", lambda name, *_, **__: asked.append(name))
     return asked

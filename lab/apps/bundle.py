@@ -62,7 +62,7 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
         alone(say, "make bundle"),
         heartbeat([default_machine()], say),
     ):  # packing would disturb a run that is measuring
-        size = pack(names, releases, target, say)
+        size = write_bundle(names, releases, target, say)
     if size > MOST_BYTES:
         say(f"The bundle has {size / 1e9:.1f} GB, more than {MOST_BYTES / 1e9:.1f} GB. Name fewer experiments.")
     else:
@@ -97,7 +97,7 @@ def images_for(names: Sequence[str]) -> list[LabImage]:
     return list((images | {client.name: client}).values())
 
 
-def pack(names: Sequence[str], pythons: Sequence[str], target: Path, say: Say) -> int:
+def write_bundle(names: Sequence[str], pythons: Sequence[str], target: Path, say: Say) -> int:
     """Write a bundle, completely or not at all, and return its size in bytes.
 
     ``pythons`` are the releases of Python (3.13) whose packages it has. Make the machine and the images ready first, so

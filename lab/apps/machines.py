@@ -22,8 +22,8 @@ MachinesFile = Annotated[Path, typer.Option("--machines", envvar="MACHINES", hel
 DEFAULT = Path("machines.yaml")
 
 
-@machines.command()
-def check(file: MachinesFile = DEFAULT) -> None:
+@machines.command("check")
+def check_machines(file: MachinesFile = DEFAULT) -> None:
     """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
     from lab.engine.cluster.ready import use_cluster  # noqa: PLC0415  # so that other commands start faster
     from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
@@ -38,8 +38,8 @@ def check(file: MachinesFile = DEFAULT) -> None:
         raise typer.Exit(1)
 
 
-@machines.command()
-def join(file: MachinesFile = DEFAULT) -> None:
+@machines.command("join")
+def join_machines(file: MachinesFile = DEFAULT) -> None:
     """Put all machines into one swarm, and make the swarm if there is none, e.g. lab machines join."""
     from lab.engine.cluster import swarm  # noqa: PLC0415
     from lab.engine.cluster.images import bring_images  # noqa: PLC0415
@@ -61,8 +61,8 @@ def join(file: MachinesFile = DEFAULT) -> None:
         say(f"{len(machines)} machines are ready: lab machines check")
 
 
-@machines.command()
-def leave(file: MachinesFile = DEFAULT) -> None:
+@machines.command("leave")
+def leave_machines(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. lab machines leave."""
     from lab.engine.cluster import swarm  # noqa: PLC0415
     from lab.engine.heartbeat import heartbeat  # noqa: PLC0415

@@ -200,13 +200,13 @@ def reproduce(
 
     After an interrupt, the same command goes on with the experiments that are left.
     """
-    from lab.apps.reproduce.all import check_target, known, measured, write_page, write_reference  # noqa: PLC0415
+    from lab.apps.reproduce.all import check_target, read_latest_runs, timed_experiments, write_page, write_reference  # noqa: PLC0415
     from lab.run import writing  # noqa: PLC0415
 
     if to:
         check_target(to)
 
-    experiments = known()
+    experiments = timed_experiments()
     todo = [one for one in experiments if not show and (fresh or not one.run(results))]
     total_s = sum(one.expected_s for one in todo)
     if todo:
@@ -224,8 +224,8 @@ def reproduce(
             if stopped.exit_code != 1:  # interrupted
                 raise
             invalid.append(one.name)
-        write_page(results, measured(results, experiments))
-    own = measured(results, experiments)
+        write_page(results, read_latest_runs(results, experiments))
+    own = read_latest_runs(results, experiments)
     page = write_page(results, own)
     say(f"\n{len(own.experiments)} of {len(experiments)} experiments are on the page: {page}")
     if to:

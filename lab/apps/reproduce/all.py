@@ -5,8 +5,14 @@ from pathlib import Path
 
 from analysis.records.folder import write_whole
 from analysis.report.figures import svg
-from lab.apps.reproduce import page as reproduction
-from lab.apps.reproduce.reproduction import Reproduction, default_run, of_run, read_reproduction, write_reproduction
+from lab.apps.reproduce.page import ratio_chart, reproduction_page
+from lab.apps.reproduce.reproduction import (
+    Reproduction,
+    default_run,
+    read_reproduced,
+    read_reproduction,
+    write_reproduction,
+)
 from lab.engine.engine import default_jobs
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
@@ -19,7 +25,7 @@ REFERENCE = ROOT / "docs" / "reference.json"
 
 
 @dataclass(frozen=True)
-class Known:
+class TimedExperiment:
     """An experiment, and about how long it takes to measure it by its default settings."""
 
     name: str
@@ -31,27 +37,28 @@ class Known:
         return default_run(results, self.name, list(self.experiment.variants), self.experiment.trials)
 
 
-def known() -> list[Known]:
+def timed_experiments() -> list[TimedExperiment]:
     """Return all experiments, the shortest first."""
     found = []
     for name in names():
         experiment = load_experiment(name)
         planned = lay_out(experiment, trials=experiment.trials, jobs=default_jobs(), seed=0)
-        found.append(Known(name, experiment, planned.expected_s))
+        found.append(TimedExperiment(name, experiment, planned.expected_s))
     return sorted(found, key=lambda one: one.expected_s)
 
 
-def measured(results: Path, experiments: list[Known]) -> Reproduction:
+def read_latest_runs(results: Path, experiments: list[TimedExperiment]) -> Reproduction:
     """Return what the latest runs by default settings say."""
     runs = [run for one in experiments if (run := one.run(results))]
-    return Reproduction(experiments=[of_run(run, results) for run in runs])
+    return Reproduction(experiments=[read_reproduced(run, results) for run in runs])
 
 
 def write_page(results: Path, own: Reproduction) -> Path:
     """Write the page, beside the reference, and return it."""
     target = results / "reproduce.html"
     results.mkdir(parents=True, exist_ok=True)
-    reproduction.write_page(target, own, read_reproduction(REFERENCE) if REFERENCE.exists() else None)
+    reference = read_reproduction(REFERENCE) if REFERENCE.exists() else None
+    write_whole(target, reproduction_page(own, reference))
     return target
 
 
@@ -69,4 +76,4 @@ def write_reference(target: Path, own: Reproduction) -> None:
     """Write what the experiments say to a small file, and the picture beside it as SVG."""
     write_reproduction(target, own)
     machines = dict.fromkeys(", ".join(one.machine.split(", ")[:2]) for one in own.experiments)
-    write_whole(target.with_suffix(".svg"), svg(reproduction.picture(own.experiments, " and ".join(machines))))
+    write_whole(target.with_suffix(".svg"), svg(ratio_chart(own.experiments, " and ".join(machines))))

@@ -1,12 +1,10 @@
 """The page of all published figures: measured divided by published, for every experiment of this machine."""
 
-from pathlib import Path
 from typing import Any
 
 import altair as alt
 from markupsafe import Markup
 
-from analysis.records.folder import write_whole
 from analysis.report.figures.drawing import CROSS, inline_data, scattered, styled, svg
 from analysis.report.page import render
 from analysis.report.wording import metric_phrase, number, plain_name
@@ -22,24 +20,23 @@ _LEAST, _MOST = 0.01, 100.0
 """The ends of the axis. A ratio beyond is drawn at the end."""
 
 
-def write_page(target: Path, own: Reproduction, reference: Reproduction | None) -> None:
-    """Write the page, whole or not at all."""
-    page = render(
+def reproduction_page(own: Reproduction, reference: Reproduction | None) -> str:
+    """Return the page of this machine, with the picture of the reference."""
+    return render(
         "reproduce.html",
         app="lab.apps.reproduce",
         own=own,
         reference=reference,
         pictures=[
-            (title, Markup(svg(picture(found.experiments, title))))  # noqa: S704  # we draw these pictures
+            (title, Markup(svg(ratio_chart(found.experiments, title))))  # noqa: S704  # we draw these pictures
             for title, found in (("this machine", own), ("the reference", reference))
-            if found and any(one.figures for one in found.experiments)
+            if found and any(experiment.figures for experiment in found.experiments)
         ],
         number=number,
         has_interval=has_interval,
         words=plain_name,
         of_requests=metric_phrase,
     )
-    write_whole(target, page)
 
 
 def _can_be_drawn(figure: Figure) -> bool:
@@ -47,28 +44,28 @@ def _can_be_drawn(figure: Figure) -> bool:
     return figure.ratio is not None and figure.verdict in _LOOKS
 
 
-def picture(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
+def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
     """Draw measured divided by published for every published figure: a row for each experiment, a dot for each figure.
 
-    The band is the tolerance. A dot links to the report of its run, if there is one.
+    The band is the tolerance. A dot links to the report of its run, if there is experiment.
     """
-    shown = [one for one in experiments if one.figures]
-    order = [one.experiment for one in shown]
+    shown = [experiment for experiment in experiments if experiment.figures]
+    order = [experiment.experiment for experiment in shown]
     dots: list[dict[str, Any]] = []
-    for one in shown:
-        for place, figure in enumerate(figure for figure in one.figures if _can_be_drawn(figure)):
+    for experiment in shown:
+        for place, figure in enumerate(figure for figure in experiment.figures if _can_be_drawn(figure)):
             assert figure.ratio is not None
             dots.append({
-                "experiment": one.experiment,
+                "experiment": experiment.experiment,
                 "ratio": min(max(figure.ratio, _LEAST), _MOST),
                 "verdict": figure.verdict,
                 "offset": scattered(place),
-                "link": one.report,
+                "link": experiment.report,
             })  # fmt: skip
     bands = [
-        {"experiment": one.experiment, "from": 1 / (1 + within), "to": 1 + within}
-        for one in shown
-        for within in [max(figure.within for figure in one.figures)]
+        {"experiment": experiment.experiment, "from": 1 / (1 + within), "to": 1 + within}
+        for experiment in shown
+        for within in [max(figure.within for figure in experiment.figures)]
     ]
     y = alt.Y("experiment:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=220))
     scale = alt.Scale(type="log", domain=[_LEAST, _MOST], nice=False)
@@ -84,7 +81,7 @@ def picture(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
         x=alt.X("from:Q", scale=scale), x2="to:Q", y=y
     )  # fmt: skip
     points = alt.Chart(inline_data(dots)).mark_point(filled=False, size=34, strokeWidth=1.6, opacity=0.8)
-    links = {"href": "link:N"} if any(one.report for one in shown) else {}
+    links = {"href": "link:N"} if any(experiment.report for experiment in shown) else {}
     drawn = points.encode(
         x=x,
         y=y,
@@ -93,7 +90,9 @@ def picture(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
         yOffset=alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4])),
         **links,
     )
-    near = sum(figure.verdict == "reproduced" for one in shown for figure in one.figures)
-    title = f"{near} of {sum(len(one.figures) for one in shown)} published figures were reproduced on {where}"
+    near = sum(figure.verdict == "reproduced" for experiment in shown for figure in experiment.figures)
+    title = (
+        f"{near} of {sum(len(experiment.figures) for experiment in shown)} published figures were reproduced on {where}"
+    )
     subtitle = "each mark is a figure; the band is the largest tolerance; ratios beyond the axis are drawn at its ends"
     return styled(alt.layer(band, drawn), title, subtitle, 30 * len(order))

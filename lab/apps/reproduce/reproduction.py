@@ -1,6 +1,5 @@
 """What all experiments of this machine say of everything that the articles published: one figure after the other."""
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,7 +58,7 @@ class Reproduction(Record):
     experiments: list[Reproduced]
 
 
-def of_run(folder: Path, results: Path) -> Reproduced:
+def read_reproduced(folder: Path, results: Path) -> Reproduced:
     """Return what a run says of its published figures and claims. Raise BadRun if it cannot be read."""
     run, summary = read_run(folder), read_summary(folder)
     found = [claim.verdict for claim in summary.claims]
@@ -134,7 +133,10 @@ def read_reproduction(path: Path) -> Reproduction:
 
 
 def write_reproduction(path: Path, found: Reproduction) -> None:
-    """Write what the experiments of this machine say, without points, to a small file."""
-    without_reports = [one.model_copy(update={"report": ""}) for one in found.experiments]
-    values = Reproduction(experiments=without_reports).model_dump(mode="json")
-    write_whole(path, json.dumps(values, indent=0, ensure_ascii=False) + "\n")
+    """Write what the experiments of this machine say to a small file with a line for each figure."""
+    experiments = []
+    for experiment in found.experiments:
+        about = experiment.model_copy(update={"report": ""}).model_dump_json(exclude={"figures"})
+        figures = ",\n".join(figure.model_dump_json() for figure in experiment.figures)
+        experiments.append(f'{about.removesuffix("}")},"figures":[\n{figures}]}}')
+    write_whole(path, '{"experiments":[\n' + ",\n".join(experiments) + "]}\n")
