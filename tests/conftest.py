@@ -182,7 +182,7 @@ def copied_lab(tmp_path: Path) -> Iterator[Lab]:
 @pytest.fixture(scope="module")
 def without_pictures() -> Iterator[None]:
     """Leave the figures out of reports, because drawing them takes longer than all other parts."""
-    with patch("analysis.report.html._pictures", lambda *_: []):
+    with patch("analysis.report.html.pictures", lambda *_: []):
         yield
 
 

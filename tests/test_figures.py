@@ -13,8 +13,12 @@ from analysis.records.claims import Curve, Measure, Published
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord, VariantRecord
 from analysis.records.summary import Row
-from analysis.report import figures
+from analysis.report.figures.bursts import staircase, wave_cells
+from analysis.report.figures.curves import load_curve, setting_curve
+from analysis.report.figures.drawing import svg
+from analysis.report.figures.shares import share_and_tail, worker_shares
 from analysis.report.figures.times import worst_and_best
+from analysis.report.figures.visits import failing_visits, visit_times
 from tests.synthetic import Request, make_run, make_trial, visit
 
 PATIENT = [
@@ -35,7 +39,7 @@ def as_dict(chart: alt.TopLevelMixin, kind: str) -> dict[str, Any]:
     """Return what a picture is drawn from. Drawing takes much longer, so only the first picture of a kind is drawn."""
     if kind not in _DRAWN:
         _DRAWN.add(kind)
-        assert figures.svg(chart).startswith("<svg")
+        assert svg(chart).startswith("<svg")
     drawn: dict[str, Any] = chart.to_dict()
     return drawn
 
@@ -53,9 +57,9 @@ def bursts_of(run: Path, picture: str) -> dict[str, Any] | None:
     with duckdb.connect() as database:
         database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
         chart = (
-            figures.staircase(database, read_run(run), summary, "mix")
+            staircase(database, read_run(run), summary, "mix")
             if picture == "staircase"
-            else figures.waves(read_run(run), summary, "mix")
+            else wave_cells(read_run(run), summary, "mix")
         )
     if chart is None:
         return None
@@ -224,7 +228,7 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
     rows.append(row("a", "load-1", "response_time", "p99", published=120))
     summary = derive_summary(tmp_path).model_copy(update={"rows": rows})
 
-    chart = figures.across_loads(run, summary)
+    chart = load_curve(run, summary)
 
     assert isinstance(chart, alt.VConcatChart)
     drawn = as_dict(chart, "across")
@@ -255,7 +259,7 @@ def test_what_loads_differ_in_is_the_axis_and_each_server_has_a_row(tmp_path: Pa
 def test_loads_that_do_not_differ_in_one_number_have_no_axis(tmp_path: Path, others: list[LoadRecord]) -> None:
     run = read_run(make_run(tmp_path, {"one": PATIENT})).model_copy(update={"loads": others})
 
-    assert figures.across_loads(run, derive_summary(tmp_path)) is None
+    assert load_curve(run, derive_summary(tmp_path)) is None
 
 
 CLIMB = {"FIRST_PER_S": "100", "LAST_PER_S": "200", "STEP_S": "2"}
@@ -284,9 +288,9 @@ def visited(run: Path, picture: str) -> dict[str, Any] | None:
     with duckdb.connect() as database:
         database.read_parquet(f"{run}/*/mix/*/requests.parquet").create_view("requests")
         chart = (
-            figures.visit_times(database, read_run(run), summary, "mix")
+            visit_times(database, read_run(run), summary, "mix")
             if picture == "times"
-            else figures.failing_visits(read_run(run), summary, "mix")
+            else failing_visits(read_run(run), summary, "mix")
         )
     if chart is None:
         return None
@@ -472,7 +476,7 @@ def of_two_trials(tmp_path: Path) -> Path:
 
 def test_shares_and_waits_have_a_row_for_each_variant_and_a_dot_for_each_trial(of_two_trials: Path) -> None:
     """The most even variant comes first. No name can overlap another, because each has a row."""
-    picture = figures.share_and_tail(read_run(of_two_trials), derive_summary(of_two_trials), "mix", "light")
+    picture = share_and_tail(read_run(of_two_trials), derive_summary(of_two_trials), "mix", "light")
 
     assert picture
     drawn = as_dict(picture, "share and tail")
@@ -493,7 +497,7 @@ def test_shares_and_waits_have_a_row_for_each_variant_and_a_dot_for_each_trial(o
 
 def test_shares_of_workers_are_means_over_all_trials(of_two_trials: Path) -> None:
     """Whoever was busiest in a trial: 80 and 90 of a hundred requests are 85 on average."""
-    drawn = as_dict(figures.workers(read_run(of_two_trials), derive_summary(of_two_trials), "mix"), "workers")
+    drawn = as_dict(worker_shares(read_run(of_two_trials), derive_summary(of_two_trials), "mix"), "workers")
 
     [values] = drawn["datasets"].values() if "datasets" in drawn else [drawn["data"]["values"]]
     shares = {(one["variant"], one["rank"]): one["share"] for one in values}
@@ -511,7 +515,7 @@ def test_a_curve_has_a_dot_for_each_trial(of_two_trials: Path) -> None:
     ]
     curve = Curve(over="threads", values=[Measure(request_class="light", metric="overhead", stat="p50")])
 
-    picture = figures.curve(
+    picture = setting_curve(
         run.model_copy(update={"variants": each, "curve": curve}), derive_summary(of_two_trials), "mix"
     )
 

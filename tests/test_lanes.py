@@ -1,4 +1,4 @@
-"""analysis.report.lanes: the lanes hold every request, where and when it was served."""
+"""analysis.report.timeline: the lanes hold every request, where and when it was served."""
 
 from itertools import accumulate
 from pathlib import Path
@@ -11,7 +11,9 @@ from analysis.pipeline import derive_summary
 from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord, VariantRecord
-from analysis.report import lane_rows, lanes
+from analysis.report.timeline import load as timeline
+from analysis.report.timeline.load import LoadTimeline
+from analysis.report.timeline.rows import TimelineRequest, thread_rows
 from tests.apart import Machine, set_apart
 from tests.synthetic import BEGAN, Request, make_run, make_trial, observation
 
@@ -28,19 +30,19 @@ def variants(*names: str, workers: int = 2, threads: int | None = 1) -> list[Var
     return [VariantRecord(name=name, workers=workers, settings={"threads": threads, "name": name}) for name in names]
 
 
-def shown(run: Path) -> list[lanes.Shown]:
+def shown(run: Path) -> list[LoadTimeline]:
     """Return the lanes of a run."""
     summary = derive_summary(run)
     with duckdb.connect() as database:
         database.read_parquet(f"{run}/*/*/*/requests.parquet").create_view("requests")
-        return list(lanes.of_run(database, run, read_run(run), summary))
+        return list(timeline.load_timelines(database, run, read_run(run), summary))
 
 
 def of_one(run: Path) -> dict[str, Any]:
     """Return the lanes of a run that has a single load and a single variant."""
     [load] = shown(run)
     [trial] = load.measured
-    return trial
+    return trial.to_json()
 
 
 def times_ms(trial: dict[str, Any]) -> list[tuple[float, float, float, float]]:
@@ -69,8 +71,8 @@ def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> N
     [load] = shown(make_run(tmp_path, {"uneven": WAITING, "even": PATIENT}, variants=variants("uneven", "even")))
 
     uneven = load.trials[0]
-    assert [sum(turns[1::2]) / 10_000 for turns in uneven["blocked"]] == pytest.approx([0, 5.0], abs=0.2)
-    assert (uneven["beside"], uneven["answered"]) == (1, 3)
+    assert [sum(turns[1::2]) / 10_000 for turns in uneven.blocked or []] == pytest.approx([0, 5.0], abs=0.2)
+    assert (uneven.avoidable, uneven.answered) == (1, 3)
     assert load.title == (
         "With uneven, 1 of 3 requests, all light, waited although another worker had a free thread; with even, none"
     )
@@ -78,7 +80,7 @@ def test_lanes_say_when_a_worker_was_blocked_and_who_waited(tmp_path: Path) -> N
         "uneven: 1 of 3 requests waited although another worker had a free thread, the longest for 3.9 s. "
         "even: no request waited although another worker had a free thread."
     )
-    assert list(load.table) == [
+    assert load.table.rows == [
         ("uneven", "worker 1", "1", "0.00 s", "0.00 s"),
         ("uneven", "worker 2", "2", "4.0 s", "5.0 s"),
         ("even", "worker 1", "1", "0.00 s", "4.9 s"),
@@ -103,9 +105,9 @@ def test_slow_requests_have_the_first_colour_whichever_class_is_sent_first(tmp_p
 def test_of_threads_that_nobody_knows_nothing_is_said_of_free_threads(tmp_path: Path) -> None:
     [load] = shown(make_run(tmp_path, {"one": WAITING}, variants=variants("one", threads=None)))
 
-    assert load.trials[0]["blocked"] is None
+    assert load.trials[0].blocked is None
     assert load.title == "Which worker served each request, and which requests waited"
-    assert [line[4] for line in load.table] == ["–", "–"]
+    assert [line[4] for line in load.table.rows] == ["–", "–"]
 
 
 def test_a_worker_has_a_row_for_each_thread_and_one_that_served_nothing_is_there(tmp_path: Path) -> None:
@@ -154,12 +156,12 @@ def test_of_many_requests_those_around_the_longest_wait_are_shown(
 ) -> None:
     many = [Request(service_time_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
     many[70] = Request(service_time_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
-    monkeypatch.setattr(lanes, "MOST", 20)
+    monkeypatch.setattr(timeline, "MOST", 20)
     run = make_run(tmp_path, {"one": many}, variants=variants("one"))
 
     [load] = shown(run)
 
-    [trial] = load.measured
+    trial = load.measured[0].to_json()
     assert load.sampled
     assert list(accumulate(trial["requests"]["number"])) == [*range(61, 81)]
     assert times_ms(trial)[0][0] == 6000
@@ -173,7 +175,7 @@ def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
     many = [Request(service_time_ms=10, overhead_ms=0, sent_s=at / 10, worker="box:7") for at in range(100)]
     many[0] = Request(service_time_ms=9000, overhead_ms=0, worker="box:8")
     many[70] = Request(service_time_ms=10, overhead_ms=300, waits_ms=300, sent_s=7.0, worker="box:7")
-    monkeypatch.setattr(lanes, "MOST", 20)
+    monkeypatch.setattr(timeline, "MOST", 20)
 
     trial = of_one(make_run(tmp_path, {"one": many}, variants=variants("one")))
 
@@ -183,12 +185,12 @@ def test_requests_that_were_under_way_when_the_window_begins_are_shown_too(
 def test_a_new_thread_takes_the_row_that_was_free_longest_if_all_threads_have_rows() -> None:
     """A pool of two ends a thread and starts another: three threads in all, but never more than two at once."""
     rows = [
-        lane_rows.Request("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None)
+        TimelineRequest("light", at, at, at + 1, at + 1, 0, 1000, "box:7", thread, None)
         for at, thread in ((0.0, 1), (0.5, 2), (20.0, 3), (20.5, 2))
     ]
 
-    assert lane_rows.rows_of_threads(rows, 2) == ([0, 1, 0, 1], True)
-    assert lane_rows.rows_of_threads(rows, None) == ([0, 1, 2, 1], True)
+    assert thread_rows(rows, 2) == ([0, 1, 0, 1], True)
+    assert thread_rows(rows, None) == ([0, 1, 2, 1], True)
 
 
 def test_the_first_trial_that_can_be_trusted_is_shown(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_the_variants_of_the_answer_and_of_the_cure_come_first(tmp_path: Path) -
     ]
     [load] = shown(make_run(tmp_path, dict.fromkeys(names, PATIENT), variants=variants(*names), claims=claims))
 
-    assert [load.trials[place]["variant"] for place in load.pair] == ["d", "a"]
+    assert [load.trials[place].variant for place in load.pair] == ["d", "a"]
 
 
 def test_a_run_without_trusted_trials_has_no_lanes(tmp_path: Path) -> None:

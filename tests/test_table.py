@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from analysis.report.figures.marks import MOST_ROWS, tables
+from analysis.report.figures.marks import MOST_ROWS, mark_tables
 from analysis.report.tables import Table
 
 MARKS = [{"variant": "one", "value": 12.5, "low": 11.0, "offset": 0.3}, {"variant": "two", "value": 7.0, "low": 6.0}]
@@ -22,27 +22,27 @@ def dots(values: list[dict[str, object]]) -> alt.Chart:
 
 
 def test_a_table_has_a_row_for_each_mark_and_a_column_for_each_axis() -> None:
-    assert tables(dots(MARKS)) == [Table("", ["variant", "time, ms"], [["one", "12.5"], ["two", "7.0"]], words=2)]
+    assert mark_tables(dots(MARKS)) == [Table("", ["variant", "time, ms"], [["one", "12.5"], ["two", "7.0"]], words=2)]
 
 
 def test_a_layer_that_says_nothing_more_has_no_table() -> None:
     rules = chart(MARKS).mark_rule().encode(x=alt.X("low:Q", title="from"), y="variant:N")
     line = chart([{"x": 1}]).mark_rule().encode(x="x:Q")
 
-    found = tables(alt.layer(dots(MARKS), rules, dots(MARKS[:1]), line))
+    found = mark_tables(alt.layer(dots(MARKS), rules, dots(MARKS[:1]), line))
 
     assert [table.head for table in found] == [["variant", "time, ms"], ["variant", "from"]]
 
 
 def test_parts_of_a_facet_are_named_in_a_column() -> None:
-    [table] = tables(dots(MARKS).facet(row=alt.Row("variant:N", title="which")))
+    [table] = mark_tables(dots(MARKS).facet(row=alt.Row("variant:N", title="which")))
 
     assert table.head[-1] == "time, ms"
     assert [row[0] for row in table.rows] == ["one", "two"]
 
 
 def test_of_many_marks_some_from_everywhere_have_rows_and_the_others_are_counted() -> None:
-    [table] = tables(dots([{"variant": f"v{n}", "value": n} for n in range(2 * MOST_ROWS + 5)]))
+    [table] = mark_tables(dots([{"variant": f"v{n}", "value": n} for n in range(2 * MOST_ROWS + 5)]))
 
     left_out = 2 * MOST_ROWS + 5 - len(table.rows)
     assert table.note == f"{left_out} further marks, from everywhere in the figure, have no row here"
@@ -50,7 +50,7 @@ def test_of_many_marks_some_from_everywhere_have_rows_and_the_others_are_counted
 
 
 def test_marks_that_look_alike_have_a_row_each() -> None:
-    [table] = tables(dots([{"variant": "one", "value": 12}] * 3))
+    [table] = mark_tables(dots([{"variant": "one", "value": 12}] * 3))
 
     assert table.rows == [["one", "12"]] * 3
 
@@ -58,7 +58,7 @@ def test_marks_that_look_alike_have_a_row_each() -> None:
 def test_what_only_the_shade_tells_apart_has_a_column() -> None:
     shades = dots([{"variant": "one", "value": 1, "what": "measured"}]).encode(opacity="what:N")
 
-    [table] = tables(shades)
+    [table] = mark_tables(shades)
 
     assert table.head == ["variant", "time, ms", "what"]
 
@@ -66,16 +66,16 @@ def test_what_only_the_shade_tells_apart_has_a_column() -> None:
 def test_panels_one_below_the_other_are_tables_with_their_titles() -> None:
     panels = alt.vconcat(dots(MARKS).properties(title="first"), dots(MARKS).properties(title="second"), title="both")
 
-    assert [table.title for table in tables(panels)] == ["first", "second"]
+    assert [table.title for table in mark_tables(panels)] == ["first", "second"]
 
 
 def test_what_is_computed_from_marks_is_not_in_the_table() -> None:
     median = chart(MARKS).mark_line().encode(x="variant:N", y="median(value):Q")
 
-    assert [table.head for table in tables(alt.layer(dots(MARKS), median))] == [["variant", "time, ms"]]
+    assert [table.head for table in mark_tables(alt.layer(dots(MARKS), median))] == [["variant", "time, ms"]]
 
 
-def test_two_layers_with_the_same_cells_in_other_rows_are_two_tables() -> None:
+def test_two_layers_with_the_same_cells_in_other_rows_are_two_mark_tables() -> None:
     turned = [{"variant": "one", "value": 7.0}, {"variant": "two", "value": 12.5}]
 
-    assert len(tables(alt.layer(dots(MARKS), dots(turned)))) == 2
+    assert len(mark_tables(alt.layer(dots(MARKS), dots(turned)))) == 2

@@ -1,27 +1,65 @@
 """The pictures of a run. Each function draws one picture, or returns None if the run has no data for the picture."""
 
-from analysis.report.figures.bursts import staircase, waves
-from analysis.report.figures.curves import across_loads, curve
-from analysis.report.figures.drawing import svg
-from analysis.report.figures.shares import by_age, connections, races, share_and_tail, workers
-from analysis.report.figures.times import DOTS, classes, overhead
-from analysis.report.figures.visits import VISITS, failing_visits, visit_times
+from collections.abc import Iterator
+from typing import NamedTuple
 
-__all__ = [
-    "DOTS",
-    "VISITS",
-    "across_loads",
-    "by_age",
-    "classes",
-    "connections",
-    "curve",
-    "failing_visits",
-    "overhead",
-    "races",
-    "share_and_tail",
-    "staircase",
-    "svg",
-    "visit_times",
-    "waves",
-    "workers",
-]
+import altair as alt
+import duckdb
+from markupsafe import Markup
+
+from analysis.metrics import METRICS
+from analysis.records.run import Run
+from analysis.records.summary import Summary
+from analysis.report.figures.bursts import staircase, wave_cells
+from analysis.report.figures.curves import load_curve, setting_curve
+from analysis.report.figures.drawing import svg
+from analysis.report.figures.marks import mark_tables
+from analysis.report.figures.shares import connections, races, share_and_tail, shares_by_age, worker_shares
+from analysis.report.figures.times import overhead, request_classes
+from analysis.report.figures.visits import failing_visits, visit_times
+from analysis.report.tables import Table
+
+
+class Picture(NamedTuple):
+    """A picture as SVG, and as tables. ``telling``: it shows a metric that a claim asks for."""
+
+    svg: Markup
+    tables: list[Table]
+    telling: bool
+
+
+def pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) -> Iterator[Picture]:
+    """Yield the pictures of a run, without the pictures for which the run has no data."""
+    asked = {(quantity.metric, quantity.load) for claim in run.claims for quantity in claim.quantities}
+    for chart, metrics, load in _charts(database, run, summary):
+        if chart is not None:
+            claimed = (metric in metrics and (not load or name in (None, load)) for metric, name in asked)
+            telling = not asked or any(claimed)
+            yield Picture(Markup(svg(chart)), mark_tables(chart), telling)  # noqa: S704  # we draw these pictures
+
+
+def _charts(
+    database: duckdb.DuckDBPyConnection, run: Run, summary: Summary
+) -> Iterator[tuple[alt.TopLevelMixin | None, set[str], str | None]]:
+    """Yield the charts of a run with the metrics that each shows, and its load; None: it is of all loads."""
+    yield load_curve(run, summary), {"throughput", "response_time"}, None
+    times = {"overhead", "response_time"}
+    for load in run.loads:
+        name = load.name
+        classes = request_classes(database, name)
+        yield staircase(database, run, summary, name), {*times, "burst", "failures"}, name
+        yield wave_cells(run, summary, name), {*times, "burst"}, name
+        yield failing_visits(run, summary, name), {"visits_failed", "capacity"}, name
+        yield visit_times(database, run, summary, name), {"visit"}, name
+        yield setting_curve(run, summary, name), set(METRICS), name
+        yield races(run, summary, name), {"accept_attempts", "accept_failures"}, name
+        if not load.has_tabled_bursts:
+            for request_class in classes:
+                yield overhead(database, run, summary, name, request_class), times, name
+        if not load.burst and classes:
+            yield share_and_tail(run, summary, name, classes[0]), {"requests_by_worker"}, name
+        if run.has_several_workers(name):
+            yield worker_shares(run, summary, name), {"requests_by_worker", "burst"}, name
+        if not load.burst:
+            yield shares_by_age(run, summary, name), {"requests_by_worker"}, name
+        yield connections(database, run, name), {"connections_by_worker", "requests_by_connection"}, name

@@ -124,7 +124,7 @@ def _answered(stairs: list[bursts.Stair]) -> str:
     return ", ".join([first, last, *([failed] if failed else [])])
 
 
-def waves(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+def wave_cells(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw how many requests of a large burst each worker began in each wave, including idle workers.
 
     None: there is no large burst, or its requests were not served in waves.

@@ -22,7 +22,7 @@ from analysis.report.figures.drawing import (
 from analysis.report.wording import load_suffix, plain_name
 
 
-def curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw how the experiment's setting changes statistics, a panel for each; None: the experiment has no curve."""
     if not run.curve or not all(run.curve.over in variant.settings for variant in run.variants):
         return None
@@ -81,7 +81,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
 _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
 
 
-def across_loads(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
+def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     """Draw throughput and p99 response time over the number in which the loads differ, with a row for each server.
 
     Each line is a variant; diamonds are published figures. None: there is no single number in which the loads differ.

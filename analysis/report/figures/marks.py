@@ -14,7 +14,7 @@ _CHANNELS = ("row", "column", "y", "x", "x2", "y2", "color", "shape", "opacity",
 """The channels of a mark, in the order of the columns. Others only move or decorate a mark."""
 
 
-def tables(chart: alt.TopLevelMixin) -> list[Table]:
+def mark_tables(chart: alt.TopLevelMixin) -> list[Table]:
     """Return the marks of a chart: a table for each of its layers, without layers that say nothing more than others."""
     drawn = chart.to_dict()
     datasets = drawn.get("datasets", {})

@@ -28,7 +28,7 @@ from analysis.report.figures.drawing import (
 from analysis.report.wording import load_suffix
 
 
-def workers(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
+def worker_shares(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
     """Draw the share of the requests that each worker answered, measured and published, the busiest worker first.
 
     A measured share is the mean over the trials: of the busiest worker of each trial, of the second busiest, and so on.
@@ -97,7 +97,7 @@ def share_and_tail(run: Run, summary: Summary, load: str, request_class: str) ->
     return styled(both, title, f"the most even variant first; {of_each_trial(run)}", None)
 
 
-def by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
+def shares_by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw the share of the requests that each worker of one container served, in the order of forking.
 
     Each dot is a worker in one trial; lines are medians. None: no variant has several workers in a single container.

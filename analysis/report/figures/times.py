@@ -21,7 +21,7 @@ DOTS = 100
 """Each row of the overhead figure has at most this many dots."""
 
 
-def classes(database: duckdb.DuckDBPyConnection, load: str) -> list[str]:
+def request_classes(database: duckdb.DuckDBPyConnection, load: str) -> list[str]:
     """Return the classes of request of a load, the most frequent first."""
     rows = database.execute(
         "SELECT request_class FROM requests WHERE load = ? GROUP BY ALL ORDER BY count(*) DESC, request_class",

@@ -12,6 +12,8 @@ from importlib.resources import files
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, Template, select_autoescape
 from markupsafe import Markup
 
+_PACKAGES = ("analysis.report.page", "analysis.report.timeline")
+
 
 def render(name: str, *scripts: str, app: str = "", fetches: bool = False, **values: object) -> str:
     """Return a page made of a template, which extends ``base.html``, and of scripts.
@@ -26,10 +28,9 @@ def render(name: str, *scripts: str, app: str = "", fetches: bool = False, **val
 
 @cache
 def template(name: str, app: str = "") -> Template:
-    """Return a template of the package ``app`` or of analysis/report/templates."""
-    loaders = [PackageLoader(app, ".")] if app else []
+    """Return a template of the package ``app`` or of the report."""
     environment = Environment(
-        loader=ChoiceLoader([*loaders, PackageLoader("analysis.report")]),
+        loader=ChoiceLoader([PackageLoader(package, ".") for package in (app, *_PACKAGES) if package]),
         autoescape=select_autoescape(),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -44,7 +45,7 @@ def style() -> Markup:
 
 @cache
 def script(*names: str, app: str = "") -> Markup:
-    """Return files of the package ``app`` or of analysis/report/page as one script, whose names stay within it."""
+    """Return files of the package ``app`` or of the report as one script, whose names stay within it."""
     parts = "\n".join(_text(name, app) for name in names)
     return Markup(f"\n'use strict';\n(() => {{\n{parts}}})();\n")  # noqa: S704  # our own files
 
@@ -63,5 +64,5 @@ def policy(allowed: str) -> str:
 
 
 def _text(name: str, app: str) -> str:
-    places = [files(package) / name for package in (app, "analysis.report.page") if package]
+    places = [files(package) / name for package in (app, *_PACKAGES) if package]
     return next(place for place in places if place.is_file()).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from analysis.read.rows import opened
 from analysis.records.folder import trial_folder
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import Summary, TrialValidity
-from analysis.report.html import lanes_of
+from analysis.report.html import timeline_page
 from lab.errors import WrongUse
 
 
@@ -46,4 +46,4 @@ def lanes(
     parquet = trial_folder(run_folder, variant.name, load.name, trial) / "requests.parquet"
     with duckdb.connect() as database:
         database.read_parquet(str(parquet)).create_view("requests")
-        return lanes_of(database, run_folder, shown, summary, heading, (workers, threads))
+        return timeline_page(database, run_folder, shown, summary, heading, (workers, threads))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.records.folder import write_whole
-from analysis.report.figures import svg
+from analysis.report.figures.drawing import svg
 from lab.apps.reproduce.page import ratio_chart, reproduction_page
 from lab.apps.reproduce.reproduction import (
     Reproduction,

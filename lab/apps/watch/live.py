@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, NamedTuple
 from analysis.metrics.workers import labels
 from analysis.records.folder import BadRun, read_run
 from analysis.records.run import Run, VariantRecord
-from analysis.report.lanes import COLOURS, longest_first
 from analysis.report.page import as_json, render
+from analysis.report.timeline.load import COLOURS, longest_first
 from lab.loopback import Response, Stage, read_whole, serving
 
 _SCRIPTS = ("trial.js", "pens.js", "draw.js", "live.js")

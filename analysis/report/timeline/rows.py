@@ -1,10 +1,14 @@
-"""The rows of a worker's lane, and the columns in which the page gets the requests of a trial."""
+"""The requests of a trial as the timeline has them: read from the rows, given rows of a lane, and put into columns."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import duckdb
 
-class Request(NamedTuple):
+from analysis.read import OF_TRIAL, Key, of_trial
+
+
+class TimelineRequest(NamedTuple):
     """One request of a trial; its times count from when the first request was sent."""
 
     request_class: str
@@ -18,8 +22,28 @@ class Request(NamedTuple):
     thread: int
     error: str | None
 
+    @property
+    def waited_s(self) -> float:
+        """How long the request waited for a thread."""
+        return (self.began_s or self.sent_s) - self.sent_s
 
-def rows_of_threads(rows: list[Request], threads: int | None) -> tuple[list[int], bool]:
+
+def read_timeline(database: duckdb.DuckDBPyConnection, key: Key) -> list[TimelineRequest]:
+    """Return the requests of a trial in the order of sending."""
+    return [TimelineRequest(*row) for row in database.execute(_ROWS, of_trial(key)).fetchall()]
+
+
+_ROWS = f"""
+WITH trial AS (FROM requests WHERE {OF_TRIAL}), start AS (SELECT epoch(min(sent)) AS first FROM trial)
+SELECT request_class, epoch(sent) - first, began - first, ended - first, epoch(answered) - first,
+    greatest(coalesce(blocked_ms, 0), coalesce(connecting_ms, 0)), service_time_ms,
+    CASE WHEN error IS NULL AND began IS NOT NULL AND ended IS NOT NULL THEN worker END,
+    coalesce(thread, 0), error
+FROM trial, start ORDER BY sent, id, generator
+"""  # noqa: S608  # made of this module's own constants
+
+
+def thread_rows(rows: Sequence[TimelineRequest], threads: int | None) -> tuple[list[int], bool]:
     """Return the row of each request at its worker, and whether a row is a thread.
 
     A row is a thread unless a thread of any worker works on several requests at once, as an event loop does. A request
@@ -43,7 +67,7 @@ def rows_of_threads(rows: list[Request], threads: int | None) -> tuple[list[int]
     return found, of_threads
 
 
-def _overlap(rows: list[Request], order: list[int]) -> bool:
+def _overlap(rows: Sequence[TimelineRequest], order: Iterable[int]) -> bool:
     """Return whether any thread works on two requests at once; ``order`` is that of their begin."""
     until: dict[tuple[str | None, int], float] = {}
     for i in order:
@@ -58,15 +82,19 @@ _AT_ONCE_S = 0.001
 """Two requests that a thread works on overlap by more than this; less may be the clock's."""
 
 
-def lasted_s(rows: list[Request]) -> float:
-    """Return how long the trial lasted, in seconds."""
-    return max((row.sent_s if row.answered_s is None else row.answered_s for row in rows), default=0.0)
-
-
-def columns_of(
-    rows: list[Request], thread_rows: list[int], workers: list[str], classes: list[str], shown: Iterable[int]
+def request_columns(
+    rows: Sequence[TimelineRequest],
+    places: Sequence[int],
+    workers: Sequence[str],
+    classes: Sequence[str],
+    shown: Iterable[int],
 ) -> dict[str, list[Any]]:
-    """Return the requests at the places ``shown`` as the columns that ``lanes._of_trial`` describes."""
+    """Return the requests at the indices ``shown`` as columns for the script: differences, which are short as text.
+
+    ``number`` and ``sent`` are differences to the request before; ``wait``, ``work`` and ``back`` are from sent to
+    began, from began to ended, and from ended to answered. A request that failed has worker -1, and its ``wait`` ends
+    when it failed. ``places`` has the row of each request at its worker.
+    """
     columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
     errors: dict[str, int] = {}
     last = in_tenths(lasted_s(rows))
@@ -80,7 +108,7 @@ def columns_of(
         )
         values = (
             i + 1 - number_before, sent - before, began - sent, ended - began, answered - ended,
-            classes.index(row.request_class), -1 if row.worker is None else workers.index(row.worker), thread_rows[i],
+            classes.index(row.request_class), -1 if row.worker is None else workers.index(row.worker), places[i],
             round(10 * row.connect_ms), round(10 * row.service_time_ms),
             -1 if row.error is None else errors.setdefault(row.error, len(errors)),
         )  # fmt: skip
@@ -91,6 +119,11 @@ def columns_of(
 
 
 _NAMES = ("number", "sent", "wait", "work", "back", "class", "worker", "row", "connect", "asked", "error")
+
+
+def lasted_s(rows: Iterable[TimelineRequest]) -> float:
+    """Return how long the trial lasted, in seconds."""
+    return max((row.sent_s if row.answered_s is None else row.answered_s for row in rows), default=0.0)
 
 
 def in_tenths(seconds: float) -> int:
