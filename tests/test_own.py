@@ -1780,7 +1780,8 @@ def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path)
     run_of(tmp_path, requests)
     write_requests(trial_folder(earlier, TODAY, "mix", 1), TODAY, "mix", 1)
     summary = summary_of(row(TODAY, None, "processor", "per_request", 5.0))
-    (earlier / "summary.json").write_text(summary.model_dump_json())
+    values = {"schema": 1, **summary.model_dump(mode="json")}
+    (earlier / "summary.json").write_text(json.dumps(values))
 
     way = advise_way(found, layer, earlier)
 

@@ -92,7 +92,7 @@ class AccessLog:
     @property
     def requests(self) -> int:
         """How many requests were counted."""
-        return sum(one.requests for one in self.routes.values())
+        return sum(route.requests for route in self.routes.values())
 
     @property
     def warning(self) -> str | None:
@@ -104,7 +104,7 @@ class AccessLog:
     @property
     def clock(self) -> str | None:
         """Whose clock measured the durations; None: unknown, or there are several."""
-        clocks = {one.clock for one in self.sources.values()}
+        clocks = {source.clock for source in self.sources.values()}
         return clocks.pop() if len(clocks) == 1 else None
 
 
@@ -238,8 +238,8 @@ def _without_names_of_things(routes: dict[tuple[str, str], Route]) -> dict[tuple
         for like_these, these in alike.items():
             if len(these) > MOST_ALIKE:
                 merged = Route()
-                for one in these:
-                    merged.add(routes.pop(one))
+                for route in these:
+                    merged.add(routes.pop(route))
                 routes.setdefault(like_these, Route()).add(merged)
     return routes
 
@@ -249,7 +249,7 @@ def representative_durations(seconds: Sequence[float]) -> list[float]:
     ordered = np.sort(np.asarray(seconds, dtype=float))
     groups = min(DURATIONS, len(ordered))
     up_to = np.interp(np.linspace(0, len(ordered), groups + 1), np.arange(len(ordered) + 1), [0, *ordered.cumsum()])
-    return [float(one) for one in np.diff(up_to) * groups / len(ordered)]
+    return [float(mean_s) for mean_s in np.diff(up_to) * groups / len(ordered)]
 
 
 def class_name(method: str, path: str, names: "Counter[str]") -> str:

@@ -97,7 +97,7 @@ def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least
     order = {base: place for place, base in enumerate(DURATIONS)}
     often = [name for name, count in names.items() if count >= least]
     notes: list[str] = []
-    for name in sorted(often, key=lambda one: order[(duration_name(one) or ("rt", ""))[0]]):
+    for name in sorted(often, key=lambda name: order[(duration_name(name) or ("rt", ""))[0]]):
         found = _named(name, sample, unit, file)
         if isinstance(found, DurationSource):
             return found
@@ -277,10 +277,10 @@ def _ranks(numbers: Floats) -> Floats:
     return np.argsort(np.argsort(numbers, kind="stable"), kind="stable").astype(float)
 
 
-def _correlation(one: Floats, other: npt.NDArray[np.generic]) -> float:
-    if np.ptp(one) == 0 or np.ptp(other.astype(float)) == 0:
+def _correlation(numbers: Floats, other: npt.NDArray[np.generic]) -> float:
+    if np.ptp(numbers) == 0 or np.ptp(other.astype(float)) == 0:
         return 0.0
-    return float(np.corrcoef(one, other.astype(float))[0, 1])
+    return float(np.corrcoef(numbers, other.astype(float))[0, 1])
 
 
 def _longest(columns: Sequence[_Column]) -> _Column | None:

@@ -188,8 +188,8 @@ def parse_value(text: str) -> Value | None:
         values = [parse_value(part) for part in parts if part != "-"]
         if not values or None in values:
             return None
-        known = [one for one in values if one]
-        return Value(sum(one.number for one in known), known[0].unit, known[0].decimals)
+        known = [value for value in values if value]
+        return Value(sum(value.number for value in known), known[0].unit, known[0].decimals)
     found = _NUMBER.fullmatch(text)
     if not found:
         return None

@@ -26,10 +26,10 @@ def print_best_way(
         console.print(Text(sentence))
     if found.best is None:
         return
-    way = next(one for one in tried if one.name == found.best.name)
+    way = next(option for option in tried if option.name == found.best.name)
     console.print(Text(way.kind.reason))
     if found.as_good:
-        says = [one.kind.label for one in tried if one.name in found.as_good]
+        says = [option.kind.label for option in tried if option.name in found.as_good]
         console.print(Text(f"As good: {', '.join(says)}."))
     console.print()
     console.print(Text(way.variant.deployment()))

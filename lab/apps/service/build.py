@@ -126,7 +126,9 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
     _run_once(
         [], layer.image, ["-c", program("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
     )
-    imports = next((one.partition("=")[2] for one in config.env or [] if one.startswith("PYTHONPATH=")), "")
+    imports = next(
+        (variable.partition("=")[2] for variable in config.env or [] if variable.startswith("PYTHONPATH=")), ""
+    )
     say(f"Building a layer on {layer.image} …")
     folder = str(config.working_dir or "/")
     arguments = {"IMAGE": layer.image, "FOLDER": folder, "IMPORTS": imports, "RUNS_AS": runs_as}

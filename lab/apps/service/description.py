@@ -54,10 +54,10 @@ class Application(Model):
     @field_validator("hosts")
     @classmethod
     def _have_ports(cls, value: list[str]) -> list[str]:
-        for one in value:
-            port = one.partition(":")[2]
+        for host in value:
+            port = host.partition(":")[2]
             if port and not 1 <= int(port) <= MOST_PORT:
-                raise ValueError(f"the port of {one} must be from 1 to {MOST_PORT}")
+                raise ValueError(f"the port of {host} must be from 1 to {MOST_PORT}")
         return value
 
     @field_validator("callable")

@@ -150,7 +150,7 @@ def _yaml(folder: Path, found: Discovery, requirements: str, requests: list[str]
         *([line("left_out", [])] if "left_out" in found.values else []),
         "requests:",
         *requests,
-        *([] if any(not one.startswith("  #") for one in requests) else [SOMETHING]),
+        *([] if any(not line.startswith("  #") for line in requests) else [SOMETHING]),
         "",
     ])  # fmt: skip
 
@@ -181,7 +181,7 @@ def _words(stated: str) -> list[str]:
     with suppress(ValueError):
         listed = json.loads(stated)
         if isinstance(listed, list):
-            return [str(one) for one in listed]
+            return [str(word) for word in listed]
     with suppress(ValueError):
         return shlex.split(stated)
     return []
@@ -205,7 +205,7 @@ def _from_command(found: Discovery, words: list[str], place: str, folder: Path) 
         if known.config:
             config = known.config.removeprefix("file:")
             _from_settings(found, folder / config, config)
-        called = next((one for one in rest if re.fullmatch(CALLABLE_PATTERN, one)), None)
+        called = next((word for word in rest if re.fullmatch(CALLABLE_PATTERN, word)), None)
         is_factory = called is not None and "--factory" in rest and not called.endswith("()")
         found.note("callable", f"{called}()" if is_factory else called, place)
 

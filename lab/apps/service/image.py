@@ -66,8 +66,8 @@ def lay_out(service: UserService) -> Iterator[Layer]:
 def resolve_hosts(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
     """Return the address of each host by its name and its ports. Raise WrongUse if a name has no address."""
     found: dict[str, dict[int, str]] = {}
-    for one in hosts:
-        name, _, port = one.partition(":")
+    for named in hosts:
+        name, _, port = named.partition(":")
         try:
             [address, *_] = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
         except OSError as error:
@@ -84,7 +84,7 @@ def resolve_hosts(hosts: Iterable[str]) -> dict[str, dict[int, str]]:
 def _lay_out_folder(application: Path, folder: Path) -> None:
     """Copy an application. Raise WrongUse if it is too large."""
     shutil.copytree(application, folder / "application", symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
-    size = sum(one.lstat().st_size for one in folder.rglob("*"))
+    size = sum(path.lstat().st_size for path in folder.rglob("*"))
     if size > MOST_MIB * 2**20:
         raise WrongUse(
             f"{application} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",

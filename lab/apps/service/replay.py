@@ -53,7 +53,7 @@ def read_replay(path: Path, methods: Sequence[str]) -> Replay:
             f"{MOST_REQUESTS:,}.",
             hint="replay.methods: [GET, HEAD, POST] counts further methods.",
         )
-    times = sorted(_times(lines), key=lambda one: one[0])
+    times = sorted(_times(lines), key=lambda timed: timed[0])
     first = times[0][0]
     frequent = Counter((line.method, route_of(line.target)) for _, line in times).most_common(MOST_CLASSES - 1)
     names: Counter[str] = Counter([OTHERS])

@@ -1,6 +1,5 @@
-"""The way that theory advises for an own service, from how long its requests took in an earlier run."""
+"""The way that theory advises for a service, from how long its requests took in an earlier run."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -10,8 +9,9 @@ from pydantic import ValidationError
 from analysis.predict.classes import simulated_class
 from analysis.read.rows import opened
 from analysis.records.classes import RequestClass
-from analysis.records.folder import read_run, trial_folders
+from analysis.records.folder import read_run, read_summary, trial_folders
 from analysis.records.run import TODAY
+from analysis.statistics.losses import Figures
 from lab.apps.service.description import UserService
 from lab.apps.service.layer import Layer
 from lab.apps.service.variants import ADVISED, WITH_NEWER, make_way
@@ -46,36 +46,15 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOpti
         raise WrongUse(f"WAYS=advised: there is no advice for {served.kind}, only for gunicorn's gthread and sync.")
     if not service.requests:
         raise WrongUse("WAYS=advised: there is no advice for the requests of a log; describe classes of requests.")
-    cores = read_run(earlier).host.cores
-    folders = [one for one in trial_folders(earlier) if one.parent.parent.name == TODAY]
-    with opened(folders) as rows:
-        took = dict(rows.execute(_TOOK, {"today": TODAY}).fetchall())
-    measured = _measured_today(earlier)
-    all_took_s = [one_s for each in took.values() for one_s in each]
-    computes = min(1.0, measured.get("processor", 0.0) / 1000 / fmean(all_took_s)) if all_took_s else 0.0
-    classes = {
-        name: simulated_class(name, RequestClass(
-            users=one.users, pause_s=one.pause_s, per_second=one.per_second,
-            takes_s=[max(SHORTEST_S, round(one_s, 6)) for one_s in representative_durations(took[name])],
-            computes=computes,
-        ))
-        for name, one in service.requests.items() if name in took
-    }  # fmt: skip
-    if not classes:
-        raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
-    whole_mib = served.memory_mib * served.replicas
-    each_mib = (measured.get("memory", 0.0) - SERVER_MIB * served.replicas) / served.processes
-    load = OfferedLoad(
-        classes=list(classes.values()), computes=computes > COMPUTES, cores=cores, memory_mib=whole_mib,
-        worker_mib=max(WORKER_MIB["own"], each_mib),
-    )  # fmt: skip
-    for one in rank(load):
-        kind = one.option.kind
+    load = _load_of(service, earlier)
+    for ranked in rank(load):
+        option = ranked.option
+        kind = option.kind
         if kind.name in ("uwsgi", "queue") or served.major < WITH_NEWER.get(kind.name, 0):
             continue
         changed = served.model_copy(update={
-            "worker_class": "gthread", "workers": one.option.workers, "threads": one.option.threads, "replicas": 1,
-            "balance": "round_robin", "memory_mib": whole_mib,
+            "worker_class": "gthread", "workers": option.workers, "threads": option.threads, "replicas": 1,
+            "balance": "round_robin", "memory_mib": load.memory_mib,
         })  # fmt: skip
         try:
             way = make_way(kind, service.model_copy(update={"served": changed}), layer)
@@ -85,11 +64,29 @@ def advise_way(service: UserService, layer: Layer, earlier: Path) -> ServingOpti
     raise WrongUse("WAYS=advised: no way that theory knows fits this service.")
 
 
-def _measured_today(earlier: Path) -> dict[str, float]:
-    """Return the processor time of a request in ms, and the memory of all workers in MiB, by the name of the metric."""
-    rows = json.loads((earlier / "summary.json").read_text(encoding="utf-8"))["rows"]
-    wanted = {("processor", "per_request"), ("memory", "total")}
-    return {
-        row["metric"]: row["measured"] or 0.0 for row in rows
-        if row["variant"] == TODAY and row["request_class"] is None and (row["metric"], row["stat"]) in wanted
-    }  # fmt: skip
+def _load_of(service: UserService, earlier: Path) -> OfferedLoad:
+    """Return the load of an earlier run: how long requests worked, and what they and the workers needed."""
+    served = service.served
+    folders = [folder for folder in trial_folders(earlier) if folder.parent.parent.name == TODAY]
+    with opened(folders) as rows:
+        took = dict(rows.execute(_TOOK, {"today": TODAY}).fetchall())
+    figures = Figures(read_summary(earlier))
+    computed_ms = figures.value(TODAY, None, "processor", "per_request") or 0.0
+    used_mib = figures.value(TODAY, None, "memory", "total") or 0.0
+    all_took_s = [took_s for times in took.values() for took_s in times]
+    computes = min(1.0, computed_ms / 1000 / fmean(all_took_s)) if all_took_s else 0.0
+    classes = [
+        simulated_class(name, RequestClass(
+            users=asked.users, pause_s=asked.pause_s, per_second=asked.per_second,
+            takes_s=[max(SHORTEST_S, round(took_s, 6)) for took_s in representative_durations(took[name])],
+            computes=computes,
+        ))
+        for name, asked in service.requests.items() if name in took
+    ]  # fmt: skip
+    if not classes:
+        raise WrongUse(f"WAYS=advised: {earlier} has too few requests.", hint="make try without WAYS, and then again")
+    each_mib = (used_mib - SERVER_MIB * served.replicas) / served.processes
+    return OfferedLoad(
+        classes=classes, computes=computes > COMPUTES, cores=read_run(earlier).host.cores,
+        memory_mib=served.memory_mib * served.replicas, worker_mib=max(WORKER_MIB["own"], each_mib),
+    )  # fmt: skip

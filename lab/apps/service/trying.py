@@ -111,11 +111,11 @@ def choose_ways(ways: Sequence[ServingOption], names: str, lifting: Sequence[str
     """
     wanted = named_kinds(names)
     known = [ADVISED if way.name.startswith(ADVISED) else way.name.rpartition("-")[0] or TODAY for way in ways]
-    for one in wanted:
-        if one not in known:
-            there = nearest_first(one, known)
-            raise WrongUse(f"WAYS={names}: there is no way {one} for this service; there are {there}.")
-    default = [one for one in known if one not in (*ONLY_IF_NAMED, *LIFTING)]
+    for name in wanted:
+        if name not in known:
+            there = nearest_first(name, known)
+            raise WrongUse(f"WAYS={names}: there is no way {name} for this service; there are {there}.")
+    default = [name for name in known if name not in (*ONLY_IF_NAMED, *LIFTING)]
     taken = [TODAY, *wanted] if wanted else [*default, *lifting]
     return [way for way, name in zip(ways, known, strict=True) if name in taken]
 
@@ -135,7 +135,7 @@ def say_first_findings(summary: Summary, diagnosis: Diagnosis | None) -> None:
 
 def reached_load(folder: Path, summary: Summary) -> bool:
     """Whether any trial of a run got as far as its load."""
-    trials = [read_trial(trial_folder(folder, one.variant, one.load, one.trial)) for one in summary.trials]
+    trials = [read_trial(trial_folder(folder, trial.variant, trial.load, trial.trial)) for trial in summary.trials]
     return any(trial.outcome != "failed" for trial in trials)
 
 

@@ -192,7 +192,7 @@ def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cor
 def _tried(service: UserService) -> tuple[str, ...]:
     served = service.served
     named = ONLY_IF_NAMED if served.kind == "gthread" else ONLY_IF_NAMED[:1] if served.server == "gunicorn" else ()
-    further = tuple(one for one in named if one != "uwsgi" or service.application.folder)
+    further = tuple(kind for kind in named if kind != "uwsgi" or service.application.folder)
     return TRIED.get(served.kind, ("least-conn",)) + further + _lifting_of(served)
 
 
@@ -261,7 +261,7 @@ def make_way(kind: OptionKind, service: UserService, layer: Layer, cores: int = 
 
 def _threads_for(service: UserService) -> int:
     """Return how many threads each worker needs, so that each user of the description can have one."""
-    users = sum(one.users or 0 for one in service.requests.values())
+    users = sum(asked.users or 0 for asked in service.requests.values())
     return min(MOST_THREADS, max(LEAST_THREADS, ceil(users / service.served.processes)))
 
 

@@ -51,9 +51,9 @@ SELECT epoch(max(answered)) - epoch(min(sent)) FROM requests WHERE (variant, loa
 
 def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, float]:
     """Return the median time that a request of each class took alone, in ms; empty if it was not measured."""
-    for one in summary.trials:
-        path = trial_folder(run_folder, one.variant, one.load, one.trial) / ALONE
-        if one.variant == variant and one.verdict != "invalid" and path.exists():
+    for trial in summary.trials:
+        path = trial_folder(run_folder, trial.variant, trial.load, trial.trial) / ALONE
+        if trial.variant == variant and trial.verdict != "invalid" and path.exists():
             times: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
             return {name: median(found) for name, found in times.items() if found}
     return {}
@@ -99,15 +99,15 @@ def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summar
     held: list[Held] = []
     pools: list[FullPool] = []
     spans_s = []
-    for one in summary.trials:
-        if one.variant != variant or one.verdict == "invalid":
+    for trial in summary.trials:
+        if trial.variant != variant or trial.verdict == "invalid":
             continue
-        key = {"variant": one.variant, "load": one.load, "trial": one.trial}
+        key = {"variant": trial.variant, "load": trial.load, "trial": trial.trial}
         [(span_s,)] = rows.execute(_SPAN, key).fetchall()
         spans_s.append(span_s or 0.0)
-        if files := sorted(trial_folder(run_folder, one.variant, one.load, one.trial).glob(SERVED)):
+        if files := sorted(trial_folder(run_folder, trial.variant, trial.load, trial.trial).glob(SERVED)):
             notes = _NOTES.format(time="time", clocks="")
-            if clocks := clocks_of_hosts(summary.clocks, (one.variant, one.load, one.trial)):
+            if clocks := clocks_of_hosts(summary.clocks, (trial.variant, trial.load, trial.trial)):
                 put_clocks(rows, clocks)
                 notes = _NOTES.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
             values = key | {"files": [*map(str, files)]}

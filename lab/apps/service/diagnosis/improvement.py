@@ -19,12 +19,12 @@ class TriedWay:
 
     def requests(self, outcome: str) -> list[str]:
         """Return the classes of requests with an outcome."""
-        return [one.request_class for one in self.classes if one.outcome == outcome]
+        return [found.request_class for found in self.classes if found.outcome == outcome]
 
     @property
     def verdict(self) -> Literal["better", "mixed", "worse", "alike", "open", "unknown"]:
         """What the classes say together."""
-        outcomes = {one.outcome for one in self.classes}
+        outcomes = {found.outcome for found in self.classes}
         if "better" in outcomes:
             return "mixed" if "worse" in outcomes else "better"
         if not outcomes:
@@ -55,7 +55,7 @@ class Improvement:
     @property
     def trials(self) -> int:
         """How many trials each way has at least."""
-        return min((one.trials for way in self.tried for one in way.classes if one.stat), default=0)
+        return min((found.trials for way in self.tried for found in way.classes if found.stat), default=0)
 
     @property
     def mixed(self) -> list[TriedWay]:
@@ -80,10 +80,10 @@ def find_improvement(summary: Summary, diagnosis: Diagnosis | None, names: Seque
             )  # there is no wait to be saved
         rests_on = [promising] if promising else of["open"]
         needed = [
-            one.trials_needed for way in rests_on for one in way.classes
-            if one.outcome == "open" and (one.saves or not promising)
+            found.trials_needed for way in rests_on for found in way.classes
+            if found.outcome == "open" and (found.saves or not promising)
         ]  # fmt: skip
-        most = None if None in needed else max(one for one in needed if one is not None)
+        most = None if None in needed else max(count for count in needed if count is not None)
         reason = suspect_reason(summary, [TODAY, *(way.name for way in (rests_on + of["mixed"]))])
         return Improvement("too few", tried, promising=promising, trials_needed=most, suspect=reason)
     if of["mixed"]:
@@ -94,11 +94,14 @@ def find_improvement(summary: Summary, diagnosis: Diagnosis | None, names: Seque
 
 
 def _saved_ms(way: TriedWay) -> float:
-    return max((one.before.ms - one.after.ms for one in way.classes if one.outcome == "open" and one.saves), default=0)
+    return max(
+        (found.before.ms - found.after.ms for found in way.classes if found.outcome == "open" and found.saves),
+        default=0,
+    )
 
 
 def _loses_more(figures: Figures, name: str, best: str) -> bool:
-    return any(one.outcome == "worse" for one in compare_losses(figures, best, name))
+    return any(found.outcome == "worse" for found in compare_losses(figures, best, name))
 
 
 def _lost_by_all_ms(figures: Figures, name: str, names: Sequence[str]) -> float:

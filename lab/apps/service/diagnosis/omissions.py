@@ -33,10 +33,10 @@ class Omissions(NamedTuple):
 def read_omissions(run_folder: Path, run: Run, summary: Summary) -> Omissions:
     """Return what the lab left out of the service as it is served today; older runs do not tell."""
     further = tuple(run.variant(TODAY).settings.get(LEFT_OUT) or ())
-    for one in summary.trials:
-        if one.variant != TODAY:
+    for trial in summary.trials:
+        if trial.variant != TODAY:
             continue
-        for name, told in read_trial(trial_folder(run_folder, one.variant, one.load, one.trial)).settings.items():
+        for name, told in read_trial(trial_folder(run_folder, trial.variant, trial.load, trial.trial)).settings.items():
             if name.startswith("gunicorn") and (found := _of_gunicorn(told)):
                 return Omissions("gunicorn.conf.py", found, further)
             if name.startswith("uwsgi") and (listed := _OF_UWSGI.findall(told)):

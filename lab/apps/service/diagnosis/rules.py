@@ -41,7 +41,11 @@ def diagnose(
         return Diagnosis(alarm=False, sentences=[_NOTHING.format("")])
     bottlenecks = [bottleneck for rule in RULES if (bottleneck := rule(found))]
     left_out = list(omission_sentences(omissions, found.requests_per_s, found.variant.workers))
-    sentences = [*_failures(summary, found), *(text for one in bottlenecks for text in one.sentences), *left_out]
+    sentences = [
+        *_failures(summary, found),
+        *(text for bottleneck in bottlenecks for text in bottleneck.sentences),
+        *left_out,
+    ]
     if not any(found.figures.percentile(name, [TODAY]) for name in found.classes):
         sentences.append(_NOTHING.format("else "))
     elif not bottlenecks:

@@ -38,8 +38,8 @@ Loses = dict[str, tuple[str, float]]
 """What classes of requests lose: for each class the percentile, and its value in ms."""
 # What requests took at work as the service is served today, by class.
 _AT_WORK = """
-SELECT request, median(1000 * (ended - began)) FROM requests WHERE variant = $today AND error IS NULL
-GROUP BY request ORDER BY request
+SELECT request_class, median(1000 * (ended - began)) FROM requests WHERE variant = $today AND error IS NULL
+GROUP BY request_class ORDER BY request_class
 """
 
 

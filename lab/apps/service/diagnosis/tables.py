@@ -35,14 +35,14 @@ def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
 def _grids(run: Run, figures: Figures) -> Iterator[Table]:
     """Yield what requests lose with each way to serve."""
     names = [variant.name for variant in run.variants]
-    statistics = [(one, stat) for one in figures.classes(TODAY) if (stat := figures.percentile(one, names))]
-    beside = {one: figures.value(one, None, "avoidable_wait", "share") for one in names}
+    statistics = [(request, stat) for request in figures.classes(TODAY) if (stat := figures.percentile(request, names))]
+    beside = {name: figures.value(name, None, "avoidable_wait", "share") for name in names}
     known = any(share is not None for share in beside.values())  # event loops have no threads that could be free
     yield Table(
         "Ways to serve, workers x threads",
         ("way", "w x t", *(("beside",) if known else ()), "MiB"),
-        [(label_of(one.name), _size(one), *((_share(beside[one.name]),) if known else ()),
-          number(figures.value(one.name, None, "memory", "total"))) for one in run.variants],
+        [(label_of(variant.name), _size(variant), *((_share(beside[variant.name]),) if known else ()),
+          number(figures.value(variant.name, None, "memory", "total"))) for variant in run.variants],
     )  # fmt: skip
     what = "Response time" if figures.loss_metric == "response_time" else "Lost outside the application"
     for start in range(0, len(statistics), _CLASSES):
@@ -57,8 +57,8 @@ def _grids(run: Run, figures: Figures) -> Iterator[Table]:
 
 def _in_brackets(found: list[Loss]) -> str:
     """Return what a table of losses shows beside, or in the place of, the median."""
-    known = [has_interval(one.values, one.low, one.high) for one in found]
-    if all(len(one.values) == 1 for one in found):
+    known = [has_interval(loss.values, loss.low, loss.high) for loss in found]
+    if all(len(loss.values) == 1 for loss in found):
         return ""
     return " (95 % interval)" if all(known) else " (95 % interval, or each trial)" if any(known) else " (each trial)"
 
@@ -88,7 +88,9 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
         case "too few":
             lead = f"Too few trials to tell whether another way is better{doubt}"
             if found.promising:
-                told = "; ".join(_told(one, found.promising) for one in found.promising.classes if one.saves)
+                told = "; ".join(
+                    _told(compared, found.promising) for compared in found.promising.classes if compared.saves
+                )
                 yield f"{lead}: {in_trials}, {told}."
             else:
                 yield f"{lead}: {in_trials}, no way saved more than 10 % and 5 ms."
@@ -115,13 +117,13 @@ def _capital(text: str) -> str:
 
 def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
     """Yield what the best way saves, and for which classes of requests this is open."""
-    told = "; ".join(_told(one, best) for one in best.classes if one.outcome == "better")
+    told = "; ".join(_told(compared, best) for compared in best.classes if compared.outcome == "better")
     yield f"How sure: {in_trials}, {told}."
     if left := best.requests("open"):
         yield f"For {word_list(left)}, there are too few trials to tell."
 
 
-def _told(one: Comparison, way: TriedWay) -> str:
+def _told(compared: Comparison, way: TriedWay) -> str:
     """Return what a class of requests loses with a way, and with today's."""
-    lost = f"{one.request_class} {one.stat}"
-    return f"{lost} is {_lost(one.after)} ms with {label_of(way.name)}, and {_lost(one.before)} ms today"
+    lost = f"{compared.request_class} {compared.stat}"
+    return f"{lost} is {_lost(compared.after)} ms with {label_of(way.name)}, and {_lost(compared.before)} ms today"
