@@ -206,6 +206,18 @@ def test_the_glossary_is_short_explains_each_word_once_and_is_the_only_glossary(
     assert [page.name for page in DOCUMENTS if "| word | meaning |" in page.read_text()] == ["glossary.md"]
 
 
+def test_every_place_that_the_architecture_names_is_there_and_no_room_is_left_out() -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w./-])((?:lab|analysis|servers|k6|experiments|theory)/[\w./-]*\w)", text))
+    rooms = {
+        str(path.parent.relative_to(ROOT))
+        for path in [*ROOT.glob("lab/*/__init__.py"), *ROOT.glob("analysis/*/__init__.py")]
+    }
+
+    assert not {place for place in named if not (ROOT / place).exists()}
+    assert rooms <= named
+
+
 def test_the_tree_in_the_readme_is_the_tree() -> None:
     """Every folder of the checkout but those that git ignores, and no other."""
     ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
