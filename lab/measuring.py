@@ -12,10 +12,10 @@ from lab.terminal import interruptible, out, print_plan, say, showing_progress, 
 if TYPE_CHECKING:
     from analysis.records.summary import Summary
     from lab.engine.cluster.machines import Cluster
-    from lab.engine.cluster.placing import MemoryBudgets
     from lab.engine.machine_usage import Progress
     from lab.experiment.model import Experiment
     from lab.limits import MemoryBudget
+    from lab.plan.placement import MemoryBudgets
 
     PlanFor = Callable[[MemoryBudget | MemoryBudgets | None], Plan]
     """Lays out the plan of a command in a given amount of memory; None: memory does not limit the plan."""

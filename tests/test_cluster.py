@@ -15,7 +15,6 @@ from analysis.records.run import Exchange
 from lab.engine.cluster import images, swarm
 from lab.engine.cluster.engines import offset_s
 from lab.engine.cluster.machines import Machine, machines_of, read_machines
-from lab.engine.cluster.placing import MemoryBudgets, assign
 from lab.engine.containers import overlay_name
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
@@ -23,7 +22,8 @@ from lab.experiment.variations import generated_on
 from lab.limits import MemoryBudget
 from lab.paths import COMPOSE_FILE
 from lab.plan import PlannedTrial, lay_out
-from lab.trial.compose import on_machine
+from lab.plan.placement import MemoryBudgets, assign
+from lab.trial.compose import on_machine, split_over_machines
 
 THREE = """\
 machines:
@@ -155,7 +155,7 @@ def test_the_box_is_the_same_on_every_machine(tmp_path: Path) -> None:
     for machine, counts in zip(
         three_machines(tmp_path), ({"gunicorn": 2, "nginx": 1}, {"gunicorn": 2}, {"k6": 1}), strict=True
     ):
-        here = on_machine(whole, machine, counts, "stampede-x")
+        here = split_over_machines(whole, machine, counts, "stampede-x")
         assert set(here["services"]) == set(counts)
         for name, service in here["services"].items():
             kept = {key: value for key, value in service.items() if key not in DIFFERS}
@@ -167,12 +167,12 @@ def test_the_box_is_the_same_on_every_machine(tmp_path: Path) -> None:
 
 def test_a_machine_waits_only_for_its_own_servers_and_uses_only_its_own_cores(tmp_path: Path) -> None:
     first, second, load = three_machines(tmp_path)
-    here = on_machine(resolved(), first, {"gunicorn": 2, "nginx": 1}, "p")["services"]
+    here = split_over_machines(resolved(), first, {"gunicorn": 2, "nginx": 1}, "p")["services"]
     assert here["nginx"]["depends_on"] == {"gunicorn": {"condition": "service_healthy"}}
     assert here["gunicorn"]["cpuset"] == "0-3"
-    assert on_machine(resolved(), second, {"nginx": 1}, "p")["services"]["nginx"]["depends_on"] == {}
-    assert "cpuset" not in on_machine(resolved(), second, {"nginx": 1}, "p")["services"]["nginx"]
-    k6 = on_machine(resolved(), load, {"k6": 1}, "p")["services"]["k6"]
+    assert split_over_machines(resolved(), second, {"nginx": 1}, "p")["services"]["nginx"]["depends_on"] == {}
+    assert "cpuset" not in split_over_machines(resolved(), second, {"nginx": 1}, "p")["services"]["nginx"]
+    k6 = split_over_machines(resolved(), load, {"k6": 1}, "p")["services"]["k6"]
     assert k6["cpuset"] == "1", "the cores that a variant asks for come first"
     assert k6["volumes"] == [{"type": "volume", "target": "/k6"}, {"type": "volume", "target": "/results"}]
 
@@ -180,7 +180,7 @@ def test_a_machine_waits_only_for_its_own_servers_and_uses_only_its_own_cores(tm
 def test_one_engine_elsewhere_has_all_containers_and_the_labs_own_network(tmp_path: Path) -> None:
     """Only files are brought to it."""
     elsewhere = replace(three_machines(tmp_path)[1], name="bench")
-    here = on_machine(resolved(), elsewhere, None, "p")
+    here = on_machine(resolved(), elsewhere)
     assert here["networks"] == {"lab": {"internal": True}}
     assert set(here["services"]) == {"gunicorn", "nginx", "k6"}
     assert here["services"]["k6"]["volumes"][0] == {"type": "volume", "target": "/k6"}

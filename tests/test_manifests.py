@@ -34,7 +34,7 @@ from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment, names
 from lab.paths import CLIENTS, K6, ROOT
 from lab.servers import SERVERS
-from lab.trial.compose import shared_out
+from lab.trial.compose import share_load
 from tests.conftest import Lab
 
 RELEASES = ("1.29", "1.37")
@@ -374,7 +374,7 @@ def test_generators_are_the_containers_of_compose_as_the_pods_of_one_job() -> No
     assert job["activeDeadlineSeconds"] == 300 + 7 + setup.trial.load.grace_s("7s") + 60
     assert container["command"] == ["sh", "/generators/in-pod"]
     assert container["args"] == ["/generators/k6-$(JOB_COMPLETION_INDEX)"]
-    shared = shared_out(dict(setup.services["k6"]), 3)
+    shared = share_load(dict(setup.services["k6"]), 3)
     assert files == {"in-pod": (K6 / "in-pod").read_text()} | {
         f"k6-{index}": f"exec {shlex.join([*one['entrypoint'], *one['command']])}\n"
         for index, one in enumerate(shared.values())

@@ -29,7 +29,7 @@ from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
 from lab.trial.alone import Answer
-from lab.trial.compose import Composed, compose, shared_out
+from lab.trial.compose import Composed, compose, share_load
 from lab.trial.rates import NoRate
 from lab.trial.stack import Phase, TrialContainers
 from lab.trial.starting import start_services
@@ -226,12 +226,12 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
 
 
 def test_one_generator_sends_everything() -> None:
-    assert shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}
+    assert share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 1) == {}
 
 
 def test_several_generators_share_the_load_without_a_gap_or_an_overlap() -> None:
     """What they write differs in its names; k6 itself knows which users and iterations a segment has."""
-    shared = shared_out({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 4)
+    shared = share_load({"image": "grafana/k6", "command": ["", "/k6/visits.js"]}, 4)
 
     sequence = ["--execution-segment-sequence", "0,1/4,2/4,3/4,1"]
     assert shared == {

@@ -13,13 +13,13 @@ from python_on_whales import DockerClient
 from analysis.records.folder import write_whole
 from lab.engine.cluster.engines import Engines
 from lab.engine.cluster.machines import Machine
-from lab.engine.cluster.placing import assign, k6_service
 from lab.engine.containers import overlay_name, owner
 from lab.engine.engine import ca_bundle
 from lab.engine.images import K6_RELEASE
 from lab.experiment.model import Script
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
+from lab.plan.placement import assign, k6_service
 from lab.trial.files import RESULTS_THERE
 from lab.whereabouts import LOCAL_ENV, placeless
 
@@ -57,69 +57,81 @@ def compose(
     Each machine that has containers of the trial has a Compose file. ``visits_per_s`` is the rate if the rate of the
     load is relative. Raise DockerException if Compose fails.
     """
-    variant, load = trial.variant, trial.load
     local = {
         "LAB_OWNER": owner(),
         "LAB_RESULTS": str(part),
         "LAB_USER": f"{os.getuid()}:{os.getgid()}",
         "LAB_CA_BUNDLE": ca_bundle(),
     }
-    if variant.workload:
-        local |= variant.workload.variables
+    workload = trial.variant.workload
+    if workload:
+        local |= workload.variables
     local |= write_settings(trial, part, start_after_s=START_UP_S * side_by_side, visits_per_s=visits_per_s)
     resolved = resolve(trial, part, local, project)
-    resolved["services"] = services = _complete(resolved["services"], load.generators)
-    if variant.workload:
-        variant.workload.extend(resolved, variant.service)
+    resolved["services"] = _complete(resolved["services"], trial.load.generators)
+    if workload:
+        workload.extend(resolved, trial.variant.service)
     whole = placeless(resolved, local)
-    shares = assign(trial, engines.machines) if engines.overlay else [dict.fromkeys(services, 1)]
-    done = []
-    for machine, counts in zip(engines.machines, shares, strict=True):
-        if not counts:
-            continue
-        here = on_machine(whole, machine, counts if engines.overlay else None, project)
-        file = part / (f"compose-{machine.name}.yml" if engines.overlay else "compose.yml")
-        write_whole(file, yaml.safe_dump(here, sort_keys=False))
-        client = DockerClient(
-            context=machine.client.client_config.context,
-            compose_files=[file],
-            compose_env_files=[part / LOCAL_ENV],
-            compose_project_directory=ROOT,
-            compose_project_name=project,
-            compose_profiles=profiles_of(trial),
-        )
-        limited = {name: one["mem_limit"] for name, one in here["services"].items() if "mem_limit" in one}
-        limits_mib = {name: int(limit) // 2**20 for name, limit in limited.items()}
-        done.append(Composed(machine, client, tuple(here["services"]), limits_mib))
-    return done
+    if not engines.overlay:
+        [machine] = engines.machines
+        return [_write(on_machine(whole, machine), machine, part / "compose.yml", trial, project)]
+    shares = zip(engines.machines, assign(trial, engines.machines), strict=True)
+    return [
+        _write(split_over_machines(whole, machine, counts, project), machine,
+               part / f"compose-{machine.name}.yml", trial, project)
+        for machine, counts in shares if counts
+    ]  # fmt: skip
 
 
-def on_machine(
-    whole: dict[str, Any], machine: Machine, counts: Mapping[str, int] | None, project: str
+def _write(composed: dict[str, Any], machine: Machine, file: Path, trial: PlannedTrial, project: str) -> Composed:
+    write_whole(file, yaml.safe_dump(composed, sort_keys=False))
+    client = DockerClient(
+        context=machine.client.client_config.context,
+        compose_files=[file],
+        compose_env_files=[file.with_name(LOCAL_ENV)],
+        compose_project_directory=ROOT,
+        compose_project_name=project,
+        compose_profiles=profiles_of(trial),
+    )
+    services = composed["services"]
+    limited = {name: service["mem_limit"] for name, service in services.items() if "mem_limit" in service}
+    limits_mib = {name: int(limit) // 2**20 for name, limit in limited.items()}
+    return Composed(machine, client, tuple(services), limits_mib)
+
+
+def split_over_machines(
+    whole: dict[str, Any], machine: Machine, counts: Mapping[str, int], project: str
 ) -> dict[str, Any]:
-    """Return the part of a resolved Compose file that one machine starts; the box of each service stays the same.
+    """Return the part of a resolved Compose file that one of several machines starts, in the project's overlay network.
 
-    ``counts`` is how many containers of each service the machine has, if several machines share the containers: they
-    then share the project's overlay network, too. None: the machine has all containers. A machine that does not share
-    the lab's files has volumes in the place of the lab's folders; the lab copies the files to the volumes.
+    ``counts`` is how many containers of each service the machine has.
     """
     services = {}
     for name, service in whole["services"].items():
-        if counts is not None and name not in counts:
+        if name not in counts:
             continue
-        mine = dict(service)
-        if counts is not None:
-            there = {other: one for other, one in service["depends_on"].items() if other in counts}
-            mine |= {"depends_on": there, "scale": counts[name]}
+        needed = {other: condition for other, condition in service["depends_on"].items() if other in counts}
+        services[name] = service | {"depends_on": needed, "scale": counts[name]}
+    networks = {"lab": {"external": True, "name": overlay_name(project)}}
+    return on_machine({**whole, "services": services, "networks": networks}, machine)
+
+
+def on_machine(composed: dict[str, Any], machine: Machine) -> dict[str, Any]:
+    """Return a resolved Compose file for a machine with its own cores; the box of each service stays the same.
+
+    A machine that does not share the lab's files has volumes in the place of the lab's folders; the lab copies the
+    files to the volumes.
+    """
+    services = {}
+    for name, service in composed["services"].items():
+        changes: dict[str, Any] = {}
         if machine.cpuset and not service.get("cpuset"):
-            mine["cpuset"] = machine.cpuset
+            changes["cpuset"] = machine.cpuset
         if not machine.shares_files and "volumes" in service:
-            mine["volumes"] = [{"type": "volume", "target": one["target"]} for one in service["volumes"]]
-            mine["environment"] = service.get("environment", {}) | {"LAB_FOLDER": RESULTS_THERE}
-        services[name] = mine
-    if counts is None:
-        return {**whole, "services": services}
-    return {**whole, "services": services, "networks": {"lab": {"external": True, "name": overlay_name(project)}}}
+            changes["volumes"] = [{"type": "volume", "target": mount["target"]} for mount in service["volumes"]]
+            changes["environment"] = service.get("environment", {}) | {"LAB_FOLDER": RESULTS_THERE}
+        services[name] = service | changes
+    return {**composed, "services": services}
 
 
 def factors_of(trial: PlannedTrial) -> dict[str, str]:
@@ -187,10 +199,10 @@ def _complete(services: Services, generators: int) -> Services:
     for name, service in services.items():
         there = {other: one for other, one in service.get("depends_on", {}).items() if other in services}
         complete[name] = service | {"depends_on": {other: one | {"required": True} for other, one in there.items()}}
-    return complete | shared_out(complete["k6"], generators)
+    return complete | share_load(complete["k6"], generators)
 
 
-def shared_out(k6: dict[str, Any], count: int) -> Services:
+def share_load(k6: dict[str, Any], count: int) -> Services:
     """Return the services of ``count`` k6 containers, each of which sends its share; empty if ``count`` is 1."""
     if count == 1:
         return {}

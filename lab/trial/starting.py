@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 from lab.engine.cluster.network import retry_joining
-from lab.engine.cluster.placing import k6_service
 from lab.experiment.model import Load
 from lab.plan import PlannedTrial
+from lab.plan.placement import k6_service
 from lab.trial.compose import Composed
 
 UP_WITHIN_S = 60

@@ -16,7 +16,7 @@ from lab.paths import K6
 from lab.plan import PlannedTrial
 from lab.services import services as services_of_the_file
 from lab.trial.batch import K6_SLACK_S
-from lab.trial.compose import resolve, shared_out, write_settings
+from lab.trial.compose import resolve, share_load, write_settings
 
 READY_WITHIN_S = 300
 """How long the servers may take until they are ready. After this time, the load is given up."""
@@ -57,7 +57,7 @@ class Setup:
     @property
     def generators(self) -> dict[str, list[Service]]:
         """The containers that send the load, by their service."""
-        shared = shared_out(dict(self.services["k6"]), self.trial.load.generators)
+        shared = share_load(dict(self.services["k6"]), self.trial.load.generators)
         return {
             name: list(shared.values()) if name == "k6" and shared else [self.services[name]] for name in self.scripts
         }

@@ -1,9 +1,7 @@
 """The machines of a run, by the names of their Docker contexts, and what each machine is for."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field, model_validator
 from python_on_whales import DockerClient
@@ -94,13 +92,3 @@ def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
         for name, one in cluster.machines.items()
     ]
     return tuple(sorted(machines, key=lambda machine: machine.role == "load"))
-
-
-def server_machines(machines: Sequence[Machine]) -> list[Machine]:
-    """Return the machines that run servers."""
-    return [machine for machine in machines if machine.role != "load"]
-
-
-def load_machines(machines: Sequence[Machine]) -> list[Machine]:
-    """Return the machines that run load generators."""
-    return [machine for machine in machines if machine.role != "servers"]

@@ -15,12 +15,9 @@ from lab.engine.cluster.machines import (
     Cluster,
     Machine,
     default_machine,
-    load_machines,
     machines_of,
     read_machines,
-    server_machines,
 )
-from lab.engine.cluster.placing import MemoryBudgets
 from lab.engine.cluster.probe import IMAGE as PROBE_IMAGE
 from lab.engine.cluster.probe import Probe, start_probes
 from lab.engine.cluster.swarm import check_joined, nodes_of
@@ -29,6 +26,7 @@ from lab.engine.engine import engine_cores, memory_budget, plugin_version
 from lab.experiment.model import Experiment
 from lab.experiment.variations import generated_on
 from lab.limits import MemoryBudget
+from lab.plan.placement import MemoryBudgets, load_machines, server_machines
 
 
 @contextmanager

@@ -2,13 +2,35 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol, TypeVar
 
-from lab.engine.cluster.machines import Machine, load_machines, server_machines
 from lab.limits import MemoryBudget
+from lab.plan import PlannedTrial
 
-if TYPE_CHECKING:
-    from lab.plan import PlannedTrial
+
+class HasRole(Protocol):
+    """A machine of a run: its name, and what is placed on it."""
+
+    @property
+    def name(self) -> str:
+        """The name of the machine in messages and records."""
+
+    @property
+    def role(self) -> str:
+        """What runs on the machine: servers, load generators, or both."""
+
+
+M = TypeVar("M", bound=HasRole)
+
+
+def server_machines(machines: Sequence[M]) -> list[M]:
+    """Return the machines that run servers."""
+    return [machine for machine in machines if machine.role != "load"]
+
+
+def load_machines(machines: Sequence[M]) -> list[M]:
+    """Return the machines that run load generators."""
+    return [machine for machine in machines if machine.role != "servers"]
 
 
 def k6_service(number: int) -> str:
@@ -16,7 +38,7 @@ def k6_service(number: int) -> str:
     return "k6" if number == 1 else f"k6-{number}"
 
 
-def assign(trial: "PlannedTrial", machines: Sequence[Machine]) -> list[dict[str, int]]:
+def assign(trial: PlannedTrial, machines: Sequence[HasRole]) -> list[dict[str, int]]:
     """Return how many containers of each service run on each machine, in the order of ``machines``.
 
     The replicas of the server and the load generators take turns among their machines. All other services run on the
@@ -38,12 +60,12 @@ def assign(trial: "PlannedTrial", machines: Sequence[Machine]) -> list[dict[str,
 class MemoryBudgets:
     """The memory of each machine of a cluster, in the order of ``machines``."""
 
-    machines: Sequence[Machine]
+    machines: Sequence[HasRole]
     budgets: Sequence[MemoryBudget]
 
     what: ClassVar[str] = "these machines"
 
-    def problem(self, trials: Sequence["PlannedTrial"]) -> str | None:
+    def problem(self, trials: Sequence[PlannedTrial]) -> str | None:
         """Return why the containers of trials side by side do not fit; None if they fit."""
         needed: list[dict[str, int]] = [{} for _ in self.machines]
         for trial in trials:
@@ -57,7 +79,7 @@ class MemoryBudgets:
         return None
 
 
-def _each_mib(trial: "PlannedTrial", service: str) -> int:
+def _each_mib(trial: PlannedTrial, service: str) -> int:
     """Return the memory limit of one container of a service, in MiB."""
     if service.startswith("k6"):
         return trial.load.k6_mib(trial.duration)
