@@ -27,6 +27,16 @@ class TrialValidity(Record):
     notes: list[str] = Field([], exclude_if=lambda value: not value)
     classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The trial's variant, load and number."""
+        return self.variant, self.load, self.trial
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the trial contributes numbers, though perhaps not for each class of request."""
+        return self.verdict != "invalid"
+
     def rejects(self, request_class: str | None) -> str | None:
         """Return why the figures of a class of request are invalid in this trial; None: they are not."""
         return self.classes.get(request_class) if request_class else None

@@ -87,7 +87,7 @@ def _trusted_requests(run_folder: Path, summary: Summary) -> Iterator[duckdb.Duc
     trusted = [
         trial_folder(run_folder, trial.variant, trial.load, trial.trial)
         for trial in summary.trials
-        if trial.verdict != "invalid"
+        if trial.is_trusted
     ]
     with duckdb.connect() as database:
         if trusted:

@@ -74,7 +74,7 @@ def obstacles(a: Side, b: Side) -> Iterator[str]:
         yield f"{a.name} and {b.name} have no variant and load in common"
     for side, trials in _compared_trials(a, b):
         invalid = sum(trial.verdict == "invalid" for trial in trials)
-        if cells and len({trial.trial for trial in trials if trial.verdict != "invalid"}) < LEAST:
+        if cells and len({trial.trial for trial in trials if trial.is_trusted}) < LEAST:
             yield f"{side.name} has fewer than two trusted trials, and one trial does not show how far trials differ"
         elif invalid:
             yield f"{invalid} of {len(trials)} trials of {side.name} are invalid"

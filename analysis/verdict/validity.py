@@ -27,6 +27,25 @@ _READINGS = 2
 _K6_MEASURED = {0, 99}  # 99: the load crossed a threshold of its script, which is a finding
 
 
+def judge_trials(run: Run, trials: Sequence[TrialData]) -> list[TrialValidity]:
+    """Judge every trial of a run; a planned trial that has no record is invalid."""
+    judged = [judge_trial(trial) for trial in trials]
+    recorded = {trial.key for trial in judged}
+    why = {
+        "running": "the run is not over",
+        "completed": "its folder is gone",
+        "interrupted": "the run was interrupted before",
+        "failed": f"the run failed before ({run.reason})",
+    }.get(run.outcome, f"the run is {run.outcome}")
+    return judged + [
+        TrialValidity(
+            variant=variant, load=load, trial=int(number), verdict="invalid", reasons=[f"not measured: {why}"]
+        )
+        for variant, load, number in run.order
+        if (variant, load, int(number)) not in recorded
+    ]
+
+
 def judge_trial(trial: TrialData) -> TrialValidity:
     """Judge one trial from its record, its requests, its containers, and each family's doubts."""
     rejected = _rejected(trial)
@@ -209,23 +228,6 @@ def _generator_wait(requests: RequestTotals, readings: tuple[Reading, ...]) -> f
 
 def _during(requests: RequestTotals, readings: tuple[Reading, ...]) -> list[Reading]:
     return [one for one in readings if requests.began is not None and one.at >= requests.began]
-
-
-def judge_missing(run: Run, judged: list[TrialValidity]) -> list[TrialValidity]:
-    """Return an invalid verdict for every planned trial that has no record."""
-    there = {(one.variant, one.load, one.trial) for one in judged}
-    planned = [(variant, load, int(number)) for variant, load, number in run.order]
-    why = {
-        "running": "the run is not over",
-        "completed": "its folder is gone",
-        "interrupted": "the run was interrupted before",
-        "failed": f"the run failed before ({run.reason})",
-    }.get(run.outcome, f"the run is {run.outcome}")
-    return [
-        TrialValidity(variant=variant, load=load, trial=number, verdict="invalid", reasons=[f"not measured: {why}"])
-        for variant, load, number in planned
-        if (variant, load, number) not in there
-    ]
 
 
 _RULES: dict[str, Callable[[TrialData], bool]] = {

@@ -48,7 +48,7 @@ def variant_names(run: Run) -> list[str]:
 
 def first_trials(summary: Summary, load: str) -> dict[str, int]:
     """Return the number of each variant's first trusted trial."""
-    trusted = [(one.variant, one.trial) for one in summary.trials if one.load == load and one.verdict != "invalid"]
+    trusted = [(one.variant, one.trial) for one in summary.trials if one.load == load and one.is_trusted]
     return dict(sorted(trusted, reverse=True))
 
 

@@ -102,7 +102,7 @@ def shares_by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
 
     Each dot is a worker in one trial; lines are medians. None: no variant has several workers in a single container.
     """
-    trusted = {(one.variant, one.load, one.trial) for one in summary.trials if one.verdict != "invalid"}
+    trusted = {one.key for one in summary.trials if one.is_trusted}
     values = []
     for variant, under, trial in sorted(trusted):
         served = {

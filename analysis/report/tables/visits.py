@@ -75,7 +75,7 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
             trials = [
                 trial.trial
                 for trial in summary.trials
-                if (trial.variant, trial.load) == (name, load.name) and trial.verdict != "invalid"
+                if (trial.variant, trial.load) == (name, load.name) and trial.is_trusted
             ]
             found: dict[tuple[str, str], Counter[int]] = {}
             for row in summary.errors:

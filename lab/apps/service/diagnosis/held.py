@@ -53,7 +53,7 @@ def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, fl
     """Return the median time that a request of each class took alone, in ms; empty if it was not measured."""
     for trial in summary.trials:
         path = trial_folder(run_folder, trial.variant, trial.load, trial.trial) / ALONE
-        if trial.variant == variant and trial.verdict != "invalid" and path.exists():
+        if trial.variant == variant and trial.is_trusted and path.exists():
             times: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
             return {name: median(found) for name, found in times.items() if found}
     return {}
