@@ -85,9 +85,7 @@ def _is_common(run: Run, setting: str) -> bool:
 def _trusted_requests(run_folder: Path, summary: Summary) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the requests of the trials that can be trusted as ``requests``."""
     trusted = [
-        trial_folder(run_folder, trial.variant, trial.load, trial.trial)
-        for trial in summary.trials
-        if trial.is_trusted
+        trial_folder(run_folder, trial.variant, trial.load, trial.trial) for trial in summary.trials if trial.is_trusted
     ]
     with duckdb.connect() as database:
         if trusted:
