@@ -180,7 +180,7 @@ def test_the_microscope_says_where_the_time_of_a_request_went(browser: Browser, 
         )
         assert [row.inner_text().strip().split("\t") for row in microscope.locator("tr").all()] == [
             ["opening the connection", "0.10 ms"],
-            ["waiting for its worker, while another worker has a free thread", "3.5 s"],
+            ["avoidable wait for its worker, while another worker has a free thread", "3.5 s"],
             ["waiting while all workers are busy", "500 ms"],
             [
                 "on the way to a thread: in the network, the balancer or the queue of a worker that is not busy",

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from analysis.pipeline import derive
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.run import LoadRecord, RelativeRate, SourceRecord, VariantRecord
-from analysis.report.answer import _told
+from analysis.report.answer import quantity_sentence
 from analysis.report.wording import bound_phrase
 from tests.synthetic import Request, make_run, visit
 
@@ -241,7 +241,7 @@ def test_waits_beside_a_free_thread_are_told_in_plain_words(
 ) -> None:
     waits = Quantity(variant="one", request_class=request_, metric="avoidable_wait", stat=stat)
 
-    told = _told(waits, value, at_least=True)
+    told = quantity_sentence(waits, value, at_least=True)
     longest = " was 3903 ms" if stat == "max" else ""
     assert told == f"Measured with one: {said} another worker had a free thread{longest}"
 

@@ -10,11 +10,20 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
 from analysis.report.spread import claim_values, spread
-from analysis.report.wording import claim_subject, claim_value, number, percent, unit_suffix, whole_number
+from analysis.report.wording import (
+    capitalised,
+    claim_subject,
+    claim_value,
+    number,
+    percent,
+    quantity_place,
+    unit_suffix,
+    whole_number,
+)
 from analysis.statistics.stopping import has_interval
 
 
-class Answer(NamedTuple):
+class KeyClaim(NamedTuple):
     """A claim that answers the question or names a cure. ``lead`` comes before it, and ``measured`` follows it."""
 
     lead: str
@@ -22,7 +31,7 @@ class Answer(NamedTuple):
     measured: str
 
 
-def answers(run: Run, summary: Summary) -> Iterator[Answer]:
+def key_claims(run: Run, summary: Summary) -> Iterator[KeyClaim]:
     """Yield the claims that answer the question, why they are true, and the claims that name a cure.
 
     If no claim has a role, the first claim is the answer.
@@ -30,15 +39,14 @@ def answers(run: Run, summary: Summary) -> Iterator[Answer]:
     pairs = [*zip(run.claims, summary.claims, strict=True)]
     asked = [pair for pair in pairs if pair[0].role == "answer"] or [pair for pair in pairs[:1] if not pair[0].role]
     for claim, row in asked:
-        yield Answer(_lead(claim, row), row.says, _measured(run, summary, claim, row))
+        yield KeyClaim(_lead(claim, row), row.says, _measured_sentence(run, summary, claim, row))
     if run.because and any(row.verdict == "reproduced" for _, row in asked):
-        yield Answer("Why:", "", run.because.removesuffix("."))
+        yield KeyClaim("Why:", "", run.because.removesuffix("."))
     for claim, row in pairs:
         if claim.role == "cure":
-            there = [_there(summary, claim, of_answer) for of_answer, _ in asked[:1]]
-            yield Answer(
-                _lead(claim, row), row.says, ". ".join([_measured(run, summary, claim, row), *filter(None, there)])
-            )
+            cured = [_cured_sentence(summary, claim, answer) for answer, _ in asked[:1]]
+            sentences = [_measured_sentence(run, summary, claim, row), *filter(None, cured)]
+            yield KeyClaim(_lead(claim, row), row.says, ". ".join(sentences))
 
 
 def _lead(claim: Claim, row: ClaimRow) -> str:
@@ -53,62 +61,61 @@ def _lead(claim: Claim, row: ClaimRow) -> str:
             return "This run did not measure whether this is so:"
 
 
-def _measured(run: Run, summary: Summary, claim: Claim, row: ClaimRow) -> str:
+def _measured_sentence(run: Run, summary: Summary, claim: Claim, row: ClaimRow) -> str:
     """Return what was measured of a claim, in a sentence without its full stop."""
     if row.measured is None:
-        return row.reason[0].upper() + row.reason[1:] if row.reason else ""
-    unit = unit_suffix(row.unit)
+        return capitalised(row.reason or "")
     values = claim_values(claim, run, summary)
-    told = spread(values, row.low, row.high)
+    shown = spread(values, row.low, row.high)
     which = "95 % interval" if has_interval(values, row.low, row.high) else "in the trials"
-    interval = f" ({which}: {told}{unit})" if told and row.low != row.high else ""
-    says = None if claim.relative_to else _told(claim.value, row.measured, at_least=claim.at_least is not None)
-    says = says or f"{claim_subject(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
-    return f"{says}{interval}" + (". It rests on a suspect trial" if row.suspect else "")
+    interval = f" ({which}: {shown}{unit_suffix(row.unit)})" if shown and row.low != row.high else ""
+    sentence = None if claim.relative_to else quantity_sentence(
+        claim.value, row.measured, at_least=claim.at_least is not None
+    )  # fmt: skip
+    sentence = sentence or f"{claim_subject(claim)} is {claim_value(row).removeprefix(f'{row.stat} ')}"
+    return f"{sentence}{interval}" + (". It rests on a suspect trial" if row.suspect else "")
 
 
-def _told(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
-    """Return a percentile of lost time, or the share that waited beside a free thread, in plain words."""
+def quantity_sentence(quantity: Quantity, value: float, *, at_least: bool) -> str | None:
+    """Return a percentile of lost time, or the share of avoidable waits, in plain words; None: another quantity."""
     q = percentile(quantity.stat)
-    where = f"Measured with {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
+    where = f"Measured with {quantity_place(quantity)}"
     if quantity.metric == OVERHEAD.name and q is not None and quantity.request_class:
         share, side = (100 - q, "more") if at_least else (q, "less")
         return f"{where}: {share:g} % of the {quantity.request_class} requests lose {number(value)} ms or {side}"
     if quantity.metric == AVOIDABLE_WAIT.name:
-        return f"{where}: {_told_of_waits(quantity, value)}"
+        return f"{where}: {_avoidable_waits(quantity, value)}"
     return None
 
 
-def _told_of_waits(quantity: Quantity, value: float) -> str:
-    """Return how many requests waited beside a free thread, or how long, in plain words."""
+def _avoidable_waits(quantity: Quantity, value: float) -> str:
+    """Return how many requests had an avoidable wait, or how long, in plain words."""
     requests = f"{quantity.request_class} requests" if quantity.request_class else "requests"
-    beside = "although another worker had a free thread"
+    although = "although another worker had a free thread"
     match quantity.stat:
         case "share":
-            return f"{percent(value) if value else 'none'} of the {requests} waited {beside}"
+            return f"{percent(value) if value else 'none'} of the {requests} waited {although}"
         case "count":
             some = f"{number(whole_number('requests', value))} {requests} of a trial" if value else f"no {requests}"
-            return f"{some} waited {beside}"
+            return f"{some} waited {although}"
         case "max":
-            return f"the longest wait of {requests} {beside} was {number(value)} ms"
+            return f"the longest wait of {requests} {although} was {number(value)} ms"
         case _:
-            return f"together, the {requests} of a trial waited {number(value)} ms {beside}"
+            return f"together, the {requests} of a trial waited {number(value)} ms {although}"
 
 
-def _there(summary: Summary, cure: Claim, of_answer: Claim) -> str | None:
+def _cured_sentence(summary: Summary, cure: Claim, answer: Claim) -> str | None:
     """Return the number of the answer in the variant of a cure, if the cure itself tells another number."""
-    value = of_answer.value
-    if (value.metric, value.stat, value.request_class) == (
-        cure.value.metric,
-        cure.value.stat,
-        cure.value.request_class,
-    ):
+    value = answer.value
+    wanted = (value.request_class, value.metric, value.stat)
+    if wanted == (cure.value.request_class, cure.value.metric, cure.value.stat):
         return None
-    there = (cure.value.variant, cure.value.load, value.request_class, value.metric, value.stat)
     for row in summary.rows:
-        if (row.variant, cure.value.load and row.load, row.request_class, row.metric, row.stat) == there:
-            of_cure = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
-            told = None if row.measured is None else _told(of_cure, row.measured, at_least=of_answer.at_least is None)
-            told = told and told.partition(": ")[2]
-            return told and told[0].upper() + told[1:]
+        there = (row.variant, cure.value.load and row.load) == (cure.value.variant, cure.value.load)
+        if there and (row.request_class, row.metric, row.stat) == wanted:
+            cured = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
+            if row.measured is None:
+                return None
+            sentence = quantity_sentence(cured, row.measured, at_least=answer.at_least is None)
+            return sentence and capitalised(sentence.partition(": ")[2])
     return None

@@ -11,7 +11,7 @@ from analysis.read.rows import COLUMNS
 from analysis.records.folder import read_run, trial_folder, write_whole
 from analysis.records.run import Run
 from analysis.records.summary import Summary
-from analysis.report.answer import answers
+from analysis.report.answer import key_claims
 from analysis.report.figures import pictures
 from analysis.report.page import as_json, render
 from analysis.report.section import Section
@@ -38,7 +38,7 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         run=run,
         summary=summary,
         sections=sections,
-        answers=list(answers(run, summary)),
+        answers=list(key_claims(run, summary)),
         page=f"../../../docs/{run.experiment}.md" if (_DOCS / f"{run.experiment}.md").exists() else None,
         timelines=timelines,
         figures=figures,

@@ -114,26 +114,26 @@ def bound_phrase(claim: Claim) -> str:
     if other := claim.relative_to:
         same = (other.metric, other.stat, other.request_class) == (value.metric, value.stat, value.request_class)
         compared_to = "that" if same else _thing(other)
-        there = f" {_where(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
-        return f"{_where(value)}, {_thing(value)} is {side} {claim.limit:g} times {compared_to}{there}"
+        there = f" in {quantity_place(other)}" if (other.variant, other.load) != (value.variant, value.load) else ""
+        return f"in {quantity_place(value)}, {_thing(value)} is {side} {claim.limit:g} times {compared_to}{there}"
     if q is not None and value.request_class:
         share = 100 - q if claim.at_least is not None else q
         metric = plain_name(value.metric)
         a = "an" if metric[0] in "aeiou" else "a"
         which = f"{share:g} % of the {value.request_class} requests have {a} {metric}"
-        return f"{_where(value)}, {which} of {side} {claim.limit:g} {of_unit}"
+        return f"in {quantity_place(value)}, {which} of {side} {claim.limit:g} {of_unit}"
     limit = f"{100 * claim.limit:g} %" if of_unit == "share" else f"{claim.limit:g}"
     named = unit_suffix(of_unit)
-    return f"{_where(value)}, {_thing(value)} is {side} {limit}{named}"
+    return f"in {quantity_place(value)}, {_thing(value)} is {side} {limit}{named}"
 
 
 def claim_subject(claim: Claim) -> str:
     """Return in words what a claim measures: The p99 of the overhead of light requests in one."""
     value = claim.value
-    words_ = f"{_thing(value)} {_where(value)}"
+    subject = f"{_thing(value)} in {quantity_place(value)}"
     if other := claim.relative_to:
-        words_ += f", divided by {_thing(other)} {_where(other)},"
-    return words_[0].upper() + words_[1:]
+        subject += f", divided by {_thing(other)} in {quantity_place(other)},"
+    return capitalised(subject)
 
 
 def _thing(quantity: Quantity) -> str:
@@ -156,8 +156,14 @@ _STATISTICS = {
 """Statistics whose names do not read well in a sentence."""
 
 
-def _where(quantity: Quantity) -> str:
-    return f"in {quantity.variant}" + (f" under {quantity.load}" if quantity.load else "")
+def quantity_place(quantity: Quantity) -> str:
+    """Return the variant of a quantity, and the load if the quantity names it."""
+    return quantity.variant + (f" under {quantity.load}" if quantity.load else "")
+
+
+def capitalised(sentence: str) -> str:
+    """Return a sentence with a capital letter at its begin."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 def trials_and_time(claim: ClaimRow, round_s: float) -> tuple[str, str]:

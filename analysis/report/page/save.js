@@ -24,7 +24,7 @@ function legendOf(colours) {
     [`${name} request waits`, (pen, x, y) => pen.rect(x, y + 3, 16, 4, colour, 0.45)],
     [`a thread is at work on a ${name} request`, (pen, x, y) => pen.rect(x, y, 16, 10, colour)],
   ]);
-  entries.push(['red on a waiting request: another worker has a free thread', (pen, x, y) => pen.rect(x, y + 3, 16, 4, BESIDE)]);
+  entries.push(['red on a waiting request: its wait is avoidable, because another worker has a free thread', (pen, x, y) => pen.rect(x, y + 3, 16, 4, BESIDE)]);
   let [at, line] = [0, 0];
   return entries.map(([text, mark]) => {
     const px = 36 + 6.2 * text.length;

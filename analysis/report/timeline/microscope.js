@@ -11,7 +11,7 @@ function partsOf(trial, i) {
   const work = Math.max(0, trial.ended[i] - Math.max(trial.began[i], trial.sent[i]));
   return [
     {what: 'opening the connection', ms: connect, kind: 'way'},
-    {what: 'waiting for its worker, while another worker has a free thread', ms: beside, kind: 'beside'},
+    {what: 'avoidable wait for its worker, while another worker has a free thread', ms: beside, kind: 'beside'},
     {what: trial.blocked ? 'waiting while all workers are busy' : 'waiting while its worker is busy', ms: busy, kind: 'queue'},
     {what: "on the way to a thread: in the network, the balancer or the queue of a worker that is not busy", ms: wait - connect - beside - busy, kind: 'way'},
     {what: `a thread of ${trial.workers[trial.of.worker[i]].name} is at work on it`, ms: work, kind: 'work'},
