@@ -52,9 +52,9 @@ def bundled() -> list[str]:
 
 def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: Say) -> Path:
     """Check what was asked for, write the bundle, and return its path."""
-    names = [name for one in experiments for name in one.replace(",", " ").split()] or list(DEFAULT)
-    releases = [one.strip() for one in pythons.split(",")] if pythons else _pythons()
-    if wrong := [one for one in releases if not re.fullmatch(r"3\.\d+", one)]:
+    names = [name for words in experiments for name in words.replace(",", " ").split()] or list(DEFAULT)
+    releases = [release.strip() for release in pythons.split(",")] if pythons else _pythons()
+    if wrong := [release for release in releases if not re.fullmatch(r"3\.\d+", release)]:
         raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="PYTHONS=3.11,3.13")
     images_for(names)  # report an unknown experiment before anything else
     target = target_of(to)
@@ -172,7 +172,7 @@ def _download(python: str, folder: Path, say: Say) -> None:
         if python != this_python():
             machine = _WHEELS_OF.get(platform.machine(), platform.machine())
             command += ["--python-version", python, "--implementation", "cp"]
-            command += [word for one in _GLIBCS for word in ("--platform", f"manylinux{one}_{machine}")]
+            command += [word for glibc in _GLIBCS for word in ("--platform", f"manylinux{glibc}_{machine}")]
         certificates = {"PIP_CERT": found} if (found := ca_bundle()) != os.devnull else {}
         environment = certificates | os.environ
         problem = f"The packages for Python {python} could not be downloaded."
@@ -226,7 +226,7 @@ _XZ = "import lzma, shutil, sys; shutil.copyfileobj(sys.stdin.buffer, lzma.open(
 def _write_hashes(folder: Path) -> None:
     """Write the hash of every file of the bundle, for sha256sum."""
     lines = []
-    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+    for path in sorted(found for found in folder.rglob("*") if found.is_file()):
         with path.open("rb") as file:
             lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.relative_to(folder).as_posix()}\n")
     (folder / "sha256sums").write_text("".join(lines), encoding="utf-8")

@@ -89,11 +89,17 @@ def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     )
     with start_probes(there, say) as probes:
         for machine in machines:
-            one = describe_machine(machine, probes.get(machine.name))
+            state = describe_machine(machine, probes.get(machine.name))
             table.add_row(
-                machine.name, machine.role, one.engine, str(one.cores), f"{one.memory_gib:g}", one.kernel, one.clock
+                machine.name,
+                machine.role,
+                state.engine,
+                str(state.cores),
+                f"{state.memory_gib:g}",
+                state.kernel,
+                state.clock,
             )
-            yield from one.lacks
+            yield from state.lacks
     out.print(table)
 
 

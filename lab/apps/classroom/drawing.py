@@ -35,7 +35,7 @@ class Scale(NamedTuple):
 
     def x(self, value: float) -> float:
         """Return where a value is drawn."""
-        low, high, at = (log10(one) if self.is_log else one for one in (self.low, self.high, value))
+        low, high, at = (log10(end) if self.is_log else end for end in (self.low, self.high, value))
         return LEFT + (RIGHT - LEFT) * (at - low) / (high - low)
 
     @property
@@ -50,7 +50,7 @@ class Scale(NamedTuple):
             power = 10.0 ** floor(log10(rough))
             step = next(part * power for part in (1, 2, 5, 10) if part * power >= rough)
             every = [step * place for place in range(floor(self.low / step), ceil(self.high / step) + 1)]
-        return [one for one in every if self.low <= one <= self.high]
+        return [tick for tick in every if self.low <= tick <= self.high]
 
 
 def scale_of(values: Sequence[float]) -> Scale:
@@ -67,10 +67,10 @@ def assign_lanes(places: Sequence[float]) -> list[int]:
     """Return for each dot its lane, so that no dot covers another: 0 is the middle, 1 is above, -1 below."""
     taken: dict[int, float] = {}
     found = [0] * len(places)
-    for one in sorted(range(len(places)), key=lambda one: places[one]):
-        lane = next(lane for lane in _from_the_middle() if places[one] - taken.get(lane, -1e9) >= 2 * RADIUS + 1)
-        taken[lane] = places[one]
-        found[one] = lane
+    for index in sorted(range(len(places)), key=lambda index: places[index]):
+        lane = next(lane for lane in _from_the_middle() if places[index] - taken.get(lane, -1e9) >= 2 * RADIUS + 1)
+        taken[lane] = places[index]
+        found[index] = lane
     return found
 
 
@@ -85,7 +85,7 @@ def _from_the_middle() -> Iterator[int]:
 
 def core_colours(cores: Sequence[int]) -> dict[int, str]:
     """Return a colour for each number of cores, the darkest for the fewest."""
-    return {one: _COLOURS[place % len(_COLOURS)] for place, one in enumerate(sorted(set(cores)))}
+    return {count: _COLOURS[place % len(_COLOURS)] for place, count in enumerate(sorted(set(cores)))}
 
 
 def draw_strip(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup:
@@ -94,7 +94,7 @@ def draw_strip(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup
     if not dots:
         return Markup("")
     limit = strip.claim.limit if strip.claim else None
-    marks = [*strip.values.values(), *strip.predicted, *(one for one in (strip.published, limit) if one is not None)]
+    marks = [*strip.values.values(), *strip.predicted, *(mark for mark in (strip.published, limit) if mark is not None)]
     scale = scale_of(marks)
     places, floor_ = _laid_out([scale.x(value) for _, value in dots])
     parts = [
@@ -171,7 +171,7 @@ def _marks(
         at = scale.x(middle)
         yield f'<path d="M{at:.1f},{_MARKS - 8}V{floor_}" stroke="#1c1c1c" stroke-width="2.5" opacity=".75"/>'
     if predicted:
-        low, high = (scale.x(one) for one in (min(predicted), max(predicted)))
+        low, high = (scale.x(end) for end in (min(predicted), max(predicted)))
         yield f'<path d="M{low:.1f},{_MARKS - 6}H{high:.1f}" stroke="{THEORY}" stroke-width="3"/>'
         yield f'<path d="M{(low + high) / 2:.1f},{_MARKS - 2}l-7,-12h14z" fill="{THEORY}"><title>theory</title></path>'
     if published is not None:

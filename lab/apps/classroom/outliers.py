@@ -65,13 +65,15 @@ class Differing(NamedTuple):
 
 def differing(laptops: Sequence[Laptop], experiment: str, strips: Sequence[Strip]) -> list[Differing]:
     """Return the laptops that differ from the class in an experiment."""
-    there = {one.number: one for one in laptops if experiment in one.runs}
+    there = {laptop.number: laptop for laptop in laptops if experiment in laptop.runs}
     found: dict[int, list[Outlier]] = {}
     for strip in strips:
         for standing in outliers(strip):
             found.setdefault(standing.dot.laptop, []).append(standing)
-    facets = {number: dict(traits(one.runs[experiment])) for number, one in there.items()}
-    return [Differing(there[one], found[one], find_reasons(one, set(found), facets)) for one in sorted(found)]
+    facets = {number: dict(traits(laptop.runs[experiment])) for number, laptop in there.items()}
+    return [
+        Differing(there[number], found[number], find_reasons(number, set(found), facets)) for number in sorted(found)
+    ]
 
 
 def outliers(strip: Strip) -> list[Outlier]:
@@ -89,15 +91,15 @@ def far_from_median(values: Mapping[int, float], unit: str) -> set[int]:
     if len(values) < FEW:
         return set()
     scaled = all(value > 0 for value in values.values())
-    places = {one: log(value) if scaled else value for one, value in values.items()}
+    places = {laptop: log(value) if scaled else value for laptop, value in values.items()}
     middle, plain = median(places.values()), median(values.values())
     spread = 1.4826 * median(abs(place - middle) for place in places.values())
     return {
-        one
-        for one, place in places.items()
+        laptop
+        for laptop, place in places.items()
         if abs(place - middle) > FAR * spread
-        and not _is_near(values[one], plain)
-        and abs(values[one] - plain) > NEAR.get(unit, 0.0)
+        and not _is_near(values[laptop], plain)
+        and abs(values[laptop] - plain) > NEAR.get(unit, 0.0)
     }
 
 
@@ -109,15 +111,15 @@ def _is_near(value: float, other: float) -> bool:
 
 def find_reasons(laptop: int, differ: set[int], facets: Mapping[int, Mapping[str, str]]) -> list[Reason]:
     """Return what is different about a laptop: what fewer than half of the laptops that do not differ have, too."""
-    others = {one: facets[one] for one in facets if one not in differ} or {
-        one: facets[one] for one in facets if one != laptop
+    others = {number: facets[number] for number in facets if number not in differ} or {
+        number: facets[number] for number in facets if number != laptop
     }
     found = []
     for name, value in facets[laptop].items():
-        theirs = Counter(one.get(name, "–") for one in others.values())
+        theirs = Counter(values.get(name, "–") for values in others.values())
         if not others or theirs[value] * 2 >= len(others):
             continue
-        same = {one for one in facets if facets[one].get(name, "–") == value}
+        same = {number for number in facets if facets[number].get(name, "–") == value}
         rest = facets.keys() - same
         values = [other for other, _ in theirs.most_common()]
         found.append(Reason(name, value, values, len(same), len(same & differ), len(rest), len(rest & differ)))
@@ -168,7 +170,7 @@ def _images(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _doubts(summary: Summary) -> str:
-    found = Counter(one.verdict for one in summary.trials)
+    found = Counter(trial.verdict for trial in summary.trials)
     told = [f"{found[verdict]} {verdict}" for verdict in ("suspect", "invalid") if found[verdict]]
     return f"{' and '.join(told)} of {len(summary.trials)}" if told else "none"
 

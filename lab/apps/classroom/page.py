@@ -123,37 +123,39 @@ def _chapter(
 ) -> Chapter:
     made = strips(laptops, name, own)
     differ = differing(laptops, name, made)
-    there = sum(name in one.runs for one in laptops)
+    there = sum(name in laptop.runs for laptop in laptops)
     return Chapter(
         name, own.title, own.question, _says(there, made, differ),
-        [_drawn_predictions(one) for one in predictions if own.step and one.step == own.step],
-        [_shown(one, of_cores) for one in made],
-        [LaptopRow(one.laptop.number, one.laptop.name, [_how(standing) for standing in one.standings],
-                     [_why(why) for why in one.find_reasons[:_MOST_WHYS]]) for one in differ],
+        [_drawn_predictions(prediction) for prediction in predictions if own.step and prediction.step == own.step],
+        [_shown(strip, of_cores) for strip in made],
+        [LaptopRow(row.laptop.number, row.laptop.name, [_how(standing) for standing in row.standings],
+                     [_why(why) for why in row.find_reasons[:_MOST_WHYS]]) for row in differ],
     )  # fmt: skip
 
 
 def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:
     """Return in a sentence or two how far the laptops agree in an experiment."""
-    claims = [one for one in made if one.claim]
-    same = sum(len(one.verdicts) == 1 for one in claims)
+    claims = [strip for strip in made if strip.claim]
+    same = sum(len(claim.verdicts) == 1 for claim in claims)
     told = f"{there} laptop{'s' if there != 1 else ''}; {same} of {len(claims)} claims have the same verdict on all"
     if not differ:
         return f"{told}. No laptop differs from the others."
-    names = ", ".join(one.laptop.name for one in differ)
+    names = ", ".join(row.laptop.name for row in differ)
     return f"{told}. {len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
 
 
-def _drawn_predictions(one: ClassPrediction) -> DrawnPredictions:
-    of_unit = unit_suffix(one.unit)
-    low, high = number(one.measured[0]), number(one.measured[-1])
-    theory = f"; theory: {number(one.theory)}{of_unit}" if one.theory is not None else ""
+def _drawn_predictions(prediction: ClassPrediction) -> DrawnPredictions:
+    of_unit = unit_suffix(prediction.unit)
+    low, high = number(prediction.measured[0]), number(prediction.measured[-1])
+    theory = f"; theory: {number(prediction.theory)}{of_unit}" if prediction.theory is not None else ""
     told = (
-        f"Predicted: {', '.join(map(number, one.predictions))}{of_unit}{theory}; "
-        f"measured: {number(median(one.measured))}{of_unit} ({low} to {high}). "
-        f"{one.near} of {len(one.predictions)} predictions were within a factor of two."
+        f"Predicted: {', '.join(map(number, prediction.predictions))}{of_unit}{theory}; "
+        f"measured: {number(median(prediction.measured))}{of_unit} ({low} to {high}). "
+        f"{prediction.near} of {len(prediction.predictions)} predictions were within a factor of two."
     )
-    return DrawnPredictions(one.says, told, draw_predictions(one, f"The class predicted: {one.says}. {told}"))
+    return DrawnPredictions(
+        prediction.says, told, draw_predictions(prediction, f"The class predicted: {prediction.says}. {told}")
+    )
 
 
 def _shown(strip: Strip, of_cores: Mapping[int, str]) -> DrawnStrip:
@@ -169,9 +171,11 @@ def _what(strip: Strip) -> str:
         thing = claim_subject(strip.claim).rstrip(",")
         return f"{thing}{named and ',' + named}; the claim: {bound_phrase(strip.claim)}"
     assert strip.quantity
-    one = strip.quantity
-    of = metric_phrase(one.metric, one.request_class)
-    return f"The {plain_name(strip.stat)} of the {of} in {one.variant} under {one.load}{named and ',' + named}"
+    quantity = strip.quantity
+    of = metric_phrase(quantity.metric, quantity.request_class)
+    return (
+        f"The {plain_name(strip.stat)} of the {of} in {quantity.variant} under {quantity.load}{named and ',' + named}"
+    )
 
 
 def _told(strip: Strip) -> str:
@@ -224,6 +228,6 @@ class MachineRow(NamedTuple):
 def _machines(laptops: Sequence[Laptop]) -> Iterator[MachineRow]:
     for laptop in laptops:
         facets = [dict(traits(handed)) for handed in laptop.runs.values()]
-        cells = [", ".join(dict.fromkeys(one[name] for one in facets)) for name in _OF_LAPTOPS]
+        cells = [", ".join(dict.fromkeys(values[name] for values in facets)) for name in _OF_LAPTOPS]
         marks = ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())
         yield MachineRow(laptop.number, laptop.name, [*cells, marks])

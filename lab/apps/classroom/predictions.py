@@ -26,8 +26,8 @@ class NumberPrediction(NamedTuple):
     @property
     def is_near(self) -> bool:
         """Whether the prediction was within a factor of two."""
-        one, other = (max(value, LEAST) for value in (self.predicted_value, self.measured))
-        return max(one, other) / min(one, other) <= WITHIN
+        low, high = sorted(max(value, LEAST) for value in (self.predicted_value, self.measured))
+        return high / low <= WITHIN
 
 
 class ClassPrediction(NamedTuple):
@@ -79,10 +79,12 @@ def collect_predictions(predictions: Mapping[int, list[NumberPrediction]]) -> li
     return [
         ClassPrediction(
             *key,
-            predictions=sorted(one.predicted_value for one in all_of),
-            theory=median(theory) if (theory := [one.theory for one in all_of if one.theory is not None]) else None,
-            measured=sorted(one.measured for one in all_of),
-            near=sum(one.is_near for one in all_of),
+            predictions=sorted(prediction.predicted_value for prediction in all_of),
+            theory=median(theory)
+            if (theory := [prediction.theory for prediction in all_of if prediction.theory is not None])
+            else None,
+            measured=sorted(prediction.measured for prediction in all_of),
+            near=sum(prediction.is_near for prediction in all_of),
         )
         for key, all_of in ((key, [*by_laptop.values()]) for key, by_laptop in asked.items())
         if len(all_of) > 1

@@ -99,7 +99,9 @@ class Strip:
     def verdicts(self) -> dict[str, int]:
         """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
         found = Counter(dot.verdict for dot in self.dots)
-        return {one: found[one] for one in sorted(found, key=lambda one: (-found[one], _place(one)))}
+        return {
+            verdict: found[verdict] for verdict in sorted(found, key=lambda verdict: (-found[verdict], _place(verdict)))
+        }
 
     @property
     def most(self) -> str:
@@ -125,12 +127,15 @@ class _Said(NamedTuple):
     published: float | None
 
 
-def number_laptops(handed: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
+def number_laptops(submissions: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
     """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
-    chosen = [{one.run.experiment: one for one in sorted(runs, key=_counts)} for runs in handed if runs]
+    chosen = [{handed.run.experiment: handed for handed in sorted(runs, key=_counts)} for runs in submissions if runs]
     ordered = sorted(
         chosen,
-        key=lambda runs: (min(one.run.cores for one in runs.values()), sorted(one.manifest for one in runs.values())),
+        key=lambda runs: (
+            min(handed.run.cores for handed in runs.values()),
+            sorted(handed.manifest for handed in runs.values()),
+        ),
     )
     return [Laptop(number, runs) for number, runs in enumerate(ordered, start=1)]
 
@@ -159,8 +164,13 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> li
     made = [_strip(words, all_of) for key, all_of in claims.items()
             if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
     places = {words: place for place, words in enumerate(own.claims.values())}
-    made.sort(key=lambda one: (_ROLES.get(one.claim.role if one.claim else None, 2), places.get(one.says, len(places))))
-    shown = {_key(one.quantity) for one in made if one.claim and one.quantity and not one.claim.relative_to}
+    made.sort(
+        key=lambda strip: (
+            _ROLES.get(strip.claim.role if strip.claim else None, 2),
+            places.get(strip.says, len(places)),
+        )
+    )
+    shown = {_key(strip.quantity) for strip in made if strip.claim and strip.quantity and not strip.claim.relative_to}
     return made + [
         _strip("", all_of)
         for key, all_of in figures.items()
@@ -169,9 +179,9 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> li
 
 
 def _strip(words: str, all_of: Sequence[_Said]) -> Strip:
-    one = all_of[0]
+    first = all_of[0]
     return Strip(
-        words, one.quantity, one.stat, one.unit, one.claim, [said.dot for said in all_of],
+        words, first.quantity, first.stat, first.unit, first.claim, [said.dot for said in all_of],
         [said.predicted for said in all_of if said.predicted is not None],
         next((said.published for said in all_of if said.published is not None), None),
     )  # fmt: skip
@@ -179,7 +189,7 @@ def _strip(words: str, all_of: Sequence[_Said]) -> Strip:
 
 def _shared(all_of: Iterable[_Said]) -> str | None:
     """Return the words that most laptops have, if at least two have them."""
-    (most, times), *_ = Counter(words for _, words in {(one.dot.laptop, one.says) for one in all_of}).most_common(1)
+    (most, times), *_ = Counter(words for _, words in {(said.dot.laptop, said.says) for said in all_of}).most_common(1)
     return most if times > 1 else None
 
 
@@ -197,7 +207,7 @@ def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, _Said]]:
 
 def with_load(claim: Claim, load: str) -> Claim:
     """Return a claim whose quantities name their load; ``load``: the only load of the experiment."""
-    quantities = [one.model_copy(update={"load": one.load or load}) for one in claim.quantities]
+    quantities = [quantity.model_copy(update={"load": quantity.load or load}) for quantity in claim.quantities]
     return claim.model_copy(update=dict(zip(("value", "relative_to"), quantities, strict=False)))
 
 
@@ -206,13 +216,13 @@ def claim_key(claim: Claim) -> str:
     return " / ".join(map(_key, claim.quantities)) + f" {claim.bound}"
 
 
-def _key(one: Quantity) -> str:
-    return f"{one.variant} {one.load} {one.request_class} {one.metric} {one.stat}"
+def _key(quantity: Quantity) -> str:
+    return f"{quantity.variant} {quantity.load} {quantity.request_class} {quantity.metric} {quantity.stat}"
 
 
 def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
     """Return what is ``predicted`` or ``published`` of a claim's value, or of the ratio of its two values."""
-    values = [_of(summary, _key(one), word) for one in claim.quantities]
+    values = [_of(summary, _key(quantity), word) for quantity in claim.quantities]
     match values:
         case [float(value)]:
             return value
@@ -247,11 +257,11 @@ def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, _Said]]:
 
 def _telling(row: PublishedRow) -> PublishedFigure:
     """Return the figure of a published row that says most: the longest time, or else the first figure."""
-    times = [one for one in row.figures if one.unit == "ms"]
-    return max(times, key=lambda one: one.published) if times else row.figures[0]
+    times = [figure for figure in row.figures if figure.unit == "ms"]
+    return max(times, key=lambda figure: figure.published) if times else row.figures[0]
 
 
 def cpu_mode(run: Run, load: str) -> Mode:
     """Return how the requests of a load pass their time."""
-    cpu = next((one.settings.get("CPU") for one in run.loads if one.name == load), None)
+    cpu = next((load_record.settings.get("CPU") for load_record in run.loads if load_record.name == load), None)
     return "hold" if cpu == "hold" else "burn" if cpu == "burn" else "sleep"

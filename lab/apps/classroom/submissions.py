@@ -68,15 +68,15 @@ def _once(paths: Sequence[Path], found: Sequence[Submission]) -> list[Submission
     """Return what was handed in without the runs that another file has, too."""
     first: dict[str, Path] = {}
     once = []
-    for path, one in zip(paths, found, strict=True):
+    for path, submission in zip(paths, found, strict=True):
         runs, again = [], []
-        for key, handed in one.runs:
+        for key, handed in submission.runs:
             if key in first:
                 again.append(f"{path}: this run of {handed.run.experiment} is also in {first[key]}, and counts once.")
             else:
                 first[key] = path
                 runs.append((key, handed))
-        once.append(Submission(runs, one.predictions, [*one.problems, *again]))
+        once.append(Submission(runs, submission.predictions, [*submission.problems, *again]))
     return once
 
 
@@ -93,7 +93,7 @@ def _read(path: Path, known: set[str], *, check: bool) -> Submission:
     exercises = {f"lesson-{step}-exercise" for step in _lesson_steps()}  # they may lie beside the runs of the steps
     foreign = sorted({handed.run.experiment for _, handed in found.runs} - known - exercises)
     more = [f"{path}: {name} is not an experiment of this lab, so it is not on the page." for name in foreign]
-    runs = [one for one in found.runs if one[1].run.experiment in known]
+    runs = [(key, handed) for key, handed in found.runs if handed.run.experiment in known]
     if not (runs or found.problems or more):
         more = [f"{path} has only runs of exercises; to hand in the lesson: make export RUN=results/lesson."]
     return Submission(runs, found.predictions, found.problems + more)
@@ -118,7 +118,7 @@ def _read_folder(path: Path, *, check: bool) -> Submission:
     """Read the runs in a folder: the folder itself, or the folders in it."""
     lessons = sorted(path.rglob(LESSON))
     found = Submission(predictions=read_predictions(lessons[0].read_bytes() if lessons else None))
-    for folder in sorted({one.parent.resolve() for one in path.rglob("run.json")}):
+    for folder in sorted({record.parent.resolve() for record in path.rglob("run.json")}):
         _add(found, _Source(path, folder, None), check=check)
     return found
 
@@ -225,7 +225,7 @@ def _lesson_steps() -> list[str]:
     return [step["name"] for step in yaml.safe_load((LESSONS / "lesson.yaml").read_text(encoding="utf-8"))["steps"]]
 
 
-def _known(one: Experiment, step: str = "") -> OwnExperiment:
-    load = next(iter(one.all_loads))
-    claims = {claim_key(with_load(claim, load)): claim.says for claim in one.claims}
-    return OwnExperiment(one.title, one.question, claims, frozenset(one.variants), step)
+def _known(experiment: Experiment, step: str = "") -> OwnExperiment:
+    load = next(iter(experiment.all_loads))
+    claims = {claim_key(with_load(claim, load)): claim.says for claim in experiment.claims}
+    return OwnExperiment(experiment.title, experiment.question, claims, frozenset(experiment.variants), step)

@@ -83,7 +83,7 @@ def pod_spec(name: str, service: Service, *, unsafe_sysctls: bool = False) -> Do
         "seccompProfile": {"type": "RuntimeDefault"},
     }
     if allowed:
-        pod_security["sysctls"] = [{"name": one, "value": sysctls[one]} for one in sorted(allowed)]
+        pod_security["sysctls"] = [{"name": sysctl, "value": sysctls[sysctl]} for sysctl in sorted(allowed)]
     volumes, mounts = _volumes(service)
     container: Document = {"name": name, "image": service["image"], "imagePullPolicy": "Never"}
     container |= {"command": escaped(service["entrypoint"])} if service.get("entrypoint") else {}
@@ -190,10 +190,10 @@ def _volumes(service: Service) -> tuple[list[Document], list[Document]]:
         name = Path(target).name
         volumes.append({"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": size}})
         mounts.append({"name": name, "mountPath": target})
-    for one in service.get("volumes", []):
-        name = Path(one["target"]).name
-        closed = bool(one.get("read_only"))
+    for volume in service.get("volumes", []):
+        name = Path(volume["target"]).name
+        closed = bool(volume.get("read_only"))
         files = {"configMap": {"name": name}} if closed else {"persistentVolumeClaim": {"claimName": name}}
         volumes.append({"name": name, **files})
-        mounts.append({"name": name, "mountPath": one["target"]} | ({"readOnly": True} if closed else {}))
+        mounts.append({"name": name, "mountPath": volume["target"]} | ({"readOnly": True} if closed else {}))
     return volumes, mounts

@@ -66,18 +66,18 @@ def trial_of(
 
     if variant and variant not in experiment.variants:
         raise unknown_variant(variant, experiment, "VARIANT=…, one of")
-    if any(one.computes for one in experiment.all_loads.values()):
+    if any(measured.computes for measured in experiment.all_loads.values()):
         experiment = computing(experiment, "burn")
     load = load or _first_load(experiment, variant)
     asked = experiment.all_loads.get(load)
     if not asked:
         raise unknown_load(load, experiment)
-    variant = variant or next(one for one in experiment.variants if asked.is_for(one))
+    variant = variant or next(name for name in experiment.variants if asked.is_for(name))
     if not asked.is_for(variant):
         raise WrongUse(f"{variant} is not measured under {load}.", hint=f"LOAD={_first_load(experiment, variant)}")
     if asked.relative:
         relative = f"{asked.relative.of} under {asked.relative.under}"
-        own = [name for name, one in experiment.all_loads.items() if one.is_for(variant) and not one.relative]
+        own = [name for name, other in experiment.all_loads.items() if other.is_for(variant) and not other.relative]
         raise WrongUse(
             f"The rate of {load} follows from the capacity of {relative}, which no manifest can measure first.",
             hint=f"LOAD=…, one of {', '.join(own)}" if own else "make experiment NAME=…",

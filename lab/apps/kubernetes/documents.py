@@ -65,7 +65,7 @@ class Setup:
     @property
     def serving(self) -> dict[str, Service]:
         """The services that serve: the servers, the balancer, and what the application needs."""
-        return {name: one for name, one in self.services.items() if name not in self.scripts}
+        return {name: service for name, service in self.services.items() if name not in self.scripts}
 
     @property
     def front(self) -> str:
@@ -104,16 +104,16 @@ def documents(setup: Setup) -> list[Document]:
         folder, _ = script.programs
         made += [_config(folder.name, _files(script)), _config(f"{name}-settings", _settings(setup, name))]
         made += [_job(setup, name)]
-    placed = [one | {"metadata": {**one["metadata"], "namespace": setup.name}} for one in made]
+    placed = [document | {"metadata": {**document["metadata"], "namespace": setup.name}} for document in made]
     return [_namespace(setup), *placed]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  # a value of a Compose file
     """Return a resolved value without Compose's own escaping of dollars."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(part) for part in value]
     return value.replace("$$", "$") if isinstance(value, str) else value
 
 
@@ -172,7 +172,7 @@ def _headless(name: str, service: Service) -> Document:
 def _ready(setup: Setup, names: Iterable[str]) -> dict[str, int]:
     """Return the names on the network for which somebody waits, and how many pods each of them stands for."""
     waited_for = {name: setup.serving[name] for name in names if name in setup.serving}
-    return {_name_on_the_network(name, one): one.get("scale", 1) for name, one in waited_for.items()}
+    return {_name_on_the_network(name, service): service.get("scale", 1) for name, service in waited_for.items()}
 
 
 def _template(setup: Setup, name: str, service: Service, pod: Document) -> Document:
@@ -202,7 +202,7 @@ def _job(setup: Setup, name: str) -> Document:
     container["command"] = ["sh", f"/{GENERATORS}/{IN_POD}"]
     container["args"] = [f"/{GENERATORS}/{name}-$(JOB_COMPLETION_INDEX)"]  # Kubernetes numbers the pods from 0
     settings = _settings(setup, name)
-    container["env"] = [one for one in container["env"] if one["name"] not in settings]
+    container["env"] = [variable for variable in container["env"] if variable["name"] not in settings]
     container["envFrom"] = [{"configMapRef": {"name": f"{name}-settings"}}]
     container["volumeMounts"] += [{"name": GENERATORS, "mountPath": f"/{GENERATORS}", "readOnly": True}]
     folder, _ = setup.scripts[name].programs
@@ -241,7 +241,7 @@ def _claim() -> Document:
 def _collector(setup: Setup) -> Document:
     """Return a pod that does nothing, so that the results can be copied out of it after the load has ended."""
     k6 = setup.services["k6"]
-    results = [one for one in k6["volumes"] if one["target"] == "/results"]
+    results = [volume for volume in k6["volumes"] if volume["target"] == "/results"]
     idle = dict(k6) | {
         "image": setup.services[setup.front]["image"], "entrypoint": ["sleep", "infinity"], "command": None,
         "environment": {}, "volumes": results, "mem_limit": 64 * 2**20, "cpu_shares": 128,
@@ -272,8 +272,8 @@ def _commands(setup: Setup) -> dict[str, str]:
     """Return the files of the generators: the program that every pod starts, and the command of each generator."""
     texts = {IN_POD: (K6 / IN_POD).read_text(encoding="utf-8")}
     for name, containers in setup.generators.items():
-        for index, one in enumerate(containers):
-            command = shlex.join([*(one.get("entrypoint") or []), *one["command"]])
+        for index, container in enumerate(containers):
+            command = shlex.join([*(container.get("entrypoint") or []), *container["command"]])
             texts[f"{name}-{index}"] = f"exec {command}\n"
     return texts
 

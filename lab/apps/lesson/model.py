@@ -83,7 +83,7 @@ class Lesson(Model):
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         for place, step in enumerate(self.steps):
-            if step.name in [one.name for one in self.steps[:place]]:
+            if step.name in [earlier.name for earlier in self.steps[:place]]:
                 raise Misplaced(f"there are two steps {step.name}", "steps", place, "name")
         return self
 
@@ -175,8 +175,8 @@ def _check(lesson: Lesson, step: LessonStep, folder: Path, place: tuple[str | in
         experiments = [experiment, experiment_with_change(experiment, exercise, *next(iter(exercise.answer.items())))]
     except WrongUse as error:
         raise Misplaced(error.message.rstrip("."), *inside, "answer") from None
-    for one in experiments:
-        expected_s = lay_out(one, trials=one.trials, jobs=lesson.jobs).expected_s
+    for measured in experiments:
+        expected_s = lay_out(measured, trials=measured.trials, jobs=lesson.jobs).expected_s
         if expected_s > LONGEST_S:
             raise Misplaced(f"measuring takes {expected_s} s; a step takes at most {LONGEST_S} s", *place, "name")
 

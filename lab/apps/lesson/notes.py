@@ -91,7 +91,7 @@ class StepNotes(Model):
     @property
     def passed(self) -> bool:
         """Whether a change passed the check of the exercise."""
-        return any(one.passed for one in self.attempts)
+        return any(attempt.passed for attempt in self.attempts)
 
     @property
     def shows_solution(self) -> bool:

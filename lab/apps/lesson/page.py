@@ -118,7 +118,9 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         app="lab.apps.lesson",
         fetches=True,
         about=as_json({"step": student.number(step), "predictions": len(step.predict), **state}),
-        steps=[(notes.step(one).stage, step_experiment(student.lesson, one).title) for one in student.lesson.steps],
+        steps=[
+            (notes.step(other).stage, step_experiment(student.lesson, other).title) for other in student.lesson.steps
+        ],
         number=student.number(step),
         step=step,
         done=done,
@@ -132,7 +134,7 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         verdict_of=verdict_phrase,
         suspicion=show.suspicion_note(done.result.claims) if done.result else "",
         before=[
-            (name, setting_text(getattr(variant, name)), [setting_text(one) for one in choices(variant, name)])
+            (name, setting_text(getattr(variant, name)), [setting_text(value) for value in choices(variant, name)])
             for name in step.exercise.settings
         ],
         solution=show.solution_of(step),

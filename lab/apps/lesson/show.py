@@ -34,8 +34,8 @@ def introduction(student: Student, step: LessonStep) -> str:
 
 def questions(step: LessonStep) -> str:
     """Return what the student predicts."""
-    asked = [f"{place}. {one.says} … {one.unit}" for place, one in enumerate(step.predict, start=1)]
-    return "\n".join(["Before anything is measured, predict:", *(paragraph(one, "  ", "     ") for one in asked)])
+    asked = [f"{place}. {question.says} … {question.unit}" for place, question in enumerate(step.predict, start=1)]
+    return "\n".join(["Before anything is measured, predict:", *(paragraph(line, "  ", "     ") for line in asked)])
 
 
 def outcome(student: Student, done: StepNotes) -> str:
@@ -52,7 +52,7 @@ def outcome(student: Student, done: StepNotes) -> str:
 
 def suspicion_note(claims: Sequence[Verdict]) -> str:
     """Return what it means that verdicts are suspect; empty: none is."""
-    if not any(one.suspect for one in claims):
+    if not any(claim.suspect for claim in claims):
         return ""
     return "Suspect: something disturbed trials on which a verdict rests. The report says what it was."
 

@@ -182,7 +182,7 @@ def _bar(asked: Question, yours: float, summary: "Summary", again: str) -> Bar:
 
 
 def _verdicts(summary: "Summary") -> list[Verdict]:
-    trusted = Counter(one.variant for one in summary.trials if one.is_trusted)
+    trusted = Counter(trial.variant for trial in summary.trials if trial.is_trusted)
     trials = min(trusted.values(), default=0)
     known = [has_interval([row.measured or 0.0] * trials, row.low, row.high) for row in summary.claims]
     return [

@@ -44,12 +44,12 @@ def timed_experiments() -> list[TimedExperiment]:
         experiment = load_experiment(name)
         planned = lay_out(experiment, trials=experiment.trials, jobs=default_jobs(), seed=0)
         found.append(TimedExperiment(name, experiment, planned.expected_s))
-    return sorted(found, key=lambda one: one.expected_s)
+    return sorted(found, key=lambda timed: timed.expected_s)
 
 
 def read_latest_runs(results: Path, experiments: list[TimedExperiment]) -> Reproduction:
     """Return what the latest runs by default settings say."""
-    runs = [run for one in experiments if (run := one.run(results))]
+    runs = [run for timed in experiments if (run := timed.run(results))]
     return Reproduction(experiments=[read_reproduced(run, results) for run in runs])
 
 
@@ -75,5 +75,5 @@ def check_target(target: Path) -> None:
 def write_reference(target: Path, own: Reproduction) -> None:
     """Write what the experiments say to a small file, and the picture beside it as SVG."""
     write_reproduction(target, own)
-    machines = dict.fromkeys(", ".join(one.machine.split(", ")[:2]) for one in own.experiments)
+    machines = dict.fromkeys(", ".join(experiment.machine.split(", ")[:2]) for experiment in own.experiments)
     write_whole(target.with_suffix(".svg"), svg(ratio_chart(own.experiments, " and ".join(machines))))

@@ -190,7 +190,9 @@ class LiveFeed:
         there = [trial.variant.name for trial in self._trials]
         if not there or not self._run:
             return there
-        firsts = [next((one for one in self._run.claims if one.role == role), None) for role in ("answer", "cure")]
+        firsts = [
+            next((claim for claim in self._run.claims if claim.role == role), None) for role in ("answer", "cure")
+        ]
         asked = [claim.value.variant for claim in [*firsts, *self._run.claims] if claim]
         return [*dict.fromkeys(name for name in [*asked, *there] if name in there)][:2]
 
