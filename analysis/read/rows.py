@@ -116,7 +116,7 @@ FROM served WHERE requests.id = served.id
 """
 
 _NOBODY = """
-UPDATE requests SET asked_ms = coalesce(asked_ms, 0),
+UPDATE requests SET service_time_ms = coalesce(service_time_ms, 0),
     error = CASE WHEN error IS NULL AND ended IS NULL THEN 'no worker of the application answered' ELSE error END
 """
 
