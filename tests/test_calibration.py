@@ -145,7 +145,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     stack = TrialContainers(trial, tmp_path, 1, Engines())
     stack.containers = [ContainerInfo("1", "nginx", "nginx-1", ContainerState(), default_machine(), "")]
 
-    def ask(_front: object, _port: int, _path: str) -> float:
+    def ask(_front: object, _path: str) -> float:
         raise error
 
     monkeypatch.setattr("lab.trial.stack._at_work_ms", ask)

@@ -10,12 +10,13 @@ from typing import Any, cast
 import pytest
 import yaml
 from python_on_whales import DockerClient
+from python_on_whales.components.container.models import ContainerState
 
 from analysis.records.run import Exchange
 from lab.engine.cluster import images, swarm
 from lab.engine.cluster.engines import offset_s
 from lab.engine.cluster.machines import Machine, machines_of, read_machines
-from lab.engine.containers import overlay_name
+from lab.engine.containers import ContainerInfo, overlay_name
 from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.variations import generated_on
@@ -349,6 +350,14 @@ def test_images_that_differ_after_copying_are_an_error(monkeypatch: pytest.Monke
     assert error.value.hint == "Machines of one run need the same kind of processor: lab machines check"
 
 
+def difference(used: list[tuple[str, Machine, str]]) -> str | None:
+    """Return which of these containers (service, machine, image) has other images than its like."""
+    state = ContainerState()
+    return images.image_difference(
+        ContainerInfo("", name, name, state, machine, "", image) for name, machine, image in used
+    )
+
+
 def test_a_service_with_different_images_is_named_with_its_machines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -357,10 +366,10 @@ def test_a_service_with_different_images_is_named_with_its_machines(
     contents = {"sha256:1": "same", "sha256:2": "same", "sha256:3": "other"}
     monkeypatch.setattr(images, "content_of", lambda identity, _: contents[identity])
 
-    assert images.unlike([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:1")]) is None
-    assert images.unlike([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:2")]) is None
-    assert images.unlike([("gunicorn", first, "sha256:1"), ("nginx", third, "sha256:3")]) is None
-    assert images.unlike([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
+    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:1")]) is None
+    assert difference([("gunicorn", first, "sha256:1"), ("gunicorn", second, "sha256:2")]) is None
+    assert difference([("gunicorn", first, "sha256:1"), ("nginx", third, "sha256:3")]) is None
+    assert difference([("k6", first, "sha256:1"), ("k6-2", first, "sha256:1"), ("k6-3", third, "sha256:3")]) == (
         "k6 has another image on bench-1 than on laptop"
     )
 

@@ -121,5 +121,5 @@ def last_line(error: DockerException) -> str:
     if error.return_code == -signal.SIGKILL:
         return "it was silent for too long, so the lab ended Docker's client"
     said = (error.stderr or str(error)).strip().splitlines()
-    line = ([one for one in said if one and "--help" not in one] or ["Docker gave no reason"])[-1]
+    line = ([text for text in said if text and "--help" not in text] or ["Docker gave no reason"])[-1]
     return line if len(line) <= 300 else f"{line[:299].rpartition(' ')[0]} …"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 
 from pydantic import TypeAdapter
 from python_on_whales.components.container.models import ContainerInspectResult, ContainerState
@@ -73,16 +74,14 @@ def containers_of(project: str, machines: Sequence[Machine]) -> list[ContainerIn
     seen: list[ContainerInfo] = []
     numbers: dict[str, int] = {}
     for machine in machines:
-        for service, number, one in sorted(_inspected(project, machine), key=lambda one: one[:2]):
-            assert one.id
-            assert one.state
-            several = len(machines) > 1
-            numbers[service] = numbers.get(service, 0) + 1 if several else number
-            hostname = (one.config and one.config.hostname) or ""
-            image = one.image or ""
-            seen.append(
-                ContainerInfo(one.id, service, f"{service}-{numbers[service]}", one.state, machine, hostname, image)
-            )
+        for service, number, container in sorted(_inspected(project, machine), key=itemgetter(0, 1)):
+            assert container.id
+            assert container.state
+            numbers[service] = numbers.get(service, 0) + 1 if len(machines) > 1 else number
+            name = f"{service}-{numbers[service]}"
+            hostname = (container.config and container.config.hostname) or ""
+            image = container.image or ""
+            seen.append(ContainerInfo(container.id, service, name, container.state, machine, hostname, image))
     return seen
 
 
@@ -94,10 +93,10 @@ def _inspected(project: str, machine: Machine) -> Iterator[tuple[str, int, Conta
     found = machine.client.container.list(all=True, filters=[("label", f"{PROJECT}={project}"), ("label", NUMBER)])
     if not found:
         return
-    said = run([*machine.docker, "container", "inspect", *(one.id for one in found)])
-    for one in _INSPECTED.validate_json(str(said)):
-        labels = (one.config and one.config.labels) or {}
-        yield labels[SERVICE], int(labels[NUMBER]), one
+    said = run([*machine.docker, "container", "inspect", *(container.id for container in found)])
+    for container in _INSPECTED.validate_json(str(said)):
+        labels = (container.config and container.config.labels) or {}
+        yield labels[SERVICE], int(labels[NUMBER]), container
 
 
 _INSPECTED = TypeAdapter(list[ContainerInspectResult])

@@ -92,9 +92,9 @@ def _end_clients(machine: Machine) -> None:
     for child in psutil.Process().children():
         with suppress(psutil.Error):
             if child.name() == "docker" and set(machine.docker[1:]) <= set(child.cmdline()):
-                for one in (child, *child.children(recursive=True)):
+                for program in (child, *child.children(recursive=True)):
                     with suppress(psutil.Error):
-                        one.kill()
+                        program.kill()
 
 
 def _capital(text: str) -> str:

@@ -162,7 +162,8 @@ def origin(image: str) -> str:
     if stand_in := label(image, STAND_IN):
         return f"stand-in from the {stand_in}"
     pinned = PINNED[image].split("@")[1]
-    return "pulled as pinned" if any(one.endswith(f"@{pinned}") for one in digests(image)) else "not the pinned image"
+    is_pinned = any(digest.endswith(f"@{pinned}") for digest in digests(image))
+    return "pulled as pinned" if is_pinned else "not the pinned image"
 
 
 def digests(image: str) -> list[str]:

@@ -29,8 +29,8 @@ def stages_of(dockerfile: str, target: str | None) -> list[str]:
     """Return the text of the target stage (default: the last stage), and of each stage that it takes files from."""
     text = (ROOT / dockerfile).read_text(encoding="utf-8").replace("\\\n", "")
     found = list(_STAGE.finditer(text))
-    ends = [one.start() for one in found[1:]] + [len(text)]
-    known = {one[2] or "": (one[1], text[one.start() : end]) for one, end in zip(found, ends, strict=True)}
+    ends = [stage.start() for stage in found[1:]] + [len(text)]
+    known = {stage[2] or "": (stage[1], text[stage.start() : end]) for stage, end in zip(found, ends, strict=True)}
     needed, chosen = [target or found[-1][2] or ""], []
     while needed:
         if stage := known.pop(needed.pop(), None):
@@ -49,5 +49,5 @@ def files_of(stages: list[str], arguments: Mapping[str, str]) -> list[Path]:
                 if not matching:
                     raise FileNotFoundError(f"{source} is copied into an image, but does not exist")
                 for path in matching:
-                    files |= {path} if path.is_file() else {one for one in path.rglob("*") if one.is_file()}
+                    files |= {path} if path.is_file() else {file for file in path.rglob("*") if file.is_file()}
     return sorted(path for path in files if "__pycache__" not in path.parts)

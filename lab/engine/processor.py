@@ -20,7 +20,7 @@ def problem() -> str | None:
         return None
     values = {name.strip(): value.split() for name, _, value in (line.partition(":") for line in lines)}
     flags = values.get("flags")
-    lacking = [one for one in NEEDED if flags and one not in flags]
+    lacking = [flag for flag in NEEDED if flags and flag not in flags]
     if not lacking:
         return None
     model = " ".join(values.get("model name", [])) or "the processor of this machine"

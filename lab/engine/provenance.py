@@ -68,7 +68,7 @@ def images(named: Mapping[str, Sequence[str]]) -> list[Image]:
             stand_in=(label(name, STAND_IN) or None) if name in BASE_IMAGES else None,
             digests=digests(name) if name in BASE_IMAGES else [],
             packages=inside,
-            programs={one.removeprefix("python/"): inside[one] for one in for_what if one in inside},
+            programs={package.removeprefix("python/"): inside[package] for package in for_what if package in inside},
         )
         for (name, for_what), identity, inside in zip(named.items(), ids, packages, strict=True)
     ]

@@ -173,7 +173,7 @@ def _batches(ready: list[PlannedTrial], jobs: int, memory: Memory | None) -> lis
 def _check_relatives(experiment: Experiment, chosen: list[str]) -> None:
     """Raise WrongUse when a load's rate follows from the capacity of a variant that is not chosen."""
     for name, load in experiment.all_loads.items():
-        if load.relative and load.relative.of not in chosen and any(load.is_for(one) for one in chosen):
+        if load.relative and load.relative.of not in chosen and any(load.is_for(variant) for variant in chosen):
             raise WrongUse(
                 f"The rate of load {name} follows from the capacity of {load.relative.of}, which VARIANTS leaves out.",
                 hint=f"VARIANTS={','.join([load.relative.of, *chosen])}",

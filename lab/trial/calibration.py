@@ -54,7 +54,7 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
     while calls and not found[-1].holds and len(found) < TRIES:
         call_us = corrected(call_us, found[-1].alone_ms)
         found.append(tried(call_us))
-    return min(found, key=lambda one: one.missed_ms)
+    return min(found, key=lambda calibration: calibration.missed_ms)
 
 
 def asks(load: Load, found: Calibration) -> dict[str, str]:

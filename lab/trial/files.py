@@ -56,14 +56,14 @@ def _unpack(container: ContainerInfo, folder: str, files: Mapping[str, bytes], f
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name in (*folders, *_folders(files)):
-            one = _owned(name)
-            one.type, one.mode = tarfile.DIRTYPE, 0o755
-            archive.addfile(one)
+            member = _owned(name)
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(member)
         for name, content in files.items():
-            one = _owned(name)
-            one.size = len(content)
-            one.mode = 0o755 if content.startswith(b"#!") else 0o644
-            archive.addfile(one, io.BytesIO(content))
+            member = _owned(name)
+            member.size = len(content)
+            member.mode = 0o755 if content.startswith(b"#!") else 0o644
+            archive.addfile(member, io.BytesIO(content))
     run([*container.machine.docker, "cp", "-", f"{container.id}:{folder}"], input=packed.getvalue())
 
 
@@ -73,6 +73,6 @@ def _folders(files: Mapping[str, bytes]) -> list[str]:
 
 
 def _owned(name: str) -> tarfile.TarInfo:
-    one = tarfile.TarInfo(name)
-    one.uid, one.gid = os.getuid(), os.getgid()
-    return one
+    member = tarfile.TarInfo(name)
+    member.uid, member.gid = os.getuid(), os.getgid()
+    return member

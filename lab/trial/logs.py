@@ -31,7 +31,7 @@ def log_starts(containers: Sequence[ContainerInfo]) -> dict[str, LogStart]:
             return None
 
     with ThreadPoolExecutor() as pool:
-        return dict(filter(None, pool.map(look, [one for one in containers if not one.is_generator])))
+        return dict(filter(None, pool.map(look, [container for container in containers if not container.is_generator])))
 
 
 def log_record(said: bytes, first_line: bytes, before: LogStart) -> ContainerLog:
@@ -47,7 +47,7 @@ def note_cuts(part: Path, logs: Mapping[str, ContainerLog]) -> None:
     """Put a line before each log in a trial's folder that lacks its beginning: how much of how much is there."""
     if not any(log.cut for log in logs.values()):
         return
-    written = {one.name: one.after.written for one in read_containers(part) if one.after}
+    written = {container.name: container.after.written for container in read_containers(part) if container.after}
     for name, there in cut_logs(logs, written).items():
         path = part / f"{name}.log"
         notice = f"==> The beginning of this log is missing: {there} follow. <==\n"

@@ -5,6 +5,8 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from python_on_whales.components.container.models import ContainerState
+
 from lab.engine.commands import meaning_of
 from lab.engine.containers import ContainerInfo
 from lab.loads import K6_SCRIPTS
@@ -43,9 +45,12 @@ def unhealthy_containers(containers: Sequence[ContainerInfo], front: str) -> lis
 
     The front comes last, because a balancer only waits for the servers.
     """
-    started = [one for one in containers if one.state.status != "created"]
-    found = [one for one in started if not one.state.health or one.state.health.status != "healthy"]
-    return sorted(found, key=lambda one: one.service == front)
+
+    def is_unhealthy(state: ContainerState) -> bool:
+        return state.status != "created" and not (state.health and state.health.status == "healthy")
+
+    found = [container for container in containers if is_unhealthy(container.state)]
+    return sorted(found, key=lambda container: container.service == front)
 
 
 def memory_limit_reason(trial: PlannedTrial, service: str, limit_mib: int) -> str:

@@ -20,7 +20,7 @@ from analysis.records.files import ALONE
 from analysis.records.folder import trial_folder, write_record, write_whole
 from analysis.records.run import OWN, TODAY, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
 from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
-from lab.engine.cluster.images import unlike
+from lab.engine.cluster.images import image_difference
 from lab.engine.cluster.machines import Machine
 from lab.engine.cluster.network import create_network
 from lab.engine.commands import in_words, last_line
@@ -104,7 +104,7 @@ class TrialContainers:
     @property
     def generators(self) -> list[ContainerInfo]:
         """The load generators, once they were created."""
-        return [one for one in self.containers if one.is_generator]
+        return [container for container in self.containers if container.is_generator]
 
     def fail(self, reason: str) -> None:
         """Note why this trial failed. Only the first reason counts."""
@@ -153,7 +153,7 @@ class TrialContainers:
             self.composed = compose(
                 self.planned, self.part, self.project, self.side_by_side, self.visits_per_s, self.engines
             )
-            self.limits_mib = {name: mib for one in self.composed for name, mib in one.limits_mib.items()}
+            self.limits_mib = {name: mib for part in self.composed for name, mib in part.limits_mib.items()}
             if self.engines.overlay:
                 with _ONE_NETWORK:
                     create_network(self.engines, self.project)
@@ -162,7 +162,7 @@ class TrialContainers:
                     start_services(services, self.composed)
             create_generators(self.planned.load, self.composed)
             self.containers = containers_of(self.project, self.engines.machines)
-            if reason := unlike((one.service, one.machine, one.image) for one in self.containers):
+            if reason := image_difference(self.containers):
                 self.fail(reason)
             workload = self.planned.variant.workload
             for generator in self.generators:
@@ -185,14 +185,13 @@ class TrialContainers:
         def give_up() -> None:
             with suppress_docker_errors():
                 there = containers_of(self.project, self.engines.machines)
-                waiting = [
-                    one for one in reasons.unhealthy_containers(there, self.planned.variant.front) if one.state.running
-                ]
+                unhealthy = reasons.unhealthy_containers(there, self.planned.variant.front)
+                waiting = [container for container in unhealthy if container.state.running]
                 what = waiting[0].service if waiting else "the start"
                 named = "the command of application.before" if what == BEFORE else what
                 self.fail(f"{named} was not ready within {in_words(starting.START_WITHIN_S)}")
-                for one in waiting:
-                    one.machine.client.container.kill(one.id)
+                for container in waiting:
+                    container.machine.client.container.kill(container.id)
 
         late = threading.Timer(starting.START_WITHIN_S, give_up)
         late.start()
@@ -218,9 +217,7 @@ class TrialContainers:
         """Find out how requests compute for as long as the load says. k6/run passes the result to the script."""
         began = time.monotonic()
         try:
-            variant = self.planned.variant
-            [front] = [one for one in self.containers if one.service == variant.front]
-            self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, front, variant.front_port))
+            self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, self._front()))
             self._hand_over("calibration.env", env_file(calibration.asks(self.planned.load, self.calibration)))
         except DockerException as error:
             self.fail(f"a single request before the load was not answered: {last_line(error)}")
@@ -261,15 +258,15 @@ class TrialContainers:
         try:
             workload = self.planned.variant.workload
             front, words = self._front(), []
-            for name, one in self._asked().items():
+            for name, request_class in self._asked().items():
                 logged = self._logged()
-                answer = ask(front, one, workload.secrets if workload else {})
+                answer = ask(front, request_class, workload.secrets if workload else {})
                 if self.reason:  # e.g. it needed more memory than its limit
                     raise self._not_healthy()
-                if not answer.is_meant(one):
-                    raise self._not_meant(name, one, answer, logged)
-                if 300 <= answer.status < 400 and not one.expected_status:
-                    words.append(checking.redirected(name, one, answer, self._masked))
+                if not answer.is_meant(request_class):
+                    raise self._not_meant(name, request_class, answer, logged)
+                if 300 <= answer.status < 400 and not request_class.expected_status:
+                    words.append(checking.redirected(name, request_class, answer, self._masked))
         except DockerException as error:
             self.fail(f"the container engine stopped answering: {last_line(error)}")
             raise
@@ -277,7 +274,7 @@ class TrialContainers:
 
     def _front(self) -> Front:
         variant = self.planned.variant
-        [front] = [one for one in self.containers if one.service == variant.front]
+        [front] = [container for container in self.containers if container.service == variant.front]
         return Front(front, "app" if variant.balancer == "none" else "balancer", variant.front_port)
 
     def _asked(self) -> dict[str, OwnRequestClass]:
@@ -285,15 +282,15 @@ class TrialContainers:
 
     def _logged(self) -> dict[str, str]:
         """Return what the containers with the application have written so far."""
-        mine = [one for one in self.containers if one.service == self.planned.variant.service]
-        return {one.id: self._output_of(one).decode(errors="replace") for one in mine}
+        mine = [container for container in self.containers if container.service == self.planned.variant.service]
+        return {container.id: self._output_of(container).decode(errors="replace") for container in mine}
 
-    def _not_meant(self, name: str, one: OwnRequestClass, answer: Answer, before: dict[str, str]) -> LabError:
+    def _not_meant(self, name: str, request_class: OwnRequestClass, answer: Answer, before: dict[str, str]) -> LabError:
         """Fail because a class is not answered as it should be. Return the error, with what the application wrote."""
         deadline = time.monotonic() + LOGGED_WITHIN_S
         while not (said := checking.written_since(before, self._logged())) and time.monotonic() < deadline:
             time.sleep(LOGGED_WITHIN_S / 10)
-        error = checking.not_meant(name, one, answer, said, self._masked)
+        error = checking.not_meant(name, request_class, answer, said, self._masked)
         self.fail(f"{error.message[0].lower()}{error.message[1:].rstrip('.')}")
         return error
 
@@ -303,13 +300,13 @@ class TrialContainers:
         if not reason.startswith(UNHEALTHY):
             return LabError(f"Your application does not start as it is served today: {reason}")
         with suppress_docker_errors():
-            for one in reasons.unhealthy_containers(
+            for container in reasons.unhealthy_containers(
                 containers_of(self.project, self.engines.machines), self.planned.variant.front
             ):
-                said = self._output_of(one).decode(errors="replace").strip()
-                probed = self._masked(reasons.last_probe(one).encode()).decode()
+                said = self._output_of(container).decode(errors="replace").strip()
+                probed = self._masked(reasons.last_probe(container).encode()).decode()
                 if said or probed:
-                    beside = one.service if one.service != self.planned.variant.service else ""
+                    beside = container.service if container.service != self.planned.variant.service else ""
                     return checking.not_healthy(said, probed, beside)
         return LabError(f"Your application does not start as it is served today: {reason}")
 
@@ -409,8 +406,9 @@ class TrialContainers:
                 machines.append(machine)
             except DockerException as error:
                 self.fail(f"{machine.said} stopped answering: {last_line(error)}")
-        names = {one.id: one.name for one in self.containers}
-        return [replace(one, name=names.get(one.id, one.name)) for one in containers_of(self.project, machines)]
+        names = {container.id: container.name for container in self.containers}
+        found = containers_of(self.project, machines)
+        return [replace(container, name=names.get(container.id, container.name)) for container in found]
 
     def down(self) -> None:
         """Remove only this trial's containers and network. The next command removes what could not be removed."""
@@ -453,9 +451,9 @@ class TrialContainers:
         return record
 
     def _machine(self, machine: Machine, load: UsageUnderLoad) -> MachineRecord:
-        mine = [one for one in self.containers if one.machine == machine]
-        hosts = [one.hostname for one in mine if not one.is_generator]
-        generators = [points_of(one.service) for one in mine if one.is_generator]
+        mine = [container for container in self.containers if container.machine == machine]
+        hosts = [container.hostname for container in mine if not container.is_generator]
+        generators = [points_of(container.service) for container in mine if container.is_generator]
         return load.record(machine.name, hosts, generators)
 
     def _rate_after(self, follows: PlannedTrial) -> float:
@@ -481,15 +479,15 @@ class TrialContainers:
         return reasons.memory_limit_reason(self.planned, service, self.limits_mib.get(service, 0))
 
     def _k6_ended(self, exit_code: int | None) -> None:
-        """Note the exit code of a k6 container. Of several containers, keep the worst: failure, then threshold (99)."""
+        """Of several k6 containers, keep the worst exit code: failure, then a crossed threshold (99)."""
         codes = [0, 99, self.k6_exit_code, exit_code]
         self.k6_exit_code = max((code for code in codes[2:] if code is not None), key=codes.index, default=None)
 
 
-def _at_work_ms(front: ContainerInfo, port: int, path: str) -> float:
+def _at_work_ms(front: Front, path: str) -> float:
     """Send a request as k6 will, and return how long the server worked, in ms."""
-    command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"http://127.0.0.1:{port}{path}"]
-    answer = json.loads(front.execute(command))
+    command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "60", f"{front.origin}{path}"]
+    answer = json.loads(front.container.execute(command))
     return 1000 * (float(answer["ended"]) - float(answer["began"]))
 
 

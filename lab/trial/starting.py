@@ -31,9 +31,9 @@ def start_order(trial: PlannedTrial, *, overlay: bool) -> list[list[str]]:
 def start_services(services: Sequence[str], composed: Sequence[Composed]) -> None:
     """Start services on all machines at the same time, and wait until they are healthy. Raise DockerException."""
 
-    def up(one: Composed) -> None:
-        if mine := [name for name in services if name in one.services]:
-            retry_joining(lambda: one.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
+    def up(part: Composed) -> None:
+        if mine := [name for name in services if name in part.services]:
+            retry_joining(lambda: part.client.compose.up(mine, detach=True, wait=True, no_build=True, pull="never",
                                                     quiet=True, wait_timeout=UP_WITHIN_S))  # fmt: skip
 
     with _TURNS if len(composed) > 1 else nullcontext(), ThreadPoolExecutor(len(composed)) as pool:
@@ -43,6 +43,6 @@ def start_services(services: Sequence[str], composed: Sequence[Composed]) -> Non
 def create_generators(load: Load, composed: Sequence[Composed]) -> None:
     """Create the load generators, which the lab starts later. Raise DockerException if Compose fails."""
     generators = [k6_service(number) for number in range(1, load.generators + 1)] + ["client"] * bool(load.client)
-    for one in composed:
-        if mine := [name for name in generators if name in one.services]:
-            one.client.compose.create(mine, no_build=True, pull="never")
+    for part in composed:
+        if mine := [name for name in generators if name in part.services]:
+            part.client.compose.create(mine, no_build=True, pull="never")

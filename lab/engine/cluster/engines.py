@@ -114,8 +114,8 @@ def offset_s(exchanges: Sequence[Exchange]) -> float:
     The time that a machine told is compared with the middle of its exchange (Cristian 1989, Probabilistic clock
     synchronization).
     """
-    quick = sorted(exchanges, key=lambda one: one.answered - one.asked)[: max(1, len(exchanges) // 4)]
-    return median(one.told - (one.asked + one.answered) / 2 for one in quick)
+    quick = sorted(exchanges, key=lambda exchange: exchange.answered - exchange.asked)[: max(1, len(exchanges) // 4)]
+    return median(exchange.told - (exchange.asked + exchange.answered) / 2 for exchange in quick)
 
 
 def _unless_lost(look: Callable[[], T]) -> T | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from lab.cache import digest
 from lab.engine.cluster.machines import Machine
 from lab.engine.commands import Say, output
+from lab.engine.containers import ContainerInfo
 from lab.errors import LabError
 from lab.interruption import program
 
@@ -23,15 +24,15 @@ def content_of(image: str, machine: Machine) -> str:
     return digest(told.encode()) if told else ""
 
 
-def unlike(used: Iterable[tuple[str, Machine, str]]) -> str | None:
+def image_difference(containers: Iterable[ContainerInfo]) -> str | None:
     """Return which service has different images on which machines; None if there is no such service.
 
-    ``used`` has the service, the machine and the image's id of each container. All load generators are one service.
-    Only if ids differ are the images compared by their contents.
+    All load generators are one service. Only if ids differ are the images compared by their contents.
     """
     having: dict[str, dict[str, Machine]] = {}
-    for service, machine, identity in used:
-        having.setdefault("k6" if service.startswith("k6") else service, {}).setdefault(identity, machine)
+    for container in containers:
+        service = "k6" if container.service.startswith("k6") else container.service
+        having.setdefault(service, {}).setdefault(container.image, container.machine)
     for service, machines in having.items():
         if len(machines) == 1:
             continue

@@ -38,7 +38,7 @@ class Cluster(Model):
     @model_validator(mode="after")
     def _roles_are_filled(self) -> "Cluster":
         for role, what in (("servers", "servers"), ("load", "load generators")):
-            if not any(one.role in (role, "both") for one in self.machines.values()):
+            if not any(entry.role in (role, "both") for entry in self.machines.values()):
                 raise ValueError(f"no machine is for {what}; give a machine role: {role}, or leave its role out")
         seen: dict[str, str] = {}
         for name, one in self.machines.items():

@@ -178,7 +178,7 @@ def describe_machine(machine: Machine, probe: Probe | None) -> MachineDescriptio
     clock = "unknown"
     if probe:
         asked = probe.exchanges()
-        uncertain_s = min(one.answered - one.asked for one in asked) / 2
+        uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
         clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
     return MachineDescription(
         f"Docker {info.server_version}", info.n_cpu or 0, round((info.mem_total or 0) / 2**30, 1),

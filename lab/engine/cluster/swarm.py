@@ -110,7 +110,7 @@ def _manager(nodes: Sequence[Node]) -> Node:
 
 def _members(manager: DockerClient) -> dict[str, Mapping[str, str]]:
     """Return the labels of each node of a swarm by the node's id."""
-    return {one.id: (one.spec.labels or {}) if one.spec else {} for one in manager.node.list()}
+    return {node.id: (node.spec.labels or {}) if node.spec else {} for node in manager.node.list()}
 
 
 def is_manager(client: DockerClient) -> bool:
