@@ -10,7 +10,7 @@ from analysis.records.summary import Row, Summary, TrialValidity
 from analysis.report.spread import spread, value_and_spread
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
-from lab.apps.advise.show import verdict
+from lab.apps.advise.show import advice_verdict
 from lab.apps.service.diagnosis.improvement import find_improvement
 from lab.apps.service.diagnosis.model import Diagnosis
 from lab.apps.service.diagnosis.tables import improvement_sentences
@@ -183,6 +183,6 @@ def test_the_advice_held_only_as_far_as_the_trials_tell(
     first: tuple[float, ...], today: tuple[float, ...], says: str
 ) -> None:
     rows = [row(name, "home", *values) for name, values in (("a", first), (TODAY, today)) if values]
-    assert re.fullmatch(says, verdict(summary_of(*rows), ["a", TODAY]))
+    assert re.fullmatch(says, advice_verdict(summary_of(*rows), ["a", TODAY]))
     if rows:
-        assert "(suspect: " in verdict(summary_of(*rows, suspect=["a"]), ["a", TODAY])
+        assert "(suspect: " in advice_verdict(summary_of(*rows, suspect=["a"]), ["a", TODAY])

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from analysis.records.folder import trial_folder
+from lab.servers import KINDS
 from lab.trial.calibration import ALONE
 from tests.conftest import Lab
 from tests.live import free_port, watch_all
@@ -104,7 +105,15 @@ EVERY_SERVER: dict[str, dict[str, object]] = {
     "uwsgi-uwsgi": UWSGI | {"protocol": "uwsgi", "map_socket": True},
     "uwsgi-fastcgi": UWSGI | {"protocol": "fastcgi"},
 }
-"""gevent, tornado and eventlet are in the test of worker-types."""
+ELSEWHERE = {"gunicorn-gevent", "gunicorn-tornado", "gunicorn-eventlet"}
+"""In the test of worker-types. flup and Python 3.14 have tests of their own."""
+EVERY_SERVER |= {
+    word: dict(server.example)
+    for word, server in KINDS.items()
+    if word not in ELSEWHERE
+    and server.service not in ("flup", "python314")
+    and word not in {settings.get("server", name) for name, settings in EVERY_SERVER.items()}
+}
 SOME = {"uvicorn", "granian", "gunicorn-asgi", "gunicorn-sync", "gunicorn-26", "uwsgi-uwsgi"}
 """One of each kind; make soak has the others."""
 RELEASES = {
@@ -142,7 +151,7 @@ def test_every_server_and_release_serves_a_burst_and_counts_it(copied_lab: Lab, 
         folder = trial_folder(result.folder, name, "burst", 1)
         front = {"none": set(), "nginx": {"nginx-1.before.txt"}, "haproxy": {"haproxy-1.before.txt"}}
         [server] = {path.name for path in folder.glob("*.before.txt")} - front[str(settings.get("balancer", "none"))]
-        assert server.partition("-")[0] == {"gunicorn": "gunicorn", "uwsgi": "uwsgi"}.get(name.split("-")[0], "asgi")
+        assert server.partition("-")[0] == KINDS[str(settings.get("server", name))].service
         assert "Traceback" not in (folder / server.replace("before.txt", "log")).read_text(), name
     for name, release in ((name, release) for name, release in RELEASES.items() if name in names):
         assert result.requests(name, "burst", "SELECT DISTINCT server FROM requests") == [(release,)]

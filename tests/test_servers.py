@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from lab.paths import SERVERS
+from lab.servers import KINDS
 
 sys.path.insert(0, str(SERVERS / "app"))
 
@@ -30,7 +31,7 @@ def shell(script: Path, folder: Path, *arguments: str, **environment: str) -> "s
 def told(tmp_path: Path) -> Path:
     """A folder with programs that say how they were called."""
     (tmp_path / "programs").mkdir()
-    for name in ("curl", "uvicorn", "granian", "hypercorn", "uwsgi"):
+    for name in ("curl", *KINDS):
         program = tmp_path / "programs" / name
         program.write_text(f'#!/bin/sh\necho {name} "$@"\n')
         program.chmod(0o755)
@@ -116,9 +117,9 @@ def test_uwsgi_is_started_with_the_longest_queue_that_the_kernel_allows_up_to_20
 
 
 def test_a_server_that_nobody_knows_is_not_started(told: Path) -> None:
-    done = shell(SERVERS / "asgi" / "start", told, LAB_SERVER="daphne")
+    done = shell(SERVERS / "asgi" / "start", told, LAB_SERVER="nobody")
 
-    assert (done.returncode, done.stderr) == (2, "LAB_SERVER=daphne is unknown; choose uvicorn, granian or hypercorn\n")
+    assert (done.returncode, done.stderr) == (2, "LAB_SERVER=nobody is unknown to this image\n")
     assert not (told / "settings").exists()
 
 

@@ -314,27 +314,29 @@ class QueueingSystem:
             raise WrongModel("the model has no class of requests; at least one is needed")
         if self.one_device and self.servers.loop and self.servers.all_workers > 1:
             raise WrongModel("one device behind several event loops cannot be simulated; use one worker, or threads")
-        rates = [(one, one.arrivals.per_second) for one in self.classes if isinstance(one.arrivals, Open)]
-        needed = sum(rate * one.mean for one, rate in rates)
-        if needed >= self.servers.at_once:
+        rates = [(class_, class_.arrivals.per_second) for class_ in self.classes if isinstance(class_.arrivals, Open)]
+
+        def busy(does: str | None = None) -> float:
+            """Return how much is busy on average with the steps of the open loops that do this; None: all steps."""
+            steps = ((rate, step) for class_, rate in rates for step in class_.steps)
+            return sum(rate * step.takes.mean for rate, step in steps if does in (None, step.does))
+
+        if busy() >= self.servers.at_once:
             raise WrongModel(
-                f"the open loops keep {needed:.4g} threads busy, and there are {self.servers.at_once:.0f}: the queue "
+                f"the open loops keep {busy():.4g} threads busy, and there are {self.servers.at_once:.0f}: the queue "
                 "grows for ever; send fewer requests, or add workers or threads"
             )
-        computing = sum(rate * step.takes.mean for one, rate in rates for step in one.steps if step.does == "compute")
-        if computing >= self.servers.all_workers:
+        if busy("compute") >= self.servers.all_workers:
             raise WrongModel(
-                f"the open loops keep {computing:.4g} interpreter locks busy, and there are "
+                f"the open loops keep {busy('compute'):.4g} interpreter locks busy, and there are "
                 f"{self.servers.all_workers}: the queue grows for ever; send fewer requests, or add workers"
             )
-        occupying = sum(rate * step.takes.mean for one, rate in rates for step in one.steps if step.does == "occupy")
-        if occupying >= 1:
+        if busy("occupy") >= 1:
             raise WrongModel(
-                f"the open loops need {occupying:.4g} times the processors of this machine; send fewer requests"
+                f"the open loops need {busy('occupy'):.4g} times the processors of this machine; send fewer requests"
             )
-        calling = sum(rate * step.takes.mean for one, rate in rates for step in one.steps if step.does == "call")
-        if self.one_device and calling >= 1:
-            raise WrongModel(f"the open loops need the only device {calling:.4g} times: send fewer requests")
+        if self.one_device and busy("call") >= 1:
+            raise WrongModel(f"the open loops need the only device {busy('call'):.4g} times: send fewer requests")
 
 
 def _check_time(what: str, seconds: float) -> None:

@@ -19,14 +19,14 @@ _MOST_THREADS = 256
 def applies_to(model: QueueingSystem) -> bool:
     """Return whether a model is one open class of one step, served from one queue by one worker's threads."""
     servers = model.servers
-    [one, *others] = model.classes
+    [class_, *others] = model.classes
     return (
         not others
-        and isinstance(one.arrivals, Open)
-        and one.arrivals.jitter == 0
-        and len(one.steps) == 1
-        and type(one.steps[0].takes) in _KINDS
-        and one.steps[0] == WorkStep(one.steps[0].takes)
+        and isinstance(class_.arrivals, Open)
+        and class_.arrivals.jitter == 0
+        and len(class_.steps) == 1
+        and type(class_.steps[0].takes) in _KINDS
+        and class_.steps[0] == WorkStep(class_.steps[0].takes)
         and servers.all_workers == 1
         and servers.threads is not None
         and servers.threads <= _MOST_THREADS
@@ -38,11 +38,11 @@ def applies_to(model: QueueingSystem) -> bool:
 
 def serve_in_chunks(model: QueueingSystem, seconds: float, rng: np.random.Generator, size: int) -> Iterator[Rows]:
     """Yield the requests that arrive within ``seconds``, at most ``size`` at a time, in the order of arrival."""
-    [one] = model.classes
-    assert isinstance(one.arrivals, Open)
-    takes = one.steps[0].takes
+    [class_] = model.classes
+    assert isinstance(class_.arrivals, Open)
+    takes = class_.steps[0].takes
     lower, upper = (takes.least, takes.most) if isinstance(takes, Uniform) else (takes.mean, takes.mean)
-    regular, apart = one.arrivals.regular, 1 / one.arrivals.per_second
+    regular, apart = class_.arrivals.regular, 1 / class_.arrivals.per_second
     free = np.zeros(model.servers.threads or 0)
     nothing = np.broadcast_to(np.int64(0), size)
     now, count = 0.0 if regular else apart * rng.standard_exponential(), 0

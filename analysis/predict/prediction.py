@@ -74,7 +74,7 @@ def not_predicted(predictions: Predictions) -> list[NotPredicted]:
 
 def _requests(model: QueueingSystem, load: LoadRecord) -> float:
     """Return about how many requests a trial has, if none waits."""
-    return sum(one.rate for one in model.classes) * _lasts_s(load)
+    return sum(class_.rate for class_ in model.classes) * _lasts_s(load)
 
 
 def _lasts_s(load: LoadRecord) -> int:
@@ -87,7 +87,7 @@ def _trials(
     from theory import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     seed = crc32(f"{variant.name} {load.name}".encode())
-    names = [one.name for one in model.classes]
+    names = [class_.name for class_ in model.classes]
     for rows in simulate.simulate_trials(model, _lasts_s(load), range(seed, seed + count)):
         yield SimulatedTrial.of(variant, load, names, rows)
 
@@ -116,6 +116,6 @@ def _of_runs(columns: Collection[Sequence[float]], trials: int) -> list[Predicti
     medians = [median_of_each(np.array(values)[drawn[len(values)]]) for values in columns]
     ends = np.quantile(medians, [0.025, 0.975], axis=1).T.tolist() if medians else []
     return [
-        Prediction(*(float(f"{one:.6g}") for one in (median(values), *between)))
+        Prediction(*(float(f"{number:.6g}") for number in (median(values), *between)))
         for values, between in zip(columns, ends, strict=True)
     ]

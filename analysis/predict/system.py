@@ -210,10 +210,10 @@ def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
 
 
 def _described(load: LoadRecord) -> list[Class]:
-    found = [simulated_class(name, one) for name, one in read_classes(load.settings["CLASSES"]).items()]
+    found = [simulated_class(name, class_) for name, class_ in read_classes(load.settings["CLASSES"]).items()]
     return [
-        replace(one, arrivals=_regular(one.arrivals.per_second)) if isinstance(one.arrivals, Open) else one
-        for one in found
+        replace(class_, arrivals=_regular(class_.arrivals.per_second)) if isinstance(class_.arrivals, Open) else class_
+        for class_ in found
     ]
 
 

@@ -36,8 +36,8 @@ class Compared(NamedTuple):
 
 def compare(run: Run, summary: Summary) -> Iterator[Compared]:
     """Yield every figure that is both measured and predicted, of each class and of bursts."""
-    loads = {one.name: one for one in run.loads}
-    variants = {one.name: one for one in run.variants}
+    loads = {record.name: record for record in run.loads}
+    variants = {record.name: record for record in run.variants}
     for row in summary.rows:
         if (row.metric, row.stat) not in VALIDATED or (row.request_class is None and row.metric != "burst"):
             continue

@@ -86,10 +86,10 @@ def _classes(answered: Answered) -> Iterator[Class]:
         yield Class(name, Recorded(answered.sent_s[mine]), [WorkStep(Constant(0.0))], np.maximum(works_s, 0))
 
 
-def insert_requests(database: duckdb.DuckDBPyConnection, variant: VariantRecord, one: WhatIf) -> None:
-    """Insert into the table ``requests``, which has one trial of a variant, its requests as they were replayed."""
-    columns = one.waits_s.tolist(), one.worker.tolist(), one.thread.tolist()
-    database.execute(_AGAIN, [one.variant(variant).name, variant.name, *columns])
+def insert_requests(database: duckdb.DuckDBPyConnection, variant: VariantRecord, served: WhatIf) -> None:
+    """Insert into the table ``requests``, which has served trial of a variant, its requests as they were replayed."""
+    columns = served.waits_s.tolist(), served.worker.tolist(), served.thread.tolist()
+    database.execute(_AGAIN, [served.variant(variant).name, variant.name, *columns])
 
 
 _AGAIN = """

@@ -1,7 +1,7 @@
 """Applications on an event loop, and the servers for such applications."""
 
 from abc import ABC
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -49,16 +49,19 @@ class AsgiApplication(Variant, ABC):
         return self
 
 
+_Program = Literal["uvicorn", "granian", "hypercorn"]
+
+
 class Asgi(AsgiApplication):
     """FastAPI or Django on a server that was made for ASGI."""
 
-    server: Literal["uvicorn", "granian", "hypercorn"]
+    server: _Program
     app: Literal["fastapi-sync", "fastapi-typed", "fastapi-async", "django"] = Field(
         description="FastAPI with endpoints that are def, def with a response model, or async def; or Django."
     )
 
     service: ClassVar[str] = "asgi"
-    packages: ClassVar[tuple[str, ...]] = ("python/uvicorn", "python/granian", "python/hypercorn")
+    packages: ClassVar[tuple[str, ...]] = tuple(f"python/{program}" for program in get_args(_Program))
     passed_on: ClassVar[tuple[str, ...]] = ("server",)
     listens_with: ClassVar[str] = "--workers 1 --host 127.0.0.1 --port "
     example: ClassVar[dict[str, Any]] = {"workers": 4, "app": "fastapi-async"}

@@ -42,7 +42,7 @@ def check_lock_file(server: str, release: str, package: str = "") -> None:
     locks = {path.stem: path.read_text(encoding="utf-8") for path in (SERVERS / server / "requirements").glob("*.txt")}
     if release not in locks:
         raise ValueError(f"{server} {release} has no lock file; there are {nearest_first(release, list(locks))}")
-    having = [one for one, lock in locks.items() if f"\n{package}==" in lock]
+    having = [name for name, lock in locks.items() if f"\n{package}==" in lock]
     if package and release not in having:
         raise ValueError(f"{server} {release} has no {package} here; releases with {package}: {', '.join(having)}")
 

@@ -39,11 +39,11 @@ class Flup(Variant):
 
     @model_validator(mode="after")
     def _has_processes_or_threads(self) -> Self:
-        one, several = ("threads", "workers") if self.server == "flup-prefork" else ("workers", "threads")
+        single, several = ("threads", "workers") if self.server == "flup-prefork" else ("workers", "threads")
         if self.quick_exit and self.server != "flup-prefork":
             raise ValueError(f"quick_exit: {self.server} ends no processes; choose server: flup-prefork")
-        if getattr(self, one) != 1:
-            raise ValueError(f"{one}: must be 1 with {self.server}, which varies its {several}")
+        if getattr(self, single) != 1:
+            raise ValueError(f"{single}: must be 1 with {self.server}, which varies its {several}")
         most = getattr(self, several)
         if not self.min_spare <= self.max_spare <= most:
             raise ValueError(

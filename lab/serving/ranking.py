@@ -1,7 +1,7 @@
 """Rank the options to serve a load by what theory predicts of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from analysis.metrics import avoidable_wait, failures, times
@@ -27,18 +27,13 @@ HEADROOMS = (1.1, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 8.0, 10.0)
 
 @dataclass(frozen=True)
 class RankedOption:
-    """An option and what theory predicts of it: what requests of each class lose, in ms; the rest are shares.
-
-    ``headroom``: how many times the load may come before one request in a hundred of some class waits; None: it waits
-    today already.
-    """
+    """An option and what theory predicts of it: what requests of each class lose, in ms; the rest are shares."""
 
     option: ServingOption
     p50_ms: dict[str, float]
     p99_ms: dict[str, float]
     beside: float
     refused: float
-    headroom: float | None = field(default=None, compare=False)
 
     @property
     def refuses(self) -> bool:
@@ -137,7 +132,7 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
 
 
 def headroom(option: ServingOption, load: OfferedLoad) -> float | None:
-    """Return how many times the load may come before requests wait; None: they wait today already."""
+    """Return how many times the load may come before a request in a hundred of some class waits; None: it waits now."""
     found = None
     for factor in (1.0, *HEADROOMS):
         try:

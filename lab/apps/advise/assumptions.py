@@ -31,8 +31,8 @@ class Assumption:
     @property
     def best(self) -> RankedOption:
         """Of the ways that are as good as the fastest, the way that needs least memory."""
-        as_good = [one for one in self.ways.values() if one.is_as_good_as(self.fastest)]
-        return min(as_good, key=lambda one: one.option.memory_mib)
+        as_good = [ranked for ranked in self.ways.values() if ranked.is_as_good_as(self.fastest)]
+        return min(as_good, key=lambda ranked: ranked.option.memory_mib)
 
     def regret(self, name: str) -> float:
         """Return how many times the requests lose what they lose with the fastest way."""
@@ -42,7 +42,7 @@ class Assumption:
 def assumptions(service: Service) -> list[Assumption]:
     """Return what theory predicts under each assumption. Raise WrongUse if no way can carry the load under any."""
     found = list(_each(service))
-    if not any(one.ways for one in found):
+    if not any(assumption.ways for assumption in found):
         predict_options(service.load(COMPUTES[0]))
     return found
 
@@ -51,7 +51,7 @@ def _each(service: Service) -> Iterator[Assumption]:
     for part in COMPUTES:
         load = service.load(part)
         try:
-            ways = {one.option.name: one for one in predict_options(load)}
+            ways = {ranked.option.name: ranked for ranked in predict_options(load)}
         except WrongUse:
             ways = {}
         yield Assumption(part, load, ways)
@@ -63,14 +63,14 @@ def ranked_for_all(found: Sequence[Assumption]) -> tuple[list[str], bool]:
     A way is good if it is as good as the fastest. If several are, the way that needs least memory comes first; if none
     is, the way whose requests lose least compared with the fastest, where this is worst.
     """
-    possible = [one for one in found if one.ways]
-    names = [name for name in possible[0].ways if all(name in one.ways for one in possible)]
+    possible = [assumption for assumption in found if assumption.ways]
+    names = [name for name in possible[0].ways if all(name in assumption.ways for assumption in possible)]
 
     def good(name: str) -> bool:
-        return all(one.ways[name].is_as_good_as(one.fastest) for one in possible)
+        return all(assumption.ways[name].is_as_good_as(assumption.fastest) for assumption in possible)
 
     def key(name: str) -> tuple[float, float]:
-        worst = max(one.regret(name) for one in possible)
+        worst = max(assumption.regret(name) for assumption in possible)
         return (0, possible[0].ways[name].option.memory_mib) if good(name) else (1, worst)
 
     names.sort(key=key)

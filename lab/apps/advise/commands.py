@@ -158,8 +158,8 @@ def requests(
 
     if not logs:
         raise WrongUse("No access log is named.", hint="make requests LOG=/var/log/nginx/access.log > mine.yaml")
-    log = read_logs(logs, [one.strip().upper() for one in methods.split(",") if one.strip()], unit)
-    of = ", ".join("standard input" if str(one) == "-" else one.name for one in logs)
+    log = read_logs(logs, [method.strip().upper() for method in methods.split(",") if method.strip()], unit)
+    of = ", ".join("standard input" if str(path) == "-" else path.name for path in logs)
     sys.stdout.write(describe_log(log, of, os.cpu_count() or 1))
     if log.warning:
         say(f"Note: {log.warning}")

@@ -39,22 +39,24 @@ class Service(Model):
     @property
     def at_peak(self) -> dict[str, RequestClass]:
         """The classes as they come in the busiest minute."""
-        return {name: one.times(self.peak) for name, one in self.classes.items()}
+        return {name: asked.times(self.peak) for name, asked in self.classes.items()}
 
     @property
     def unknown(self) -> list[str]:
         """The classes of which the file does not say how much a request computes."""
-        return [name for name, one in self.classes.items() if one.computes is None]
+        return [name for name, asked in self.classes.items() if asked.computes is None]
 
     @property
     def at_work(self) -> float:
         """How many requests are at work at once on average, if none waits."""
-        return sum(one.at_work for one in self.at_peak.values())
+        return sum(asked.at_work for asked in self.at_peak.values())
 
     @property
     def cores_at_most(self) -> float:
         """How many cores are busy if requests compute all that they may compute."""
-        return sum(one.at_work * (1.0 if one.computes is None else one.computes) for one in self.at_peak.values())
+        return sum(
+            asked.at_work * (1.0 if asked.computes is None else asked.computes) for asked in self.at_peak.values()
+        )
 
     def load(self, unknown: float = 0.0) -> OfferedLoad:
         """Return what is to be served in the busiest minute.
@@ -62,7 +64,7 @@ class Service(Model):
         ``unknown`` is the part of its time that a request computes if the file does not say it.
         """
         return OfferedLoad(
-            classes=[simulated_class(name, one, unknown) for name, one in self.at_peak.items()],
+            classes=[simulated_class(name, asked, unknown) for name, asked in self.at_peak.items()],
             computes=bool(self.cores_at_most),
             cores=self.cores,
             memory_mib=self.memory_mib,
@@ -74,7 +76,7 @@ class Service(Model):
 
 def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
     """Return an experiment that measures ways to serve a described service. Raise WrongUse if its requests compute."""
-    if computing := [name for name, one in service.classes.items() if one.computes]:
+    if computing := [name for name, asked in service.classes.items() if asked.computes]:
         problem = (
             f"The classes cannot be tried, because the lab's requests would sleep, but those of {computing[0]} compute."
         )
@@ -97,7 +99,7 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
 
 
 def _sleeping(classes: dict[str, RequestClass]) -> dict[str, RequestClass]:
-    return {name: one.model_copy(update={"computes": None}) for name, one in classes.items()}
+    return {name: asked.model_copy(update={"computes": None}) for name, asked in classes.items()}
 
 
 def name_for(text: str) -> str:

@@ -9,21 +9,21 @@ from analysis.report.wording import number
 
 def validation_tables(compared: Sequence[Compared]) -> list[Table]:
     """Return how many figures are inside their intervals, by policy and by experiment, and each figure that is not."""
-    grids = [_counts(compared, "policy", [one.policy for one in compared])]
-    grids.append(_counts(compared, "experiment", [one.experiment for one in compared]))
-    statistics = [f"{one.row.metric} {one.row.stat}" for one in compared]
+    grids = [_counts(compared, "policy", [figure.policy for figure in compared])]
+    grids.append(_counts(compared, "experiment", [figure.experiment for figure in compared]))
+    statistics = [f"{figure.row.metric} {figure.row.stat}" for figure in compared]
     grids.append(_counts(compared, "statistic", statistics))
-    outside = [one for one in compared if not one.is_inside]
+    outside = [figure for figure in compared if not figure.is_inside]
     lines: list[tuple[str, ...]] = [
         (
-            one.experiment,
-            " ".join(filter(None, (one.row.variant, one.row.load, one.row.request_class))),
-            f"{one.row.metric} {one.row.stat}",
-            number(one.row.measured),
-            number(one.row.predicted),
-            f"{number(one.row.predicted_low)} to {number(one.row.predicted_high)}",
+            figure.experiment,
+            " ".join(filter(None, (figure.row.variant, figure.row.load, figure.row.request_class))),
+            f"{figure.row.metric} {figure.row.stat}",
+            number(figure.row.measured),
+            number(figure.row.predicted),
+            f"{number(figure.row.predicted_low)} to {number(figure.row.predicted_high)}",
         )
-        for one in outside
+        for figure in outside
     ]
     if lines:
         head = ("experiment", "variant, load, class", "statistic", "measured", "predicted", "interval")
@@ -33,7 +33,7 @@ def validation_tables(compared: Sequence[Compared]) -> list[Table]:
 
 def _counts(compared: Sequence[Compared], of: str, names: Sequence[str]) -> Table:
     """Return a table of how many figures of each name are inside, and of all together."""
-    lines = [_line(name, [one for one, its in zip(compared, names, strict=True) if its == name])
+    lines = [_line(name, [figure for figure, its in zip(compared, names, strict=True) if its == name])
              for name in sorted(set(names))]  # fmt: skip
     if of == "experiment":
         lines.append(_line("all", compared))
@@ -41,5 +41,5 @@ def _counts(compared: Sequence[Compared], of: str, names: Sequence[str]) -> Tabl
 
 
 def _line(name: str, compared: Sequence[Compared]) -> tuple[str, ...]:
-    inside = sum(one.is_inside for one in compared)
+    inside = sum(figure.is_inside for figure in compared)
     return name, str(len(compared)), str(inside), f"{inside / len(compared):.0%}"
