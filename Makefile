@@ -3,14 +3,14 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help lesson experiment watch reproduce aa list plan manifests predict advise try init requests what-if validate report power compare verify export class machines notebook setup bundle doctor down schema check quick test soak bench lock
+.PHONY: help lesson experiment watch reproduce list plan manifests predict advise try init requests what-if validate report power compare verify export class machines notebook setup bundle doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 lesson: .venv/core  ## take the lesson in six steps, or go on with it (STEP=3 PREDICT=300 SET=threads=5 PAGE=1 SOLUTION=1 RESTART=1)
 	@$(LAB) lesson
 
-experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml)
+experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml AGAINST_ITSELF=1)
 	@$(LAB) run $(NAME) $(CPU_OPTION)
 
 watch: .venv/core  ## measure NAME, and show its requests in a browser while the load runs (PORT=8377)
@@ -18,9 +18,6 @@ watch: .venv/core  ## measure NAME, and show its requests in a browser while the
 
 reproduce: .venv/core  ## measure every experiment, or go on with it, and write one page of all published figures (FRESH=1 SHOW=1 TO=mine.json)
 	@$(LAB) reproduce
-
-aa: .venv/core  ## measure one variant of NAME against itself, to see which differences are chance
-	@$(LAB) aa $(NAME) $(CPU_OPTION)
 
 list: .venv/core  ## list the experiments and their questions
 	@$(LAB) list

@@ -46,7 +46,7 @@ def reported(folder: Path, results: Path) -> "Summary":
     from analysis.pipeline import derive  # noqa: PLC0415
     from analysis.predict.stored import PREDICTED  # noqa: PLC0415
     from analysis.records.folder import NoTemporaryRoom  # noqa: PLC0415
-    from lab.run import no_room  # noqa: PLC0415
+    from lab.results import no_room  # noqa: PLC0415
 
     with run_for("report"), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
         try:
@@ -69,7 +69,7 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
     from analysis.metrics.unknown import unknown  # noqa: PLC0415
     from analysis.records.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
     from analysis.verification import derived_elsewhere  # noqa: PLC0415
-    from lab.run import no_room  # noqa: PLC0415
+    from lab.results import no_room  # noqa: PLC0415
 
     with ExitStack() as stack:
         with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own

@@ -32,7 +32,7 @@ def heed_signals() -> None:
     threading.Thread(target=_follow_parent, args=(os.getppid(),), daemon=True).start()
 
 
-def why() -> str:
+def stop_reason() -> str:
     """Return why the lab was stopped."""
     return "its terminal was closed, or its parent process ended" if was_left() else "stopped by the user"
 

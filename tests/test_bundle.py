@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import run as running
+from lab import machine_lock
 from lab.apps import bundle
 from lab.engine import doctor
 from lab.engine import images as of_lab
@@ -401,7 +401,7 @@ def test_setup_of_an_installed_bundle_makes_only_its_images_ready(
     bundle._write_about(tmp_path / "about", ["ten-at-once"], ["3.11"])
     monkeypatch.setattr(bundle, "ABOUT", tmp_path / "about")
     built: list[str] = []
-    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(doctor, "make_ready", lambda *_: None)
     monkeypatch.setattr(of_lab, "build_images", lambda images, _say: built.extend(one.name for one in images))
 

@@ -11,7 +11,7 @@ import pytest
 from analysis.pipeline import derive
 from analysis.records.folder import NoTemporaryRoom, read_run
 from analysis.verification import verify_run
-from lab import run as running
+from lab import results as results_folder
 from lab.engine import leftovers
 from lab.engine.cluster.machines import default_machine
 from lab.errors import LabError
@@ -24,7 +24,7 @@ OTHER_PLACE = "Free some space, or choose another place: make experiment NAME=â€
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A place for results, on a machine where nothing is running."""
+    """A place for results, on a machine where nothing is results_folder."""
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     return tmp_path / "results"
 
@@ -42,7 +42,7 @@ def killed(results: Path, **changed: Any) -> Path:
 def clean_up(results: Path) -> list[str]:
     """Clean up and return what was said."""
     said: list[str] = []
-    running.clean_up(results, said.append, (default_machine(),))
+    results_folder.clean_up(results, said.append, (default_machine(),))
     return said
 
 
@@ -115,7 +115,7 @@ def test_a_run_of_another_user_stands_in_nobodys_way(results: Path, monkeypatch:
     def forbidden(*_: object) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(run))
 
-    monkeypatch.setattr(running, "write_record", forbidden)
+    monkeypatch.setattr(results_folder, "write_record", forbidden)
 
     assert clean_up(results) == []
 
@@ -148,7 +148,7 @@ def test_no_room_to_close_a_record_is_a_message(lab: Lab, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOENT, errno.ESTALE, errno.EROFS])
 def test_a_place_for_results_that_is_gone_or_forbidden_is_a_message(tmp_path: Path, number: int) -> None:
-    with pytest.raises(LabError) as caught, running.writing(tmp_path):
+    with pytest.raises(LabError) as caught, results_folder.writing(tmp_path):
         raise OSError(number, "Something is wrong", str(tmp_path / "made-up" / "run.json"))
 
     assert caught.value.message == f"Results cannot be written to {tmp_path}: Something is wrong."
@@ -156,14 +156,14 @@ def test_a_place_for_results_that_is_gone_or_forbidden_is_a_message(tmp_path: Pa
 
 
 def test_an_error_elsewhere_is_not_blamed_on_results(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), running.writing(tmp_path):
+    with pytest.raises(FileNotFoundError), results_folder.writing(tmp_path):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "docker")
 
 
 def test_no_room_in_tmpdir_is_said_and_not_blamed_on_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where no folder at all can be written, as on a single full disk."""
     run = make_run(tmp_path / "run", {"one": [Request()]})
-    with pytest.raises(LabError) as caught, running.writing(tmp_path):
+    with pytest.raises(LabError) as caught, results_folder.writing(tmp_path):
         raise NoTemporaryRoom(errno.ENOSPC, "No space left on device", "/some/where")
     assert caught.value.message == "There is no room left in /some/where."
     assert caught.value.hint == "Free some space, or choose another TMPDIR; then compute the results: make report"

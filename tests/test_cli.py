@@ -60,7 +60,8 @@ NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
          "UNTIL=decided BUDGET=30m"),
         (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
          "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "BUDGET=90s or BUDGET=5m"),
-        (["aa", "heavy-mix", "--trials", "1"], "TRIALS=1 measures each variant only once, which shows no spread.",
+        (["run", "heavy-mix", "--against-itself", "--trials", "1"],
+         "TRIALS=1 measures each variant only once, which shows no spread.",
          "TRIALS=5"),
         (["power", "nowhere"], "nowhere has no run.json.", "make power RUN=results/<experiment>/<time>, or …/latest"),
         (["rum"], "No such command 'rum'. Did you mean 'run'?", "lab --help"),
@@ -499,7 +500,7 @@ def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_pa
 
 
 def test_one_trial_against_itself_is_refused(lab: Lab) -> None:
-    done = lab.call("aa", "heavy-mix", "--trials", "1")
+    done = lab.call("run", "heavy-mix", "--against-itself", "--trials", "1")
 
     assert (done.returncode, done.stderr) == (
         2, "error: TRIALS=1 measures each variant only once, which shows no spread.\n\nhint: TRIALS=5\n",

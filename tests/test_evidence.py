@@ -376,7 +376,7 @@ def test_a_clock_that_is_set(short: tuple[str, list[str]]) -> None:
 def test_a_variant_against_itself_shows_what_chance_alone_does(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2s")
 
-    done = copied_lab.run("aa", "spoilt", "--trials", "2")
+    done = copied_lab.run("run", "spoilt", "--against-itself", "--trials", "2")
 
     run = (copied_lab.results / "spoilt-aa" / "latest").resolve()
     differences = json.loads((run / "summary.json").read_text())["differences"]
@@ -387,4 +387,4 @@ def test_a_variant_against_itself_shows_what_chance_alone_does(copied_lab: Lab) 
         (row["request_class"], row["metric"], row["stat"]) for row in differences
     }
     assert all(row["smallest"] >= max(0, row["low"], -row["high"]) for row in differences)
-    assert read_run(run).command == "make aa NAME=spoilt TRIALS=2"
+    assert read_run(run).command == "make experiment NAME=spoilt AGAINST_ITSELF=1 TRIALS=2"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.run import Image
-from lab import run as running
+from lab import machine_lock
 from lab.engine import doctor, inputs, provenance
 from lab.engine import images as of_lab
 from lab.engine.images import BESIDE_SERVERS, images_of
@@ -116,7 +116,7 @@ def test_images_that_take_minutes_are_built_only_for_the_experiment_that_needs_t
     lab: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     built: list[str] = []
-    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(doctor, "make_ready", lambda *_: None)
     monkeypatch.setattr(of_lab, "build_images", lambda images, _say: built.extend(one.name for one in images))
 

@@ -80,7 +80,7 @@ def test_who_stopped_the_lab_is_told_by_the_signal(which: signal.Signals, reason
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(which)
 
-    assert interruption.why() == reason
+    assert interruption.stop_reason() == reason
 
 
 HEEDING = """

@@ -303,7 +303,7 @@ def test_an_interrupt_ends_a_run_on_all_machines(cluster: Cluster, lab: Lab) -> 
 @pytest.mark.usefixtures("cluster")
 def test_two_people_measure_one_after_the_other(lab: Lab, copied_lab: Lab) -> None:
     """The second lab is on another computer: it has another host name, and does not see the lock of the first lab."""
-    copied_lab.edit("lab/run.py", "/tmp/stampede.lock", "/tmp/stampede-elsewhere.lock")
+    copied_lab.edit("lab/machine_lock.py", "/tmp/stampede.lock", "/tmp/stampede-elsewhere.lock")
     copied_lab.before = on_host("elsewhere")
     copied_lab.environment |= lab.environment
     first = lab.start(*RUN)

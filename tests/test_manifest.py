@@ -16,11 +16,13 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import BadRun, read_run, read_trial, trial_folders
 from analysis.records.run import Run, TrialRecord
 from analysis.verification import verify_run
+from lab import machine_lock
 from lab import run as running
 from lab.engine import leftovers
 from lab.engine.cluster.engines import Engines
 from lab.engine.machine_usage import Progress
 from lab.experiment.file import load_experiment
+from lab.options import MeasureOptions, RunRequest
 from lab.plan import Plan, lay_out
 from lab.trial import batch
 from tests.synthetic import Request, make_run, make_trial, write_points
@@ -435,14 +437,13 @@ def test_a_run_is_sealed_after_each_batch_and_when_it_ends(
     monkeypatch.setattr(batch, "measure_plan", measure)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
-    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "record_of", lambda *_, **__: record_of(run))
     said: list[str] = []
 
-    folder, summary = running.run_plan(
-        "made-up", load_experiment("heavy-mix"), lay_out(load_experiment("heavy-mix")),
-        results=tmp_path / "results", full=False, command="", say=said.append, progress=lambda *_: None,
-    )  # fmt: skip
+    experiment = load_experiment("heavy-mix")
+    request = RunRequest("made-up", experiment, MeasureOptions(), tmp_path / "results", "")
+    folder, summary = running.run_plan(request, lay_out(experiment), said.append, lambda *_: None)
 
     first = {name for name in read_manifest(folder) if "/2/" not in name}
     assert "one/mix/1/points.json.gz" in first

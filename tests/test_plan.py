@@ -8,7 +8,7 @@ from lab.engine.images import images_of
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
-from lab.experiment.variations import against_itself, computing
+from lab.experiment.variations import computing, measured_against_itself
 from lab.plan import lay_out
 
 HEAVY_MIX = load_experiment("heavy-mix")
@@ -101,7 +101,7 @@ def test_a_load_may_be_for_some_variants_only() -> None:
     assert measured == [
         ("1x4", "eight"), ("1x4", "four"), ("1x4", "one-connection"), ("1x4", "two"), ("4x4", "eight"), ("4x4", "four"),
     ]  # fmt: skip
-    itself = against_itself(experiment, "4x4")
+    itself = measured_against_itself(experiment, "4x4")
     assert list(itself.all_loads) == ["four-connections", "eight-connections"]
     assert {trial.variant_name for trial in lay_out(itself).trials} == {"a", "b"}
 
@@ -145,7 +145,7 @@ def test_a_variant_that_the_relative_load_is_not_for_needs_no_capacity() -> None
 
 
 def test_a_variant_against_itself_is_overloaded_relative_to_its_own_capacity() -> None:
-    itself = against_itself(DJANGO, "uwsgi-5")
+    itself = measured_against_itself(DJANGO, "uwsgi-5")
 
     follows = [trial.follows for trial in lay_out(itself, trials=2).trials if trial.load_name == "overload"]
 
@@ -160,7 +160,7 @@ def test_a_variant_against_itself_has_no_load_whose_capacity_it_never_shows() ->
     experiment = DJANGO.model_copy(update={"loads": alone | {"other": alone["capacity"].model_copy(
         update={"variants": ["uwsgi-5"]})}})  # fmt: skip
 
-    assert list(against_itself(experiment, "uwsgi-5").all_loads) == ["other"]
+    assert list(measured_against_itself(experiment, "uwsgi-5").all_loads) == ["other"]
 
 
 def test_a_plan_with_a_database_needs_its_image() -> None:

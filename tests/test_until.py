@@ -9,11 +9,13 @@ from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import read_run, read_trial, trial_folders
 from analysis.records.run import Run, TrialRecord
 from analysis.records.summary import Summary
+from lab import machine_lock
 from lab import run as running
 from lab.engine import leftovers
 from lab.engine.cluster.engines import Engines
 from lab.engine.machine_usage import Progress
 from lab.experiment.file import load_experiment
+from lab.options import MeasureOptions, RunRequest
 from lab.plan import Plan, lay_out
 from lab.trial import batch
 from tests.synthetic import Request, make_run, make_trial
@@ -46,15 +48,14 @@ def measure(
     monkeypatch.setattr(batch, "measure_plan", round_of)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
-    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
     said: list[str] = []
     experiment = load_experiment("heavy-mix")
     plan = lay_out(experiment, trials=record.trials, jobs=8)
-    folder, summary = running.run_plan(
-        "made-up", experiment, plan, results=tmp_path / "results", full=False,
-        command="", say=said.append, progress=lambda *_: None, budget_s=budget_s,
-    )  # fmt: skip
+    options = MeasureOptions() if budget_s is None else MeasureOptions(until="decided", budget=f"{budget_s:.0f}s")
+    request = RunRequest("made-up", experiment, options, tmp_path / "results", "")
+    folder, summary = running.run_plan(request, plan, said.append, lambda *_: None)
     return folder, summary, [one for one in said if not one.startswith("one (mix, trial ")]
 
 
@@ -121,14 +122,14 @@ def test_an_interrupted_run_lacks_only_the_trials_of_its_last_round(
     monkeypatch.setattr(batch, "measure_plan", interrupted)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
-    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
     experiment = load_experiment("heavy-mix")
 
     with pytest.raises(KeyboardInterrupt):
         running.run_plan(
-            "made-up", experiment, lay_out(experiment, trials=100, jobs=8), results=tmp_path / "results", full=False,
-            command="", say=lambda _: None, progress=lambda *_: None, budget_s=3600,
+            RunRequest("made-up", experiment, MeasureOptions(until="decided"), tmp_path / "results", ""),
+            lay_out(experiment, trials=100, jobs=8), lambda _: None, lambda *_: None,
         )  # fmt: skip
 
     [latest] = (tmp_path / "results" / "made-up").glob("2*")

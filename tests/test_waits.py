@@ -13,8 +13,7 @@ import pytest
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
-from lab import interruption, terminal
-from lab import run as running
+from lab import interruption, machine_lock, terminal
 from lab.apps.service import build
 from lab.apps.service.layer import Layer
 from lab.engine import commands, heartbeat
@@ -261,16 +260,16 @@ def test_what_is_said_while_an_application_is_built_has_no_secrets(
 def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
-    monkeypatch.setattr(running, "TELL_AGAIN_S", 0.3)
-    monkeypatch.setattr(running, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "TELL_AGAIN_S", 0.3)
+    monkeypatch.setattr(machine_lock, "LOOK_AGAIN_S", 0.05)
     said: list[str] = []
 
     def second() -> None:
-        with running.alone(said.append):
+        with machine_lock.machine_lock(said.append):
             said.append("my turn")
 
-    with running.alone(said.append, "make try SERVICE=shop.yaml") as note:
+    with machine_lock.machine_lock(said.append, "make try SERVICE=shop.yaml") as note:
         note("load")
         waiting = threading.Thread(target=second)
         waiting.start()

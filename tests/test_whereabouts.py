@@ -13,13 +13,14 @@ from analysis.pipeline import derive
 from analysis.records.checksums import MANIFEST, read_manifest, seal, sha256
 from analysis.records.folder import read_run
 from analysis.records.run import TrialRecord
+from lab import machine_lock, whereabouts
 from lab import run as running
-from lab import whereabouts
 from lab.engine import leftovers
 from lab.engine.cluster.engines import Engines
 from lab.engine.machine_usage import Progress
 from lab.errors import LabError
 from lab.experiment.file import load_experiment
+from lab.options import MeasureOptions, RunRequest
 from lab.paths import COMPOSE_FILE
 from lab.plan import Plan, lay_out
 from lab.trial import batch
@@ -312,15 +313,13 @@ def test_a_run_that_fails_says_where_on_the_terminal_alone(monkeypatch: pytest.M
     monkeypatch.setattr(batch, "measure_plan", measure)
     monkeypatch.setattr(leftovers, "remove_leftovers", lambda _: [])
     monkeypatch.setattr(running, "build_images", lambda *_: None)
-    monkeypatch.setattr(running, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(machine_lock, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(running, "record_of", lambda *_, **__: record)
     experiment = load_experiment("heavy-mix")
 
+    request = RunRequest("made-up", experiment, MeasureOptions(), results, "")
     with pytest.raises(LabError) as caught:
-        running.run_plan(
-            "made-up", experiment, lay_out(experiment), results=results, full=False, command="",
-            say=lambda _: None, progress=lambda *_: None,
-        )  # fmt: skip
+        running.run_plan(request, lay_out(experiment), lambda _: None, lambda *_: None)
 
     assert caught.value.message == problem
     [folder] = {path.resolve() for path in (results / "made-up").iterdir()}

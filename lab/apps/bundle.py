@@ -28,9 +28,9 @@ from lab.errors import LabError, WrongUse
 from lab.experiment.file import load_experiment, read_experiment
 from lab.experiment.model import Experiment
 from lab.interruption import program
+from lab.machine_lock import machine_lock
 from lab.paths import LESSONS, ROOT, TOOLS
 from lab.plan import lay_out
-from lab.run import alone
 
 DEFAULT = ("ten-at-once", "heavy-mix")
 """The experiments of a bundle if none is named; the shortest first."""
@@ -59,7 +59,7 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
     images_for(names)  # report an unknown experiment before anything else
     target = target_of(to)
     with (
-        alone(say, "make bundle"),
+        machine_lock(say, "make bundle"),
         heartbeat([default_machine()], say),
     ):  # packing would disturb a run that is measuring
         size = write_bundle(names, releases, target, say)

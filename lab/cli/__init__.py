@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -11,7 +12,6 @@ from rich.markup import escape
 from typer.exceptions import TyperException
 
 from analysis.report.extensions import EXTENSIONS
-from analysis.statistics.stopping import MOST
 from lab.apps.advise.commands import advise, predict, requests, validate, what_if
 from lab.apps.kubernetes.commands import manifests
 from lab.apps.lesson.commands import lesson
@@ -20,8 +20,8 @@ from lab.apps.service.commands import init, try_
 from lab.cli.reading import class_, compare, export, power, report, verify
 from lab.errors import LabError, WrongUse
 from lab.interruption import heed_signals
-from lab.measuring import make_command, measure, names_of, planner
-from lab.options import Cpu, Duration, Full, Jobs, Machines, Name, Results, Seed, Trials, Variants
+from lab.measuring import measure
+from lab.options import Machines, MeasureOptions, Name, Results, RunRequest, measure_options
 from lab.paths import RESULTS
 from lab.plan import lay_out
 from lab.terminal import count, out, print_plan, say, tell, time_in_words
@@ -38,153 +38,62 @@ app = typer.Typer(
 
 
 @app.command()
+@measure_options()
 def run(
+    options: MeasureOptions,
     name: Name = "",
-    variants: Variants = "",
-    full: Full = False,
-    duration: Duration = "",
-    trials: Trials = 0,
-    until: Annotated[
-        str, typer.Option(envvar="UNTIL", help="decided: measure rounds until every claim is decided.")
-    ] = "",
-    budget: Annotated[str, typer.Option(envvar="BUDGET", help="The longest time for that, e.g. 30m.")] = "15m",
-    jobs: Jobs = 0,
-    seed: Seed = 0,
-    cpu: Cpu = "",
+    against_itself: Annotated[
+        bool,
+        typer.Option(envvar="AGAINST_ITSELF", help="Measure one variant twice, to see which differences are chance."),
+    ] = False,
     strict: Annotated[
         bool, typer.Option(envvar="STRICT", help="Exit with 1 unless every claim is reproduced.")
     ] = False,
-    machines: Machines = None,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
     from lab.engine.cluster.ready import cores_for_servers, read_cluster, spread_generators  # noqa: PLC0415
+    from lab.engine.engine import default_jobs  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.variations import computing  # noqa: PLC0415
+    from lab.experiment.variations import measured_against_itself  # noqa: PLC0415
 
-    command = make_command(
-        f"make experiment NAME={name}",
-        VARIANTS=variants,
-        FULL=full,
-        DURATION=duration,
-        TRIALS=trials,
-        UNTIL=until,
-        BUDGET=budget if until else "",
-        JOBS=jobs,
-        SEED=seed,
-        CPU=cpu,
-        MACHINES=machines and machines.name,
-    )
-    budget_s = _budget_s(until, budget, trials)
-    trials = MOST if until else trials
-    experiment = load_experiment(name)
-    with read_cluster(machines) as cluster:
+    options.check()
+    command = options.command(f"make experiment NAME={name}", AGAINST_ITSELF=against_itself)
+    with read_cluster(options.machines) as cluster:
         cores = cores_for_servers(cluster)
-        experiment = spread_generators(computing(experiment, cpu, names_of(variants), cores), cluster)
-        plan_for = planner(
-            experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, cores=cores
-        )
-        summary = measure(
-            name, experiment, plan_for, full=full, command=command, results=results, budget_s=budget_s, cluster=cluster
-        )
+        experiment = load_experiment(name)
+        if against_itself:
+            experiment = measured_against_itself(experiment, options.variants, options.trials)
+            options = replace(options, variants="")
+        experiment = spread_generators(options.adapt(experiment, cores), cluster)
+        options = replace(options, jobs=options.jobs or default_jobs(cores))
+        of_results = f"{name}-aa" if against_itself else name
+        summary = measure(RunRequest(of_results, experiment, options, results, command, cluster))
     if strict and any(claim.verdict != "reproduced" for claim in summary.claims):
         raise typer.Exit(1)
 
 
 @app.command()
+@measure_options("until", "budget", "machines")
 def watch(
+    options: MeasureOptions,
     name: Name = "",
-    variants: Variants = "",
-    full: Full = False,
-    duration: Duration = "",
-    trials: Trials = 0,
-    jobs: Jobs = 0,
-    seed: Seed = 0,
-    cpu: Cpu = "",
     port: Annotated[int, typer.Option(envvar="PORT", min=1, max=65535, help="The port of the page.")] = 8377,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment, and show its requests in a browser meanwhile, e.g. lab watch heavy-mix."""
     from lab.apps.watch.live import live_page  # noqa: PLC0415
     from lab.engine.cluster.ready import find_machine  # noqa: PLC0415
-    from lab.engine.engine import engine_cores  # noqa: PLC0415
-    from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.variations import computing  # noqa: PLC0415
 
-    command = make_command(
-        f"make watch NAME={name}",
-        VARIANTS=variants,
-        FULL=full,
-        DURATION=duration,
-        TRIALS=trials,
-        JOBS=jobs,
-        SEED=seed,
-        CPU=cpu,
-    )
-    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
-    plan_for = planner(
-        experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed, live=True
-    )
-    plan_for(None)  # report wrong use before anything else
+    experiment = options.experiment(name)
+    options.plan(experiment)  # report wrong use before anything else
     if not (engine := find_machine()).shares_files:
         raise WrongUse(f"The engine of {engine.name} shares no folders with this machine, so its requests cannot be "
                        "watched.", hint=f"make experiment NAME={name}")  # fmt: skip
+    command = options.command(f"make watch NAME={name}")
     with live_page(results / name, port) as feed:
         say(f"Watch the requests at http://127.0.0.1:{port}/")
-        measure(name, experiment, plan_for, full=full, command=command, results=results, heeding=feed.stage.heeding)
-
-
-def _budget_s(until: str, budget: str, trials: int) -> float | None:
-    """Return for how long rounds are measured at most; None: there are as many rounds as planned."""
-    from lab.experiment.model import check_duration  # noqa: PLC0415
-    from lab.loads import in_seconds  # noqa: PLC0415
-
-    if not until:
-        return None
-    if until != "decided":
-        raise WrongUse(f"UNTIL={until} is unknown.", hint="UNTIL=decided")
-    if trials:
-        raise WrongUse("TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
-                       hint="UNTIL=decided BUDGET=30m")  # fmt: skip
-    check_duration(budget, "BUDGET")
-    return in_seconds(budget)
-
-
-@app.command()
-def aa(
-    name: Name = "",
-    variants: Annotated[str, typer.Option(envvar="VARIANTS", help="The variant; default: the first.")] = "",
-    full: Full = False,
-    duration: Duration = "",
-    trials: Trials = 0,
-    jobs: Jobs = 0,
-    seed: Seed = 0,
-    cpu: Cpu = "",
-    results: Results = RESULTS,
-) -> None:
-    """Measure a variant against itself to see which differences are chance, e.g. lab aa heavy-mix."""
-    from lab.engine.engine import engine_cores  # noqa: PLC0415
-    from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.variations import against_itself, computing  # noqa: PLC0415
-
-    command = make_command(
-        f"make aa NAME={name}",
-        VARIANTS=variants,
-        FULL=full,
-        DURATION=duration,
-        TRIALS=trials,
-        JOBS=jobs,
-        SEED=seed,
-        CPU=cpu,
-    )
-    trials = trials or 5
-    if trials < 2:
-        raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
-    experiment = load_experiment(name)
-    experiment = against_itself(experiment, variants or next(iter(experiment.variants)))
-    experiment = computing(experiment, cpu, cores=engine_cores())
-    plan_for = planner(experiment, "", full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    measure(f"{name}-aa", experiment, plan_for, full=full, command=command, results=results)
+        measure(RunRequest(name, experiment, options, results, command, live=True), feed.stage.heeding)
 
 
 @app.command()
@@ -201,7 +110,7 @@ def reproduce(
     After an interrupt, the same command goes on with the experiments that are left.
     """
     from lab.apps.reproduce.all import check_target, read_latest_runs, timed_experiments, write_page, write_reference  # noqa: PLC0415
-    from lab.run import writing  # noqa: PLC0415
+    from lab.results import writing  # noqa: PLC0415
 
     if to:
         check_target(to)
@@ -216,10 +125,9 @@ def reproduce(
     for position, one in enumerate(todo, start=1):
         rest_s = sum(other.expected_s for other in todo[position - 1 :])
         say(f"\n{position} of {len(todo)}: {one.name}; about {time_in_words(rest_s)} left in all")
-        plan_for = planner(one.experiment, "", full=False, duration="", trials=0, jobs=0, seed=0)
         command = f"make experiment NAME={one.name}"
         try:
-            measure(one.name, one.experiment, plan_for, full=False, command=command, results=results)
+            measure(RunRequest(one.name, one.experiment, MeasureOptions(), results, command))
         except typer.Exit as stopped:
             if stopped.exit_code != 1:  # interrupted
                 raise
@@ -237,24 +145,12 @@ def reproduce(
 
 
 @app.command()
-def plan(
-    name: Name = "",
-    variants: Variants = "",
-    full: Full = False,
-    duration: Duration = "",
-    trials: Trials = 0,
-    jobs: Jobs = 0,
-    seed: Seed = 0,
-    cpu: Cpu = "",
-) -> None:
+@measure_options("until", "budget", "machines")
+def plan(options: MeasureOptions, name: Name = "") -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
-    from lab.engine.engine import engine_cores, memory_budget  # noqa: PLC0415
-    from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.variations import computing  # noqa: PLC0415
+    from lab.engine.engine import memory_budget  # noqa: PLC0415
 
-    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
-    plan_for = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=jobs, seed=seed)
-    print_plan(out, name, plan_for(memory_budget()))
+    print_plan(out, name, options.plan(options.experiment(name), memory_budget()))
 
 
 app.add_typer(machines_app, name="machines")
@@ -335,7 +231,7 @@ def setup() -> None:
     from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
     from lab.engine.images import build_images, images_of  # noqa: PLC0415
     from lab.experiment.file import load_experiment, names  # noqa: PLC0415
-    from lab.run import alone  # noqa: PLC0415
+    from lab.machine_lock import machine_lock  # noqa: PLC0415
 
     if of_bundle := bundled():
         say(f"This lab came as a bundle, with the images for {', '.join(of_bundle)}.")
@@ -343,7 +239,7 @@ def setup() -> None:
     else:
         needed = [image for name in names() for image in images_of(lay_out(load_experiment(name)))]
         images = {image.name: image for image in needed if not image.build_minutes}
-    with alone(say, "make setup"), heartbeat([default_machine()], say):  # a build would disturb a run that is measuring
+    with machine_lock(say, "make setup"), heartbeat([default_machine()], say):  # a build would disturb a run
         make_ready(say, images.values())
         build_images(images.values(), say)
 
@@ -367,14 +263,15 @@ def down(machines: Machines = None, results: Results = RESULTS) -> None:
     from lab.engine.cluster.ready import find_machine  # noqa: PLC0415
     from lab.engine.engine import engine_version  # noqa: PLC0415
     from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
-    from lab.run import alone, clean_up, writing  # noqa: PLC0415
+    from lab.machine_lock import machine_lock  # noqa: PLC0415
+    from lab.results import clean_up, writing  # noqa: PLC0415
 
     cluster = read_machines(machines) if machines else None
     if not cluster and not engine_version():
         say("No container engine answers, so nothing was cleaned up.")
         return
     found = machines_of(cluster) if cluster else (find_machine(),)
-    with alone(say, "make down"), writing(results), heartbeat(found, say):
+    with machine_lock(say, "make down"), writing(results), heartbeat(found, say):
         clean_up(results, say, found)
 
 

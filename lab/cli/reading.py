@@ -149,7 +149,7 @@ def class_(
     from lab.apps.classroom.page import write_class_page  # noqa: PLC0415
     from lab.apps.classroom.strips import number_laptops  # noqa: PLC0415
     from lab.apps.classroom.submissions import own_experiments, read_all  # noqa: PLC0415
-    from lab.run import writing  # noqa: PLC0415
+    from lab.results import writing  # noqa: PLC0415
 
     if not files:
         raise WrongUse("Give the archives that the class has handed in.", hint='make class FILES="a.tar.gz b.tar.gz"')

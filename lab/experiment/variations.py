@@ -60,11 +60,15 @@ def generated_on(experiment: Experiment, machines: int) -> Experiment:
     )
 
 
-def against_itself(experiment: Experiment, variant: str) -> Experiment:
-    """Return an experiment whose two variants, a and b, are both ``variant``. Raise WrongUse if ``variant`` is unknown.
+def measured_against_itself(experiment: Experiment, variant: str = "", trials: int = 0) -> Experiment:
+    """Return an experiment whose two variants, a and b, are both ``variant`` (default: the first).
 
-    A rate that is relative to a capacity follows from the capacity of a.
+    A rate that is relative to a capacity follows from the capacity of a. Raise WrongUse if the variant is unknown, or
+    if so few ``trials`` (0: as the file says) show no spread.
     """
+    variant = variant or next(iter(experiment.variants))
+    if trials == 1:
+        raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
     if variant not in experiment.variants:
         raise unknown_variant(variant, experiment)
     one = experiment.variants[variant]

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +12,8 @@ import typer
 
 from lab.errors import WrongUse
 from lab.finished import latest_of_each, results_of, run_and_variant, summary_of
-from lab.measuring import make_command, measure, names_of, planner
-from lab.options import Cpu, Duration, Full, Name, Results, Trials, Variants
+from lab.measuring import measure
+from lab.options import Duration, MeasureOptions, Name, Results, RunRequest, Trials, measure_options
 from lab.paths import RESULTS
 from lab.terminal import out, say
 
@@ -21,27 +22,18 @@ if TYPE_CHECKING:
     from lab.serving.options import ServingOption
 
 
-def predict(
-    name: Name = "",
-    variants: Variants = "",
-    full: Full = False,
-    duration: Duration = "",
-    trials: Trials = 0,
-    cpu: Cpu = "",
-) -> None:
+@measure_options("until", "budget", "jobs", "seed", "machines")
+def predict(options: MeasureOptions, name: Name = "") -> None:
     """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
     from analysis.records.run import Host  # noqa: PLC0415
     from analysis.report.terminal import print_predicted  # noqa: PLC0415
     from lab.apps.advise.prediction import cached_prediction  # noqa: PLC0415
-    from lab.engine.engine import engine_cores  # noqa: PLC0415
-    from lab.experiment.file import load_experiment  # noqa: PLC0415
-    from lab.experiment.variations import computing  # noqa: PLC0415
     from lab.run import record_of  # noqa: PLC0415
 
-    experiment = computing(load_experiment(name), cpu, names_of(variants), engine_cores())
-    planned = planner(experiment, variants, full=full, duration=duration, trials=trials, jobs=1, seed=0)(None)
+    experiment = options.experiment(name)
+    plan = replace(options, jobs=1).plan(experiment)
     nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
-    run = record_of(name, experiment, planned, full=full, command="lab predict", host=nowhere, git=None, images=[])
+    run = record_of(name, experiment, plan, full=options.full, command="lab predict", host=nowhere, git=None, images=[])
     print_predicted(out, run, cached_prediction(run))
 
 
@@ -72,9 +64,9 @@ def advise(
         raise WrongUse("CLASSES describes a service that no run knows, so it has no RUN or LOAD.",
                        hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
         )  # fmt: skip
-    measure_options = partial(_measure_options, attempts=attempts, duration=duration, trials=trials, results=results)
+    measure_tried = partial(_measure_tried, attempts=attempts, duration=duration, trials=trials, results=results)
     if classes:
-        _advise_by_file(classes, attempts, measure_options)
+        _advise_by_file(classes, attempts, measure_tried)
         return
     _, record, variant = run_and_variant("advise", run, results)
     under, serving = find_cell(record, variant, load or None)
@@ -88,10 +80,10 @@ def advise(
         tried += [option_of_today(offered, offered.today)] if offered.today else []
         served = served_by(experiment, under.name, {option.name: option.variant for option in tried})
         asked = {"RUN": f"results/{record.experiment}/latest:{serving.name}", "LOAD": under.name}
-        measure_options(record.experiment, computing(served, under.settings.get("CPU", "")), tried, asked)
+        measure_tried(record.experiment, computing(served, under.settings.get("CPU", "")), tried, asked)
 
 
-def _advise_by_file(classes: Path, attempts: int, measure_options: Callable[..., None]) -> None:
+def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., None]) -> None:
     from lab.apps.advise import show  # noqa: PLC0415
     from lab.apps.advise.assumptions import assumptions, ranked_for_all  # noqa: PLC0415
     from lab.apps.advise.service import name_for, read_service, tries  # noqa: PLC0415
@@ -118,10 +110,10 @@ def _advise_by_file(classes: Path, attempts: int, measure_options: Callable[...,
         if service.unknown:
             say("The lab's requests sleep, so this tries the case in which nothing computes.")
         tried = [each.option for each in best_of(ranked, attempts)]
-        measure_options(name_for(classes.stem), tries(service, tried), tried, {"CLASSES": classes.name})
+        measure_tried(name_for(classes.stem), tries(service, tried), tried, {"CLASSES": classes.name})
 
 
-def _measure_options(
+def _measure_tried(
     name: str,
     experiment: "Experiment",
     tried: "Sequence[ServingOption]",
@@ -135,9 +127,9 @@ def _measure_options(
     """Measure options to serve a load, and say whether the first was the best, as theory predicted."""
     from lab.apps.advise.show import print_whether_it_held  # noqa: PLC0415
 
-    plan_for = planner(experiment, "", full=False, duration=duration, trials=trials, jobs=0, seed=0)
-    command = make_command("make advise", **asked, TRY=attempts, DURATION=duration, TRIALS=trials)
-    summary = measure(f"{name}-advice", experiment, plan_for, full=False, command=command, results=results)
+    options = MeasureOptions(duration=duration, trials=trials)
+    command = options.command("make advise", **asked, TRY=attempts)
+    summary = measure(RunRequest(f"{name}-advice", experiment, options, results, command))
     print_whether_it_held(out, summary, tried)
 
 

@@ -9,7 +9,7 @@ from analysis.records.folder import write_whole
 from analysis.records.model import Model
 from lab.apps.lesson.model import Lesson, LessonStep, Question
 from lab.errors import WrongUse
-from lab.run import writing
+from lab.results import writing
 
 Stage = Literal["predict", "measure", "explain", "exercise", "done"]
 """What comes next in a step."""

@@ -21,7 +21,8 @@ from lab.apps.lesson.notes import (
     write_notes,
 )
 from lab.errors import LabError, WrongUse
-from lab.measuring import make_command, measure_quietly, planner
+from lab.measuring import measure_quietly
+from lab.options import MeasureOptions, RunRequest
 from lab.plan import lay_out
 from lab.trial.stack import now
 
@@ -64,7 +65,7 @@ class Student:
 
     def command(self, step: LessonStep) -> str:
         """Return the command that goes on with a step."""
-        return make_command("make lesson", STEP=self.number(step))
+        return f"make lesson STEP={self.number(step)}"
 
     def expected_s(self, step: LessonStep) -> int:
         """Return about how long the measuring of a step takes."""
@@ -136,13 +137,9 @@ class Student:
         self, step: LessonStep, experiment: "Experiment", name: str, heeding: "Heeding | None", change: str
     ) -> "tuple[str, Summary]":
         """Measure an experiment of the lesson with the lesson's own budget. Return the run's place in results."""
-        plan_for = planner(
-            experiment, "", full=False, duration="", trials=experiment.trials, jobs=self.lesson.jobs, seed=0
-        )
-        command = make_command("make lesson", STEP=self.number(step), SET=change)
-        folder, summary = measure_quietly(
-            name, experiment, plan_for, full=False, command=command, results=self.results, heeding=heeding
-        )
+        options = MeasureOptions(trials=experiment.trials, jobs=self.lesson.jobs)
+        command = self.command(step) + (f" SET={change}" if change else "")
+        folder, summary = measure_quietly(RunRequest(name, experiment, options, self.results, command), heeding)
         if summary.validity.verdict == "invalid":
             raise LabError(
                 f"The run is invalid, so it does not count: {summary.validity.reasons[0]}",

@@ -7,20 +7,18 @@ import typer
 
 from lab.errors import WrongUse
 from lab.measuring import print_measured
-from lab.options import Duration, Full, Results, Seed, Trials
+from lab.options import MeasureOptions, Results, measure_options
 from lab.paths import RESULTS
 from lab.terminal import out, say
 
 
+@measure_options("variants", "until", "budget", "jobs", "cpu", "machines")
 def try_(
+    options: MeasureOptions,
     service: Annotated[
         Path | None, typer.Argument(show_default=False, help="The file that describes the service.")
     ] = None,
     ways: Annotated[str, typer.Option(envvar="WAYS", help="Which ways to try, e.g. limit,least-conn.")] = "",
-    full: Full = False,
-    duration: Duration = "",
-    trials: Trials = 0,
-    seed: Seed = 0,
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
@@ -31,9 +29,7 @@ def try_(
 
     if service is None:
         raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
-    folder, summary, tried = try_service(
-        service, ways=ways, full=full, duration=duration, trials=trials, seed=seed, results=results
-    )
+    folder, summary, tried = try_service(service, options, ways=ways, results=results)
     print_measured(folder, summary)
     print_best_way(out, summary, read_diagnosis(folder), tried)
 

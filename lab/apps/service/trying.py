@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -29,7 +30,8 @@ from lab.apps.service.variants import (
 from lab.engine.engine import engine_cores
 from lab.errors import WrongUse
 from lab.experiment.model import Experiment, Load
-from lab.measuring import make_command, measure_quietly, planner
+from lab.measuring import measure_quietly
+from lab.options import MeasureOptions, RunRequest
 from lab.serving.options import ServingOption
 from lab.terminal import say
 
@@ -40,7 +42,7 @@ TRIALS = 3
 
 
 def try_service(
-    path: Path, *, ways: str, full: bool, duration: str, trials: int, seed: int, results: Path
+    path: Path, options: MeasureOptions, *, ways: str, results: Path
 ) -> tuple[Path, Summary, list[ServingOption]]:
     """Measure a service as it is served today and in other ways. Return the run's folder, its summary and the ways.
 
@@ -58,14 +60,9 @@ def try_service(
             tried: Sequence[ServingOption], ways: str, trials: int, *, check: bool = True
         ) -> tuple[Path, Summary]:
             experiment = experiment_of(path, service, tried, replay)
-            return measure_quietly(
-                name, experiment,
-                planner(experiment, "", full=full, duration=duration, trials=trials, jobs=1, seed=seed),
-                full=full, results=results, check=check,
-                command=make_command(
-                    f"make try SERVICE={path.name}", WAYS=ways, FULL=full, DURATION=duration, TRIALS=trials, SEED=seed
-                ),
-            )  # fmt: skip
+            taken = replace(options, trials=trials)
+            command = taken.command(f"make try SERVICE={path.name}", WAYS=ways)
+            return measure_quietly(RunRequest(name, experiment, replace(taken, jobs=1), results, command, check=check))
 
         cores = engine_cores()
         possible = candidates(service, layer, cores)
@@ -75,7 +72,7 @@ def try_service(
         _say_each("Not tried", untried_reasons(service))
         _say_each("Left out", settings_not_in_force(service, layer))
         if ways:
-            return *measure(tried, ways, trials), tried
+            return *measure(tried, ways, options.trials), tried
         folder, summary = measure(tried[:1], TODAY, 1)
         diagnosis = None if summary.validity.verdict == "invalid" else read_diagnosis(folder)
         say_first_findings(summary, diagnosis)
@@ -84,9 +81,9 @@ def try_service(
         kinds = kinds_that_lift(service, [found.limit for found in diagnosis.bottlenecks] if diagnosis else [], cores)
         _say_each("Not tried", too_large_ways(service, layer, kinds, cores))
         tried = choose_ways(possible, ways, kinds)
-        if len(tried) == 1 and trials == 1:
+        if len(tried) == 1 and options.trials == 1:
             return folder, summary, tried
-        return *measure(tried, ways, trials, check=False), tried
+        return *measure(tried, ways, options.trials, check=False), tried
 
 
 def _say_each(lead: str, sentences: Iterable[str]) -> None:
