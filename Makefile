@@ -58,7 +58,7 @@ power: .venv/core  ## say about how many trials each claim of RUN (default: the 
 compare: .venv/core  ## say how two runs or variants differ (A=results/…/latest:shared-socket B=… FORCE=1)
 	@$(LAB) compare $(A) $(B)
 
-verify: .venv/core  ## check that RUN (default: the latest run) was not changed, and compute its results again
+verify: .venv/core  ## check that RUN (default: the latest run) was not changed, and compute its results again (AGAINST=older/summary.json)
 	@$(LAB) verify $(RUN)
 
 export: .venv/core  ## verify RUN (default: the latest run) and pack it into one file (TO=name.tar.gz)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isclose
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from analysis.metrics import METRICS
 from analysis.metrics.unknown import unknown
@@ -61,6 +62,33 @@ def verify_run(run_folder: Path) -> Verification:
         return _compare_figures(run_folder, found)
     derived, more = _compare_derived(run_folder)
     return replace(found, derived=derived, differences=[*found.differences, *more])
+
+
+def compare_results(results: Path, older: Path) -> list[str]:
+    """Return each value of older results that is missing or different in ``results``, with its path.
+
+    Each is a run's folder or a file summary.json, of any schema. Keys may be added, and numbers may differ in the
+    twelfth digit. Raise BadRun if one of them cannot be read.
+    """
+    old, new = (read_summary(path).model_dump(mode="json", exclude_unset=True) for path in (older, results))
+    return [*_different_values(old, new, "")]
+
+
+def _different_values(old: Any, new: Any, place: str) -> Iterator[str]:  # noqa: ANN401  # any JSON value
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, value in old.items():
+            inside = f"{place}.{key}" if place else key
+            yield from _different_values(value, new[key], inside) if key in new else (f"{inside} is gone",)
+    elif isinstance(old, list) and isinstance(new, list):
+        if len(old) != len(new):
+            yield f"{place}: {len(old)} entries became {len(new)}"
+        for number, (before, after) in enumerate(zip(old, new, strict=False)):
+            yield from _different_values(before, after, f"{place}[{number}]")
+    elif isinstance(old, float) and isinstance(new, float):
+        if not isclose(old, new, rel_tol=1e-12, abs_tol=1e-12):
+            yield f"{place}: {old} became {new}"
+    elif type(old) is not type(new) or old != new:
+        yield f"{place}: {old!r} became {new!r}"
 
 
 def _schema_of_results(run_folder: Path) -> int:

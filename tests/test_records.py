@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from analysis.metrics.unknown import unknown
 from analysis.pipeline import derive_summary
 from analysis.records.checksums import MANIFEST, seal
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import BadRun, read_run, read_summary, write_record
+from analysis.records.model import KEYS_OF_SCHEMA_1, METRICS_OF_SCHEMA_1
 from analysis.records.run import LoadRecord
+from analysis.verification import compare_results
+from lab.experiment.entries import QuantityEntry
 from tests.conftest import Lab
 from tests.real_runs import unpack
 from tests.synthetic import Request, make_run
@@ -172,6 +176,43 @@ def keeps(old: Any, new: Any) -> bool:
     if isinstance(old, list):
         return len(old) == len(new) and all(map(keeps, old, new))
     return bool(old == new)
+
+
+def test_results_of_two_schemas_have_equal_values(tmp_path: Path) -> None:
+    """Each key and metric of schema 1 is compared with the key and metric that took its place."""
+    run = today(tmp_path / "today")
+    derive_summary(run)
+    old = json.loads((run / "summary.json").read_text())
+    old["schema"] = 1
+    for name, after in KEYS_OF_SCHEMA_1.items():
+        for rows in [old["rows"], old["workers"], old["errors"], old["published"], [old]]:
+            for row in rows:
+                if after in row:
+                    row[name] = row.pop(after)
+    for row in old["rows"]:
+        row["metric"] = {today: name for name, today in METRICS_OF_SCHEMA_1.items()}.get(row["metric"], row["metric"])
+    older = tmp_path / "older.json"
+    older.write_text(json.dumps(old))
+
+    assert compare_results(run, older) == []
+
+    old["rows"][0] |= {"measured": 3.5, "colour": "green"}
+    older.write_text(json.dumps(old))
+    measured = read_summary(run).rows[0].measured
+
+    assert compare_results(run, older) == [f"rows[0].measured: 3.5 became {measured}", "rows[0].colour is gone"]
+
+
+@pytest.mark.parametrize("wrong", ["both names", "neither"])
+def test_a_key_of_schema_1_is_read_for_ever(wrong: str) -> None:
+    """A key with its old and with its new name is a mistake, which a strict model refuses."""
+    claimed = {"variant": "one", "request": "light", "metric": "beside_free_thread", "stat": "share"}
+
+    assert QuantityEntry.model_validate(claimed) == QuantityEntry(
+        variant="one", request_class="light", metric="avoidable_wait", stat="share"
+    )
+    with pytest.raises(ValidationError):
+        QuantityEntry.model_validate(claimed | ({"request_class": "heavy"} if wrong == "both names" else {"asks": "x"}))
 
 
 def test_results_of_a_newer_version_are_verified_figure_by_figure(lab: Lab) -> None:

@@ -95,9 +95,12 @@ def _read(path: Path, kind: type[R]) -> R:
     return validated(path, kind, {"schema_": max(SCHEMA, values.pop("schema")), **values})
 
 
-def read_summary(folder: Path) -> Summary:
-    """Read summary.json, whichever version wrote it. Raise BadRun if it is missing or broken."""
-    path = folder / "summary.json"
+def read_summary(results: Path) -> Summary:
+    """Read summary.json in a run's folder, or a file of results, whichever version wrote it.
+
+    Raise BadRun if it is missing or broken.
+    """
+    path = results / "summary.json" if results.is_dir() else results
     values = read_values(path)
     del values["schema"]
     return validated(path, Summary, values)

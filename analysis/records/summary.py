@@ -75,7 +75,7 @@ class Row(Record):
     high: float | None
     n: int
     trials: int
-    values: dict[int, float]
+    values: dict[int, float] = Field({})
     by_clocks: dict[int, tuple[float, float]] | None = Field(None, exclude_if=lambda value: value is None)
 
 
@@ -121,8 +121,8 @@ class ClaimRow(Record):
     bound: str
     unit: str
     reason: str | None
-    suspect: bool
-    trials_needed: int | None
+    suspect: bool = False
+    trials_needed: int | None = None
 
     @property
     def decided(self) -> bool:
@@ -143,7 +143,7 @@ class PublishedFigure(Record):
     low: float | None
     high: float | None
     ratio: float | None
-    trials: int
+    trials: int = 0
     verdict: str
 
     @property
@@ -168,7 +168,7 @@ class PublishedRow(Record):
     within: float
     verdict: str
     reason: str | None
-    suspect: bool
+    suspect: bool = False
     figures: list[PublishedFigure]
 
 
@@ -257,7 +257,7 @@ class DifferenceRow(Record):
 
 
 class Summary(Record):
-    """All results of one run.
+    """All results of one run. Keys with a default may be missing in older results.
 
     ``differences`` has rows only if a variant was measured
     against itself, ``completion_times`` and ``waves`` only if requests came in bursts, ``rate_steps`` only if
@@ -268,7 +268,7 @@ class Summary(Record):
     """
 
     experiment: str
-    round_s: float
+    round_s: float = 0.0
     validity: Validity
     trials: list[TrialValidity]
     rows: list[Row]

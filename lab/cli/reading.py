@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lab.errors import LabError, WrongUse
-from lab.finished import latest, reported, run_for, summary_of, verified
+from lab.finished import latest, print_differences, reported, run_for, summary_of, verified
 from lab.options import Results, RunFolder
 from lab.paths import RESULTS
 from lab.terminal import count, out, say, talk
@@ -96,10 +96,23 @@ def _side(text: str, results: Path) -> "Side":
     return Side(text, run, summary, variant)
 
 
-def verify(run: RunFolder = None, results: Results = RESULTS) -> None:
+def verify(
+    run: RunFolder = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="AGAINST", show_default=False,
+            help="Compare the results with those of this folder or summary.json instead; any version wrote them.",
+        ),
+    ] = None,
+    results: Results = RESULTS,
+) -> None:  # fmt: skip
     """Check that a run was not changed since it was measured, e.g. lab verify results/heavy-mix/latest."""
     folder = run or latest(results)
     with run_for("verify"):
+        if against:
+            print_differences(folder, against, out)
+            return
         for line in verified(folder, out):
             out.print(line, markup=False, soft_wrap=True)
 
