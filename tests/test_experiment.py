@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from analysis.metrics.unknown import published_figures
+from analysis.metrics.unknown import comparable_figures
 from lab.errors import WrongUse
 from lab.experiment.file import editor_schema, load_experiment, names, read_experiment
 from lab.experiment.model import Api, Database, Experiment
@@ -553,9 +553,9 @@ def test_published_times_are_divided_and_nothing_else(tmp_path: Path) -> None:
 
     published = {path.stem: read_experiment(path).published[0] for path in tmp_path.glob("*.yaml")}
 
-    assert published_figures(published["burst"]) == {"total": 1334958 / 220, "largest_share": 0.5}
+    assert comparable_figures(published["burst"]) == {"total": 1334958 / 220, "largest_share": 0.5}
     assert published["steps"].expected_completion_times == [658000 / 220, 1334000 / 220]
-    assert (published_figures(published["overhead"]), published["overhead"].expected_completion_times) == (
+    assert (comparable_figures(published["overhead"]), published["overhead"].expected_completion_times) == (
         {"p99": 1000},
         [],
     )

@@ -475,7 +475,7 @@ def test_a_class_that_failed_as_a_whole_spoils_only_itself(tmp_path: Path) -> No
     quick = Quantity(variant="one", request_class="light", metric="overhead", stat="p50")
     claims = [
         Claim(says="Nobody waits", value=quick, at_most=100),
-        Claim(says="Heavy requests are slow", value=quick.model_copy(update={"request": "heavy"}), at_least=100),
+        Claim(says="Heavy requests are slow", value=quick.model_copy(update={"request_class": "heavy"}), at_least=100),
         Claim(says="No heavy request fails", value=Quantity(
             variant="one", request_class="heavy", metric="failures", stat="share"), at_most=0),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from analysis.metrics import MetricName, Statistic, visits
 from analysis.metrics.capacity import measured_capacity_per_s
-from analysis.metrics.visits import CUT_OFF, Level, Visit, Written, rates_per_s, written
+from analysis.metrics.visits import CUT_OFF, RateStep, Visit, Written, compare_rows, rates_per_s
 from analysis.pipeline import derive, derive_summary
 from analysis.read.rows import UnreadablePoints, write_requests
 from analysis.read.sending import Posts, posts
@@ -91,15 +91,15 @@ def test_a_visit_is_its_requests_from_the_first_sent_to_the_last_answered(tmp_pa
 
     with in_database(tmp_path, requests) as database:
         key = ("one", "mix", 1)
-        assert visits.read(database, key) == [
+        assert visits.read_visits(database, key) == [
             Visit(0, 0.06045, None, None),
             Visit(1, 0.0603, FULL, "post"),
             Visit(2, 2.00015, "no answer before the end of the run", "post"),
             Visit(3, 1.00015, CUT_OFF, None),
         ]
-        assert visits.count(database, key) == (4, 1)
+        assert visits.count_visits(database, key) == (4, 1)
         assert posts(database, key) == Posts(frozenset({"1", "2", "3"}), frozenset({"1"}))
-        assert visits.statistics(database, ("one", "other", 1)) == {}
+        assert visits.count_visits(database, ("one", "other", 1)) == (0, 0)
 
 
 def test_times_are_of_visits_that_succeeded_and_failures_are_counted_beside_them(tmp_path: Path) -> None:
@@ -171,9 +171,9 @@ def test_the_number_of_a_visit_says_its_step_whenever_it_came(tmp_path: Path) ->
         visit("x"),
     ]
     with in_database(tmp_path, [one for requests in made for one in requests]) as database:
-        found = visits.levels(database, ("one", "mix", 1), [100, 200, 400], 2)
+        found = visits.rate_steps(database, ("one", "mix", 1), [100, 200, 400], 2)
 
-    assert found == [Level(100, 2, 0), Level(200, 2, 0), Level(400, 2, 0)]
+    assert found == [RateStep(100, 2, 0), RateStep(200, 2, 0), RateStep(400, 2, 0)]
 
 
 def test_a_rate_that_does_not_climb_has_no_capacity(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_why_requests_failed_is_told_the_most_frequent_reason_first(tmp_path: Pa
 def test_rows_are_compared_with_the_visits_that_should_have_written_them() -> None:
     posts = Posts(sent=frozenset({"1", "2", "3", "10", "9"}), succeeded=frozenset({"1", "2", "10", "9"}))
 
-    assert written(["1", "1", "3", "7", ""], posts) == Written(
+    assert compare_rows(["1", "1", "3", "7", ""], posts) == Written(
         rows=5, lost=["2", "9", "10"], doubled=["1"], foreign=2, unreported=1
     )
 

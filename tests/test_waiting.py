@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from analysis.metrics import waiting
-from analysis.metrics.waiting import Answered, at_least, recoveries_s, time_in, waits
+from analysis.metrics.waiting import Answered, at_least, avoidable_waits, recoveries_s, time_in
 from analysis.pipeline import derive, derive_summary
 from analysis.records.claims import Claim, Quantity
 from analysis.records.folder import read_run
@@ -37,7 +37,7 @@ def answered(*served: Served, first: float = 0) -> Answered:
 
 def beside_s(*served: Served, workers: int = 2, threads: int = 1) -> list[float]:
     """Return how long each request waited beside a free thread."""
-    found: list[float] = waits(answered(*served), workers, threads).beside_s.tolist()
+    found: list[float] = avoidable_waits(answered(*served), workers, threads).beside_s.tolist()
     return found
 
 
@@ -73,7 +73,7 @@ def test_one_of_several_other_workers_is_enough() -> None:
 
 
 def test_a_thread_that_goes_on_to_the_next_request_was_never_free() -> None:
-    found = waits(answered((0, 0, 0, 2), (0, 0, 2, 4), (0, 0, 4, 5)), 2, 1)
+    found = avoidable_waits(answered((0, 0, 0, 2), (0, 0, 2, 4), (0, 0, 4, 5)), 2, 1)
 
     assert found.beside_s.tolist() == [0, 2, 4]
     assert [one.tolist() for one in found.blocked] == [[[0, 5]]]
@@ -86,24 +86,24 @@ def test_beside_a_single_worker_there_is_no_other() -> None:
 def test_waits_of_up_to_50_ms_do_not_count() -> None:
     """49 ms are no wait, 51 are; both are part of the total."""
     served = (0, 0, 0, 3), (0, 1, 3, 8), (0, 5, 8, 9), (0, 8.951, 9, 9.5)
-    found = waits(answered(*served), 2, 1)
-    noticed = waits(answered(*served[:-1], (0, 8.949, 9, 9.5)), 2, 1)
+    found = avoidable_waits(answered(*served), 2, 1)
+    noticed = avoidable_waits(answered(*served[:-1], (0, 8.949, 9, 9.5)), 2, 1)
 
-    assert waiting.statistics(found.beside_s) == {
+    assert waiting.wait_statistics(found.beside_s) == {
         "count": 2, "share": 0.5, "total": pytest.approx(5049), "max": 3000,
     }  # fmt: skip
-    assert waiting.statistics(noticed.beside_s)["count"] == 3
+    assert waiting.wait_statistics(noticed.beside_s)["count"] == 3
 
 
 def test_a_worker_is_blocked_while_it_is_busy_and_another_worker_is_not() -> None:
     """Worker 0 is busy from 0 to 5, worker 1 from 2 to 3, and both from 2 to 3."""
-    found = waits(answered((0, 0, 0, 5), (1, 2, 2, 3)), 2, 1)
+    found = avoidable_waits(answered((0, 0, 0, 5), (1, 2, 2, 3)), 2, 1)
 
     assert [one.tolist() for one in found.blocked] == [[[0, 2], [3, 5]], []]
 
 
 def test_nothing_is_said_of_no_request() -> None:
-    assert waiting.statistics(np.empty(0)) == {}
+    assert waiting.wait_statistics(np.empty(0)) == {}
 
 
 def test_a_clock_that_lets_a_request_begin_before_it_was_sent_makes_no_negative_wait() -> None:
@@ -119,7 +119,7 @@ def test_threads_that_nobody_knows_can_only_be_left_out_of_account_in_a_single_w
 ) -> None:
     variant = VariantRecord(name="one", workers=workers, settings={"threads": threads})
 
-    found = waiting.of_variant(variant, answered((0, 0, 0, 5), (0, 1, 5, 6)))
+    found = waiting.waits_of_variant(variant, answered((0, 0, 0, 5), (0, 1, 5, 6)))
 
     assert (found.beside_s.tolist() if found else None) == expected
 
@@ -169,7 +169,7 @@ def test_it_is_what_a_slow_and_simple_count_finds(load: tuple[list[Served], int,
 def test_workers_are_blocked_then_and_at_no_other_time(load: tuple[list[Served], int, int]) -> None:
     """Between two events a worker is blocked exactly when it is busy and at least one other worker is not."""
     served, workers, threads = load
-    found = waits(answered(*served), workers, threads)
+    found = avoidable_waits(answered(*served), workers, threads)
     for begin, end in pairwise(sorted({moment for _, *times in served for moment in times})):
         middle = np.array([begin * 0.75 + end * 0.25]), np.array([begin * 0.25 + end * 0.75])
         under_way = [worker for worker, _, began, ended in served if began <= middle[0][0] < ended]

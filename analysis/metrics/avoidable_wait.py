@@ -53,11 +53,11 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
     if trial.load.crashes:
         return
     answered = waiting.read_answered(database, *trial.key)
-    if waits := waiting.of_variant(trial.variant, answered):
+    if waits := waiting.waits_of_variant(trial.variant, answered):
         of_class = [(name, answered.request_class == place) for place, name in enumerate(answered.classes)]
         for request_class, mine in [*of_class, (None, answered.request_class >= 0)]:
             beside_s, sent_s = waits.beside_s[mine], answered.sent_s[mine]
-            values = waiting.statistics(beside_s)
+            values = waiting.wait_statistics(beside_s)
             beyond = beside_s > waiting.FROM_S
             likely = () if trial.load.burst else likely_share(beyond, blocks(sent_s))
             yield MetricValues(
@@ -91,9 +91,9 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
         began_s=trial.began_s[done],
         ended_s=trial.ended_s[done],
     )
-    if waits := waiting.of_variant(trial.variant, answered):
+    if waits := waiting.waits_of_variant(trial.variant, answered):
         for request_class, mine in trial.of_each():
-            values = waiting.statistics(waits.beside_s[mine[done]])
+            values = waiting.wait_statistics(waits.beside_s[mine[done]])
             yield MetricValues(request_class, AVOIDABLE_WAIT.keyed(values))
 
 

@@ -41,7 +41,7 @@ WAVE_FROM_MS = 100
 """Waves of shorter requests cannot be told apart, because the time on the network blurs them."""
 
 
-class Stair(NamedTuple):
+class BurstRequest(NamedTuple):
     """One request of a burst. Times are in seconds since the burst was sent; None: the request failed before that."""
 
     sent_s: float
@@ -69,7 +69,7 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
         yield MetricValues(None, BURST.keyed({"total": total_ms, "largest_share": largest_share}))
 
 
-def stairs_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[float]:
+def completion_times_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[float]:
     """Return the response times of a burst in ms, the shortest first: medians over a trial's complete bursts.
 
     Failed requests have no response time. The first value is the median of the shortest response times, and so on.
@@ -80,10 +80,10 @@ def stairs_ms(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[
               FROM bursts WHERE whole AND error IS NULL)
         GROUP BY place ORDER BY place
     """
-    return [stair_ms for (stair_ms,) in _rows(database, query, key, size)]
+    return [time_ms for (time_ms,) in _rows(database, query, key, size)]
 
 
-def waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tuple[str, int, int]]:
+def _waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tuple[str, int, int]]:
     """Return how many requests of the first burst each worker began in each wave: (worker, wave, requests).
 
     A wave lasts as long as a request asks for. The middle of the first wave is when the first request began. Return
@@ -103,26 +103,26 @@ def waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tupl
 
 def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Iterable[Key]) -> Iterator[WaveRow]:
     """Yield the waves of the first burst in each variant's first trusted trial, if the variant has several workers."""
-    variants, loads = [one.name for one in run.variants], [one.name for one in run.loads]
+    variants, loads = [each.name for each in run.variants], [each.name for each in run.loads]
     firsts = {key[:2]: key for key in sorted(trusted, reverse=True)}
     for variant, load, trial in sorted(firsts.values(), key=lambda key: (variants.index(key[0]), loads.index(key[1]))):
         size = run.load(load).burst
         if not size or run.variant(variant).workers < 2:
             continue
-        found = waves(database, (variant, load, trial), size)
+        found = _waves(database, (variant, load, trial), size)
         order = workers.in_order({worker for worker, _, _ in found})
         for worker, wave, requests in sorted(found, key=lambda row: (order.index(row[0]), row[1])):
             yield WaveRow(variant=variant, load=load, trial=trial, burst=1, worker=worker, wave=wave, requests=requests)
 
 
-def first(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[Stair]:
+def read_first_burst(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[BurstRequest]:
     """Return the requests of the first burst in the order of their answers; requests without an answer come last."""
     query = """
         SELECT epoch(sent) - first, began - first, ended - first, epoch(answered) - first, worker, error IS NOT NULL
         FROM (SELECT *, epoch(min(sent) OVER ()) AS first FROM bursts WHERE burst = 1)
         ORDER BY answered NULLS LAST, sent, id, generator
     """
-    return [Stair(*row) for row in _rows(database, query, key, size)]
+    return [BurstRequest(*row) for row in _rows(database, query, key, size)]
 
 
 def ordinal(place: int) -> str:
@@ -151,16 +151,14 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     if bursts := _simulated_bursts(trial):
-        total_ms = [1000 * float(trial.ended_s[one].max() - trial.sent_s[one].min()) for one in bursts]
-        shares = [int(np.bincount(trial.worker[one]).max()) / len(one) for one in bursts]
-        yield MetricValues(
-            None, {(BURST.name, "total"): median(total_ms), (BURST.name, "largest_share"): median(shares)}
-        )
+        total_ms = [1000 * float(trial.ended_s[burst].max() - trial.sent_s[burst].min()) for burst in bursts]
+        shares = [int(np.bincount(trial.worker[burst]).max()) / len(burst) for burst in bursts]
+        yield MetricValues(None, BURST.keyed({"total": median(total_ms), "largest_share": median(shares)}))
 
 
-def simulated_stairs_ms(trial: SimulatedTrial) -> list[float]:
-    """Return the same as ``stairs_ms`` for a simulated trial."""
-    times_ms = [sorted(1000 * (trial.ended_s - trial.sent_s)[one]) for one in _simulated_bursts(trial)]
+def simulated_completion_times_ms(trial: SimulatedTrial) -> list[float]:
+    """Return the same as ``completion_times_ms`` for a simulated trial."""
+    times_ms = [sorted(1000 * (trial.ended_s - trial.sent_s)[burst]) for burst in _simulated_bursts(trial)]
     return [median(place) for place in zip(*times_ms, strict=False)]
 
 
@@ -172,7 +170,7 @@ def _simulated_bursts(trial: SimulatedTrial) -> list[npt.NDArray[np.int64]]:
         return []
     starts = range(0, len(trial.sent_s) - size + 1, size)
     every = [np.arange(start, start + size) for start in starts]
-    return [answered for one in every if len(answered := one[trial.answered[one]])]
+    return [answered for burst in every if len(answered := burst[trial.answered[burst]])]
 
 
 FAMILY = Family((BURST,), _measure, _issues, _measure_simulated)

@@ -32,7 +32,7 @@ def measured_capacity_per_s(
     key = (variant, load_name, trial)
     with duckdb.connect() as database:
         database.read_parquet(str(trial_folder / "requests.parquet")).create_view("requests")
-        if not visits.count(database, key).made:
+        if not visits.count_visits(database, key).made:
             raise ValueError("no visit was made")
         capacity = visits.capacity_per_s(database, key, rates, float(settings["STEP_S"]))
     if capacity is None:

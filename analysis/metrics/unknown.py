@@ -82,7 +82,7 @@ def known_figures(run: Run, published: Published) -> KnownFigures:
         Quantity(
             variant=entry.variant, load=entry.load, request_class=entry.request_class, metric=entry.metric, stat=stat
         ): value
-        for stat, value in published_figures(published).items()
+        for stat, value in comparable_figures(published).items()
     }
     known = STATISTICS[entry.metric]
     unknown = {stat: f"the statistic {stat} of {entry.metric}" for stat in entry.stats if stat not in known}
@@ -99,7 +99,7 @@ def _unknown_in_published(run: Run, published: Published) -> str | None:
     return _unknown_load(run, published.load)
 
 
-def published_figures(published: Published) -> dict[str, float]:
+def comparable_figures(published: Published) -> dict[str, float]:
     """Return the statistics that this lab should measure; for published counts, the statistics of how even they are.
 
     Statistics that this version does not know are left out.

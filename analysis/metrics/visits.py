@@ -18,6 +18,7 @@ from analysis.metrics.metric import (
     Family,
     Metric,
     MetricValues,
+    Severity,
     Stats,
     ValidityIssue,
     aggregate,
@@ -94,7 +95,7 @@ FAILED_ALLOWED = 0.01
 CUT_OFF = "cut off by the end of the run"
 """The outcome of a visit that the end of the run cut off: no request failed, but the last request was never sent."""
 
-# If a request was never answered, its visit has no end and no time; ``read`` takes the trial's last answer as the end.
+# If a request was never answered, its visit has no end and no time; ``read_visits`` takes the trial's last answer.
 _VISITS = f"""
 WITH of_trial AS (
     FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
@@ -130,7 +131,7 @@ class Count(NamedTuple):
     succeeded: int
 
 
-class Level(NamedTuple):
+class RateStep(NamedTuple):
     """The visits that were due while the rate was ``per_s`` visits a second, and how many of these visits failed."""
 
     per_s: int
@@ -166,7 +167,7 @@ def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
     return [math.floor(first * (last / first) ** (level / max(1, levels - 1)) + 0.5) for level in range(levels)]
 
 
-def read(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
+def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
     """Return the visits of a trial in the order in which they came."""
     query = """
         SELECT (epoch_us(arrived) - epoch_us(min(arrived) OVER ())) / 1e6,
@@ -177,7 +178,7 @@ def read(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
     return [Visit(*row) for row in _rows(database, query, key)]
 
 
-def count(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
+def count_visits(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
     """Return how many visits a trial made, and how many of the visits succeeded."""
     [row] = _rows(database, "SELECT count(*), count(*) FILTER (WHERE outcome IS NULL) FROM visits", key)
     return Count(*row)
@@ -185,32 +186,30 @@ def count(database: duckdb.DuckDBPyConnection, key: Key) -> Count:
 
 def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
     """Yield the times and failures of a trial's visits, the capacity, and what the trial's database reports."""
-    made = count(database, trial.key)
-    if made.made:
-        carried_by = {VISIT.name: made.succeeded, VISITS_FAILED.name: made.made}
-        yield MetricValues(None, statistics(database, trial.key) | _capacity(database, trial), carried_by)
+    made, succeeded = count_visits(database, trial.key)
+    if made:
+        stats = _times(database, trial.key, made, succeeded) | _capacity(database, trial)
+        yield MetricValues(None, stats, {VISIT.name: succeeded, VISITS_FAILED.name: made})
     yield MetricValues(None, _written(trial))
 
 
-def statistics(database: duckdb.DuckDBPyConnection, key: Key) -> Stats:
-    """Return how long a trial's successful visits took, in ms, and how many visits failed; empty if no visit was made.
+def _times(database: duckdb.DuckDBPyConnection, key: Key, made: int, succeeded: int) -> Stats:
+    """Return how long successful visits took, in ms, and how many failed.
 
     Leave out statistics that ``rows_needed`` or ``failures_allowed`` rule out.
     """
-    made, succeeded = count(database, key)
-    if not made:
-        return {}
     failed = (made - succeeded) / made
-    stats: Stats = {(VISITS_FAILED.name, "share"): failed, (VISITS_FAILED.name, "count"): made - succeeded}
     columns = ", ".join(aggregate(stat, "time_ms") for stat in VISIT.units)
     [times_ms] = _rows(database, f"SELECT {columns} FROM visits WHERE outcome IS NULL", key)  # noqa: S608
-    for stat, time_ms in zip(VISIT.units, times_ms, strict=True):
-        if time_ms is not None and succeeded >= rows_needed(stat) and failed < failures_allowed(stat):
-            stats[VISIT.name, stat] = time_ms
-    return stats
+    known = {
+        stat: time_ms
+        for stat, time_ms in zip(VISIT.units, times_ms, strict=True)
+        if time_ms is not None and succeeded >= rows_needed(stat) and failed < failures_allowed(stat)
+    }
+    return VISITS_FAILED.keyed({"share": failed, "count": made - succeeded}) | VISIT.keyed(known)
 
 
-def levels(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> list[Level]:
+def rate_steps(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> list[RateStep]:
     """Return the visits of each level of a trial; rates are in visits/s, and each level lasts ``level_s`` seconds.
 
     All load generators together number the visits from 0, in the order in which the visits are due, so the number of a
@@ -223,7 +222,7 @@ def levels(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], 
         place = min(bisect_right(ends, number), len(rates) - 1)
         made[place] += 1
         failed[place] += has_failed
-    return [Level(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
+    return [RateStep(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
 
 
 def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> float | None:
@@ -233,12 +232,12 @@ def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequenc
     without visits comes first: then the capacity is larger than the rates that were tried.
     """
     capacity = 0
-    for level in levels(database, key, rates, level_s):
-        if not level.visits:
+    for step in rate_steps(database, key, rates, level_s):
+        if not step.visits:
             break
-        if level.failed >= FAILED_ALLOWED * level.visits:
+        if step.failed >= FAILED_ALLOWED * step.visits:
             return float(capacity)
-        capacity = level.per_s
+        capacity = step.per_s
     return None
 
 
@@ -247,13 +246,13 @@ def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialDa
     for trial in trials:
         settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
         due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
-        if due and count(database, trial.key).made:
+        if due and count_visits(database, trial.key).made:
             variant, load, number = trial.key
-            for level in levels(database, trial.key, due, float(settings.get("STEP_S", 1))):
-                yield RateStepRow(variant=variant, load=load, trial=number, **level._asdict())
+            for step in rate_steps(database, trial.key, due, float(settings.get("STEP_S", 1))):
+                yield RateStepRow(variant=variant, load=load, trial=number, **step._asdict())
 
 
-def written(rows: Sequence[str], posts: Posts) -> Written:
+def compare_rows(rows: Sequence[str], posts: Posts) -> Written:
     """Compare the rows of a database with the posts of a trial; each row is the name of the visit that wrote it."""
     by_visit = Counter(rows)
     return Written(
@@ -269,26 +268,29 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     """Check that each successful post wrote exactly one row, that no other rows exist, and that nobody was refused."""
     if trial.load.database is None:
         return
-    one = database_of(trial.containers)
-    if one is None or one.after is None or one.after.rows is None:
+    container = database_of(trial.containers)
+    if container is None or container.after is None or container.after.rows is None:
         yield "invalid", "the database was not observed after the load: nobody knows which rows were written"
         return
-    if one.before and one.before.rows:
-        yield "invalid", f"the database had {_counted(len(one.before.rows))} before the load"
-    found = written(one.after.rows, trial.requests.posts)
-    if found.lost:
-        yield "invalid", f"{_counted_are(len(found.lost))} lost: {_of_visits(found.lost)}"
-    if found.doubled:
-        yield "invalid", f"{_counted_are(len(found.doubled))} doubled: {_of_visits(found.doubled)}"
+    before, after = container.before, container.after
+    if before and before.rows:
+        yield "invalid", f"the database had {_counted(len(before.rows), 'row')} before the load"
+    found = compare_rows(container.after.rows, trial.requests.posts)
+    for what, names in (("lost", found.lost), ("doubled", found.doubled)):
+        if names:
+            rows = f"{_counted(len(names), 'row')} {'is' if len(names) == 1 else 'are'}"
+            which = f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+            yield "invalid", f"{rows} {what}: visit{'' if len(names) == 1 else 's'} {which}"
     if found.foreign:
-        yield "invalid", f"{_counted(found.foreign)} belong{'s' if found.foreign == 1 else ''} to no visit"
+        yield "invalid", f"{_counted(found.foreign, 'row')} belong{'s' if found.foreign == 1 else ''} to no visit"
     if found.unreported:
-        were = f"{_counted(found.unreported)} {'was' if found.unreported == 1 else 'were'}"
-        yield "note", f"{were} written for visits that were told of a failure"
-    before = one.before.database if one.before else {}
-    if refused := one.after.database.get("connections_refused", 0) - before.get("connections_refused", 0):
-        connections = f"{refused} connection{'' if refused == 1 else 's'}"
-        yield "note" if trial.load.overloads else "suspect", f"the database refused {connections}"
+        were = "was" if found.unreported == 1 else "were"
+        rows = _counted(found.unreported, "row")
+        yield "note", f"{rows} {were} written for visits that were told of a failure"
+    refused_before = before.database.get("connections_refused", 0) if before else 0
+    if refused := after.database.get("connections_refused", 0) - refused_before:
+        severity: Severity = "note" if trial.load.overloads else "suspect"
+        yield severity, f"the database refused {_counted(refused, 'connection')}"
 
 
 def _capacity(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Stats:
@@ -302,27 +304,18 @@ def _capacity(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Stats:
 
 def _written(trial: TrialData) -> Stats:
     """Return what the database of a trial reports: its rows, and its highest number of simultaneous connections."""
-    after = one.after if (one := database_of(trial.containers)) else None
-    if not after or after.rows is None:
+    container = database_of(trial.containers)
+    if not container or not container.after or container.after.rows is None:
         return {}
-    rows = written(after.rows, trial.requests.posts)
-    stats: Stats = {(ROWS_WRITTEN.name, "count"): rows.rows, (ROWS_UNREPORTED.name, "count"): rows.unreported}
-    if "connections_max" in after.database:
-        stats[DATABASE_CONNECTIONS.name, "max"] = after.database["connections_max"]
+    rows, connections = compare_rows(container.after.rows, trial.requests.posts), container.after.database
+    stats = ROWS_WRITTEN.keyed({"count": rows.rows}) | ROWS_UNREPORTED.keyed({"count": rows.unreported})
+    if "connections_max" in connections:
+        stats[DATABASE_CONNECTIONS.name, "max"] = connections["connections_max"]
     return stats
 
 
-def _counted(rows: int) -> str:
-    return f"{rows} row{'' if rows == 1 else 's'}"
-
-
-def _counted_are(rows: int) -> str:
-    return f"{_counted(rows)} {'is' if rows == 1 else 'are'}"
-
-
-def _of_visits(names: Sequence[str]) -> str:
-    """Return the names of the first three of some visits."""
-    return f"visit{'' if len(names) == 1 else 's'} {', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _in_order(names: set[str] | frozenset[str]) -> list[str]:

@@ -86,7 +86,7 @@ FROM trial WHERE known ORDER BY sent, id, generator
 """
 
 
-def of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
+def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
     """Return which requests waited in a trial of a variant; None: the number of threads is unknown.
 
     The number of threads is unknown if the server is elastic, or if several workers do not say how many threads they
@@ -96,13 +96,13 @@ def of_variant(variant: VariantRecord, answered: Answered) -> Waits | None:
         return None
     threads = variant.settings.get("threads")
     if type(threads) is int and threads > 0:
-        return waits(answered, variant.workers, threads)
+        return avoidable_waits(answered, variant.workers, threads)
     if variant.workers > 1:
         return None
     return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers])
 
 
-def waits(answered: Answered, workers: int, threads: int) -> Waits:
+def avoidable_waits(answered: Answered, workers: int, threads: int) -> Waits:
     """Return which requests waited beside a free thread, if there are ``workers`` workers of ``threads`` threads each.
 
     A worker is busy while it works on as many requests as it has threads. A worker that served nothing is never busy.
@@ -111,14 +111,14 @@ def waits(answered: Answered, workers: int, threads: int) -> Waits:
     worker was busy in that time, minus how long all workers were busy in that time.
     """
     mine = [answered.worker == worker for worker in range(len(answered.workers))]
-    busy = [at_least(threads, answered.began_s[one], answered.ended_s[one]) for one in mine]
+    busy = [at_least(threads, answered.began_s[own], answered.ended_s[own]) for own in mine]
     every = np.concatenate([_NEVER, *busy])
     all_busy = at_least(max(workers, len(busy)), every[:, 0], every[:, 1])
     beside_s = np.zeros_like(answered.sent_s)
-    for one, segments in zip(mine, busy, strict=True):
-        sent_s, began_s = answered.sent_s[one], answered.began_s[one]
+    for own, segments in zip(mine, busy, strict=True):
+        sent_s, began_s = answered.sent_s[own], answered.began_s[own]
         waited_s = time_in(segments, sent_s, began_s) - time_in(all_busy, sent_s, began_s)
-        beside_s[one] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
+        beside_s[own] = np.maximum(waited_s.round(6), 0)  # microseconds, as precise as the times are
     return Waits(beside_s, [_common(segments, _besides(all_busy)) for segments in busy])
 
 
@@ -136,7 +136,7 @@ def waits_in_line_s(answered: Answered, threads: int) -> Times:
     return began_s - answered.sent_s
 
 
-def statistics(beside_s: Times) -> dict[str, float]:
+def wait_statistics(beside_s: Times) -> dict[str, float]:
     """Return the statistics of how long requests waited beside a free thread; empty if there is no request."""
     if not beside_s.size:
         return {}

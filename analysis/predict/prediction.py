@@ -50,7 +50,7 @@ def predict(run: Run) -> Predictions:
             ):
                 found.values[(*cell, request_class), metric, stat] = prediction
             if load.has_small_bursts:
-                stairs = [bursts.simulated_stairs_ms(trial) for trial in trials]
+                stairs = [bursts.simulated_completion_times_ms(trial) for trial in trials]
                 found.stairs[cell] = _of_runs(list(zip(*stairs, strict=False)), run.trials)
     return found
 

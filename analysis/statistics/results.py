@@ -127,7 +127,7 @@ def completion_times(
     by_trial: dict[tuple[str, str], list[list[float]]] = {}
     for trial in trials:
         if trial.load.burst and trial.load.has_small_bursts and not trial.load.crashes:
-            times_ms = bursts.stairs_ms(database, trial.key, trial.load.burst)
+            times_ms = bursts.completion_times_ms(database, trial.key, trial.load.burst)
             by_trial.setdefault(trial.key[:2], []).append(times_ms)
     return {cell: _of_trials(found) for cell, found in by_trial.items()}
 

@@ -40,7 +40,9 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
         return None
     firsts = first_trials(summary, load)
     sent = {
-        name: bursts.first(database, (name, load, firsts[name]), size) for name in variant_names(run) if name in firsts
+        name: bursts.read_first_burst(database, (name, load, firsts[name]), size)
+        for name in variant_names(run)
+        if name in firsts
     }
     told = {name: stairs for name, stairs in sent.items() if stairs}
     if not told:
@@ -60,7 +62,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     return styled(alt.vconcat(*panels, spacing=8), title, which + divided_of(run, "response_time", load), None)
 
 
-def _marks(stairs: list[bursts.Stair], published_ms: list[float], *, by_worker: bool) -> Marks:
+def _marks(stairs: list[bursts.BurstRequest], published_ms: list[float], *, by_worker: bool) -> Marks:
     """Return the marks of one burst: the place of a request, what happened to the request, from and to which second."""
     over_s = max(stair.sent_s if stair.answered_s is None else stair.answered_s for stair in stairs)
     named = labels(stair.worker for stair in stairs if stair.worker)
@@ -74,13 +76,13 @@ def _marks(stairs: list[bursts.Stair], published_ms: list[float], *, by_worker: 
             kind = f"{named[stair.worker]} is at work" if by_worker else _AT_WORK
             marks.append({"place": place, "kind": kind, "from": stair.began_s, "to": stair.ended_s})
     return marks + [
-        {"place": place, "kind": _AS_PUBLISHED, "from": stair_ms / 1000, "to": stair_ms / 1000}
-        for place, stair_ms in enumerate(published_ms, start=1)
+        {"place": place, "kind": _AS_PUBLISHED, "from": time_ms / 1000, "to": time_ms / 1000}
+        for place, time_ms in enumerate(published_ms, start=1)
     ]
 
 
 def _panel(
-    name: str, stairs: list[bursts.Stair], marks: Marks, seen: set[str], lasted_s: float, *, last: bool
+    name: str, stairs: list[bursts.BurstRequest], marks: Marks, seen: set[str], lasted_s: float, *, last: bool
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the bars of one variant; all panels share the time axis, and the last panel has its labels."""
     places = max(mark["place"] for mark in marks)
@@ -114,7 +116,7 @@ def _panel(
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
 
 
-def _answered(stairs: list[bursts.Stair]) -> str:
+def _answered(stairs: list[bursts.BurstRequest]) -> str:
     """Return in words when the requests of a burst were answered."""
     answered_s = [stair.answered_s for stair in stairs if stair.answered_s is not None and not stair.failed]
     failed = f"{len(stairs) - len(answered_s)} of {len(stairs)} {FAILED}" if len(answered_s) < len(stairs) else ""

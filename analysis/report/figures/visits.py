@@ -38,7 +38,9 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
     The picture shows each variant's first trusted trial. None: no visit was made.
     """
     firsts = first_trials(summary, load)
-    read = {name: visits.read(database, (name, load, firsts[name])) for name in variant_names(run) if name in firsts}
+    read = {
+        name: visits.read_visits(database, (name, load, firsts[name])) for name in variant_names(run) if name in firsts
+    }
     told = {name: ones for name, ones in read.items() if ones}
     if not told:
         return None

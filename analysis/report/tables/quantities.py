@@ -124,11 +124,11 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
         for row in rows:
             by = _divided_by(run, row.variant, load.name, "response_time", None, completion_times=True)
             measured = row.measured if row.measured or row.predicted is None else None
-            for word, stairs_ms in (
+            for word, completion_times_ms in (
                 ("published" + divisor_suffix(by), row.published), ("predicted", row.predicted), ("measured", measured),
             ):  # fmt: skip
-                if stairs_ms is not None:
-                    shown = [seconds(stair_ms / 1000) for stair_ms in stairs_ms[:most]]
+                if completion_times_ms is not None:
+                    shown = [seconds(time_ms / 1000) for time_ms in completion_times_ms[:most]]
                     lines.append((row.variant, word, *shown, *["–"] * (most - len(shown))))
         title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
         yield Table(title, ("variant", "", *(ordinal(place) for place in range(1, most + 1))), lines, words=2)

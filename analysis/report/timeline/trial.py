@@ -50,7 +50,7 @@ def read_trial(database: duckdb.DuckDBPyConnection, variant: VariantRecord, load
     """Read the requests of a trial from the view ``requests``."""
     key = (variant.name, load, number)
     answered = waiting.read_answered(database, *key)
-    return TimelineTrial(variant, key, read_timeline(database, key), answered, waiting.of_variant(variant, answered))
+    return TimelineTrial(variant, key, read_timeline(database, key), answered, waiting.waits_of_variant(variant, answered))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def trial_timeline(
         classes=classes,
         requests=request_columns(rows, places, list(names), classes, indices),
         answered=sum(row.error is None for row in rows),
-        avoidable=int(waiting.statistics(waits.beside_s).get("count", 0)) if waits else None,
+        avoidable=int(waiting.wait_statistics(waits.beside_s).get("count", 0)) if waits else None,
         avoidable_class=_avoidable_class(trial),
     )
 
@@ -197,7 +197,7 @@ def _says(trial: TimelineTrial) -> str:
     failed = sum(row.error is not None for row in trial.rows)
     parts = [f"{failed} of {len(trial.rows)} requests failed"] if failed else []
     if trial.waits is not None:
-        stats = waiting.statistics(trial.waits.beside_s)
+        stats = waiting.wait_statistics(trial.waits.beside_s)
         some = (
             f"{stats.get('count', 0)} of {len(trial.waits.beside_s)} requests" if stats.get("count") else "no request"
         )

@@ -266,7 +266,7 @@ class Symptoms:
 
 def _held_threads_s(variant: VariantRecord, answered: waiting.Answered) -> Iterator[tuple[str, float]]:
     """Yield each class of requests that were at work while others waited, and for how long in all, in seconds."""
-    found = waiting.of_variant(variant, answered)
+    found = waiting.waits_of_variant(variant, answered)
     if found is None:
         return
     worst = np.argsort(found.beside_s)[::-1][:MOST_LOOKED_AT]
