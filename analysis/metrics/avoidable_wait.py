@@ -80,7 +80,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     done = trial.answered
     workers, worker = np.unique(trial.worker[done], return_inverse=True)
     answered = waiting.Answered(
-        workers=[str(one) for one in workers],
+        workers=[str(place) for place in workers],
         classes=list(trial.classes),
         first=0.0,
         last=float(trial.ended_s.max(initial=0)),
@@ -105,7 +105,7 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
     if clocks is None or clocks.worst is None:
         return
     asking, serving, within_s = clocks.worst
-    stalls = any(one.after and one.after.stalls for one in trial.containers)
+    stalls = any(container.after and container.after.stalls for container in trial.containers)
     for from_s, what in ((waiting.FROM_S, "a wait counts"), (waiting.NOTICED_S, "a wait after a stall counts")):
         if within_s > from_s and (stalls or from_s == waiting.FROM_S):
             known = f"the clocks of {asking} and {serving} are known to within {1000 * within_s:.1f} ms of each other"

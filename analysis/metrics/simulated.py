@@ -50,8 +50,8 @@ class SimulatedTrial:
 
     def of_each(self) -> list[tuple[str | None, npt.NDArray[np.bool_]]]:
         """Return each class, and None for all classes, with which requests are of the class."""
-        one = [(name, self.request_class == place) for place, name in enumerate(self.classes)]
-        return [*one, (None, self.request_class >= 0)]
+        of_class = [(name, self.request_class == place) for place, name in enumerate(self.classes)]
+        return [*of_class, (None, self.request_class >= 0)]
 
 
 class Prediction(NamedTuple):

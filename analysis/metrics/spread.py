@@ -74,7 +74,7 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 def worker_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> list[WorkerRow]:
     """Return how many requests of each class each worker answered in the trusted trials, the smallest number first."""
     rows = _rows(database.execute(_WORKERS.format(and_of_trial="")).fetchall())
-    return [one for one in rows if (one.variant, one.load, one.trial) in trusted]
+    return [row for row in rows if (row.variant, row.load, row.trial) in trusted]
 
 
 def evenness(counts: Sequence[int]) -> dict[str, float]:
@@ -98,7 +98,7 @@ def _spread(variant: VariantRecord, rows: list[WorkerRow]) -> Stats:
     For an elastic server, the number of idle workers is unknown, so only workers that served something are counted.
     """
     idle = [] if variant.elastic else [0] * (variant.workers - len(rows))
-    requests, connections = [*(one.requests for one in rows), *idle], [*(one.connections for one in rows), *idle]
+    requests, connections = [*(row.requests for row in rows), *idle], [*(row.connections for row in rows), *idle]
     stats: Stats = REQUESTS_BY_WORKER.keyed(evenness(requests))
     stats |= CONNECTIONS_BY_WORKER.keyed(evenness(connections))
     if len(set(requests)) > 1 and len(set(connections)) > 1:

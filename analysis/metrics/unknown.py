@@ -13,11 +13,11 @@ from analysis.records.run import KINDS, SCHEMA, Run, TrialRecord
 def unknown(run: Run, trials: Iterable[TrialRecord] = ()) -> Iterator[str]:
     """Yield a sentence for everything in a run's records that this version does not know; nothing if it knows all."""
     records = [*trials]
-    if (newest := max([run.schema_, *(one.schema_ for one in records)])) > SCHEMA:
+    if (newest := max([run.schema_, *(record.schema_ for record in records)])) > SCHEMA:
         yield f"the records have schema {newest}, and this version reads schema {SCHEMA}: it leaves out what is new"
     if keys := [*unknown_keys(run)]:
         yield f"not read by this version: {', '.join(keys)} in run.json"
-    if keys := [*dict.fromkeys(key for one in records for key in unknown_keys(one))]:
+    if keys := [*dict.fromkeys(key for record in records for key in unknown_keys(record))]:
         yield f"not read by this version: {', '.join(keys)} in trial.json"
     for load in run.loads:
         if load.kind not in KINDS:
@@ -42,9 +42,9 @@ def unknown_keys(record: Record) -> Iterator[str]:
         if isinstance(value, Record):
             yield from (f"{name}.{key}" for key in unknown_keys(value))
         elif isinstance(value, list):
-            for place, one in enumerate(value):
-                if isinstance(one, Record):
-                    yield from (f"{name}[{place}].{key}" for key in unknown_keys(one))
+            for place, part in enumerate(value):
+                if isinstance(part, Record):
+                    yield from (f"{name}[{place}].{key}" for key in unknown_keys(part))
 
 
 def unknown_in_claim(run: Run, claim: Claim) -> str | None:
@@ -122,7 +122,7 @@ def unknown_in_measure(measure: Measure) -> str | None:
 
 def _unknown_load(run: Run, name: str | None) -> str | None:
     """Return in words why a load cannot be judged: its kind is unknown, or the run does not have it."""
-    load = next((one for one in run.loads if name in (None, one.name)), None)
+    load = next((each for each in run.loads if name in (None, each.name)), None)
     if load is None:
         return f"the load {name}, which the run does not have"
     return None if load.kind in KINDS else f"a load of the kind {load.kind}"

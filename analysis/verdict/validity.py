@@ -1,11 +1,10 @@
 """Whether a trial or a run can be trusted. The lab decides this before it shows any numbers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Literal
 
 from analysis.metrics import FAMILIES, METRICS
-from analysis.metrics.metric import ValidityIssue
+from analysis.metrics.metric import Severity, ValidityIssue
 from analysis.read.observation import Reading
 from analysis.read.trial_data import ClassTotals, RequestTotals, TrialData
 from analysis.records.run import ALONE_ALLOWED, OTHERS_CORES, MachineRecord, Run, TrialRecord
@@ -49,38 +48,40 @@ def judge_trials(run: Run, trials: Sequence[TrialData]) -> list[TrialValidity]:
 def judge_trial(trial: TrialData) -> TrialValidity:
     """Judge one trial from its record, its requests, its containers, and each family's doubts."""
     rejected = _rejected(trial)
-    doubts = [*_record(trial), *_failures(trial, rejected), *_machine(trial)]
+    issues = [*_record(trial), *_failures(trial, rejected), *_machine(trial)]
     if trial.record.outcome == "measured" and trial.requests.of_k6:
-        doubts += _load(trial)
-        for family in FAMILIES:
-            doubts += family.issues(trial)
-        doubts += _work(trial)
+        for check in (_load, *(family.issues for family in FAMILIES), _work):
+            issues += check(trial)
     if trial.record.k6_exit_code == 99:
-        doubts.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
-    kinds = {kind for kind, _ in doubts}
+        issues.append(("note", "a threshold of the load script was crossed (k6 exit code 99)"))
+    found = {severity for severity, _ in issues}
     return TrialValidity(
         variant=trial.record.variant,
         load=trial.record.load,
         trial=trial.record.trial,
-        verdict="invalid" if "invalid" in kinds else "suspect" if "suspect" in kinds else "valid",
-        reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in doubts if kind == wanted],
-        notes=[reason for kind, reason in doubts if kind == "note"],
-        classes={} if "invalid" in kinds else rejected,
+        verdict=_worst(found),
+        reasons=[reason for wanted in ("invalid", "suspect", "note") for kind, reason in issues if kind == wanted],
+        notes=[reason for severity, reason in issues if severity == "note"],
+        classes={} if "invalid" in found else rejected,
     )
+
+
+def _worst(found: Collection[str]) -> Verdict:
+    return "invalid" if "invalid" in found else "suspect" if "suspect" in found else "valid"
 
 
 def doubt_effects(judged: list[TrialValidity], cells: Cells) -> list[TrialValidity]:
     """Return the verdicts on all trials, after doubting each trial whose clocks leave more open than they show."""
     doubtful = {
-        (variant, load, one.trial): reasons
+        (variant, load, trial.trial): reasons
         for (variant, load, request_class), trials in cells.items()
-        for one in trials
-        if request_class is None and (reasons := [*_effects(one)])
+        for trial in trials
+        if request_class is None and (reasons := [*_effects(trial)])
     }
     return [
-        one.model_copy(update={"verdict": "suspect", "reasons": [*reasons, *one.reasons]}) if reasons else one
-        for one in judged
-        for reasons in [doubtful.get((one.variant, one.load, one.trial), [])]
+        trial.model_copy(update={"verdict": "suspect", "reasons": [*reasons, *trial.reasons]}) if reasons else trial
+        for trial in judged
+        for reasons in [doubtful.get((trial.variant, trial.load, trial.trial))]
     ]
 
 
@@ -114,9 +115,9 @@ def _rejected(trial: TrialData) -> dict[str, str]:
     The figures of such a class are invalid. The other classes are suspect, because they met another load than planned.
     """
     return {
-        one.request_class: f"all {one.sent} {one.request_class} requests failed ({_reasons(one.errors)})"
-        for one in trial.requests.of_k6
-        if one.failed == one.sent and not _expected(trial, one)
+        totals.request_class: f"all {totals.sent} {totals.request_class} requests failed ({_reasons(totals.errors)})"
+        for totals in trial.requests.of_k6
+        if totals.failed == totals.sent and not _is_expected(trial, totals)
     }
 
 
@@ -125,21 +126,21 @@ def _failures(trial: TrialData, rejected: Mapping[str, str]) -> Iterator[Validit
 
     The trial is invalid if k6 got no answer at all. ``rejected`` are the classes whose figures are invalid.
     """
-    answered = any(one.answered for one in trial.requests.of_k6)
-    for one in trial.requests.classes:
-        kinds = _reasons(one.errors if one.of_client else trial.requests.errors)
-        if one.request_class in rejected:
+    answered = any(totals.answered for totals in trial.requests.of_k6)
+    for totals in trial.requests.classes:
+        errors = _reasons(totals.errors if totals.of_client else trial.requests.errors)
+        name, failed, sent = totals.request_class, totals.failed, totals.sent
+        if name in rejected:
             effect = ": their figures are invalid, and the other requests met another load than planned"
-            yield "suspect" if answered else "invalid", rejected[one.request_class] + (effect if answered else "")
-        elif one.failed == one.sent:
-            yield "note", f"all {one.sent} {one.request_class} requests failed ({kinds})"
-        elif one.failed:
-            seriously = one.failed > FAILURES_ALLOWED * one.sent and not _expected(trial, one)
-            reason = f"{one.failed} of {one.sent} {one.request_class} requests failed ({kinds})"
-            yield "suspect" if seriously else "note", reason
+            yield "suspect" if answered else "invalid", rejected[name] + (effect if answered else "")
+        elif failed == sent:
+            yield "note", f"all {sent} {name} requests failed ({errors})"
+        elif failed:
+            is_serious = failed > FAILURES_ALLOWED * sent and not _is_expected(trial, totals)
+            yield "suspect" if is_serious else "note", f"{failed} of {sent} {name} requests failed ({errors})"
 
 
-def _expected(trial: TrialData, one: ClassTotals) -> bool:
+def _is_expected(trial: TrialData, totals: ClassTotals) -> bool:
     """Whether failures of a class of request are a finding, so that they are only a note.
 
     They are if a client that misbehaves sent the requests, if a claim says that the requests fail, if a request kills
@@ -147,9 +148,9 @@ def _expected(trial: TrialData, one: ClassTotals) -> bool:
     error.
     """
     variant, load, _ = trial.key
-    claimed = any(claim.expects_failures_of(variant, load, one.request_class) for claim in trial.run.claims)
-    refused = trial.load.is_of_user_service and one.refused == one.failed
-    return one.of_client or claimed or trial.load.crashes or trial.load.overloads or refused
+    claimed = any(claim.expects_failures_of(variant, load, totals.request_class) for claim in trial.run.claims)
+    refused = trial.load.is_of_user_service and totals.refused == totals.failed
+    return totals.of_client or claimed or trial.load.crashes or trial.load.overloads or refused
 
 
 def _reasons(errors: Sequence[str]) -> str:
@@ -158,19 +159,20 @@ def _reasons(errors: Sequence[str]) -> str:
 
 def _machine(trial: TrialData) -> Iterator[ValidityIssue]:
     record = trial.record
-    if record.busy_before is not None and record.busy_before > BUSY_BEFORE_ALLOWED:
+    if (record.busy_before or 0) > BUSY_BEFORE_ALLOWED:
         which = "the busiest machine" if record.machines else "the machine"
         yield "suspect", f"{which} was {record.busy_before:.0%} busy before the load began"
     seen: Sequence[MachineRecord | TrialRecord] = record.machines or [record]
-    for one in seen:
-        name, on = (one.name, f" on {one.name}") if isinstance(one, MachineRecord) else ("the machine", "")
-        if one.busy_during is not None and one.busy_during > BUSY_DURING_ALLOWED:
-            yield "suspect", f"{name} was {one.busy_during:.0%} busy during the load"
-        if one.steal_during is not None and one.steal_during > STEAL_ALLOWED:
-            yield "suspect", f"other machines of this host took {one.steal_during:.1%} of the processor time{on}"
-        if trial.run.sleeping and one.pressure_during is not None and one.pressure_during > PRESSURE_ALLOWED:
-            yield "suspect", f"something{on} waited for a processor during {one.pressure_during:.0%} of the load"
-    if record.clock_step_s is not None and abs(record.clock_step_s) > CLOCK_STEP_ALLOWED_S:
+    for machine in seen:
+        name, on = (machine.name, f" on {machine.name}") if isinstance(machine, MachineRecord) else ("the machine", "")
+        busy, stolen, pressure = (machine.busy_during or 0, machine.steal_during or 0, machine.pressure_during or 0)
+        if busy > BUSY_DURING_ALLOWED:
+            yield "suspect", f"{name} was {busy:.0%} busy during the load"
+        if stolen > STEAL_ALLOWED:
+            yield "suspect", f"other machines of this host took {stolen:.1%} of the processor time{on}"
+        if trial.run.sleeping and pressure > PRESSURE_ALLOWED:
+            yield "suspect", f"something{on} waited for a processor during {pressure:.0%} of the load"
+    if record.clock_step_s and abs(record.clock_step_s) > CLOCK_STEP_ALLOWED_S:
         yield "invalid", f"the clock was set by {record.clock_step_s:+.2f} s during the load"
 
 
@@ -179,15 +181,12 @@ def _work(trial: TrialData) -> Iterator[ValidityIssue]:
     calibration, quickest_ms = trial.record.calibration, trial.requests.quickest_ms
     if not calibration:
         return
-    service_time_ms, alone_ms = calibration.service_time_ms, median(calibration.alone_ms)
+    asked = f"where it asked for {calibration.service_time_ms:.0f} ms"
     if not calibration.holds:
-        yield (
-            "suspect",
-            f"a request alone was at work for {alone_ms:.0f} ms where it asked for {service_time_ms:.0f} ms",
-        )
-    if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * service_time_ms:
-        quickest = f"{quickest_ms:.0f} ms where it asked for {service_time_ms:.0f} ms"
-        yield "suspect", f"a request was at work for only {quickest}: the calibration does not hold under load"
+        yield "suspect", f"a request alone was at work for {median(calibration.alone_ms):.0f} ms {asked}"
+    if quickest_ms is not None and quickest_ms < (1 - ALONE_ALLOWED) * calibration.service_time_ms:
+        quickest = f"a request was at work for only {quickest_ms:.0f} ms {asked}"
+        yield "suspect", f"{quickest}: the calibration does not hold under load"
 
 
 def _load(trial: TrialData) -> Iterator[ValidityIssue]:
@@ -201,8 +200,8 @@ def _load(trial: TrialData) -> Iterator[ValidityIssue]:
         yield "invalid", f"the points of {requests.generators} of {load.generators} load generators are there"
     if dropped:
         share = dropped / (dropped + requests.sent)
-        kind: Literal["invalid", "suspect"] = "invalid" if share > DROPPED_ALLOWED else "suspect"
-        yield kind, f"the load generator dropped {dropped} iterations, {share:.1%} of what it should have sent"
+        severity: Severity = "invalid" if share > DROPPED_ALLOWED else "suspect"
+        yield severity, f"the load generator dropped {dropped} iterations, {share:.1%} of what it should have sent"
     waited_s = max((_generator_wait(requests, readings) for readings in trial.raw.generators), default=0.0)
     if waited_s > GENERATOR_WAIT_ALLOWED_S:
         yield "suspect", f"the load generator waited for a processor {waited_s:.2f} s in every second of the load"
@@ -227,7 +226,7 @@ def _generator_wait(requests: RequestTotals, readings: tuple[Reading, ...]) -> f
 
 
 def _during(requests: RequestTotals, readings: tuple[Reading, ...]) -> list[Reading]:
-    return [one for one in readings if requests.began is not None and one.at >= requests.began]
+    return [reading for reading in readings if requests.began is not None and reading.at >= requests.began]
 
 
 _RULES: dict[str, Callable[[TrialData], bool]] = {
@@ -236,18 +235,18 @@ _RULES: dict[str, Callable[[TrialData], bool]] = {
     "whether other machines took processor time, because the kernel does not report it":
         lambda trial: trial.record.steal_during is None,
     "whether the load generator waited for a processor, because the kernel does not report it, or the load was too "
-    "short": lambda trial: any(len(_during(trial.requests, one)) < _READINGS for one in _generators(trial)),
+    "short": lambda trial: any(len(_during(trial.requests, each)) < _READINGS for each in trial.raw.generators or [()]),
     "whether a limit kept a container from computing, because the kernel does not report it":
-        lambda trial: any(one.after and one.after.throttled_s is None for one in trial.containers),
+        lambda trial: any(each.after and each.after.throttled_s is None for each in trial.containers),
     "whether a container ran out of memory, because the kernel does not report it":
-        lambda trial: any(one.after and one.after.out_of_memory is None for one in trial.containers),
+        lambda trial: any(each.after and each.after.out_of_memory is None for each in trial.containers),
 }  # fmt: skip
 """For each rule that needs something that not every machine reports: how a trial shows that it is missing."""
 
 
 def unapplied(trials: Sequence[TrialData]) -> Iterator[str]:
     """Yield which rules could not be applied to which of the measured ``trials``."""
-    measured = [one for one in trials if one.record.outcome == "measured" and one.requests.of_k6]
+    measured = [trial for trial in trials if trial.record.outcome == "measured" and trial.requests.of_k6]
     for what, is_missing in _RULES.items():
         if missing := sum(map(is_missing, measured)):
             where = f" in {missing} of {len(measured)} trials" if missing < len(measured) else ""
@@ -256,27 +255,19 @@ def unapplied(trials: Sequence[TrialData]) -> Iterator[str]:
 
 def several_clocks(trials: Sequence[TrialData]) -> Iterator[str]:
     """Yield how well the least certain clocks are known, if containers ran on several machines."""
-    known = [one.raw.clocks.worst for one in trials if one.raw.clocks]
-    if least := max(filter(None, known), key=lambda one: one[2], default=None):
+    known = [trial.raw.clocks.worst for trial in trials if trial.raw.clocks]
+    if least := max(filter(None, known), key=lambda pair: pair[2], default=None):
         asking, serving, seconds = least
         clocks = f"the clocks of {asking} and {serving} are known to within {1000 * seconds:.2f} ms of each other"
         yield f"times of several machines were compared: {clocks}"
 
 
-def _generators(trial: TrialData) -> Sequence[tuple[Reading, ...]]:
-    return trial.raw.generators or [()]
-
-
 def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Validity:
     """Judge a run from its trials and its record; ``further`` has more reasons to doubt its numbers."""
-    verdict: Verdict = "valid"
-    for worse in ("suspect", "invalid"):
-        if any(one.verdict == worse for one in trials):
-            verdict = worse
     reasons = [
-        f"{one.variant}{_which(run, one)}: {'' if reason in one.notes else f'{one.verdict}: '}{reason}"
-        for one in trials
-        for reason in one.reasons
+        f"{trial.variant}{_which(run, trial)}: {'' if reason in trial.notes else f'{trial.verdict}: '}{reason}"
+        for trial in trials
+        for reason in trial.reasons
     ]
     if run.outcome == "running":
         reasons.append("the run did not end: its process was killed, or it is still at work")
@@ -290,13 +281,13 @@ def judge_run(run: Run, trials: list[TrialValidity], further: list[str]) -> Vali
         reasons.append(f"stand-in base images were used: {', '.join(stand_ins)}")
     if run.git and run.git.dirty:
         reasons.append("the lab's own files had uncommitted changes")
-    return Validity(verdict=verdict, reasons=reasons)
+    return Validity(verdict=_worst({trial.verdict for trial in trials}), reasons=reasons)
 
 
 def _computing(run: Run) -> Iterator[str]:
     """Yield reasons to doubt how requests computed: imitated computing, or too few cores."""
     ways = {load.settings.get("CPU") for load in run.loads}
-    most = max((one.workers for one in run.variants), default=0)
+    most = max((variant.workers for variant in run.variants), default=0)
     if "hold" in ways:
         yield "computing was imitated: requests held the interpreter lock without using a core (CPU=hold)"
     if "burn" in ways and run.cores < most + OTHERS_CORES:
@@ -305,17 +296,17 @@ def _computing(run: Run) -> Iterator[str]:
 
 def _unlike(run: Run) -> Iterator[str]:
     """Yield in what the machines for servers differ, because a variant then also differs in its machines."""
-    servers = [one for one in run.machines if one.role != "load"]
+    servers = [machine for machine in run.machines if machine.role != "load"]
     for what in ("cpu", "kernel", "engine"):
         having: dict[str, list[str]] = {}
-        for one in servers:
-            having.setdefault(getattr(one.host, what), []).append(one.name)
+        for machine in servers:
+            having.setdefault(getattr(machine.host, what), []).append(machine.name)
         if len(having) > 1:
             said = "; ".join(f"{value} on {', '.join(names)}" for value, names in having.items())
             yield f"the machines for servers differ in their {what}: {said}"
 
 
-def _which(run: Run, one: TrialValidity) -> str:
-    words = [one.load] if len(run.loads) > 1 else []
-    words += [f"trial {one.trial}"] if run.trials > 1 else []
+def _which(run: Run, trial: TrialValidity) -> str:
+    words = [trial.load] if len(run.loads) > 1 else []
+    words += [f"trial {trial.trial}"] if run.trials > 1 else []
     return f" ({', '.join(words)})" if words else ""

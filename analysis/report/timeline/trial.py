@@ -50,7 +50,9 @@ def read_trial(database: duckdb.DuckDBPyConnection, variant: VariantRecord, load
     """Read the requests of a trial from the view ``requests``."""
     key = (variant.name, load, number)
     answered = waiting.read_answered(database, *key)
-    return TimelineTrial(variant, key, read_timeline(database, key), answered, waiting.waits_of_variant(variant, answered))
+    return TimelineTrial(
+        variant, key, read_timeline(database, key), answered, waiting.waits_of_variant(variant, answered)
+    )
 
 
 @dataclass(frozen=True)
