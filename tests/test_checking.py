@@ -25,13 +25,13 @@ class Started:
         self.part = folder / ".1.part"
         self.part.mkdir()
 
-    def up(self) -> None:
+    def start(self) -> None:
         """Note it."""
         self.steps.append("up")
 
-    def end_up(self) -> None:
+    def abort_start(self) -> None:
         """Note it."""
-        self.steps.append("end_up")
+        self.steps.append("abort_start")
 
     def check(self) -> list[str]:
         """Note it, and do it."""
@@ -42,7 +42,7 @@ class Started:
         """Note it."""
         self.steps.append("collect")
 
-    def down(self) -> None:
+    def remove(self) -> None:
         """Note it."""
         self.steps.append("down")
         self.gone = True

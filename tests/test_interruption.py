@@ -246,20 +246,20 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the runner does with the stack of a batch that needs no containers, step by step."""
     taken: list[str] = []
 
-    def up(stack: TrialContainers) -> None:
+    def start(stack: TrialContainers) -> None:
         stack.composed = [cast("Composed", "one")]
         taken.append("up")
 
-    def down(stack: TrialContainers) -> None:
+    def remove(stack: TrialContainers) -> None:
         stack.gone = True
         taken.append("down")
 
     def save(stack: TrialContainers, *_: object) -> None:
         taken.append(f"saved, {stack.outcome}: {(stack.reason or '').split(' at ')[0]}")
 
-    for step in (up, down, save):
+    for step in (start, remove, save):
         monkeypatch.setattr(TrialContainers, step.__name__, step)
-    monkeypatch.setattr(TrialContainers, "look_before", lambda _: taken.append("look before"))
+    monkeypatch.setattr(TrialContainers, "observe_before", lambda _: taken.append("look before"))
     monkeypatch.setattr(TrialContainers, "collect", lambda _: taken.append("collect"))
     monkeypatch.setattr(Engines, "settle", lambda *_: Quiet(waited_s=0, busy=0))
     monkeypatch.setattr(batch, "_load", lambda *_: taken.append("load"))

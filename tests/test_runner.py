@@ -76,7 +76,7 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
     stack = TrialContainers(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines())
 
-    stack.up()
+    stack.start()
 
     assert stack.reason is None
     assert asked == {"up": started, "create": created}
@@ -202,7 +202,7 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
     monkeypatch.setattr(TrialContainers, "_why_not_healthy", lambda _, error: last_line(error))
     monkeypatch.setattr(Docker, "up", refuse)
 
-    stack.up()
+    stack.start()
     stack.gone = True
     record = stack.save(None, None)
 
@@ -318,7 +318,7 @@ def test_a_rate_that_nobody_knows_is_why_the_trial_failed(
     make_trial(tmp_path / RUN, "one", 2, requests, **changed)
     stack = overload(tmp_path)
 
-    stack.up()
+    stack.start()
 
     assert (stack.outcome, stack.reason) == ("failed", f"the rate is relative to one under mix, {message}")
     assert (stack.composed, stack.visits_per_s, stack.containers) == ([], None, [])
@@ -333,7 +333,7 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
     stack = overload(tmp_path)
 
-    stack.up()
+    stack.start()
 
     assert stack.reason == (
         "the rate is relative to one under mix, and is too high: 450 requests a second are more than the 400 that one "
@@ -382,7 +382,7 @@ def test_a_command_before_the_application_that_does_not_end_has_a_limit(
     monkeypatch.setattr(TrialContainers, "_rate_after", lambda *_: 75.6)
     monkeypatch.setattr("lab.trial.stack.output_of", lambda _: b"migrating\n")
 
-    stack.up()
+    stack.start()
 
     assert stack.reason == "the command of application.before was not ready within 0 s"
 
@@ -406,7 +406,7 @@ def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
     monkeypatch.setattr("lab.trial.stack.END_AGAIN_S", 0)
     monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [one])
 
-    stack.end_up()
+    stack.abort_start()
 
     assert killed == ["1", "1", "1"]
 

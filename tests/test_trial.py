@@ -43,12 +43,12 @@ def saved_after(
     def started(stack: TrialContainers) -> None:
         stack.composed = [cast("Composed", "one")]
         up(stack)
-        stack.phase = Phase.STARTED  # as at the end of TrialContainers.up, whatever happened
+        stack.phase = Phase.STARTED  # as at the end of TrialContainers.start, whatever happened
 
-    monkeypatch.setattr(TrialContainers, "up", started)
-    monkeypatch.setattr(TrialContainers, "look_before", lambda _: None)
+    monkeypatch.setattr(TrialContainers, "start", started)
+    monkeypatch.setattr(TrialContainers, "observe_before", lambda _: None)
     monkeypatch.setattr(TrialContainers, "collect", lambda _: None)
-    monkeypatch.setattr(TrialContainers, "down", lambda stack: setattr(stack, "gone", True))
+    monkeypatch.setattr(TrialContainers, "remove", lambda stack: setattr(stack, "gone", True))
     monkeypatch.setattr(TrialContainers, "save", save)
     monkeypatch.setattr(Engines, "settle", lambda _, progress: settle(progress))
     monkeypatch.setattr(batch, "_is_worth_keeping", lambda _: True)

@@ -48,10 +48,10 @@ def _ask_on(machine: Machine, say: Say, over: threading.Event) -> None:
         if answered is None:
             continue
         if silent and answered:
-            say(f"{_capital(machine.said)} answers again.")
+            say(f"{_capital(machine.engine_name)} answers again.")
         elif not silent and not answered:
-            say(f"{_capital(machine.said)} has not answered for {in_words(SILENT_S)}: is it paused, or is its machine? "
-                "The lab ends what waits for it.")  # fmt: skip
+            say(f"{_capital(machine.engine_name)} has not answered for {in_words(SILENT_S)}: "
+                "is it paused, or is its machine? The lab ends what waits for it.")  # fmt: skip
         silent = not answered
         if silent:
             _end_clients(machine)
@@ -76,7 +76,7 @@ def _answers(machine: Machine, say: Say, over: threading.Event, *, silent: bool)
                 return False
             if waited_s > LATE_S and not told:
                 told = True
-                say(f"{_capital(machine.said)} has not answered for {in_words(LATE_S)}; "
+                say(f"{_capital(machine.engine_name)} has not answered for {in_words(LATE_S)}; "
                     f"the lab waits for it for {in_words(SILENT_S)}.")  # fmt: skip
         return True
     finally:

@@ -44,13 +44,13 @@ class BatchStep:
     stop: Callable[[TrialContainers], object] | None = None
 
 
-START = BatchStep(methodcaller("up"), "starting the servers", 4, methodcaller("end_up"))
+START = BatchStep(methodcaller("start"), "starting the servers", 4, methodcaller("abort_start"))
 CALIBRATE = BatchStep(methodcaller("calibrate"), "calibrating", 2)
-ASK_ALONE = BatchStep(methodcaller("ask_alone"), "asking alone", 2)
-OBSERVE = BatchStep(methodcaller("look_before"), "observing the servers", 1)
+UNLOADED_LATENCY = BatchStep(methodcaller("measure_unloaded_latency"), "asking alone", 2)
+OBSERVE = BatchStep(methodcaller("observe_before"), "observing the servers", 1)
 WAIT_FOR_LOAD = BatchStep(methodcaller("wait_for_load"), "load", 0, methodcaller("end_load"))
 COLLECT = BatchStep(methodcaller("collect"), "stopping the servers", 1)
-REMOVE = BatchStep(methodcaller("down"), "stopping the servers", 2)
+REMOVE = BatchStep(methodcaller("remove"), "stopping the servers", 2)
 
 
 @dataclass
@@ -161,8 +161,8 @@ def _prepare(
         for trial in computing:  # one after the other, because calibration needs requests that run alone
             _do(CALIBRATE, [trial], progress, stop_signals)
     for trial in _ready(trials):
-        if trial.asks_alone:
-            _do(ASK_ALONE, [trial], progress, stop_signals)
+        if trial.measures_unloaded_latency:
+            _do(UNLOADED_LATENCY, [trial], progress, stop_signals)
     if ready := _ready(trials):
         _do(OBSERVE, ready, progress, stop_signals)
         settle()

@@ -34,10 +34,10 @@ def end_with_servers(trials: Sequence[TrialContainers], machines: Sequence[Machi
                 labels = event["Actor"]["Attributes"]
                 for trial in trials:
                     if labels.get(PROJECT) == trial.project and trial.outcome == "measured":
-                        pool.submit(trial.heed, event["Action"], machine, event["Actor"]["ID"], labels)
+                        pool.submit(trial.react_to, event["Action"], machine, event["Actor"]["ID"], labels)
             if not over.is_set() and len(machines) > 1:  # else the only engine has ended, and the load with it
                 for trial in trials:
-                    pool.submit(trial.lose, machine)
+                    pool.submit(trial.fail_lost, machine)
 
     with ExitStack() as at_end:
         for machine in machines:

@@ -116,16 +116,16 @@ class TrialContainers:
         """Note that this trial was interrupted."""
         self.outcome, self.reason = "interrupted", f"interrupted at {now()}"
 
-    def heed(self, event: Literal["oom", "die"], machine: Machine, container: str, labels: dict[str, str]) -> None:
+    def react_to(self, event: Literal["oom", "die"], machine: Machine, container: str, labels: dict[str, str]) -> None:
         """React to an event of an engine, given the machine, the container's id and the labels of the event."""
         service = labels[SERVICE]
         if event == "oom":
-            self.out_of_memory(machine, container, service)
+            self.fail_out_of_memory(machine, container, service)
         elif self.phase is Phase.LOADING and not is_generator(service):
             self.fail(reasons.end_reason(service, int(labels["exitCode"])))
             self.end_load()
 
-    def out_of_memory(self, machine: Machine, container: str, service: str) -> None:
+    def fail_out_of_memory(self, machine: Machine, container: str, service: str) -> None:
         """Fail because a container has reached its memory limit, and at once end the load or the container.
 
         If the machine itself is short of memory, say so: then the kernel kills the lab's containers first.
@@ -137,13 +137,13 @@ class TrialContainers:
             with suppress_docker_errors():
                 machine.client.container.kill(container)
 
-    def lose(self, machine: Machine) -> None:
+    def fail_lost(self, machine: Machine) -> None:
         """Fail because a machine does not answer any more, and end the load: requests to it wait for a minute each."""
-        self.fail(f"{machine.said} stopped answering")
+        self.fail(f"{machine.engine_name} stopped answering")
         if self.phase is Phase.LOADING:
             self.end_load()
 
-    def up(self) -> None:
+    def start(self) -> None:
         """Start the servers and the balancer, wait until they are healthy, and create the load generators."""
         began = time.monotonic()
         try:
@@ -201,8 +201,8 @@ class TrialContainers:
             late.cancel()
             late.join()
 
-    def end_up(self) -> None:
-        """End the containers that start, again and again until ``up`` has ended: Compose may start further ones."""
+    def abort_start(self) -> None:
+        """End the containers that start, again and again until ``start`` has ended: Compose may start further ones."""
         while self.phase is Phase.STARTING:
             self._kill_running()
             time.sleep(END_AGAIN_S)
@@ -233,12 +233,12 @@ class TrialContainers:
                 bring(generator, RESULTS_THERE, {name: text})
 
     @property
-    def asks_alone(self) -> bool:
+    def measures_unloaded_latency(self) -> bool:
         """Whether requests to somebody's own application are first sent one at a time: once in a run."""
         trial = self.planned
         return trial.load.script == OWN and trial.variant_name == TODAY and trial.number == 1
 
-    def ask_alone(self) -> None:
+    def measure_unloaded_latency(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
         try:
             found = alone_ms(self._front(), self._asked())
@@ -310,7 +310,7 @@ class TrialContainers:
                     return checking.not_healthy(said, probed, beside)
         return LabError(f"Your application does not start as it is served today: {reason}")
 
-    def look_before(self) -> None:
+    def observe_before(self) -> None:
         """Keep the settings, the counters and the beginnings of the logs of the containers before the load."""
         self.log_starts = log_starts(self.containers)
         self.settings_in_force |= observe(self.containers, self.part, "before", self._masked)
@@ -339,7 +339,7 @@ class TrialContainers:
                 if generator.service != "client":
                     self._k6_ended(exit_code)
             except DockerException as error:
-                self.fail(f"{generator.machine.said} stopped answering: {last_line(error)}")
+                self.fail(f"{generator.machine.engine_name} stopped answering: {last_line(error)}")
         self.took_s["load"] = time.monotonic() - began
         self.phase = Phase.LOADED
 
@@ -405,12 +405,12 @@ class TrialContainers:
                     machine.client.system.info()
                 machines.append(machine)
             except DockerException as error:
-                self.fail(f"{machine.said} stopped answering: {last_line(error)}")
+                self.fail(f"{machine.engine_name} stopped answering: {last_line(error)}")
         names = {container.id: container.name for container in self.containers}
         found = containers_of(self.project, machines)
         return [replace(container, name=names.get(container.id, container.name)) for container in found]
 
-    def down(self) -> None:
+    def remove(self) -> None:
         """Remove only this trial's containers and network. The next command removes what could not be removed."""
         self.gone = remove_project(self.engines.machines, self.project)
 

@@ -76,7 +76,7 @@ class Machine:
         return [*map(str, self.client.client_config.docker_cmd)]
 
     @property
-    def said(self) -> str:
+    def engine_name(self) -> str:
         """The machine in a message: ``the container engine``, or with the name of the machine."""
         return f"the container engine of {self.name}" if self.name else "the container engine"
 
