@@ -59,8 +59,8 @@ class Differing(NamedTuple):
     """A laptop that differs from the class in an experiment, in what, and why that may be; the best reason first."""
 
     laptop: Laptop
-    standings: list[Outlier]
-    find_reasons: list[Reason]
+    outliers: list[Outlier]
+    reasons: list[Reason]
 
 
 def differing(laptops: Sequence[Laptop], experiment: str, strips: Sequence[Strip]) -> list[Differing]:

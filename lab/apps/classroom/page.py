@@ -1,6 +1,6 @@
 """The page of a class: strips with a dot for each laptop, who differs and why, and predictions beside results."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -38,34 +38,7 @@ MODES: dict[Mode, str] = {
     "burn": "requests compute (CPU=burn)",
 }
 _OF_LAPTOPS = ("cores", "processor", "memory", "kernel", "engine", "CPU mode", "trials", "lab", "lab's files")
-_MOST_WHYS = 6
-
-
-class DrawnStrip(NamedTuple):
-    """One strip, drawn, with its words."""
-
-    says: str
-    what: str
-    told: str
-    svg: Markup
-    verdicts: str
-
-
-class DrawnPredictions(NamedTuple):
-    """What the class predicted of one number, drawn, with its words."""
-
-    says: str
-    told: str
-    svg: Markup
-
-
-class LaptopRow(NamedTuple):
-    """One row of a table whose first column is a laptop."""
-
-    number: int
-    name: str
-    how: list[str]
-    why: list[str]
+_MOST_REASONS = 6
 
 
 class Chapter(NamedTuple):
@@ -75,9 +48,9 @@ class Chapter(NamedTuple):
     title: str
     question: str
     says: str
-    predictions: list[DrawnPredictions]
-    strips: list[DrawnStrip]
-    differing: list[LaptopRow]
+    predictions: list[ClassPrediction]
+    strips: list[Strip]
+    differing: list[Differing]
 
 
 def write_class_page(
@@ -93,13 +66,18 @@ def write_class_page(
     of_cores = core_colours([handed.run.cores for laptop in laptops for handed in laptop.runs.values()])
     names = [name for name in own if any(name in laptop.runs for laptop in laptops)]
     collected = collect_predictions(predictions)
-    chapters = [_chapter(name, own[name], laptops, of_cores, collected) for name in names]
+    chapters = [_chapter(name, own[name], laptops, collected) for name in names]
     page = render(
         "class.html", "class.js", app="lab.apps.classroom", laptops=laptops, chapters=chapters, colours=of_cores,
         modes=MODES, key=lambda cpu_mode, colour: Markup(shape(cpu_mode, 15, 15, colour)),  # noqa: S704  # we draw it
         theory=THEORY, published=PUBLISHED, good=GOOD, left_out=left_out, far=FAR, few=FEW, near=NEAR_RATIO,
         near_ms=f"{NEAR['ms']:g}", near_share=f"{NEAR['share']:g}",
-        head=[*_OF_LAPTOPS, "manifests"], machines=[*_machines(laptops)],
+        head=[*_OF_LAPTOPS, "manifests"], cells=_cells, heading=_heading, what=_what, told=_told, verdicts=_verdicts,
+        draw=lambda strip: draw_strip(strip, of_cores, f"{_heading(strip)}. {_told(strip)}"),
+        summary=_prediction_summary, how=_how, why=_why, most_reasons=_MOST_REASONS,
+        draw_predictions=lambda found: draw_predictions(
+            found, f"The class predicted: {found.says}. {_prediction_summary(found)}"
+        ),
         ring=Markup(prediction_shape(15, 15)),  # noqa: S704  # we draw it
         has_predictions=any(chapter.predictions for chapter in chapters), checked=_CHECKED[checked],
     )  # fmt: skip
@@ -115,22 +93,13 @@ _CHECKED = {
 
 
 def _chapter(
-    name: str,
-    own: OwnExperiment,
-    laptops: Sequence[Laptop],
-    of_cores: Mapping[int, str],
-    predictions: Sequence[ClassPrediction],
+    name: str, own: OwnExperiment, laptops: Sequence[Laptop], predictions: Sequence[ClassPrediction]
 ) -> Chapter:
     made = strips(laptops, name, own)
     differ = differing(laptops, name, made)
     there = sum(name in laptop.runs for laptop in laptops)
-    return Chapter(
-        name, own.title, own.question, _says(there, made, differ),
-        [_drawn_predictions(prediction) for prediction in predictions if own.step and prediction.step == own.step],
-        [_shown(strip, of_cores) for strip in made],
-        [LaptopRow(row.laptop.number, row.laptop.name, [_how(standing) for standing in row.standings],
-                     [_why(why) for why in row.find_reasons[:_MOST_WHYS]]) for row in differ],
-    )  # fmt: skip
+    asked = [prediction for prediction in predictions if own.step and prediction.step == own.step]
+    return Chapter(name, own.title, own.question, _says(there, made, differ), asked, made, differ)
 
 
 def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:
@@ -144,24 +113,20 @@ def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str
     return f"{told}. {len(differ)} differ{'s' if len(differ) == 1 else ''} from the others: {names}."
 
 
-def _drawn_predictions(prediction: ClassPrediction) -> DrawnPredictions:
+def _prediction_summary(prediction: ClassPrediction) -> str:
     of_unit = unit_suffix(prediction.unit)
     low, high = number(prediction.measured[0]), number(prediction.measured[-1])
     theory = f"; theory: {number(prediction.theory)}{of_unit}" if prediction.theory is not None else ""
-    told = (
+    return (
         f"Predicted: {', '.join(map(number, prediction.predictions))}{of_unit}{theory}; "
         f"measured: {number(median(prediction.measured))}{of_unit} ({low} to {high}). "
         f"{prediction.near} of {len(prediction.predictions)} predictions were within a factor of two."
     )
-    return DrawnPredictions(
-        prediction.says, told, draw_predictions(prediction, f"The class predicted: {prediction.says}. {told}")
-    )
 
 
-def _shown(strip: Strip, of_cores: Mapping[int, str]) -> DrawnStrip:
-    what, told = _what(strip), _told(strip)
-    says = strip.says or f"Published: {what[0].lower()}{what[1:]}"
-    return DrawnStrip(says, what, told, draw_strip(strip, of_cores, f"{says}. {told}"), _verdicts(strip))
+def _heading(strip: Strip) -> str:
+    what = _what(strip)
+    return strip.says or f"Published: {what[0].lower()}{what[1:]}"
 
 
 def _what(strip: Strip) -> str:
@@ -217,17 +182,8 @@ def _why(why: Reason) -> str:
     )
 
 
-class MachineRow(NamedTuple):
-    """One row of the table of laptops."""
-
-    number: int
-    name: str
-    cells: list[str]
-
-
-def _machines(laptops: Sequence[Laptop]) -> Iterator[MachineRow]:
-    for laptop in laptops:
-        facets = [dict(traits(handed)) for handed in laptop.runs.values()]
-        cells = [", ".join(dict.fromkeys(values[name] for values in facets)) for name in _OF_LAPTOPS]
-        marks = ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())
-        yield MachineRow(laptop.number, laptop.name, [*cells, marks])
+def _cells(laptop: Laptop) -> list[str]:
+    """Return the row of a laptop in the table of laptops."""
+    facets = [dict(traits(handed)) for handed in laptop.runs.values()]
+    cells = [", ".join(dict.fromkeys(values[name] for values in facets)) for name in _OF_LAPTOPS]
+    return [*cells, ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())]
