@@ -14,7 +14,7 @@ function panelsOf(trials) {
   const panels = trials.map((trial) => {
     const countTop = top + HEAD_PX;
     const lanesTop = countTop + (trial.waiting ? COUNT_PX + 8 : 0);
-    const panel = {trial, top, countTop, lanesTop, bottom: lanesTop + trial.height, boxes: boxesOf(trial, lanesTop)};
+    const panel = {trial, top, countTop, lanesTop, bottom: lanesTop + trial.height};
     top = panel.bottom + 14;
     return panel;
   });
@@ -84,103 +84,69 @@ function drawCount(pen, trial, view, x, right, top, ink) {
   pen.text(LEFT_PX - 8, bottom + 1, 'a thread is free', {colour: ink.text, px: 11, align: 'end'});
   pen.line([[LEFT_PX, bottom], [right, bottom]], ink.grid);
   if (!most) return pen.text(LEFT_PX + 4, bottom - 3, 'none', {colour: ink.faint, px: 11});
-  const y = (count) => bottom - count / most * (COUNT_PX - 4);
-  const points = [[LEFT_PX, bottom]];
-  let count = 0, pixel = -1, highest = 0;
-  for (const [time, next] of trial.waiting) {
-    if (time > view.to) break;
-    const at = Math.max(LEFT_PX, x(time));
-    if (time >= view.from && Math.floor(at) !== pixel) {  // of the changes within a pixel, the largest count is shown
-      if (pixel >= 0) points.push([pixel, y(highest)], [pixel + 1, y(highest)]);
-      points.push([pixel >= 0 ? pixel + 1 : LEFT_PX, y(count)], [at, y(count)]);
-      [pixel, highest] = [Math.floor(at), count];
-    }
-    highest = Math.max(highest, next);
-    count = next;
-  }
-  if (pixel >= 0) points.push([pixel, y(highest)], [pixel + 1, y(highest)]);
-  points.push([pixel >= 0 ? pixel + 1 : LEFT_PX, y(count)], [right, y(count)], [right, bottom]);
-  pen.clip(LEFT_PX, top, right - LEFT_PX, COUNT_PX, () => pen.area(points, BESIDE));
+  const largest = new Array(Math.ceil(right - LEFT_PX)).fill(0);  // in each column of pixels
+  trial.waiting.forEach(([time, count], place) => {
+    const until = place + 1 < trial.waiting.length ? trial.waiting[place + 1][0] : time;
+    const last = Math.min(largest.length - 1, x(until) - LEFT_PX);
+    for (let px = Math.max(0, Math.floor(x(time) - LEFT_PX)); px <= last; px++) largest[px] = Math.max(largest[px], count);
+  });
+  largest.forEach((count, px) => {
+    const height = count / most * (COUNT_PX - 4);
+    if (count) pen.rect(LEFT_PX + px, bottom - height, 1, height, BESIDE);
+  });
   pen.text(right - 4, top - 4, `at most ${most} at the same time`, {colour: ink.text, px: 11, align: 'end'});
 }
 
-/** Return for each request the line that it waits in and the row of its thread: where they are, and their numbers. */
-function boxesOf(trial, lanesTop) {
-  const boxes = {line: new Float32Array(trial.size), linePx: new Float32Array(trial.size), row: new Float32Array(trial.size),
-                 rowPx: new Float32Array(trial.size), lineId: new Int32Array(trial.size), rowId: new Int32Array(trial.size)};
-  const lanes = trial.failed ? [...trial.lanes, trial.failed] : trial.lanes;
-  const ids = [];  // the number of the first line of each lane; its rows follow
-  let next = 0;
-  for (const lane of lanes) {
-    ids.push(next);
-    next += (lane.slots || trial.size) + (lane.rows || 0) + 2;
-  }
-  for (let i = 0; i < trial.size; i++) {
-    const number = trial.of.worker[i] < 0 ? lanes.length - 1 : trial.of.worker[i];
-    const lane = lanes[number];
-    const rows = lanesTop + lane.top + lane.linePx;
-    const slot = Math.max(0, trial.slot[i]);
-    boxes.line[i] = rows - Math.min(lane.linePx, (slot + 1) * lane.slotPx);
-    boxes.linePx[i] = lane.slotPx;
-    const failed = trial.of.worker[i] < 0;
-    boxes.row[i] = failed ? boxes.line[i] : rows + trial.of.row[i] * lane.rowPx;
-    boxes.rowPx[i] = failed ? lane.slotPx : Math.max(0.5, lane.rowPx - 1);
-    boxes.lineId[i] = ids[number] + slot;
-    boxes.rowId[i] = ids[number] + (lane.slots || trial.size) + 1 + (failed ? 0 : trial.of.row[i]);
-  }
-  return {...boxes, count: next};
+/** Return where a request is drawn: in the line at its worker's door, and in the row of its thread. */
+function boxOf({trial, lanesTop}, i) {
+  const failed = trial.of.worker[i] < 0;
+  const lane = failed ? trial.failed : trial.lanes[trial.of.worker[i]];
+  const rows = lanesTop + lane.top + lane.linePx;
+  const line = rows - Math.min(lane.linePx, (Math.max(0, trial.slot[i]) + 1) * lane.slotPx);
+  if (failed) return {line, linePx: lane.slotPx, row: line, rowPx: lane.slotPx};
+  return {line, linePx: lane.slotPx, row: rows + trial.of.row[i] * lane.rowPx, rowPx: Math.max(0.5, lane.rowPx - 1)};
 }
 
-/** Return where a request is drawn. */
-function boxOf({boxes}, i) {
-  return {line: boxes.line[i], linePx: boxes.linePx[i], row: boxes.row[i], rowPx: boxes.rowPx[i]};
-}
-
-/** Draw the requests from the first to before the last. A bar within the pixel that was painted last in its row is left out. */
-function drawRequests(pen, {trial, boxes}, [first, last], view, x, ink, colours) {
-  const painted = new Int32Array(boxes.count).fill(-1);
-  const colourOf = trial.classes.map((name) => colours[name]);
+/** Draw the requests from the first to before the last. A bar within the pixel that was painted last at its height is left out. */
+function drawRequests(pen, panel, [first, last], view, x, ink, colours) {
+  const {trial} = panel;
+  const painted = new Map();
+  const isPainted = (y, from, to) => from >= painted.get(y) && to <= painted.get(y) + 1;
   for (let i = first; i < last; i++) {
     if (trial.answered[i] < view.from) continue;
-    const sent = x(trial.sent[i]), began = x(trial.began[i]);
+    const box = boxOf(panel, i), sent = x(trial.sent[i]), began = x(trial.began[i]), ended = x(trial.ended[i]);
     if (trial.of.worker[i] < 0) {
-      drawFailure(pen, boxes, i, sent, x(trial.answered[i]), ink);
+      drawFailure(pen, box, sent, x(trial.answered[i]), ink);
       continue;
     }
-    const colour = colourOf[trial.of.class[i]];
-    const line = boxes.lineId[i], row = boxes.rowId[i];
-    if (began - sent >= 0.5 && !(sent >= painted[line] && began <= painted[line] + 1)) {
+    const colour = colours[trial.classes[trial.of.class[i]]];
+    if (began - sent >= 0.5 && !isPainted(box.line, sent, began)) {
       const parts = trial.parts[i];
-      pen.rect(sent, boxes.line[i], began - sent, Math.max(0.5, boxes.linePx[i] - 1), colour, parts ? 1 : 0.45);
-      if (parts) drawBeside(pen, parts, boxes.line[i], 0.6 * (boxes.linePx[i] - 1), x);
-      if (began - sent < 2) painted[line] = Math.floor(sent);
+      pen.rect(sent, box.line, began - sent, Math.max(0.5, box.linePx - 1), colour, parts ? 1 : 0.45);
+      if (parts) drawBeside(pen, parts, box.line, 0.6 * (box.linePx - 1), x);
+      if (began - sent < 2) painted.set(box.line, Math.floor(sent));
     }
-    const ended = x(trial.ended[i]);
-    if (began >= painted[row] && ended <= painted[row] + 1) continue;
+    if (isPainted(box.row, began, ended)) continue;
     const width = Math.max(0.7, ended - began - 0.5);
-    pen.rect(began, boxes.row[i], width, boxes.rowPx[i], colour);
-    if (width < 2) painted[row] = Math.floor(began);
+    pen.rect(began, box.row, width, box.rowPx, colour);
+    if (width < 2) painted.set(box.row, Math.floor(began));
   }
 }
 
-function drawFailure(pen, boxes, i, sent, until, ink) {
-  pen.rect(sent, boxes.line[i], Math.max(1, until - sent), Math.max(0.5, boxes.linePx[i] - 1), ink.faint, 0.5);
-  pen.rect(until - 1.5, boxes.line[i], 3, boxes.linePx[i], ink.text);
+function drawFailure(pen, {line, linePx}, sent, until, ink) {
+  pen.rect(sent, line, Math.max(1, until - sent), Math.max(0.5, linePx - 1), ink.faint, 0.5);
+  pen.rect(until - 1.5, line, 3, linePx, ink.text);
 }
 
-/** Draw the parts of a wait in which another worker had a free thread; parts within half a pixel are drawn as one. */
+/** Draw the parts of a wait in which another worker had a free thread, without parts within half a pixel of another part. */
 function drawBeside(pen, parts, top, px, x) {
-  let from = null, to = null;
+  let painted = -Infinity;
   for (const [starts, ends] of parts) {
-    const left = x(starts), right = Math.max(x(ends), left + 0.5);
-    if (from !== null && left - to < 0.5) {
-      to = right;
-      continue;
-    }
-    if (from !== null) pen.rect(from, top, to - from, Math.max(0.5, px), BESIDE);
-    [from, to] = [left, right];
+    const left = Math.max(x(starts), painted), right = Math.max(x(ends), x(starts) + 0.5);
+    if (right - painted < 0.5) continue;
+    pen.rect(left, top, right - left, Math.max(0.5, px), BESIDE);
+    painted = right;
   }
-  if (from !== null) pen.rect(from, top, to - from, Math.max(0.5, px), BESIDE);
 }
 
 /** Cover the time before and after the requests that are shown. */

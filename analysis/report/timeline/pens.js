@@ -20,12 +20,6 @@ function canvasPen(context) {
       points.forEach(([x, y], i) => i ? context.lineTo(x, y) : context.moveTo(x, y));
       context.stroke();
     },
-    area(points, colour) {
-      context.fillStyle = colour;
-      context.beginPath();
-      points.forEach(([x, y], i) => i ? context.lineTo(x, y) : context.moveTo(x, y));
-      context.fill();
-    },
     text(x, y, words, {colour, px = 12, bold = false, align = 'start'} = {}) {
       context.fillStyle = colour;
       context.font = `${bold ? 'bold ' : ''}${px}px Arial, Helvetica, sans-serif`;
@@ -59,9 +53,6 @@ function svgPen(width, height, title) {
     },
     line(points, colour, px = 1) {
       parts.push(`<polyline points="${path(points)}" fill="none" stroke="${colour}" stroke-width="${px}"/>`);
-    },
-    area(points, colour) {
-      parts.push(`<polygon points="${path(points)}" fill="${colour}"/>`);
     },
     text(x, y, words, {colour, px = 12, bold = false, align = 'start'} = {}) {
       const anchor = {start: 'start', center: 'middle', end: 'end'}[align];

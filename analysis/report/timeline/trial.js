@@ -58,20 +58,11 @@ function besideParts(trial, i) {
   const worker = trial.of.worker[i], parts = [];
   if (worker < 0 || !trial.blocked) return parts;
   const blocked = trial.blocked[worker];
-  for (let k = firstEndingAfter(blocked, trial.sent[i]); k < blocked.length && blocked[k][0] < trial.began[i]; k++) {
+  for (let k = firstThat((n) => blocked[n][1] > trial.sent[i], blocked.length); k < blocked.length && blocked[k][0] < trial.began[i]; k++) {
     const part = [Math.max(blocked[k][0], trial.sent[i]), Math.min(blocked[k][1], trial.began[i])];
     if (part[1] > part[0]) parts.push(part);
   }
   return parts;
-}
-
-function firstEndingAfter(pairs, time) {
-  let low = 0, high = pairs.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (pairs[middle][1] > time) high = middle; else low = middle + 1;
-  }
-  return low;
 }
 
 const BESIDE_MS = 50;  // As in analysis/metrics/waiting.py: shorter waits in all are the gaps between requests.
@@ -109,30 +100,35 @@ function places(trial) {
     const slots = Math.max(1, lines[number].length);
     const slotPx = Math.max(0.5, Math.min(6, LINE_PX / slots));
     const rowPx = Math.min(ROW_PX, WORKER_PX / worker.rows);
-    const lane = {top, slotPx, slots, linePx: Math.min(LINE_PX, slots * slotPx), rowPx, rows: worker.rows};
+    const lane = {top, slotPx, linePx: Math.min(LINE_PX, slots * slotPx), rowPx};
     top += lane.linePx + worker.rows * rowPx + 9;
-    lane.bottom = top - 9;
     return lane;
   });
   const failed = failures.length
     ? {top, slotPx: Math.max(0.5, Math.min(6, LINE_PX / failures.length)), linePx: Math.min(LINE_PX, 6 * failures.length)}
     : null;
-  if (failed) { failed.bottom = top + failed.linePx; top = failed.bottom + 9; }
+  if (failed) top += failed.linePx + 9;
   return {slot, lanes, failed, height: top};
 }
 
 /** Return the first and the last request that a stretch of time may show. */
 function visible(trial, from, to) {
-  return [lowerBound(trial.sent, from - trial.longest), lowerBound(trial.sent, to)];
+  return [firstSent(trial, from - trial.longest), firstSent(trial, to)];
 }
 
-function lowerBound(times, time) {
-  let low = 0, high = times.length;
+/** Return the place of the first of so many sorted things that reaches what is looked for. */
+function firstThat(reaches, size) {
+  let low = 0, high = size;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (times[middle] < time) low = middle + 1; else high = middle;
+    if (reaches(middle)) high = middle; else low = middle + 1;
   }
   return low;
+}
+
+/** Return the first request that was sent at a time or later. */
+function firstSent(trial, time) {
+  return firstThat((i) => trial.sent[i] >= time, trial.size);
 }
 
 /** Return a number in few digits, as the report writes it. */

@@ -129,7 +129,7 @@ function showLanes(section, data) {
 
   function step(by) {
     const trial = state.chosen ? state.chosen.trial : state.shown[0];
-    const i = state.chosen ? state.chosen.i + by : lowerBound(trial.sent, state.view.from);
+    const i = state.chosen ? state.chosen.i + by : firstSent(trial, state.view.from);
     if (i >= 0 && i < trial.size) {
       choose({trial, i});
       const at = trial.sent[i];
