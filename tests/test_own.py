@@ -42,7 +42,7 @@ from lab.apps.service.diagnosis.omissions import Omissions, read_omissions
 from lab.apps.service.diagnosis.rules import diagnose
 from lab.apps.service.diagnosis.tables import section_of
 from lab.apps.service.discovery import describe_folder
-from lab.apps.service.image import lay_out, requirements_with_server, resolve_hosts
+from lab.apps.service.image import lay_out_layer, requirements_with_server, resolve_hosts
 from lab.apps.service.kinds import label_of
 from lab.apps.service.layer import Layer
 from lab.apps.service.replay import read_replay
@@ -433,7 +433,7 @@ def test_a_host_without_an_address_is_named(service: Path) -> None:
     service.write_text(FILE.replace("callable: app:app", "callable: app:app\n  hosts: [no.such.host.invalid]"))
     with (
         pytest.raises(WrongUse, match=r"^application.hosts: no.such.host.invalid has no address: "),
-        lay_out(read_user_service(service)),
+        lay_out_layer(read_user_service(service)),
     ):
         pass
 
@@ -459,17 +459,17 @@ def test_an_image_has_the_application_and_what_it_requires(service: Path) -> Non
     service.write_text(FILE.replace("  requirements:", "  env_file: shop/names.env\n  requirements:"))
     found = read_user_service(service)
 
-    with lay_out(found) as layer:
+    with lay_out_layer(found) as layer:
         assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\ngunicorn==27.0.1\n"
         assert json.loads((layer.folder / "environment.json").read_text()) == {"TOKEN": "s3cret", "GREETING": "hello"}
         assert not (layer.folder / "application" / ".git").exists()
         assert layer.masked(b"token s3cret, bye") == b"token $TOKEN, bye"
         assert (layer.folder / "application" / "app.py").read_text() == SHOP
         first = layer.tag
-    with lay_out(found) as layer:
+    with lay_out_layer(found) as layer:
         assert layer.tag == first
     (shop / "app.py").write_text(SHOP + "\n")
-    with lay_out(found) as layer:
+    with lay_out_layer(found) as layer:
         assert layer.tag != first
 
 
@@ -480,7 +480,7 @@ def test_what_cannot_be_an_image_is_refused(service: Path, monkeypatch: pytest.M
     monkeypatch.setattr("lab.apps.service.image.MOST_MIB", 0)
     with (
         pytest.raises(WrongUse, match=r"shop has 0 MiB, but an application may have 0."),
-        lay_out(read_user_service(service)),
+        lay_out_layer(read_user_service(service)),
     ):
         pass
 
@@ -1305,11 +1305,11 @@ def test_requirements_include_further_files(service: Path) -> None:
     (shop / "requirements.txt").write_text("-r base.txt\nhumanize\n")
     with (
         pytest.raises(WrongUse, match=r"^requirements.txt includes base.txt, but there is no such file\.$"),
-        lay_out(read_user_service(service)),
+        lay_out_layer(read_user_service(service)),
     ):
         pass
     (shop / "base.txt").write_text("flask==3.1.3 \\\n    --hash=sha256:abc\n")
-    with lay_out(read_user_service(service)) as layer:
+    with lay_out_layer(read_user_service(service)) as layer:
         assert (layer.folder / "requirements.txt").read_text() == "flask==3.1.3\nhumanize\ngunicorn==27.0.1\n"
 
 
@@ -1441,7 +1441,7 @@ def test_services_beside_that_are_wrong_are_named(service: Path, compose: str, s
     beside = f"beside: {{compose: shop/compose.yml, services: {services}}}\n"
     service.write_text(FILE.replace("served:", f"{beside}served:"))
 
-    with pytest.raises(WrongUse, match=says), lay_out(read_user_service(service)):
+    with pytest.raises(WrongUse, match=says), lay_out_layer(read_user_service(service)):
         pass
 
 
@@ -1453,7 +1453,7 @@ def test_values_of_services_beside_are_in_no_record(service: Path) -> None:
     (service.parent / "nowhere").mkdir()
     service.write_text(FILE.replace("served:", f"{beside}served:"))
 
-    with lay_out(read_user_service(service)) as layer:
+    with lay_out_layer(read_user_service(service)) as layer:
         assert layer.beside
         database, cache = layer.beside.services["beside-db"], layer.beside.services["beside-my-cache"]
 
@@ -1722,7 +1722,7 @@ def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path) -> None:
         "application: {image: 'shop:1', callable: 'app:app'}\n"
         "served: {uvicorn: 0.38.0, workers: 2}\nrequests: {home: {path: /, users: 1}}\n"
     )
-    with lay_out(read_user_service(tmp_path / "my.yaml")) as layer:
+    with lay_out_layer(read_user_service(tmp_path / "my.yaml")) as layer:
         assert (layer.image, layer.server) == ("shop:1", ("uvicorn", "0.38.0"))
         assert {path.name for path in (layer.folder / "programs").iterdir()} == {
             "wait-until-ready", "observe", "with-database", "workers-ready", "observe-own", "serve", "curl"

@@ -112,7 +112,7 @@ def loaded(tmp_path: Path, source: str, within_s: float = 60) -> "subprocess.Com
         "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": "own:app",
         "PYTHONPATH": str(tmp_path),
     }  # fmt: skip
-    words = [sys.executable, "-c", build.program("load.py"), f"{within_s:g}", NO_ADDRESS]
+    words = [sys.executable, "-c", build.program_text("load.py"), f"{within_s:g}", NO_ADDRESS]
     return subprocess.run(
         words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=WITHIN_S, check=False
     )

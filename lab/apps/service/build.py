@@ -50,7 +50,7 @@ def load_once(name: str, layer: Layer, factors: Mapping[str, str], say: Say) -> 
     options = [word for key in ("LAB_CALLABLE", "LAB_APP") for word in ("--env", f"{key}={factors[key]}")]
     options += ["--tmpfs", "/tmp"]  # noqa: S108  # in the container
     problem = "Your application cannot be loaded."
-    words = ["-c", program("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS]
+    words = ["-c", program_text("load.py"), str(LOADED_WITHIN_S), NO_ADDRESS]
     try:
         _run_once(options, name, words, "loading your application", problem, say)
     except LabError as error:
@@ -63,7 +63,7 @@ LOADED_WITHIN_S = 120
 """How long an application may take to be loaded. Twenty seconds are normal for a large one."""
 
 
-def program(name: str) -> str:
+def program_text(name: str) -> str:
     """Return the text of a program that runs once in a container."""
     return (SERVERS / "own" / name).read_text(encoding="utf-8")
 
@@ -124,7 +124,7 @@ def _build_on_image(name: str, layer: Layer, say: Say) -> None:
         return
     problem = f"The image {layer.image} cannot be measured."
     _run_once(
-        [], layer.image, ["-c", program("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
+        [], layer.image, ["-c", program_text("image/check.py"), *layer.server], f"checking {layer.image}", problem, say
     )
     imports = next(
         (variable.partition("=")[2] for variable in config.env or [] if variable.startswith("PYTHONPATH=")), ""

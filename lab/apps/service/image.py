@@ -26,7 +26,7 @@ _PROGRAMS = ("wait-until-ready", "observe", "with-database", "workers-ready")
 
 
 @contextmanager
-def lay_out(service: UserService) -> Iterator[Layer]:
+def lay_out_layer(service: UserService) -> Iterator[Layer]:
     """Lay out the application, or the programs for its image, and what its layer needs in a temporary folder.
 
     Values of ``env_file`` go into the image, and nowhere else. Raise WrongUse if the application is too large.

@@ -14,7 +14,7 @@ from analysis.records.run import OWN, REPLAY, TODAY
 from analysis.records.summary import Summary
 from lab.apps.service.description import UserService, read_user_service
 from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
-from lab.apps.service.image import lay_out
+from lab.apps.service.image import lay_out_layer
 from lab.apps.service.replay import Replay, read_replay
 from lab.apps.service.theory import advise_way
 from lab.apps.service.variants import (
@@ -52,7 +52,7 @@ def try_service(
     service = read_user_service(path)
     replay = read_replay(service.replay.log, service.replay.methods) if service.replay else None
     name = results_name(path)
-    with lay_out(service) as layer:
+    with lay_out_layer(service) as layer:
         if replay:
             replay.write(layer.folder / "replay")
 
