@@ -16,7 +16,7 @@ import yaml
 
 from analysis.pipeline import derive
 from analysis.predict.prediction import _trials, _values
-from analysis.predict.system import model_of
+from analysis.predict.system import system_of
 from analysis.records.checksums import MANIFEST, seal, sha256
 from analysis.records.claims import Claim, Quantity
 from analysis.statistics.intervals import Draw, of_median, of_ratio
@@ -137,7 +137,7 @@ def simulated(experiment: Experiment, cores: int, claim: Claim) -> Counter[bool 
     def draws(value: Quantity) -> list[list[Draw]]:
         """Return the trials of each run."""
         load, variant = run.load(value.load or run.loads[0].name), run.variant(value.variant)
-        model = model_of(variant, load, LESSON.jobs, cores)
+        model = system_of(variant, load, LESSON.jobs, cores)
         trials = [*_trials(model, variant, load, RUNS * experiment.trials)]
         found = [Draw(one) for one in _values(trials)[value.request_class, value.metric, value.stat]]
         return [found[start : start + experiment.trials] for start in range(0, len(found), experiment.trials)]

@@ -11,9 +11,9 @@ from analysis.metrics import FAMILIES
 from analysis.metrics.simulated import SimulatedTrial
 from analysis.pipeline import derive, derive_summary
 from analysis.predict import stored
-from analysis.predict.prediction import _trials, predict, predict_summary
-from analysis.predict.system import NotModelled, model_of, servers_of
-from analysis.predict.validation import compare, policy
+from analysis.predict.prediction import _trials, predict_run, predict_summary
+from analysis.predict.system import NotModelled, servers_of, system_of
+from analysis.predict.validation import compare_predictions, sharing_policy
 from analysis.records.checksums import seal
 from analysis.records.folder import read_run
 from analysis.records.run import THEORY, ClientRecord, LoadRecord, VariantRecord
@@ -45,7 +45,7 @@ def load(script: str = "heavy-mix.js", duration: str = "60s", **changed: Any) ->
 def test_the_statistics_are_those_of_measured_requests(tmp_path: Path) -> None:
     """The requests of a simulated trial are written as k6 writes points; the pipeline finds the same statistics."""
     one, mix = variant(), load()
-    trial = next(_trials(model_of(one, mix), one, mix))
+    trial = next(_trials(system_of(one, mix), one, mix))
     requests = [
         Request(
             overhead_ms=1000 * (ended - sent - asked), service_time_ms=1000 * asked, request_class=trial.classes[place],
@@ -79,7 +79,7 @@ def test_heavy_mix_is_predicted() -> None:
     experiment = load_experiment("heavy-mix")
     plan = lay_out(experiment, trials=5, memory=None)
     run = record_of("heavy-mix", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
-    found = predict(run)
+    found = predict_run(run)
 
     def of(name: str, metric: str, stat: str) -> Any:
         return found.values[(name, run.loads[0].name, "light"), metric, stat]
@@ -91,7 +91,7 @@ def test_heavy_mix_is_predicted() -> None:
     for waiting in ("shared-socket", "reuse-port", "random-accept"):
         assert 0.2 < of(waiting, "avoidable_wait", "share").median < 0.6
         assert of(waiting, "overhead", "p90").low > 500
-    assert predict(run) == found
+    assert predict_run(run) == found
 
 
 @pytest.mark.parametrize("name", names())
@@ -104,7 +104,7 @@ def test_each_variant_of_each_experiment_has_a_prediction_or_a_reason(name: str)
         for one in run.variants_under(under.name):
             missing = ""
             try:
-                model_of(one, under)
+                system_of(one, under)
             except NotModelled as reason:
                 missing = str(reason)
             assert missing in REASONS
@@ -130,14 +130,14 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
     for one in examples():
         if one.queueing.missing:
             with pytest.raises(NotModelled, match=one.queueing.missing):
-                model_of(one.record("one"), load())
+                system_of(one.record("one"), load())
         else:
-            assert model_of(one.record("one"), load()).servers.all_workers == one.workers
+            assert system_of(one.record("one"), load()).servers.all_workers == one.workers
     for script in K6_SCRIPTS:
         with pytest.raises(NotModelled, match=r"without the setting|machine computes|killed|give up|own application"):
-            model_of(variant(), load(script, settings={}))
+            system_of(variant(), load(script, settings={}))
     with pytest.raises(NotModelled, match=r"the load mine\.js"):
-        model_of(variant(), load("mine.js"))
+        system_of(variant(), load("mine.js"))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
 )  # fmt: skip
 def test_what_theory_cannot_simulate_has_a_reason(of: VariantRecord, under: LoadRecord, missing: str) -> None:
     with pytest.raises(NotModelled, match=missing):
-        model_of(of, under)
+        system_of(of, under)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_connections_are_kept_if_both_ends_keep_them(settings: dict[str, Any], k
 
 def test_a_simulated_trial_knows_its_classes() -> None:
     one, mix = variant(), load()
-    trial: SimulatedTrial = next(_trials(model_of(one, mix), one, mix))
+    trial: SimulatedTrial = next(_trials(system_of(one, mix), one, mix))
 
-    assert [(name, int(mine.sum()) > 0) for name, mine in trial.of_each()] == [
+    assert [(name, int(mine.sum()) > 0) for name, mine in trial.each_class()] == [
         ("light", True), ("heavy", True), (None, True)
     ]  # fmt: skip
 
@@ -200,7 +200,7 @@ def test_which_figures_came_true() -> None:
         measured(("shared-socket", "light", "avoidable_wait", "share"), 0.01),
         measured(("shared-socket", "light", "overhead", "max"), 1),
     ]
-    compared = list(compare(run, summary.model_copy(update={"rows": told})))
+    compared = list(compare_predictions(run, summary.model_copy(update={"rows": told})))
 
     assert [one.is_inside for one in compared] == [True, False, False]
     assert [one.policy for one in compared] == ["a race", "one worker", "a race"]
@@ -228,7 +228,7 @@ def test_which_figures_came_true() -> None:
     ],
 )
 def test_the_policy_in_words(of: dict[str, Any], says: str) -> None:
-    assert policy(Servers(**of)) == says
+    assert sharing_policy(Servers(**of)) == says
 
 
 def test_a_load_of_too_many_requests_is_not_simulated() -> None:
@@ -236,7 +236,7 @@ def test_a_load_of_too_many_requests_is_not_simulated() -> None:
     plan = lay_out(experiment, trials=1, duration="1440m", memory=None)
     run = record_of("thread-headroom", experiment, plan, full=False, command="", host=NOWHERE, git=None, images=[])
 
-    assert set(predict(run).missing.values()) == {"time for a load of more than 200,000 requests"}
+    assert set(predict_run(run).missing.values()) == {"time for a load of more than 200,000 requests"}
 
 
 @pytest.mark.parametrize(
@@ -252,12 +252,12 @@ def test_a_load_of_too_many_requests_is_not_simulated() -> None:
 )  # fmt: skip
 def test_what_a_record_can_say_and_theory_cannot(of: VariantRecord, under: LoadRecord, missing: str) -> None:
     with pytest.raises(NotModelled, match=missing):
-        model_of(of, under, cores=2)
+        system_of(of, under, cores=2)
 
 
 def test_a_stall_comes_again_after_an_hour_unless_the_file_says_when() -> None:
     settings = {"CALL_RPS": "4", "CALL_DELAY_S": "0.05", "QUICK_RPS": "20", "QUICK_DELAY_S": "0.02"}
-    model = model_of(variant(), load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
+    model = system_of(variant(), load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
 
     [stalls] = [step.stalls for one in model.classes for step in one.steps if step.stalls]
     assert (stalls.first, stalls.every, stalls.lasts, stalls.takes) == (0, 3600, 5, 10)
@@ -266,7 +266,7 @@ def test_a_stall_comes_again_after_an_hour_unless_the_file_says_when() -> None:
 def test_tornado_knows_the_stalls() -> None:
     settings = {"CALL_RPS": "4", "CALL_DELAY_S": "0.05", "QUICK_RPS": "20", "QUICK_DELAY_S": "0.02"}
     tornado = variant(server="gunicorn-tornado", threads=None)
-    model = model_of(tornado, load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
+    model = system_of(tornado, load("calls.js", settings=settings, api={"stall_s": 5, "takes_s": 10}))
 
     assert [step.stalls is not None for one in model.classes for step in one.steps].count(True) == 1
 
@@ -282,9 +282,9 @@ def predicted(tmp_path: Path) -> Path:
 def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """predicted.json gives the same predictions as a simulation, and nothing is simulated as long as it fits."""
     run = read_run(predicted)
-    simulated = predict(run)
+    simulated = predict_run(run)
     before = (predicted / "summary.json").read_bytes()
-    monkeypatch.setattr(stored, "predict", lambda _: pytest.fail("simulated again"))
+    monkeypatch.setattr(stored, "predict_run", lambda _: pytest.fail("simulated again"))
 
     assert stored.predictions_of(predicted, run) == simulated
     assert simulated.values
@@ -310,8 +310,8 @@ def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
     path.write_text(text)
     if broken == "missing":
         path.unlink()
-    simulate = Mock(side_effect=predict)
-    monkeypatch.setattr(stored, "predict", simulate)
+    simulate = Mock(side_effect=predict_run)
+    monkeypatch.setattr(stored, "predict_run", simulate)
     with derived_elsewhere(predicted):
         assert simulate.call_count == 1
     assert path.exists() == (broken != "missing"), "a command that reads a run writes nothing into it"

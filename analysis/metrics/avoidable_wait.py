@@ -92,7 +92,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
         ended_s=trial.ended_s[done],
     )
     if waits := waiting.waits_of_variant(trial.variant, answered):
-        for request_class, mine in trial.of_each():
+        for request_class, mine in trial.each_class():
             values = waiting.wait_statistics(waits.beside_s[mine[done]])
             yield MetricValues(request_class, AVOIDABLE_WAIT.keyed(values))
 

@@ -48,7 +48,7 @@ def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterat
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how many requests of each class of a simulated trial were refused."""
-    for request_class, mine in trial.of_each():
+    for request_class, mine in trial.each_class():
         failed, sent = int((mine & ~trial.answered).sum()), int(mine.sum())
         if sent:
             yield MetricValues(request_class, FAILURES.keyed({"share": failed / sent, "count": failed}))

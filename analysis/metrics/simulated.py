@@ -37,7 +37,7 @@ class SimulatedTrial:
     asked_s: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, variant: VariantRecord, load: LoadRecord, classes: Sequence[str], rows: Rows) -> Self:
+    def from_rows(cls, variant: VariantRecord, load: LoadRecord, classes: Sequence[str], rows: Rows) -> Self:
         """Return the trial that a simulation of a variant under a load has made."""
         return cls(
             variant, load, classes, rows.of_class, rows.user, rows.worker, rows.sent, rows.began, rows.ended, rows.asked
@@ -48,7 +48,7 @@ class SimulatedTrial:
         """Which requests were answered."""
         return self.worker >= 0
 
-    def of_each(self) -> list[tuple[str | None, npt.NDArray[np.bool_]]]:
+    def each_class(self) -> list[tuple[str | None, npt.NDArray[np.bool_]]]:
         """Return each class, and None for all classes, with which requests are of the class."""
         of_class = [(name, self.request_class == place) for place, name in enumerate(self.classes)]
         return [*of_class, (None, self.request_class >= 0)]

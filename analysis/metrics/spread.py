@@ -115,7 +115,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
     """Yield how evenly the requests of a simulated trial are spread over workers."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
-    for request_class, mine in trial.of_each():
+    for request_class, mine in trial.each_class():
         counts = np.bincount(trial.worker[mine & trial.answered], minlength=trial.variant.workers).tolist()
         yield MetricValues(request_class, REQUESTS_BY_WORKER.keyed(evenness(counts)))
 

@@ -62,7 +62,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
 
     responses_s = trial.ended_s - trial.sent_s
     _, user = np.unique(trial.request_class * (1 + trial.user.max(initial=0)) + trial.user, return_inverse=True)
-    for request_class, mine in trial.of_each():
+    for request_class, mine in trial.each_class():
         answered = mine & trial.answered
         if not answered.any():
             continue

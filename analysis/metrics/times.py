@@ -84,7 +84,7 @@ def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
 
     durations_ms = 1000 * (trial.ended_s - trial.sent_s)
     overheads_ms = durations_ms - 1000 * trial.asked_s
-    for request_class, mine in trial.of_each():
+    for request_class, mine in trial.each_class():
         answered = mine & trial.answered
         count, failed = int(answered.sum()), 1 - answered.sum() / max(mine.sum(), 1)
         stats: Stats = {}

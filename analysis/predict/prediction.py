@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.metrics import FAMILIES, bursts, percentile
 from analysis.metrics.simulated import Prediction, Predictions, SimulatedTrial
-from analysis.predict.system import NotModelled, model_of
+from analysis.predict.system import NotModelled, system_of
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import NotPredicted, Summary
 from analysis.statistics.intervals import median_of_each
@@ -26,7 +26,7 @@ SIMULATED_REQUESTS = 2_000_000
 _GROUPS = 1000
 
 
-def predict(run: Run) -> Predictions:
+def predict_run(run: Run) -> Predictions:
     """Return what theory predicts of a run: a function of its settings alone, without chance."""
     found = Predictions({}, {}, {})
     for load in run.loads:
@@ -34,16 +34,16 @@ def predict(run: Run) -> Predictions:
             cell = variant.name, load.name
             try:
                 side_by_side = min(run.jobs, len(run.variants_under(load.name)))
-                model = model_of(variant, load, side_by_side, run.cores)
+                system = system_of(variant, load, side_by_side, run.cores)
             except NotModelled as reason:
                 found.missing[cell] = str(reason)
                 continue
-            simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, _requests(model, load))))
+            simulated = min(SIMULATED, int(SIMULATED_REQUESTS / max(1, _requests(system, load))))
             if simulated < LEAST_SIMULATED:
                 most = SIMULATED_REQUESTS // LEAST_SIMULATED
                 found.missing[cell] = f"time for a load of more than {most:,} requests"
                 continue
-            trials = list(_trials(model, variant, load, simulated))
+            trials = list(_trials(system, variant, load, simulated))
             values = _values(trials)
             for (request_class, metric, stat), prediction in zip(
                 values, _of_runs(values.values(), run.trials), strict=True
@@ -57,7 +57,7 @@ def predict(run: Run) -> Predictions:
 
 def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
-    predictions = predict(run)
+    predictions = predict_run(run)
     results = Results(run, {}, predictions=predictions)
     found = {
         "rows": list(results.rows()),
@@ -72,9 +72,9 @@ def not_predicted(predictions: Predictions) -> list[NotPredicted]:
     return [NotPredicted(variant=of, load=under, missing=what) for (of, under), what in predictions.missing.items()]
 
 
-def _requests(model: QueueingSystem, load: LoadRecord) -> float:
+def _requests(system: QueueingSystem, load: LoadRecord) -> float:
     """Return about how many requests a trial has, if none waits."""
-    return sum(class_.rate for class_ in model.classes) * _lasts_s(load)
+    return sum(class_.rate for class_ in system.classes) * _lasts_s(load)
 
 
 def _lasts_s(load: LoadRecord) -> int:
@@ -82,14 +82,14 @@ def _lasts_s(load: LoadRecord) -> int:
 
 
 def _trials(
-    model: QueueingSystem, variant: VariantRecord, load: LoadRecord, count: int = SIMULATED
+    system: QueueingSystem, variant: VariantRecord, load: LoadRecord, count: int = SIMULATED
 ) -> Iterator[SimulatedTrial]:
     from theory import simulate  # noqa: PLC0415  # loading Numba takes half a second
 
     seed = crc32(f"{variant.name} {load.name}".encode())
-    names = [class_.name for class_ in model.classes]
-    for rows in simulate.simulate_trials(model, _lasts_s(load), range(seed, seed + count)):
-        yield SimulatedTrial.of(variant, load, names, rows)
+    names = [class_.name for class_ in system.classes]
+    for rows in simulate.simulate_trials(system, _lasts_s(load), range(seed, seed + count)):
+        yield SimulatedTrial.from_rows(variant, load, names, rows)
 
 
 def _values(trials: list[SimulatedTrial]) -> dict[tuple[str | None, str, str], list[float]]:

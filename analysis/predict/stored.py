@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from analysis.metrics.simulated import Prediction, Predictions
-from analysis.predict.prediction import predict
+from analysis.predict.prediction import predict_run
 from analysis.records.folder import BadRun, read_values, validated, write_whole
 from analysis.records.model import Record
 from analysis.records.run import SCHEMA, THEORY, Run
@@ -70,7 +70,7 @@ def predictions_of(run_folder: Path, run: Run) -> Predictions:
 
 def write_predictions(run_folder: Path, run: Run) -> Predictions:
     """Simulate a run, and write predicted.json into its folder."""
-    predictions = predict(run)
+    predictions = predict_run(run)
     stored = PredictedRun(settings=_hash(run), cells=_cells(predictions))
     values = stored.model_dump(mode="json")
     text = json.dumps({"schema": values.pop("schema_"), **values}, indent=1, ensure_ascii=False)

@@ -48,7 +48,7 @@ class NotModelled(Exception):
     """A variant or a load that theory cannot simulate yet. The message names the mechanism that is missing."""
 
 
-def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, cores: int = 0) -> QueueingSystem:
+def system_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, cores: int = 0) -> QueueingSystem:
     """Return the model of a variant under a load, while so many variants are measured side by side.
 
     ``cores`` is how many cores the machine has; 0: as many as OF_CORES. Raise NotModelled with the mechanism that
@@ -62,7 +62,7 @@ def model_of(variant: VariantRecord, load: LoadRecord, side_by_side: int = 1, co
     if load.kind == "burst" and sweeps and int(variant.settings["workers"]) > 1:
         raise NotModelled("an event loop that accepts all connections of a burst that wait when it wakes")
     one_device = bool((load.api or {}).get("one_device"))
-    return model_for(variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES))
+    return system_for(variant, classes_of(load), one_device, side_by_side * OF_CORES / (cores or OF_CORES))
 
 
 def _share_cores(variant: VariantRecord, cores: int) -> bool:
@@ -88,7 +88,7 @@ def classes_of(load: LoadRecord) -> list[Class]:
         raise NotModelled(f"a load in which {problem}") from None
 
 
-def model_for(
+def system_for(
     variant: VariantRecord, asked: Sequence[Class], one_device: bool = False, at_once: float = 1
 ) -> QueueingSystem:
     """Return the model of a variant that gets these classes of requests, with the work of the server itself.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from analysis.predict.system import model_of
+from analysis.predict.system import system_of
 from analysis.records.run import Run
 from analysis.records.summary import Row, Summary
 from theory.model import Servers
@@ -34,7 +34,7 @@ class Compared(NamedTuple):
     is_inside: bool
 
 
-def compare(run: Run, summary: Summary) -> Iterator[Compared]:
+def compare_predictions(run: Run, summary: Summary) -> Iterator[Compared]:
     """Yield every figure that is both measured and predicted, of each class and of bursts."""
     loads = {record.name: record for record in run.loads}
     variants = {record.name: record for record in run.variants}
@@ -46,11 +46,11 @@ def compare(run: Run, summary: Summary) -> Iterator[Compared]:
         low, high = row.predicted_low or 0.0, row.predicted_high or 0.0
         slack = max(WITHIN_MS if row.unit == "ms" else 0.0, WITHIN * abs(row.predicted))
         inside = low - slack <= row.measured <= high + slack
-        servers = model_of(variants[row.variant], loads[row.load]).servers
-        yield Compared(run.experiment, policy(servers), row, inside)
+        servers = system_of(variants[row.variant], loads[row.load]).servers
+        yield Compared(run.experiment, sharing_policy(servers), row, inside)
 
 
-def policy(servers: Servers) -> str:
+def sharing_policy(servers: Servers) -> str:
     """Return in words how the workers get their requests."""
     if servers.all_workers == 1:
         return "one worker"

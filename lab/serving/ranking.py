@@ -6,7 +6,7 @@ from math import inf
 
 from analysis.metrics import avoidable_wait, failures, times
 from analysis.metrics.simulated import SimulatedTrial
-from analysis.predict.system import OF_CORES, NotModelled, model_for
+from analysis.predict.system import OF_CORES, NotModelled, system_for
 from analysis.records.run import LoadRecord
 from analysis.statistics.losses import AS_GOOD, AS_GOOD_MS
 from lab.errors import WrongUse
@@ -108,10 +108,10 @@ def predict_option(option: ServingOption, load: OfferedLoad) -> RankedOption:
     rarest, longest_s = min(each.rate for each in load.classes), max(each.mean for each in load.classes)
     seconds = max(REQUESTS / load.rate, LONGEST * longest_s, REQUESTS_OF_A_CLASS / rarest)
     seconds = min(seconds, MOST_REQUESTS / load.rate)
-    rows = simulate(model_for(variant, load.classes, load.one_device, OF_CORES / load.cores), seconds, 1)
+    rows = simulate(system_for(variant, load.classes, load.one_device, OF_CORES / load.cores), seconds, 1)
     record = LoadRecord(name="load", script="", duration=f"{max(seconds, 1):.0f}s", settings={})
     names = [each.name for each in load.classes]
-    trial = SimulatedTrial.of(variant, record, names, rows)
+    trial = SimulatedTrial.from_rows(variant, record, names, rows)
     stats = {
         (finding.request_class, *key): value
         for family in (times.FAMILY, avoidable_wait.FAMILY, failures.FAMILY)

@@ -205,7 +205,7 @@ def validate(
     results: Results = RESULTS,
 ) -> None:
     """Say how many predicted figures of runs were measured like that, e.g. lab validate results/heavy-mix/latest."""
-    from analysis.predict.validation import compare as compared_in  # noqa: PLC0415
+    from analysis.predict.validation import compare_predictions  # noqa: PLC0415
     from analysis.records.folder import read_run  # noqa: PLC0415
     from analysis.report.markdown import markdown_table  # noqa: PLC0415
     from analysis.report.terminal import terminal_table  # noqa: PLC0415
@@ -214,7 +214,7 @@ def validate(
     compared = []
     for folder in runs or latest_of_each(results):
         summary = summary_of("validate", folder, results)
-        compared += list(compared_in(read_run(folder), summary))
+        compared += list(compare_predictions(read_run(folder), summary))
     if not compared:
         raise WrongUse("No figure of these runs is both measured and predicted.", hint="lab predict heavy-mix")
     for table in validation_tables(compared):
