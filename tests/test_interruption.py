@@ -350,7 +350,7 @@ def test_what_cannot_be_collected_is_saved_all_the_same(
 
 @pytest.mark.parametrize(
     ("deriving", "command"),
-    [("analysis.pipeline.derive", reporting.report), ("analysis.verification.verify", reporting.verify)],
+    [("analysis.pipeline.derive", reporting.report), ("analysis.verification.verify_run", reporting.verify)],
 )
 def test_results_are_derived_to_their_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deriving: str, command: Callable[..., None]
