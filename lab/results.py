@@ -17,8 +17,8 @@ from lab.engine import leftovers
 from lab.engine.cluster.machines import Machine
 from lab.errors import LabError, WrongUse
 from lab.machine_lock import Say
+from lab.trial.containers import now
 from lab.trial.points import compress_points
-from lab.trial.stack import now
 
 ROOM_NEEDED = 256 * 2**20
 """The free bytes that a run needs to start. A minute at k6's full rate writes all of them, a light load 1 %."""

@@ -24,7 +24,7 @@ from analysis.records.summary import Summary
 from analysis.statistics.stopping import RESAMPLED_FROM
 from lab.engine import leftovers, provenance
 from lab.engine.cluster.engines import Engines
-from lab.engine.cluster.ready import engines_on, find_machines, host, machine_records
+from lab.engine.cluster.ready import engines_on, find_machines, machine_records, server_host
 from lab.engine.heartbeat import heartbeat
 from lab.engine.images import BASE_IMAGES, BESIDE_SERVERS, K6, build_images, images_of
 from lab.engine.machine_usage import Progress
@@ -35,7 +35,7 @@ from lab.options import RunRequest
 from lab.plan import Plan
 from lab.results import clean_up, close_run, new_folder, writing
 from lab.trial import batch
-from lab.trial.stack import now
+from lab.trial.containers import now
 from lab.whereabouts import here, without
 
 PREDICT_S = 1
@@ -95,8 +95,8 @@ def open_run(request: RunRequest, plan: Plan, engines: Engines) -> OpenRun:
     """Make the run's folder, and write the record of what is to be measured."""
     packages = {image.name: image.packages for image in sorted(images_of(plan), key=lambda image: image.name)}
     record = record_of(
-        request.name, request.experiment, plan, full=request.options.full, command=request.command, host=host(engines),
-        git=provenance.git(), images=provenance.images(BASE_IMAGES | packages),
+        request.name, request.experiment, plan, full=request.options.full, command=request.command,
+        host=server_host(engines), git=provenance.git_state(), images=provenance.image_records(BASE_IMAGES | packages),
     ).model_copy(
         update={
             "until_decided": request.options.budget_s is not None,

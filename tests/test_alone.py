@@ -19,9 +19,9 @@ from lab.engine.cluster.machines import default_machine
 from lab.engine.containers import ContainerInfo
 from lab.plan import PlannedTrial
 from lab.trial import alone, checking
-from lab.trial import stack as stack_module
+from lab.trial import containers as containers_module
 from lab.trial.alone import Answer, Front, ask
-from lab.trial.stack import TrialContainers
+from lab.trial.containers import TrialContainers
 
 DOCKER = """\
 #!/bin/sh
@@ -230,11 +230,11 @@ def test_the_words_of_a_health_check_have_no_secrets(monkeypatch: pytest.MonkeyP
     )
     trial = SimpleNamespace(variant=variant, variant_name="today", load_name="own", number=1)
     stack = TrialContainers(cast("PlannedTrial", trial), tmp_path / "mine" / "run", 1, Engines())
-    monkeypatch.setattr(stack_module, "containers_of", lambda *_: [container])
-    monkeypatch.setattr(stack_module, "output_of", lambda _: b"I have hush-hush")
+    monkeypatch.setattr(containers_module, "containers_of", lambda *_: [container])
+    monkeypatch.setattr(containers_module, "output_of", lambda _: b"I have hush-hush")
 
     reason = stack._why_not_healthy(DockerException(["docker"], 1))
-    stack.fail(f"{stack_module.UNHEALTHY}: {reason}")
+    stack.fail(f"{containers_module.UNHEALTHY}: {reason}")
     error = stack._not_healthy()
 
     for said in (reason, error.hint):

@@ -29,7 +29,7 @@ FAST = (
 def fast_lab(copied_lab: Lab) -> Lab:
     """A copy of the lab whose heavy requests do not take ten seconds, and that does not wait for a quiet machine."""
     copied_lab.edit("experiments/heavy-mix.yaml", *FAST)
-    copied_lab.edit("lab/engine/watch.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
+    copied_lab.edit("lab/engine/machine_usage.py", "QUIET_WITHIN_S = 10", "QUIET_WITHIN_S = 0")
     return copied_lab
 
 

@@ -14,8 +14,8 @@ from lab.experiment.file import load_experiment
 from lab.experiment.model import Durations, Load
 from lab.experiment.variations import computing
 from lab.plan import lay_out
-from lab.trial.calibration import ALONE, TRIES, asks, calibrate
-from lab.trial.stack import TrialContainers
+from lab.trial.calibration import ALONE, TRIES, calibrate, calibrated_request
+from lab.trial.containers import TrialContainers
 
 LOAD = Load(
     script="rounds.js",
@@ -59,8 +59,8 @@ def test_what_was_found_out_is_what_the_script_asks_for() -> None:
     """Its own settings are in the record; the path is computed in one place, for the calibration and for k6."""
     work = "/work?rounds=5&wait_ms=10&cpu_ms=10&cpu="
 
-    held = asks(loaded("hold"), calibrate(loaded("hold"), Machine(60.0)))
-    burnt = asks(loaded("burn"), calibrate(loaded("burn"), Machine(60.0)))
+    held = calibrated_request(loaded("hold"), calibrate(loaded("hold"), Machine(60.0)))
+    burnt = calibrated_request(loaded("burn"), calibrate(loaded("burn"), Machine(60.0)))
 
     assert held == {"ASKS": f"{work}hold&call_us=930", "ASKED_MS": "100"}
     assert burnt == {"ASKS": f"{work}burn", "ASKED_MS": "100"}
@@ -148,7 +148,7 @@ def test_a_request_alone_that_is_not_answered_fails_the_trial(
     def ask(_front: object, _path: str) -> float:
         raise error
 
-    monkeypatch.setattr("lab.trial.stack._at_work_ms", ask)
+    monkeypatch.setattr("lab.trial.containers._at_work_ms", ask)
 
     stack.calibrate()
 

@@ -340,7 +340,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[
     assert lab_objects() == []
     lab = copy_lab(tmp_path_factory.mktemp("short"))
     write_experiment(lab)
-    lab.edit("lab/engine/watch.py", "round(time.time() -", "round(3.5 + time.time() -")
+    lab.edit("lab/engine/cluster/engines.py", "clock_step_s = time.time() -", "clock_step_s = 3.5 + time.time() -")
     process = lab.start("run", "spoilt")
     wait_for_line(process, "load ")
     program = "import time\nend = time.monotonic() + 8\nwhile time.monotonic() < end: pass"

@@ -140,10 +140,9 @@ def test_a_disk_that_fails_at_any_stage(spoilt: Lab, tmp_path: Path, stage: str,
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
 def test_a_trial_whose_record_finds_no_room_keeps_its_raw_points(spoilt: Lab) -> None:
+    saving = 'write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))'
     full = 'raise OSError(28, "No space left on device")'
-    spoilt.edit(
-        "lab/trial/stack.py", 'write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))', full
-    )
+    spoilt.edit("lab/trial/containers.py", saving, full)
 
     done = spoilt.run("run", "spoilt", "--duration", "2s")
 

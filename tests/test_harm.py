@@ -170,7 +170,9 @@ def ended_early(lab: Lab) -> str:
 @pytest.mark.usefixtures("nothing_left")
 def test_a_machine_that_runs_short_of_memory_ends_the_load(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2m")
-    copied_lab.edit("lab/engine/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 1, 2**60")
+    copied_lab.edit(
+        "lab/engine/machine_usage.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 1, 2**60"
+    )
 
     reason = ended_early(copied_lab)
 
@@ -247,8 +249,8 @@ def little_memory() -> Iterator[None]:
 @pytest.mark.usefixtures("nothing_left")
 def test_an_interrupt_and_a_clean_up_work_while_memory_is_short(copied_lab: Lab) -> None:
     write_experiment(copied_lab, duration="2m")
-    copied_lab.edit("lab/engine/watch.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 0, 0")
-    copied_lab.edit("lab/engine/watch.py", "LITTLE_MEMORY = 0.1, 2 * 2**30", "LITTLE_MEMORY = 0, 0")
+    copied_lab.edit("lab/engine/machine_usage.py", "HARDLY_ANY_MEMORY = 0.05, 1 * 2**30", "HARDLY_ANY_MEMORY = 0, 0")
+    copied_lab.edit("lab/engine/machine_usage.py", "LITTLE_MEMORY = 0.1, 2 * 2**30", "LITTLE_MEMORY = 0, 0")
     for how, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         process = copied_lab.start("run", "spoilt")
         wait_for_line(process, "load ")

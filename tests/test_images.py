@@ -161,7 +161,7 @@ def test_a_record_says_the_versions_of_what_an_image_is_for(monkeypatch: pytest.
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    [image] = provenance.images({"stampede/asgi:trixie": ("python3", "python/uvicorn", "python/granian")})
+    [image] = provenance.image_records({"stampede/asgi:trixie": ("python3", "python/uvicorn", "python/granian")})
 
     assert image.programs == {"python3": "3.13.5", "uvicorn": "0.54.0"}
     assert "python/flask" in image.packages

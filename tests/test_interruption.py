@@ -24,7 +24,7 @@ from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.batch import BatchStep, _do, _load, _measure_batch
 from lab.trial.compose import Composed
-from lab.trial.stack import TrialContainers
+from lab.trial.containers import TrialContainers
 from tests.synthetic import Request, make_run
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -342,7 +342,7 @@ def test_where_a_base_image_came_from_is_told_and_recorded(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     details = {finding.what: finding.detail for finding in doctor.checks()}
-    [image, ours] = provenance.images({"debian:trixie-slim": (), "stampede/nginx:trixie": ()})
+    [image, ours] = provenance.image_records({"debian:trixie-slim": (), "stampede/nginx:trixie": ()})
 
     assert details["debian:trixie-slim"] == origin
     assert image.digests == recorded

@@ -30,8 +30,8 @@ from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
 from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, share_load
+from lab.trial.containers import Phase, TrialContainers
 from lab.trial.rates import NoRate
-from lab.trial.stack import Phase, TrialContainers
 from lab.trial.starting import start_services
 from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
@@ -70,8 +70,8 @@ def test_whom_k6_asks_is_started_and_what_the_application_calls(
     )
     every = ("gunicorn", "asgi", "uwsgi", "flup", "nginx", "haproxy", "api", "mariadb", "k6", "k6-2", "k6-3", "client")
     composed = Composed(default_machine(), cast("DockerClient", SimpleNamespace(compose=compose)), every, {})
-    monkeypatch.setattr("lab.trial.stack.compose", lambda *_: [composed])
-    monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [])
+    monkeypatch.setattr("lab.trial.containers.compose", lambda *_: [composed])
+    monkeypatch.setattr("lab.trial.containers.containers_of", lambda *_: [])
     burst = {"burst": 2, "every_s": 1, "does": "wait", "delay_s": 0}
     load = Load(script="burst.js", duration=Durations(short="1s", full="1s"), settings=burst, **further)
     stack = TrialContainers(PlannedTrial("some", variant, "burst", load, "1s", 1), tmp_path, 1, Engines())
@@ -376,11 +376,11 @@ def test_a_command_before_the_application_that_does_not_end_has_a_limit(
     before = ContainerInfo("1", "beside-before", "beside-before-1", state, machine, "")
     composed = Composed(machine, cast("DockerClient", SimpleNamespace(compose=SimpleNamespace(up=up))), ("nginx",), {})
     monkeypatch.setattr("lab.trial.starting.START_WITHIN_S", 0.1)
-    monkeypatch.setattr("lab.trial.stack.compose", lambda *_: [composed])
-    monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [before])
+    monkeypatch.setattr("lab.trial.containers.compose", lambda *_: [composed])
+    monkeypatch.setattr("lab.trial.containers.containers_of", lambda *_: [before])
     stack = overload(tmp_path)
     monkeypatch.setattr(TrialContainers, "_rate_after", lambda *_: 75.6)
-    monkeypatch.setattr("lab.trial.stack.output_of", lambda _: b"migrating\n")
+    monkeypatch.setattr("lab.trial.containers.output_of", lambda _: b"migrating\n")
 
     stack.start()
 
@@ -403,8 +403,8 @@ def test_an_interrupt_ends_containers_until_nothing_starts_any_more(
         default_machine(), client=cast("DockerClient", SimpleNamespace(container=SimpleNamespace(kill=kill)))
     )
     one = ContainerInfo("1", "nginx", "nginx-1", ContainerState(status="running", running=True), machine, "")
-    monkeypatch.setattr("lab.trial.stack.END_AGAIN_S", 0)
-    monkeypatch.setattr("lab.trial.stack.containers_of", lambda *_: [one])
+    monkeypatch.setattr("lab.trial.containers.END_AGAIN_S", 0)
+    monkeypatch.setattr("lab.trial.containers.containers_of", lambda *_: [one])
 
     stack.abort_start()
 
@@ -416,7 +416,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
 ) -> None:
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
-    monkeypatch.setattr("lab.trial.stack.OWN", stack.planned.load.script)
+    monkeypatch.setattr("lab.trial.containers.OWN", stack.planned.load.script)
     monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": OwnRequestClass(path="/", users=1)})
     monkeypatch.setattr(TrialContainers, "_front", lambda _: None)
 
@@ -424,7 +424,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
         stack.fail("gunicorn needed more memory than its limit of 64 MiB")
         return Answer(502, 1, "", "", "")
 
-    monkeypatch.setattr("lab.trial.stack.ask", ask)
+    monkeypatch.setattr("lab.trial.containers.ask", ask)
 
     with pytest.raises(LabError, match="gunicorn needed more memory than its limit of 64 MiB"):
         stack.check()

@@ -16,7 +16,7 @@ from lab.plan import PlannedTrial
 from lab.servers.gunicorn import GunicornSync
 from lab.trial import batch
 from lab.trial.compose import Composed
-from lab.trial.stack import Phase, TrialContainers
+from lab.trial.containers import Phase, TrialContainers
 
 
 @pytest.fixture(autouse=True)

@@ -33,7 +33,7 @@ if command -v k6 > /dev/null; then k6 version | sed -n 's/^k6 v\\([^ ]*\\).*/k6 
 """
 
 
-def host() -> Host:
+def local_host() -> Host:
     """Describe this machine and its engine."""
     return Host(
         cpu=_cpu_model(),
@@ -45,7 +45,7 @@ def host() -> Host:
     )
 
 
-def git() -> Git | None:
+def git_state() -> Git | None:
     """Return the commit of the checkout, and whether files differ from the commit; None outside a git checkout."""
     commit = output(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
     if not commit:
@@ -53,7 +53,7 @@ def git() -> Git | None:
     return Git(commit=commit, dirty=bool(output(["git", "-C", str(ROOT), "status", "--porcelain"])))
 
 
-def images(named: Mapping[str, Sequence[str]]) -> list[Image]:
+def image_records(named: Mapping[str, Sequence[str]]) -> list[Image]:
     """Return the ids of images, what stand-ins were built from, and the packages in each image.
 
     ``named`` lists the main packages of each image. The record repeats the versions of the main packages separately.

@@ -22,8 +22,8 @@ from lab.interruption import uninterrupted
 from lab.loads import in_seconds
 from lab.plan import TAIL_S, Plan, PlannedTrial
 from lab.trial.compose import START_UP_S
+from lab.trial.containers import TrialContainers
 from lab.trial.early_end import end_late_loads, end_when_memory_is_short, end_with_servers
-from lab.trial.stack import TrialContainers
 
 FURTHER_START_UP_S = 0.25
 """The start-up time of each further load generator of a trial; START_UP_S is the time of the first."""

@@ -57,7 +57,7 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
     return min(found, key=lambda calibration: calibration.missed_ms)
 
 
-def asks(load: Load, found: Calibration) -> dict[str, str]:
+def calibrated_request(load: Load, found: Calibration) -> dict[str, str]:
     """Return the variables that tell the script what to ask for, given the result of the calibration."""
     path, service_time_ms = loads.request(load.settings)
     return loads.asks(path if found.call_us is None else _held(path, found.call_us), service_time_ms)

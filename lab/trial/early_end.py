@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from lab.engine.cluster.engines import Engines
 from lab.engine.cluster.machines import Machine
 from lab.engine.containers import OWNER_LABEL, PROJECT, owner
-from lab.trial.stack import Phase, TrialContainers
+from lab.trial.containers import Phase, TrialContainers
 
 CHECK_MEMORY_EVERY_S = 1
 

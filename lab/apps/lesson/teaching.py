@@ -24,7 +24,7 @@ from lab.errors import LabError, WrongUse
 from lab.measuring import measure_quietly
 from lab.options import MeasureOptions, RunRequest
 from lab.plan import lay_out
-from lab.trial.stack import now
+from lab.trial.containers import now
 
 if TYPE_CHECKING:
     from analysis.records.summary import Summary

@@ -118,13 +118,13 @@ def engines_on(
         yield Engines(machines, probes, overlay=len(machines) > 1, encrypted=encrypted)
 
 
-def host(engines: Engines) -> Host:
+def server_host(engines: Engines) -> Host:
     """Describe the machine on which servers run: the first of them, if there are several."""
     first = engines.machines[0]
-    return host_of(first, engines.probes[first.name]) if engines.probes else provenance.host()
+    return describe_host(first, engines.probes[first.name]) if engines.probes else provenance.local_host()
 
 
-def host_of(machine: Machine, probe: Probe) -> Host:
+def describe_host(machine: Machine, probe: Probe) -> Host:
     """Describe one machine of a cluster."""
     asked = "{{.NCPU}}\t{{.MemTotal}}\t{{.OSType}} {{.KernelVersion}}\t{{.ServerVersion}}\t{{.Architecture}}"
     cores, memory, kernel, version, kind = output([*machine.docker, "info", "--format", asked]).split("\t")
@@ -147,7 +147,7 @@ def machine_records(engines: Engines) -> list[RunMachine]:
             name=machine.name,
             role=machine.role,
             cpuset=machine.cpuset,
-            host=host_of(machine, engines.probes[machine.name]),
+            host=describe_host(machine, engines.probes[machine.name]),
         )
         for machine in engines.machines
     ]

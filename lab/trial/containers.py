@@ -218,7 +218,8 @@ class TrialContainers:
         began = time.monotonic()
         try:
             self.calibration = calibration.calibrate(self.planned.load, partial(_at_work_ms, self._front()))
-            self._hand_over("calibration.env", env_file(calibration.asks(self.planned.load, self.calibration)))
+            variables = calibration.calibrated_request(self.planned.load, self.calibration)
+            self._hand_over("calibration.env", env_file(variables))
         except DockerException as error:
             self.fail(f"a single request before the load was not answered: {last_line(error)}")
         except (ValueError, KeyError) as error:
