@@ -85,22 +85,25 @@ def pod_spec(name: str, service: Service, *, unsafe_sysctls: bool = False) -> Do
     if allowed:
         pod_security["sysctls"] = [{"name": sysctl, "value": sysctls[sysctl]} for sysctl in sorted(allowed)]
     volumes, mounts = _volumes(service)
-    container: Document = {"name": name, "image": service["image"], "imagePullPolicy": "Never"}
-    container |= {"command": escaped(service["entrypoint"])} if service.get("entrypoint") else {}
-    container |= {"args": escaped(service["command"])} if service.get("command") else {}
-    container |= {
+    check = service.get("healthcheck")
+    container: Document = {
+        "name": name,
+        "image": service["image"],
+        "imagePullPolicy": "Never",
+        "command": escaped(service["entrypoint"]) if service.get("entrypoint") else None,
+        "args": escaped(service["command"]) if service.get("command") else None,
         "env": [{"name": key, "value": escaped([value])[0]} for key, value in service["environment"].items()],
         "resources": _resources(service),
         "securityContext": _security(service),
         "volumeMounts": mounts,
+        "startupProbe": check and _startup_probe(check),
     }
-    container |= {"startupProbe": _startup_probe(service["healthcheck"])} if "healthcheck" in service else {}
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "shareProcessNamespace": bool(service["init"]),  # process 1 is then Kubernetes' own, which ends with its pod
         "securityContext": pod_security,
-        "containers": [container],
+        "containers": [{key: value for key, value in container.items() if value is not None}],
         "volumes": volumes,
     }
 

@@ -8,6 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import yaml
+
 from lab.apps.kubernetes.box import Document, Service, left_out, pod_spec, waiting_for
 from lab.errors import WrongUse
 from lab.experiment.model import Script
@@ -137,24 +139,10 @@ def _namespace(setup: Setup) -> Document:
 
 
 def _policies() -> list[Document]:
-    """Return the policies of the network: nothing may pass, except between the pods of the trial, and to the DNS."""
-    everybody: Document = {"podSelector": {}}
-    dns = {
-        "to": [
-            {
-                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-                "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-            }
-        ],
-        "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")],
-    }
-    both = {"policyTypes": ["Ingress", "Egress"]}
-    inside = {"ingress": [{"from": [everybody]}], "egress": [{"to": [everybody]}, dns]}
+    """Return the policies of the network, which are the same for every trial."""
+    specs = yaml.safe_load((Path(__file__).parent / "policies.yaml").read_text(encoding="utf-8"))
     api = "networking.k8s.io/v1"
-    return [
-        _document(api, "NetworkPolicy", "closed", spec=everybody | both),
-        _document(api, "NetworkPolicy", "lab", spec=everybody | both | inside),
-    ]
+    return [_document(api, "NetworkPolicy", name, spec=spec) for name, spec in specs.items()]
 
 
 def _name_on_the_network(name: str, service: Service) -> str:
