@@ -11,6 +11,7 @@ from analysis.metrics import (
     FAMILIES,
     METRICS,
     PRINTED,
+    STATISTICS,
     bursts,
     failures_allowed,
     percentile,
@@ -21,7 +22,7 @@ from analysis.metrics import (
 from analysis.metrics.failures import FAILURES
 from analysis.metrics.metric import MetricValues
 from analysis.metrics.simulated import NOTHING, Cell, Predictions
-from analysis.metrics.unknown import known_figures, unknown_in_measure
+from analysis.metrics.unknown import known_figures
 from analysis.metrics.visits import VISITS_FAILED
 from analysis.read import Key
 from analysis.read.rows import by_other_clocks
@@ -215,7 +216,7 @@ class Results:
         For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
         """
         claimed = [quantity for claim in self.run.claims for quantity in with_loads(self.run, claim).quantities]
-        spoken_of = {*self._published, *(quantity for quantity in claimed if not unknown_in_measure(quantity))}
+        spoken_of = {*self._published, *(each for each in claimed if each.stat in STATISTICS.get(each.metric, ()))}
         percentiles = {quantity for quantity in spoken_of if percentile(quantity.stat)}
         wanted = {quantity.stat for quantity in self._published if percentile(quantity.stat)} | {*PRINTED}
         for load, request_class in sorted(
