@@ -3,7 +3,7 @@
 LAB := .venv/bin/lab
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
 
-.PHONY: help lesson experiment watch reproduce list plan manifests predict advise try init requests what-if validate report power compare verify export class machines notebook setup bundle doctor down schema check quick test soak bench lock
+.PHONY: help lesson experiment watch reproduce list plan try init report verify notebook setup doctor down schema check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
@@ -25,59 +25,23 @@ list: .venv/core  ## list the experiments and their questions
 plan: .venv/core  ## print what NAME would measure, in which order, and for how long
 	@$(LAB) plan $(NAME) $(CPU_OPTION)
 
-manifests: .venv/core  ## print one variant of NAME under one load for Kubernetes (VARIANT=a LOAD=b GENERATORS=4 UNSAFE_SYSCTLS=1)
-	@$(LAB) manifests $(NAME)
-
-predict: .venv/core  ## print what theory predicts of NAME, without any container
-	@$(LAB) predict $(NAME) $(CPU_OPTION)
-
-advise: .venv/core  ## rank ways to serve the load of RUN (default: the latest run) or of CLASSES=file.yaml (TRY=3)
-	@$(LAB) advise $(RUN)
-
 try: .venv/core  ## measure your own service as it is served today and in other ways (SERVICE=my-service.yaml WAYS=limit,least-conn)
 	@$(LAB) try $(SERVICE)
 
 init: .venv/core  ## write the file that describes the service in FOLDER, for make try (LOG=access.log TO=my-service.yaml)
 	@$(LAB) init $(FOLDER)
 
-requests: .venv/core  ## print the classes of requests in the access log LOG=access.log, for make advise CLASSES=mine.yaml (METHODS=GET,POST)
-	@$(LAB) requests $(LOG)
-
-what-if: .venv/core  ## say who would have waited if the requests of RUN=results/…/latest:shared-socket were served otherwise (WORKERS=2)
-	@$(LAB) what-if $(RUN)
-
-validate: .venv/core  ## say how many predicted figures of RUN (default: the latest run of each experiment) came true
-	@$(LAB) validate $(RUN)
-
 report: .venv/core  ## compute all results again from the raw points of RUN (default: the latest run; MARKDOWN=1)
 	@$(LAB) report $(RUN)
 
-power: .venv/core  ## say about how many trials each claim of RUN (default: the latest run) needs for a verdict
-	@$(LAB) power $(RUN)
-
-compare: .venv/core  ## say how two runs or variants differ (A=results/…/latest:shared-socket B=… FORCE=1)
-	@$(LAB) compare $(A) $(B)
-
 verify: .venv/core  ## check that RUN (default: the latest run) was not changed, and compute its results again (AGAINST=older/summary.json)
 	@$(LAB) verify $(RUN)
-
-export: .venv/core  ## verify RUN (default: the latest run) and pack it into one file (TO=name.tar.gz)
-	@$(LAB) export $(RUN)
-
-class: .venv/core  ## show everybody's exports FILES="a.tar.gz b.tar.gz" on one page, results/class.html: who differs, and why (TO=class.html CHECK=1)
-	@$(LAB) class $(FILES)
-
-machines: .venv/core  ## say what the machines of MACHINES=machines.yaml have and lack (DO=join: make them a swarm, DO=leave: undo it)
-	@$(LAB) machines $(or $(DO),check)
 
 notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
 	@.venv/bin/jupyter lab lab/apps/notebook/explore.ipynb
 
 setup: .venv/core  ## make this machine ready without measuring anything
 	@$(LAB) setup
-
-bundle: .venv/core  ## pack the lab, its packages and images into one file for a room without a network (NAME="ten-at-once heavy-mix" PYTHONS=3.11,3.13 TO=name.tar)
-	@$(LAB) bundle $(NAME)
 
 doctor: .venv/core  ## say what this machine has and lacks, and change nothing
 	@$(LAB) doctor

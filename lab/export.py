@@ -29,7 +29,7 @@ from lab.interruption import uninterrupted
 from lab.whereabouts import LOCAL, Words, here, placeless, read_factors, told_by, without
 
 _REASONED = ("run.json", "trial.json")
-_OTHER_NAME = "make export RUN=… TO=/path/name.tar.gz"
+_OTHER_NAME = "lab export … --to /path/name.tar.gz"
 
 
 @dataclass(frozen=True)

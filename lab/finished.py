@@ -37,8 +37,7 @@ def run_for(command: str) -> Iterator[None]:
     try:
         yield
     except BadRun as error:
-        which = "A=results/<experiment>/<time> B=…" if command == "compare" else "RUN=results/<experiment>/<time>"
-        raise WrongUse(f"{error}.", hint=f"make {command} {which}, or …/latest") from None
+        raise WrongUse(f"{error}.", hint=f"lab {command} results/<experiment>/<time>, or …/latest") from None
 
 
 def reported(folder: Path, results: Path) -> "Summary":

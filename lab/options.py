@@ -109,15 +109,17 @@ class MeasureOptions:
         )
 
     def command(self, beginning: str, **further: object) -> str:
-        """Return the make command that measures the same again."""
+        """Return the command that measures the same again: a target of make, or a command of lab."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         options |= {"budget": self.budget if self.until else "", "machines": self.machines and self.machines.name}
-        factors = [
-            f"{name.upper()}={int(value) if value is True else value}"
-            for name, value in {**further, **options}.items()
-            if value
-        ]
-        return " ".join([beginning, *factors])
+        given = {
+            name: int(value) if value is True else value for name, value in {**further, **options}.items() if value
+        }
+        if beginning.startswith("lab "):
+            return " ".join([beginning, *(f"--{name.lower()} {value}" for name, value in given.items())])
+        return " ".join(
+            [beginning, *(f"{name.upper()}={int(value) if value is True else value}" for name, value in given.items())]
+        )
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def page_of_a_class(folder: Path) -> None:
     archives = [str(one) for one in make_class(folder / "class")]
     command = [sys.executable, "-m", "lab", "class", *archives, "--to", str(folder / "class.html")]
     times = [timed(command)[0] for _ in range(REPEATS)]
-    show("The page of a class of twelve", [("make class", f"{spread(times)} (at most 30)")])
+    show("The page of a class of twelve", [("lab class", f"{spread(times)} (at most 30)")])
 
 
 def points_to_requests(folder: Path) -> None:

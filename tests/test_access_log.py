@@ -422,7 +422,7 @@ def test_a_log_becomes_advice(lab: Lab, tmp_path: Path, monkeypatch: pytest.Monk
         ([combined(0, "GET /a", f" {n}.125") for n in (14, 31)] * 9, [], "nine in ten requests would take 14.12 s"),
         (['INFO: 127.0.0.1:4711 - "GET / HTTP/1.1" 200 OK'], [], "the requests in this log have no time"),
         (['INFO: 127.0.0.1:4711 - "GET / HTTP/1.1" 200 OK'], [], "docker logs --timestamps"),
-        ([combined(0, "GET /a")] * 2, ["--unit", "days"], "UNIT=days is unknown."),
+        ([combined(0, "GET /a")] * 2, ["--unit", "days"], "--unit days is unknown."),
     ],
 )
 def test_what_is_refused(lab: Lab, tmp_path: Path, lines: list[str], options: list[str], says: str) -> None:

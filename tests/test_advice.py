@@ -537,7 +537,7 @@ def test_workers_without_threads_need_a_number(lab: Lab, tmp_path: Path) -> None
 
     said = lab.call("what-if", str(run))
     assert said.returncode == 2
-    assert said.stderr == "error: The workers of one have no threads.\n\nhint: THREADS=8\n"
+    assert said.stderr == "error: The workers of one have no threads.\n\nhint: --threads 8\n"
 
 
 def test_a_log_without_durations_gives_no_advice_until_somebody_writes_them(tmp_path: Path) -> None:

@@ -131,10 +131,10 @@ def stop_engine(unpacked: Path) -> None:
     [
         (spoil_hash, "The bundle is damaged, or was changed.", "Copy the file again."),
         (spoil_about(HERE, "Plan9 vax"), f"This bundle is for Plan9 vax; this machine is {HERE}.",
-         "Make a bundle on a machine like this: make bundle"),
+         "Make a bundle on a machine like this: lab bundle"),
         (spoil_about(f"pythons={bundle.this_python()}", "pythons=3.99"),
          f"This bundle is for Python 3.99; {sys.executable} is {bundle.this_python()}.",
-         f"PYTHON=/path/to/python ./install.sh, or a bundle made with PYTHONS={bundle.this_python()}"),
+         f"PYTHON=/path/to/python ./install.sh, or a bundle made with --pythons {bundle.this_python()}"),
         (stop_engine, "No container engine answers.",
          "The bundle has no engine: install Docker's engine with Compose and buildx, start it, and run ./install.sh "
          "again."),
@@ -171,7 +171,7 @@ def test_a_machine_without_make_is_told_so(unpacked: Path, docker: Path) -> None
     ("arguments", "message", "hint"),
     [
         (["nothing"], "There is no experiment 'nothing'.", None),
-        (["ten-at-once", "--pythons", "2.7"], "'2.7' is not a release of Python.", "PYTHONS=3.11,3.13"),
+        (["ten-at-once", "--pythons", "2.7"], "'2.7' is not a release of Python.", "--pythons 3.11,3.13"),
     ],
 )
 def test_wrong_use_is_named_before_anything_is_packed(

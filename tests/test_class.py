@@ -154,9 +154,9 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
 
     assert code == 1
     assert said.splitlines() == [
-        f"{cut} is damaged, or not an archive of make export.",
+        f"{cut} is damaged, or not an archive of lab export.",
         f"{same}: this run of keep-alive is also in {good}, and counts once.",
-        f"{tmp_path / 'notes.tar.gz'} is damaged, or not an archive of make export.",
+        f"{tmp_path / 'notes.tar.gz'} is damaged, or not an archive of lab export.",
         f"{tmp_path / 'gone'} cannot be read: No such file or directory.",
         f"{tmp_path / 'empty'} has no run.",
         f"{tmp_path / 'full'} has no run; name its archives: {tmp_path / 'full'}/*.tar.gz.",
@@ -166,7 +166,7 @@ def test_what_cannot_be_used_is_named_and_the_others_are_shown(lab: Lab, some: l
 
 
 def test_exercises_alone_are_named(lab: Lab, twelve: list[Path], tmp_path: Path) -> None:
-    """After a lesson, the latest run is one of an exercise, and make export packs the latest run."""
+    """After a lesson, the latest run is one of an exercise, and lab export packs the latest run."""
 
     def of_an_exercise(_place: int, record: dict[str, Any], _summary: dict[str, Any]) -> None:
         record["experiment"] = "lesson-cures-exercise"
@@ -177,7 +177,7 @@ def test_exercises_alone_are_named(lab: Lab, twelve: list[Path], tmp_path: Path)
 
     assert code == 1
     assert said.splitlines()[0] == (
-        f"{archive} has only runs of exercises; to hand in the lesson: make export RUN=results/lesson."
+        f"{archive} has only runs of exercises; to hand in the lesson: lab export results/lesson."
     )
     assert "1 laptop" in page
 
@@ -200,7 +200,7 @@ def test_an_archive_that_was_packed_again_by_hand_can_be_read(lab: Lab, some: li
 def test_the_beginning_of_an_archive_is_damaged(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cut.tar.gz").write_bytes(content)
 
-    with pytest.raises(reading.BadArchive, match="is damaged, or not an archive of make export"):
+    with pytest.raises(reading.BadArchive, match="is damaged, or not an archive of lab export"):
         reading.read_archive(tmp_path / "cut.tar.gz")
 
 
@@ -297,7 +297,7 @@ def test_changed_points_and_other_schemas_are_named(lab: Lab, some: list[Path]) 
         re.escape(f"{manifest}: {top}/manifest.sha256:") + r"\d+: cut short, the line does not end\.", lines[2]
     )
     assert lines[3:] == ["error: No run can be shown.", "",
-                         "hint: make export RUN=results/<experiment>/latest writes an archive."]  # fmt: skip
+                         "hint: lab export results/<experiment>/latest writes an archive."]  # fmt: skip
 
 
 def unpacked_names(archive: Path) -> list[str]:
@@ -307,10 +307,10 @@ def unpacked_names(archive: Path) -> list[str]:
 
 
 def test_a_forged_result_is_found_when_results_are_computed_again(lab: Lab, some: list[Path]) -> None:
-    """Nothing seals summary.json, because it follows from the points. So only CHECK=1 finds a forged one."""
+    """Nothing seals summary.json, because it follows from the points. So only --check finds a forged one."""
     code, _, page = shown(lab, some[0])
     assert code == 0
-    assert "make class CHECK=1 computes them again." in page
+    assert "lab class --check computes them again." in page
 
     (lab.results / "class.html").unlink()
     code, said, _ = shown(lab, some[0], "--check")
@@ -319,7 +319,7 @@ def test_a_forged_result_is_found_when_results_are_computed_again(lab: Lab, some
     assert said == (
         f"{some[0]}: the results of keep-alive do not follow from its measured files, or another version of the lab "
         "computed them.\n"
-        "error: No run can be shown.\n\nhint: make export RUN=results/<experiment>/latest writes an archive.\n"
+        "error: No run can be shown.\n\nhint: lab export results/<experiment>/latest writes an archive.\n"
     )
 
 
@@ -428,7 +428,7 @@ def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
-    [([], "Give the archives that the class has handed in.", 'make class FILES="a.tar.gz b.tar.gz"'),
+    [([], "Give the archives that the class has handed in.", 'lab class a.tar.gz b.tar.gz'),
      (["a.tar.gz", "--to", "."], ". is a folder, but the page is a file.", "TO=class.html")],
 )  # fmt: skip
 def test_wrong_use_is_named(lab: Lab, arguments: list[str], message: str, hint: str) -> None:

@@ -63,7 +63,7 @@ NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
         (["run", "heavy-mix", "--against-itself", "--trials", "1"],
          "TRIALS=1 measures each variant only once, which shows no spread.",
          "TRIALS=5"),
-        (["power", "nowhere"], "nowhere has no run.json.", "make power RUN=results/<experiment>/<time>, or …/latest"),
+        (["power", "nowhere"], "nowhere has no run.json.", "lab power results/<experiment>/<time>, or …/latest"),
         (["rum"], "No such command 'rum'. Did you mean 'run'?", "lab --help"),
     ],
 )  # fmt: skip
@@ -203,7 +203,7 @@ def test_report_of_a_folder_that_is_no_run_is_refused(lab: Lab, tmp_path: Path) 
 
     assert done.returncode == 2
     assert done.stderr == REPLY.format(
-        message=f"{tmp_path} has no run.json.", hint="make report RUN=results/<experiment>/<time>, or …/latest"
+        message=f"{tmp_path} has no run.json.", hint="lab report results/<experiment>/<time>, or …/latest"
     )
 
 
@@ -377,7 +377,7 @@ def test_an_archive_is_named_after_the_run_and_overwrites_nothing(copied_lab: La
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr == REPLY.format(
         message=f"{name} exists already.",
-        hint="Remove the file, or choose another name: make export RUN=… TO=/path/name.tar.gz",
+        hint="Remove the file, or choose another name: lab export … --to /path/name.tar.gz",
     )
     assert (copied_lab.root / name).read_bytes() == packed
     assert [path.name for path in copied_lab.root.glob("*tar*")] == [name]
@@ -395,13 +395,13 @@ def test_an_archive_left_in_the_checkout_does_not_make_it_dirty(lab: Lab) -> Non
 @pytest.mark.parametrize(
     ("to", "code", "message", "hint"),
     [
-        ("{run}", 2, "{to} is a folder, but an archive is a file.", "make export RUN=… TO=/path/name.tar.gz"),
+        ("{run}", 2, "{to} is a folder, but an archive is a file.", "lab export … --to /path/name.tar.gz"),
         ("{run}/mine.tar.gz", 2, "{to} would lie in the run's own folder, among the measured files.",
-         "Choose another place: make export RUN=… TO=/path/name.tar.gz"),
+         "Choose another place: lab export … --to /path/name.tar.gz"),
         ("{run}/run.json", 2, "{to} exists already.",
-         "Remove the file, or choose another name: make export RUN=… TO=/path/name.tar.gz"),
+         "Remove the file, or choose another name: lab export … --to /path/name.tar.gz"),
         ("{run}-nowhere/mine.tar.gz", 1, "{to} cannot be written: No such file or directory.",
-         "Free some space, or choose another place: make export RUN=… TO=/path/name.tar.gz"),
+         "Free some space, or choose another place: lab export … --to /path/name.tar.gz"),
     ],
     ids=["a folder", "in the run", "there already", "nowhere"],
 )  # fmt: skip
@@ -495,7 +495,7 @@ def test_a_disk_too_full_for_an_archive_is_left_as_it_was(measured: Path, tmp_pa
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == as_measured(measured) + REPLY.format(
         message=f"{tmp_path / 'disk' / 'mine.tar.gz'} cannot be written: No space left on device.",
-        hint="Free some space, or choose another place: make export RUN=… TO=/path/name.tar.gz",
+        hint="Free some space, or choose another place: lab export … --to /path/name.tar.gz",
     )
 
 

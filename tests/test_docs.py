@@ -79,9 +79,10 @@ def test_every_make_target_is_among_the_commands(target: str) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_make_target_in_a_document_exists(document: Path) -> None:
+    """The changelog also names targets that were dropped."""
     named = re.findall(r"make ([a-z-]+)", " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE)))
 
-    assert set(named) <= set(TARGETS)
+    assert document.name == "CHANGELOG.md" or set(named) <= set(TARGETS)
 
 
 @pytest.mark.parametrize("command", LAB)

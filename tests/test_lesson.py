@@ -429,7 +429,7 @@ def test_the_next_step_is_the_first_that_is_not_done(student: Student) -> None:
     assert student.step(0) == LESSON.steps[-1]
     assert show.what_next(student, second).splitlines() == [
         "This step is done. The lesson is complete. To hand it in:",
-        f"make export RUN={student.results}/lesson TO=your-name.tar.gz",
+        f"lab export {student.results}/lesson --to your-name.tar.gz",
         "To see a step again: make lesson STEP=…",
     ]
 
@@ -442,7 +442,7 @@ def test_after_the_last_step_the_lesson_says_how_to_hand_it_in(lab: Lab) -> None
     assert done.stdout.startswith("The steps of the lesson, with what comes next in each:\n  1. done ")
     assert done.stdout.endswith(
         "The lesson is complete. To hand it in:\n"
-        f"make export RUN={lab.results}/lesson TO=your-name.tar.gz\n"
+        f"lab export {lab.results}/lesson --to your-name.tar.gz\n"
         "To see a step again: make lesson STEP=…\n"
     )
     assert "Step 6 of 6" not in done.stdout

@@ -161,11 +161,11 @@ def test_a_setting_with_few_values_is_chosen_from_a_list(
 def test_the_page_of_a_complete_lesson_says_how_to_hand_it_in(page: Page, student: Student) -> None:
     notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps[1:]}))
     page.reload()
-    expect(page.get_by_text("make export")).to_have_count(0)
+    expect(page.get_by_text("lab export")).to_have_count(0)
     notes.write_notes(student.results, notes.Notes(steps={one.name: DONE for one in student.lesson.steps}))
     page.reload()
 
-    expect(page.get_by_text(f"make export RUN={student.results}/lesson TO=your-name.tar.gz")).to_be_visible()
+    expect(page.get_by_text(f"lab export {student.results}/lesson --to your-name.tar.gz")).to_be_visible()
 
 
 def test_the_page_says_what_is_wrong(page: Page, server: LessonServer, measuring: Measuring) -> None:

@@ -247,7 +247,7 @@ def test_a_variant_that_needs_a_sysctl_that_clusters_refuse_says_how_to_allow_it
         "This variant sets net.core.somaxconn to 128, which a cluster refuses unless its nodes allow it."
     )
     assert raised.value.hint == (
-        "UNSAFE_SYSCTLS=1, on nodes whose kubelet has --allowed-unsafe-sysctls=net.core.somaxconn"
+        "--unsafe-sysctls, on nodes whose kubelet has --allowed-unsafe-sysctls=net.core.somaxconn"
     )
 
 
@@ -510,12 +510,13 @@ def refused(message: str, hint: str) -> str:
     ("arguments", "message", "hint"),
     [
         (["heavy-mix", "--variant", "one-proces"], "There is no variant 'one-proces'.",
-         "VARIANT=…, one of one-process, busy-accept, connection-limit, least-conn, random-accept, reuse-port, "
+         "--variant …, one of one-process, busy-accept, connection-limit, least-conn, random-accept, reuse-port, "
          "shared-socket, shared-socket-23"),
-        (["django-fastcgi", "--load", "overlode"], "There is no load 'overlode'.", "LOAD=…, one of overload, capacity"),
+        (["django-fastcgi", "--load", "overlode"], "There is no load 'overlode'.",
+         "--load …, one of overload, capacity"),
         (["django-fastcgi", "--load", "overload"],
          "The rate of overload follows from the capacity of gunicorn-5 under capacity, which no manifest can measure "
-         "first.", "LOAD=…, one of capacity"),
+         "first.", "--load …, one of capacity"),
         (["fastcgi-mechanisms", "--variant", "prefork-50"],
          "The rate of patient follows from the capacity of gunicorn-5 under capacity, which no manifest can measure "
          "first.", "make experiment NAME=…"),
@@ -544,10 +545,11 @@ def test_too_few_generators_for_a_load_are_refused() -> None:
         trial_of(crowded, "", "", 1, full=False, duration="")
 
     assert raised.value.message == (
-        "GENERATORS=1: 40,000 virtual users are more than the 16,000 that one k6 container has files for; reduce them, "
+        "--generators 1: 40,000 virtual users are more than the 16,000 that one k6 container has files for; reduce "
+        "them, "
         "or increase generators (the k6 containers)."
     )
-    assert raised.value.hint == "GENERATORS=4"
+    assert raised.value.hint == "--generators 4"
 
 
 def test_requests_that_compute_really_compute() -> None:

@@ -157,7 +157,7 @@ def test_a_load_that_no_variant_was_measured_under_is_named(lab: Lab, command: s
     done = lab.call(command, str(run), "--load", "tide")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: The run measured no variant under tide.\n\nhint: LOAD=…, one of mix\n"
+    assert done.stderr == "error: The run measured no variant under tide.\n\nhint: --load …, one of mix\n"
 
 
 def test_a_record_that_is_written_again_keeps_what_this_version_does_not_know(tmp_path: Path) -> None:

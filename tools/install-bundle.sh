@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install the lab from an unpacked bundle, without a network: ./install.sh [FOLDER], by default ~/stampede.
-# `make bundle` puts this file into the bundle as install.sh.
+# `lab bundle` puts this file into the bundle as install.sh.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 target=${1:-$HOME/stampede}
@@ -17,7 +17,7 @@ told() { sed -n "s/^$1=//p" "$here/about"; }
 
 machine="$(uname -s) $(uname -m)"
 [ "$machine" = "$(told machine)" ] ||
-    fail "This bundle is for $(told machine); this machine is $machine." "Make a bundle on a machine like this: make bundle"
+    fail "This bundle is for $(told machine); this machine is $machine." "Make a bundle on a machine like this: lab bundle"
 
 say "Checking the files of the bundle …"
 if command -v sha256sum >/dev/null; then check="sha256sum --check --quiet"; else check="shasum --algorithm 256 --check --quiet"; fi
@@ -26,7 +26,7 @@ if command -v sha256sum >/dev/null; then check="sha256sum --check --quiet"; else
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo "not there")
 case " $(told pythons) " in
     *" $version "*) ;;
-    *) fail "This bundle is for Python $(told pythons); $python is $version." "PYTHON=/path/to/python ./install.sh, or a bundle made with PYTHONS=$version" ;;
+    *) fail "This bundle is for Python $(told pythons); $python is $version." "PYTHON=/path/to/python ./install.sh, or a bundle made with --pythons $version" ;;
 esac
 command -v make >/dev/null || fail "make is not installed." "The bundle has no make: install it from the distribution."
 docker version >/dev/null 2>&1 ||

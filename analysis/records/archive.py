@@ -64,7 +64,7 @@ def read_archive(path: Path, beside: str = "") -> Packed:
                 if content is not None:
                     kept[name] = content
     except (EOFError, OSError, TypeError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError):
-        raise BadArchive("is damaged, or not an archive of make export") from None
+        raise BadArchive("is damaged, or not an archive of lab export") from None
     return _packed(hashes, kept, beside)
 
 

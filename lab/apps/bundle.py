@@ -55,11 +55,11 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
     names = [name for words in experiments for name in words.replace(",", " ").split()] or list(DEFAULT)
     releases = [release.strip() for release in pythons.split(",")] if pythons else _pythons()
     if wrong := [release for release in releases if not re.fullmatch(r"3\.\d+", release)]:
-        raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="PYTHONS=3.11,3.13")
+        raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="--pythons 3.11,3.13")
     images_for(names)  # report an unknown experiment before anything else
     target = target_of(to)
     with (
-        machine_lock(say, "make bundle"),
+        machine_lock(say, "lab bundle"),
         heartbeat([default_machine()], say),
     ):  # packing would disturb a run that is measuring
         size = write_bundle(names, releases, target, say)

@@ -247,8 +247,8 @@ def setup() -> None:
 @app.command()
 def bundle(
     experiments: Annotated[list[str] | None, typer.Argument(show_default=False, help="Whose images it has.")] = None,
-    pythons: Annotated[str, typer.Option(envvar="PYTHONS", help="Releases of Python, e.g. 3.11,3.13.")] = "",
-    to: Annotated[Path | None, typer.Option(envvar="TO", show_default=False, help="The file.")] = None,
+    pythons: Annotated[str, typer.Option(help="Releases of Python, e.g. 3.11,3.13.")] = "",
+    to: Annotated[Path | None, typer.Option(show_default=False, help="The file.")] = None,
 ) -> None:
     """Pack the lab, its packages and its images into one file for a room without a network, e.g. lab bundle."""
     from lab.apps.bundle import make_bundle  # noqa: PLC0415

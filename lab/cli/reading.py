@@ -54,7 +54,7 @@ def compare(
     a: Annotated[str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT.")] = "",
     b: Annotated[str, typer.Argument(show_default=False, help="What to compare it with.")] = "",
     force: Annotated[
-        bool, typer.Option(envvar="FORCE", help="Compare all the same, and print the reasons against it as warnings.")
+        bool, typer.Option(help="Compare all the same, and print the reasons against it as warnings.")
     ] = False,
     results: Results = RESULTS,
 ) -> None:
@@ -69,7 +69,7 @@ def compare(
     reasons = [*comparing.obstacles(one, other)]
     if reasons and not (force and comparing.have_common(one, other)):
         problem = "They cannot be compared: " + ";\n".join(reasons) + "."
-        raise WrongUse(problem, hint=f"{_COMPARE} FORCE=1" if comparing.have_common(one, other) else _COMPARE)
+        raise WrongUse(problem, hint=f"{_COMPARE} --force" if comparing.have_common(one, other) else _COMPARE)
     for reason in (*reasons, *comparing.suspect_sides(one, other)):
         say(f"warning: {reason}")
     setup, changes = comparison_tables(
@@ -78,7 +78,7 @@ def compare(
     out.print(terminal_table(setup), terminal_table(changes), sep="\n")
 
 
-_COMPARE = "make compare A=results/heavy-mix/latest:shared-socket B=results/heavy-mix/latest:least-conn"
+_COMPARE = "lab compare results/heavy-mix/latest:shared-socket results/heavy-mix/latest:least-conn"
 
 
 def _side(text: str, results: Path) -> "Side":
@@ -121,7 +121,7 @@ def export(
     run: RunFolder = None,
     to: Annotated[
         Path | None,
-        typer.Option(envvar="TO", show_default=False, help="The file; default: <experiment>-<run time>.tar.gz"),
+        typer.Option(show_default=False, help="The file; default: <experiment>-<run time>.tar.gz"),
     ] = None,
     results: Results = RESULTS,
 ) -> None:
@@ -151,10 +151,10 @@ def class_(
         list[Path] | None, typer.Argument(show_default=False, help="Archives of lab export, or folders of runs.")
     ] = None,
     check: Annotated[
-        bool, typer.Option(envvar="CHECK", help="Compute all results again from the raw points: minutes for each run.")
+        bool, typer.Option(help="Compute all results again from the raw points: minutes for each run.")
     ] = False,
     to: Annotated[
-        Path | None, typer.Option(envvar="TO", show_default=False, help="The page; default: class.html in RESULTS.")
+        Path | None, typer.Option(show_default=False, help="The page; default: class.html in RESULTS.")
     ] = None,
     results: Results = RESULTS,
 ) -> None:
@@ -165,7 +165,7 @@ def class_(
     from lab.results import writing  # noqa: PLC0415
 
     if not files:
-        raise WrongUse("Give the archives that the class has handed in.", hint='make class FILES="a.tar.gz b.tar.gz"')
+        raise WrongUse("Give the archives that the class has handed in.", hint="lab class a.tar.gz b.tar.gz")
     target = to or results / "class.html"
     if target.is_dir():
         raise WrongUse(f"{target} is a folder, but the page is a file.", hint="TO=class.html")
@@ -176,7 +176,7 @@ def class_(
         say(problem)
     used = [one for one in handed if one.runs]
     if not used:
-        raise LabError("No run can be shown.", hint="make export RUN=results/<experiment>/latest writes an archive.")
+        raise LabError("No run can be shown.", hint="lab export results/<experiment>/latest writes an archive.")
     laptops = number_laptops([[run for _, run in one.runs] for one in used])
     places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
     predictions = {

@@ -115,7 +115,8 @@ def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -
     """
     if unit and unit not in (*UNITS, NO_UNIT):
         raise WrongUse(
-            f"UNIT={unit} is unknown.", hint="UNIT=s, UNIT=ms or UNIT=us; UNIT=none if no number is a duration"
+            f"--unit {unit} is unknown.",
+            hint="--unit s, --unit ms or --unit us; --unit none if no number is a duration",
         )
     log = AccessLog()
     for path in paths:
@@ -123,7 +124,7 @@ def read_logs(paths: Sequence[Path], methods: Collection[str], unit: str = "") -
     if log.requests < 2:
         others = ", ".join(f"{count} {name}" for name, count in log.left_out.most_common(3))
         raise WrongUse(f"The log has {log.requests} requests with {', '.join(methods)}, and {others or 'no others'}.",
-                       hint="METHODS=GET,HEAD,POST counts further methods.")  # fmt: skip
+                       hint="--methods GET,HEAD,POST counts further methods.")  # fmt: skip
     log.routes = _without_names_of_things(log.routes)
     return log
 
@@ -214,7 +215,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
                 yield lines
     except (OSError, EOFError, zlib.error) as error:
         raise WrongUse(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.",
-                       hint="make requests LOG=/var/log/nginx/access.log") from None  # fmt: skip
+                       hint="lab requests /var/log/nginx/access.log") from None  # fmt: skip
 
 
 def route_of(target: str) -> str:

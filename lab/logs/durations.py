@@ -17,7 +17,7 @@ from lab.errors import WrongUse
 from lab.logs.formats import DURATIONS, UNITS, Clock, Entry, Format, JsonFormat, Value, duration_name, parse_value
 
 NO_UNIT = "none"
-"""UNIT=none: whole numbers without a name are no durations."""
+"""--unit none: whole numbers without a name are no durations."""
 HOW = "nginx: rt=$request_time; gunicorn: rt=%(L)s; Apache: duration_us=%D"
 FEW, ENOUGH = 5, 20
 """From so many lines on, it counts whether numbers vary, and from so many whether they follow something else."""
@@ -182,14 +182,14 @@ def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> Du
     whole = [column for column in columns if column.kind == "whole"]
     believed = [column for column in whole if not doubts[column.place]]
     if columns and not believed and unit in UNITS:
-        raise WrongUse(f"{file}: UNIT={unit}, but {notes[-1]}", hint=f"Write the duration with a name: {HOW}.")
+        raise WrongUse(f"{file}: --unit {unit}, but {notes[-1]}", hint=f"Write the duration with a name: {HOW}.")
     if not believed or unit == NO_UNIT:
         return DurationSource("", found=False, notes=tuple(notes))
     first = believed[0]
     if len(whole) > 1:
         says = "; ".join(column.says for column in whole)
         problem = f"{file}:{first.lines[0]}: several fields could be durations, lengths or counters: {says}."
-        raise WrongUse(problem, hint=f"Write the duration with a name ({HOW}), or say UNIT=none to do without.")
+        raise WrongUse(problem, hint=f"Write the duration with a name ({HOW}), or say --unit none to do without.")
     if not unit:
         problem = (f"{file}:{first.lines[0]}: {first.says} has no unit. Such a number may be a duration, a length or "
                    "a counter.")  # fmt: skip
@@ -306,7 +306,7 @@ def _source(column: _Column, unit: str, file: str, width: int, sample: Sequence[
     if kind == "decimal" and not said:
         _check_seconds(column.numbers, column.says, file, sample)
     clock: Clock | None = None
-    why = f"as UNIT={unit} says" if kind != "unit" and said else ""
+    why = f"as --unit {unit} says" if kind != "unit" and said else ""
     if kind == "decimal" and not why:
         decimals = {value.decimals for value in column.values}
         clock = "balancer" if decimals == {3} else "server" if decimals == {6} else None
@@ -349,7 +349,7 @@ def _check_seconds(numbers: Floats, says: str, file: str, sample: Sequence[tuple
         reason = f"{at_once:,.0f} requests would be at work at once"
     if reason:
         problem = f"{file}: {says} has no unit, and in seconds, {reason}."
-        raise WrongUse(problem, hint="UNIT=ms or UNIT=s says which it is.")
+        raise WrongUse(problem, hint="--unit ms or --unit s says which it is.")
 
 
 def _written(value: Value) -> str:
@@ -361,5 +361,5 @@ def _in_words(unit: str) -> str:
 
 
 def _units_hint() -> str:
-    return ("UNIT=us for gunicorn's %(D)s and Apache's %D, UNIT=ms for %(M)s; UNIT=none if it is no "
+    return ("--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s; --unit none if it is no "
             "duration. Whole seconds (%(T)s, %T) are too coarse.")  # fmt: skip

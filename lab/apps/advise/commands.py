@@ -41,12 +41,10 @@ def advise(
     run: Annotated[
         str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
     ] = "",
-    classes: Annotated[
-        Path | None, typer.Option(envvar="CLASSES", help="A file that describes a service, e.g. mine.yaml.")
-    ] = None,
-    load: Annotated[str, typer.Option(envvar="LOAD", help="Which load of the run.")] = "",
+    classes: Annotated[Path | None, typer.Option(help="A file that describes a service, e.g. mine.yaml.")] = None,
+    load: Annotated[str, typer.Option(help="Which load of the run.")] = "",
     attempts: Annotated[
-        int, typer.Option("--try", envvar="TRY", min=0, max=7, help="Measure the best so many ways, and today's.")
+        int, typer.Option("--try", min=0, max=7, help="Measure the best so many ways, and today's.")
     ] = 0,
     duration: Duration = "",
     trials: Trials = 0,
@@ -61,8 +59,8 @@ def advise(
     from lab.serving.ranking import best_of, predict_today, rank  # noqa: PLC0415
 
     if classes and (run or load):
-        raise WrongUse("CLASSES describes a service that no run knows, so it has no RUN or LOAD.",
-                       hint="make advise CLASSES=mine.yaml, or make advise RUN=results/heavy-mix/latest TRY=3",
+        raise WrongUse("--classes describes a service that no run knows, so it has no run and no --load.",
+                       hint="lab advise --classes mine.yaml, or lab advise results/heavy-mix/latest --try 3",
         )  # fmt: skip
     measure_tried = partial(_measure_tried, attempts=attempts, duration=duration, trials=trials, results=results)
     if classes:
@@ -79,7 +77,7 @@ def advise(
         tried = [each.option for each in best_of(ranked, attempts)]
         tried += [option_of_today(offered, offered.today)] if offered.today else []
         served = served_by(experiment, under.name, {option.name: option.variant for option in tried})
-        asked = {"RUN": f"results/{record.experiment}/latest:{serving.name}", "LOAD": under.name}
+        asked = f"results/{record.experiment}/latest:{serving.name} --load {under.name}"
         measure_tried(record.experiment, computing(served, under.settings.get("CPU", "")), tried, asked)
 
 
@@ -110,14 +108,14 @@ def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., N
         if service.unknown:
             say("The lab's requests sleep, so this tries the case in which nothing computes.")
         tried = [each.option for each in best_of(ranked, attempts)]
-        measure_tried(name_for(classes.stem), tries(service, tried), tried, {"CLASSES": classes.name})
+        measure_tried(name_for(classes.stem), tries(service, tried), tried, f"--classes {classes.name}")
 
 
 def _measure_tried(
     name: str,
     experiment: "Experiment",
     tried: "Sequence[ServingOption]",
-    asked: dict[str, str],
+    asked: str,
     *,
     attempts: int,
     duration: str,
@@ -128,7 +126,7 @@ def _measure_tried(
     from lab.apps.advise.show import print_whether_it_held  # noqa: PLC0415
 
     options = MeasureOptions(duration=duration, trials=trials)
-    command = options.command("make advise", **asked, TRY=attempts)
+    command = options.command(f"lab advise {asked}", TRY=attempts)
     summary = measure(RunRequest(f"{name}-advice", experiment, options, results, command))
     print_whether_it_held(out, summary, tried)
 
@@ -137,19 +135,15 @@ def requests(
     logs: Annotated[
         list[Path] | None, typer.Argument(show_default=False, help="Access logs, also packed; - is standard input.")
     ] = None,
-    methods: Annotated[
-        str, typer.Option(envvar="METHODS", help="The methods of the requests that count.")
-    ] = "GET,HEAD",
-    unit: Annotated[
-        str, typer.Option(envvar="UNIT", help="The unit of durations that are whole numbers: s, ms, us; none.")
-    ] = "",
+    methods: Annotated[str, typer.Option(help="The methods of the requests that count.")] = "GET,HEAD",
+    unit: Annotated[str, typer.Option(help="The unit of durations that are whole numbers: s, ms, us; none.")] = "",
 ) -> None:
     """Print the classes of requests in an access log, for lab advise, e.g. lab requests access.log > mine.yaml."""
     from lab.apps.advise.log_classes import describe_log  # noqa: PLC0415
     from lab.logs.access_log import read_logs  # noqa: PLC0415
 
     if not logs:
-        raise WrongUse("No access log is named.", hint="make requests LOG=/var/log/nginx/access.log > mine.yaml")
+        raise WrongUse("No access log is named.", hint="lab requests /var/log/nginx/access.log > mine.yaml")
     log = read_logs(logs, [method.strip().upper() for method in methods.split(",") if method.strip()], unit)
     of = ", ".join("standard input" if str(path) == "-" else path.name for path in logs)
     sys.stdout.write(describe_log(log, of, os.cpu_count() or 1))
@@ -161,10 +155,10 @@ def what_if(
     run: Annotated[
         str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
     ] = "",
-    load: Annotated[str, typer.Option(envvar="LOAD", help="Which load of the run.")] = "",
-    trial: Annotated[int, typer.Option(envvar="TRIAL", min=1, help="Which trial.")] = 1,
-    workers: Annotated[int, typer.Option(envvar="WORKERS", min=0, max=1024, help="0: as many as measured.")] = 0,
-    threads: Annotated[int, typer.Option(envvar="THREADS", min=0, max=1024, help="0: as many as measured.")] = 0,
+    load: Annotated[str, typer.Option(help="Which load of the run.")] = "",
+    trial: Annotated[int, typer.Option(min=1, help="Which trial.")] = 1,
+    workers: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
     results: Results = RESULTS,
 ) -> None:
     """Say who would have waited if workers had got the same requests in another way, e.g. lab what-if … --workers 2."""
@@ -177,7 +171,7 @@ def what_if(
     folder, record, variant = run_and_variant("what-if", run, results)
     under, serving = find_cell(record, variant, load or None)
     if not (threads or serving.settings.get("threads")):
-        raise WrongUse(f"The workers of {serving.name} have no threads.", hint="THREADS=8")
+        raise WrongUse(f"The workers of {serving.name} have no threads.", hint="--threads 8")
     with results_of("what-if", folder, results) as (derived, _):
         answered = recorded(derived, record, serving, under, trial)
         before = as_measured(answered, serving)

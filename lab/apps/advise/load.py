@@ -37,15 +37,15 @@ def find_cell(run: Run, variant: str | None, load: str | None) -> tuple[LoadReco
     """Return a load and a variant of a run: the only load, and the first variant, if no name is given."""
     loads = {record.name: record for record in run.loads}
     if load is None and len(loads) > 1:
-        raise WrongUse(f"The run has {len(loads)} loads.", hint=f"LOAD=…, one of {', '.join(loads)}")
+        raise WrongUse(f"The run has {len(loads)} loads.", hint=f"--load …, one of {', '.join(loads)}")
     if load is not None and load not in loads:
-        raise WrongUse(f"The run has no load {load!r}.", hint=f"LOAD=…, one of {', '.join(loads)}")
+        raise WrongUse(f"The run has no load {load!r}.", hint=f"--load …, one of {', '.join(loads)}")
     record = loads[load] if load else run.loads[0]
     serving = {each.name: each for each in run.variants_under(record.name)}
     if not serving:
         measured = [name for name in loads if run.variants_under(name)]
         raise WrongUse(
-            f"The run measured no variant under {record.name}.", hint=f"LOAD=…, one of {', '.join(measured)}"
+            f"The run measured no variant under {record.name}.", hint=f"--load …, one of {', '.join(measured)}"
         )
     if variant is not None and variant not in serving:
         raise WrongUse(

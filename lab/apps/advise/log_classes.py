@@ -16,7 +16,7 @@ def describe_log(log: AccessLog, of: str, cores: int) -> str:
     chosen = ordered if len(ordered) <= MOST_CLASSES else ordered[: MOST_CLASSES - 1]
     lines = [
         f"# From {of}: {log.requests:,} requests in {lasts_s:,.0f} s.",
-        *([f"# Left out: {_counted(log.left_out)}. METHODS=GET,HEAD,POST counts further methods."]
+        *([f"# Left out: {_counted(log.left_out)}. --methods GET,HEAD,POST counts further methods."]
           if log.left_out else []),
         *([f"# Lines without a format that the lab knows: {log.unreadable:,}."] if log.unreadable else []),
         *_of_durations(log),

@@ -18,7 +18,7 @@ def recorded(run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecor
     """Return the answered requests of a trial. Raise WrongUse if their work would change in another way to serve."""
     if not can_serve_otherwise(variant, load):
         problem = "These requests cannot be replayed, because how long they work depends on how they are served."
-        raise WrongUse(problem, hint=f"make advise RUN=results/{run.experiment}/latest")
+        raise WrongUse(problem, hint=f"lab advise results/{run.experiment}/latest")
     folder = trial_folder(run_folder, variant.name, load.name, trial)
     with opened([folder]) as rows:
         answered = read_answered(rows, variant.name, load.name, trial)

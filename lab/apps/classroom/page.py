@@ -87,7 +87,7 @@ def write_class_page(
 
 _CHECKED = {
     False: "Every measured file has the hash that its manifest lists. The results are those that the laptops computed; "
-    "make class CHECK=1 computes them again.",
+    "lab class --check computes them again.",
     True: "Every measured file has the hash that its manifest lists, and the results were computed again.",
 }
 

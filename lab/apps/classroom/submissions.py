@@ -95,7 +95,7 @@ def _read(path: Path, known: set[str], *, check: bool) -> Submission:
     more = [f"{path}: {name} is not an experiment of this lab, so it is not on the page." for name in foreign]
     runs = [(key, handed) for key, handed in found.runs if handed.run.experiment in known]
     if not (runs or found.problems or more):
-        more = [f"{path} has only runs of exercises; to hand in the lesson: make export RUN=results/lesson."]
+        more = [f"{path} has only runs of exercises; to hand in the lesson: lab export results/lesson."]
     return Submission(runs, found.predictions, found.problems + more)
 
 

@@ -144,7 +144,7 @@ def _check_sysctls(service: Service) -> None:
         if (value := _unsafe(service).get(name, default)) != default:
             raise WrongUse(
                 f"This variant sets {name} to {value}, which a cluster refuses unless its nodes allow it.",
-                hint=f"UNSAFE_SYSCTLS=1, on nodes whose kubelet has --allowed-unsafe-sysctls={name}",
+                hint=f"--unsafe-sysctls, on nodes whose kubelet has --allowed-unsafe-sysctls={name}",
             )
 
 

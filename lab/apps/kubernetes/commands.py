@@ -20,14 +20,10 @@ BEGINS_AFTER_S = 120
 
 def manifests(
     name: Name = "",
-    variant: Annotated[str, typer.Option(envvar="VARIANT", help="The variant; default: the first.")] = "",
-    load: Annotated[str, typer.Option(envvar="LOAD", help="The load; default: the first of the variant.")] = "",
-    generators: Annotated[
-        int, typer.Option(envvar="GENERATORS", min=0, max=16, help="How many pods of k6; 0: as the file says.")
-    ] = 0,
-    unsafe_sysctls: Annotated[
-        bool, typer.Option(envvar="UNSAFE_SYSCTLS", help="Also set what a node must be told to allow.")
-    ] = False,
+    variant: Annotated[str, typer.Option(help="The variant; default: the first.")] = "",
+    load: Annotated[str, typer.Option(help="The load; default: the first of the variant.")] = "",
+    generators: Annotated[int, typer.Option(min=0, max=16, help="How many pods of k6; 0: as the file says.")] = 0,
+    unsafe_sysctls: Annotated[bool, typer.Option(help="Also set what a node must be told to allow.")] = False,
     full: Full = False,
     duration: Duration = "",
 ) -> None:
@@ -65,7 +61,7 @@ def trial_of(
     from lab.plan import PlannedTrial  # noqa: PLC0415
 
     if variant and variant not in experiment.variants:
-        raise unknown_variant(variant, experiment, "VARIANT=…, one of")
+        raise unknown_variant(variant, experiment, "--variant …, one of")
     if any(measured.computes for measured in experiment.all_loads.values()):
         experiment = computing(experiment, "burn")
     load = load or _first_load(experiment, variant)
@@ -74,13 +70,13 @@ def trial_of(
         raise unknown_load(load, experiment)
     variant = variant or next(name for name in experiment.variants if asked.is_for(name))
     if not asked.is_for(variant):
-        raise WrongUse(f"{variant} is not measured under {load}.", hint=f"LOAD={_first_load(experiment, variant)}")
+        raise WrongUse(f"{variant} is not measured under {load}.", hint=f"--load {_first_load(experiment, variant)}")
     if asked.relative:
         relative = f"{asked.relative.of} under {asked.relative.under}"
         own = [name for name, other in experiment.all_loads.items() if other.is_for(variant) and not other.relative]
         raise WrongUse(
             f"The rate of {load} follows from the capacity of {relative}, which no manifest can measure first.",
-            hint=f"LOAD=…, one of {', '.join(own)}" if own else "make experiment NAME=…",
+            hint=f"--load …, one of {', '.join(own)}" if own else "make experiment NAME=…",
         )
     if duration:
         check_duration(duration)
@@ -88,7 +84,7 @@ def trial_of(
         try:
             asked.declared.check(asked.script, asked.settings, generators)
         except WrongSetting as error:
-            raise WrongUse(f"GENERATORS={generators}: {error}.", hint=f"GENERATORS={asked.generators}") from None
+            raise WrongUse(f"--generators {generators}: {error}.", hint=f"--generators {asked.generators}") from None
         asked = asked.model_copy(update={"generators": generators})
     lasts = duration or (asked.duration.full if full else asked.duration.short)
     return PlannedTrial(variant, experiment.variants[variant], load, asked, lasts, number=1)
@@ -99,7 +95,7 @@ def unknown_load(name: str, experiment: "Experiment") -> WrongUse:
     from analysis.records.nearest import nearest_first  # noqa: PLC0415
 
     known = nearest_first(name, list(experiment.all_loads))
-    return WrongUse(f"There is no load {name!r}.", hint=f"LOAD=…, one of {known}")
+    return WrongUse(f"There is no load {name!r}.", hint=f"--load …, one of {known}")
 
 
 def _first_load(experiment: "Experiment", variant: str) -> str:

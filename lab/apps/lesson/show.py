@@ -127,7 +127,7 @@ def complete(student: Student) -> str:
 
 def how_to_hand_in(student: Student) -> str:
     """Return the command that packs the lesson into one file."""
-    return f"make export RUN={student.results / 'lesson'} TO=your-name.tar.gz"
+    return f"lab export {student.results / 'lesson'} --to your-name.tar.gz"
 
 
 def step_duration(student: Student, step: LessonStep) -> str:
