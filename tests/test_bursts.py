@@ -17,7 +17,7 @@ from analysis.records.run import LoadRecord, VariantRecord
 from analysis.records.summary import Row, Summary, WaveRow
 from analysis.report.markdown import markdown
 from analysis.report.terminal import print_tables
-from analysis.report.wording import published_figures, published_quantity
+from analysis.report.wording import figures_phrase, published_quantity
 from tests.synthetic import Request, make_run, make_trial, write_points
 
 
@@ -247,7 +247,7 @@ def test_published_steps_are_compared_one_by_one(
     assert (row.verdict, row.reason, row.metric, row.completion_times) == (verdict, None, "response_time", True)
     assert [one.stat for one in row.figures] == ["1st", "2nd", "3rd", "4th"]
     assert [(one.unit, one.published) for one in row.figures] == [("ms", step) for step in steps]
-    assert published_figures(row) == figures
+    assert figures_phrase(row) == figures
     assert published_quantity(read_run(tmp_path), row) == "one: response time of all requests, in order of completion"
 
 
@@ -258,7 +258,7 @@ def test_published_steps_are_compared_with_the_whole_interval(tmp_path: Path) ->
 
     assert row.verdict == "undecided"
     assert (row.reason or "").startswith("the interval of 4th straddles an edge; ")
-    assert published_figures(row) == "3 of 4 within 10 %: 4th 1.12 (1.00 to 1.25)"
+    assert figures_phrase(row) == "3 of 4 within 10 %: 4th 1.12 (1.00 to 1.25)"
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_a_staircase_is_a_line_of_seconds(tmp_path: Path) -> None:
     assert (row.divided_by, [one.published for one in row.figures]) == (222, [1000, 2000, 3500, 4000])
     words = "one: response time of all requests, in order of completion, published ÷ 222"
     assert published_quantity(read_run(tmp_path), row) == words
-    assert published_figures(row) == "3 of 4 within 10 %: 3rd 0.86"
+    assert figures_phrase(row) == "3 of 4 within 10 %: 3rd 0.86"
 
 
 def test_a_long_staircase_is_broken_between_two_steps(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from analysis.report.tables import Table
 from analysis.report.tables.quantities import counts_by_worker, workers_tables
 from analysis.report.tables.verdicts import claims_table
 from analysis.report.terminal import print_tables, terminal_table
-from analysis.report.wording import published_figures, published_quantity
+from analysis.report.wording import figures_phrase, published_quantity
 from analysis.verdict.claims import missing_cores
 from tests.synthetic import NOWHERE, Request, make_run, make_trial, observation
 
@@ -777,7 +777,7 @@ def test_a_published_row_names_its_load_where_there_are_several(tmp_path: Path) 
     summary = derive_summary(make_run(tmp_path, {"one": alike}, published=published, loads=loads, times=5))
 
     run = read_run(tmp_path)
-    assert [(published_quantity(run, one), one.verdict, published_figures(one)) for one in summary.published] == [
+    assert [(published_quantity(run, one), one.verdict, figures_phrase(one)) for one in summary.published] == [
         ("one, mix: response time of light requests", "reproduced", "1 of 1 within 10 %"),
         ("one, rush: memory", "invalid", "0 of 1 within 10 %: total –"),
     ]

@@ -13,7 +13,7 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.answer import key_claims
 from analysis.report.figures import pictures
-from analysis.report.page import as_json, render
+from analysis.report.page import render, script_json
 from analysis.report.section import Section
 from analysis.report.spread import INTERVAL
 from analysis.report.tables import Table
@@ -101,7 +101,7 @@ def _cite(run: Run) -> str:
 
 def _data(run: Run, load: LoadTimeline) -> Markup:
     """Return the timeline of one load as JSON, for the script."""
-    return as_json(
+    return script_json(
         {
             "load": load.load,
             "trials": [trial.to_json() for trial in load.trials],

@@ -55,7 +55,7 @@ def divisor_suffix(by: float) -> str:
     return "" if by == 1 else f" ÷ {by:g}"
 
 
-def published_figures(row: PublishedRow) -> str:
+def figures_phrase(row: PublishedRow) -> str:
     """Return how many figures of a published row were reproduced, and measured / published for each other figure."""
     off = ", ".join(f"{plain_name(one.stat)} {_ratio(one)}" for one in row.figures if one.verdict != "reproduced")
     near = sum(one.verdict == "reproduced" for one in row.figures)

@@ -14,13 +14,14 @@ from analysis.report.figures.drawing import (
     PUBLISHED,
     WIDTH,
     Marks,
-    divided_of,
+    divisor_subtitle,
     first_trials,
     inline_data,
-    styled,
+    panel_title,
+    style_chart,
     variant_names,
 )
-from analysis.report.wording import load_suffix, seconds
+from analysis.report.wording import load_suffix, plural, seconds
 
 _WAITS = "it waits"
 _AT_WORK = "a worker is at work on it"
@@ -59,7 +60,9 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
     title = f"{came}: how long each waits, and when a worker is at work on it{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; each row is a request, in order of completion"
-    return styled(alt.vconcat(*panels, spacing=8), title, which + divided_of(run, "response_time", load), None)
+    return style_chart(
+        alt.vconcat(*panels, spacing=8), title, which + divisor_subtitle(run, "response_time", load), None
+    )
 
 
 def _marks(stairs: list[bursts.BurstRequest], published_ms: list[float], *, by_worker: bool) -> Marks:
@@ -111,7 +114,7 @@ def _panel(
         layers.append(
             of({*points}).mark_point(size=26, strokeWidth=1.4, fill="white", opacity=1).encode(x=x, y=y, **looks)
         )
-    title = alt.Title(f"{name}: {_answered(stairs)}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
+    title = panel_title(f"{name}: {_answered(stairs)}")
     height = (8 if places <= TABLED_BURST else 5) * places
     return alt.layer(*layers).properties(title=title, width=WIDTH, height=max(18, height))
 
@@ -147,7 +150,7 @@ def wave_cells(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | Non
     ]
     title = f"Waves: how many requests each worker began in each wave{load_suffix(run, load)}"
     which = "first burst of each variant, invalid trials left out; a wave lasts as long as one request asks for"
-    return styled(alt.vconcat(*panels, spacing=10), title, which, None)
+    return style_chart(alt.vconcat(*panels, spacing=10), title, which, None)
 
 
 def _wave_cells(
@@ -177,6 +180,6 @@ def _wave_cells(
     written = alt.condition(f"datum.requests > {largest * 0.7}", alt.value("white"), alt.value("#333"))
     texts = chart.mark_text(fontSize=10 if width / most >= 16 else 7).encode(text="requests:Q", color=written)
     served = sum(row.requests for row in rows)
-    in_all = f"{served} requests in {len(its_waves)} wave{'s' if len(its_waves) > 1 else ''}"
-    title = alt.Title(f"{variant.name}: {in_all}", anchor="start", fontSize=11, fontWeight="normal", offset=3)
+    in_all = f"{served} requests in {plural(len(its_waves), 'wave')}"
+    title = panel_title(f"{variant.name}: {in_all}")
     return alt.layer(boxes, texts).properties(title=title, width=width, height=18 * len(lanes))

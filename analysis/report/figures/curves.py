@@ -9,17 +9,16 @@ from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
     FLOOR_MS,
-    bars_show,
+    bars_subtitle,
+    each_trial_subtitle,
     inline_data,
     interval_ends,
-    of_each_trial,
-    of_trials,
-    rows_of,
-    series_of,
-    styled,
-    told_apart,
+    measured_rows,
+    series_names,
+    shape_scale,
+    style_chart,
 )
-from analysis.report.wording import load_suffix, plain_name
+from analysis.report.wording import load_suffix, plain_name, plural
 
 
 def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
@@ -31,11 +30,11 @@ def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
         return None
     panels = [_panel(run, summary, load, run.curve.over, measure) for measure in known]
     title = f"What changes with {plain_name(run.curve.over)}{load_suffix(run, load)}"
-    return styled(alt.hconcat(*panels), title, of_each_trial(run), None)
+    return style_chart(alt.hconcat(*panels), title, each_trial_subtitle(run), None)
 
 
 def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -> alt.LayerChart | alt.FacetChart:
-    rows = rows_of(summary, load, measure)
+    rows = measured_rows(summary, load, measure)
     of_unit = unit(measure.metric, measure.stat)
     log = of_unit == "ms"
     values = [
@@ -45,7 +44,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
             "series": series,
             **interval_ends(rows[variant.name], "value", FLOOR_MS * log),
         }
-        for variant, series in zip(run.variants, series_of(run.variants, over), strict=True)
+        for variant, series in zip(run.variants, series_names(run.variants, over), strict=True)
         if variant.name in rows
     ]
     settings = sorted({one["setting"] for one in values})
@@ -74,7 +73,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
     bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")
     line = chart.mark_line(opacity=0.4).encode(y=y)
-    points = chart.mark_point(filled=True, size=60).encode(y=y, shape=told_apart("series", names))
+    points = chart.mark_point(filled=True, size=60).encode(y=y, shape=shape_scale("series", names))
     return alt.layer(dots, line, bars, points).properties(width=290, height=260)
 
 
@@ -95,7 +94,12 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     ]
     title = f"What changes with {plain_name(setting.lower())}"
     chart = alt.vconcat(*rows).resolve_scale(color="independent")
-    return styled(chart, title, f"median of {of_trials(run)}; bars show {bars_show(run)}; diamonds are published", None)
+    return style_chart(
+        chart,
+        title,
+        f"median of {plural(run.trials, 'trial')}; bars show {bars_subtitle(run)}; diamonds are published",
+        None,
+    )
 
 
 def _only_difference(loads: list[LoadRecord]) -> str | None:
@@ -147,7 +151,7 @@ def _over_loads(
     layers = [
         chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
         chart.mark_line(opacity=0.5).encode(y=y),
-        chart.mark_point(filled=True, size=50).encode(y=y, shape=told_apart("variant", of_server, server)),
+        chart.mark_point(filled=True, size=50).encode(y=y, shape=shape_scale("variant", of_server, server)),
     ]
     if marks:
         published = alt.Chart(inline_data(marks)).encode(x=x, y=y, color=colour)

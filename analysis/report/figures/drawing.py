@@ -52,13 +52,13 @@ def first_trials(summary: Summary, load: str) -> dict[str, int]:
     return dict(sorted(trusted, reverse=True))
 
 
-def divided_of(run: Run, metric: MetricName, load: str) -> str:
+def divisor_subtitle(run: Run, metric: MetricName, load: str) -> str:
     """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
     by = {one.divided_by for one in run.published if one.metric == metric and one.load in (None, load)} - {1}
     return "".join(f"; published{divisor_suffix(one)}" for one in sorted(by))
 
 
-def series_of(variants: list[VariantRecord], over: str) -> list[str]:
+def series_names(variants: list[VariantRecord], over: str) -> list[str]:
     """Return in words the settings in which each variant differs from the others, without the setting on the axis."""
     differing = [
         key
@@ -75,13 +75,13 @@ def _counted(value: object, name: str) -> str:
     return f"{value} {name.removesuffix('s') if value == 1 else name}"
 
 
-def measured_of(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
+def measured_values(summary: Summary, load: str, measure: Measure) -> dict[str, float]:
     """Return the measured values of one statistic by variant."""
-    rows = rows_of(summary, load, measure)
+    rows = measured_rows(summary, load, measure)
     return {name: row.measured for name, row in rows.items() if row.measured is not None}
 
 
-def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
+def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
     """Return the measured rows of one statistic by variant."""
     wanted: tuple[str, str | None, MetricName, Statistic] = (load, measure.request_class, measure.metric, measure.stat)
     return {
@@ -91,7 +91,7 @@ def rows_of(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
     }
 
 
-def bars_show(run: Run) -> str:
+def bars_subtitle(run: Run) -> str:
     """Return what the bars through the median show."""
     return "its interval" if run.trials >= ENOUGH else "the range of the trials"
 
@@ -116,7 +116,7 @@ def measured_in_trials(
     """
     marks = [{"variant": name, **interval_ends(rows[name], "value", floor)} for name in order]
     trials = [
-        {"variant": name, "value": max(value, floor), "offset": scattered(trial)}
+        {"variant": name, "value": max(value, floor), "offset": jitter(trial)}
         for name in order
         for trial, value in rows[name].values.items()
         if len(rows[name].values) > 1
@@ -132,15 +132,15 @@ def measured_in_trials(
     )
 
 
-def of_each_trial(run: Run) -> str:
+def each_trial_subtitle(run: Run) -> str:
     """Return what the marks of ``measured_in_trials`` are, for the subtitle of a figure."""
     interval = ", its interval" * (run.trials >= ENOUGH)
-    return f"median of {of_trials(run)}{interval}, and each trial" if run.trials > 1 else "1 trial"
+    return f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
 
 
-def of_trials(run: Run) -> str:
-    """Return the number of trials in words, for the subtitle of a figure."""
-    return f"{run.trials} trial{'s' if run.trials > 1 else ''}"
+def panel_title(text: str) -> alt.Title:
+    """Return the title of one panel of a picture."""
+    return alt.Title(text, anchor="start", fontSize=11, fontWeight="normal", offset=3)
 
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left",
@@ -148,7 +148,7 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"
 """The shapes of points, so that ten lines are told apart without their colours."""
 
 
-def told_apart(field: str, names: list[str], title: str | None = None) -> alt.Shape:
+def shape_scale(field: str, names: list[str], title: str | None = None) -> alt.Shape:
     """Return a shape of points for each of ``names``, the values of ``field``; ``title`` is the legend's."""
     shapes = [SHAPES[place % len(SHAPES)] for place in range(len(names))]
     return alt.Shape(f"{field}:N", title=title).scale(domain=names, range=shapes)
@@ -159,20 +159,20 @@ def inline_data(values: list[dict[str, Any]]) -> alt.InlineData:
     return alt.InlineData(values=values)
 
 
-def scattered(index: int) -> float:
+def jitter(index: int) -> float:
     """Return the height of a dot in its row, from -1 to 1, so that neighbouring dots are apart; always the same."""
     return (index * 0.618034) % 1 * 2 - 1
 
 
-def styled(chart: Any, title: str, subtitle: str, height: int | None) -> alt.TopLevelMixin:  # noqa: ANN401
+def style_chart(chart: Any, title: str, subtitle: str, height: int | None) -> alt.TopLevelMixin:  # noqa: ANN401
     """Return a chart with title, subtitle and fonts; ``height`` is in pixels; None: the chart has its own height."""
     if height is not None:
         chart = chart.properties(width=WIDTH, height=height)
-    styled: alt.TopLevelMixin = (
+    style_chart: alt.TopLevelMixin = (
         chart.properties(title=alt.Title(title, subtitle=subtitle, anchor="start", subtitleColor="#555"))
         .configure(font="Arial, Helvetica, sans-serif", padding={"left": 24, "right": 90, "top": 5, "bottom": 5})
         .configure_view(stroke=None)
         .configure_axis(gridColor="#e4e4e4", domainColor="#999")
         .configure_axisX(labelOverlap=True, labelSeparation=4)
     )
-    return styled
+    return style_chart

@@ -17,15 +17,14 @@ from analysis.report.figures.drawing import (
     FLOOR_MS,
     MEASURED,
     PUBLISHED,
+    each_trial_subtitle,
     inline_data,
     measured_in_trials,
-    of_each_trial,
-    of_trials,
-    rows_of,
-    styled,
-    told_apart,
+    measured_rows,
+    shape_scale,
+    style_chart,
 )
-from analysis.report.wording import load_suffix
+from analysis.report.wording import load_suffix, plural
 
 
 def worker_shares(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
@@ -67,8 +66,12 @@ def worker_shares(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
         )
         .properties(width=250, height=34 * len(order))
     )
-    mean = f"mean of {of_trials(run)}; in each trial, the busiest worker first" if run.trials > 1 else of_trials(run)
-    return styled(bars, "Which share of the requests each worker answered", mean, None)
+    mean = (
+        f"mean of {plural(run.trials, 'trial')}; in each trial, the busiest worker first"
+        if run.trials > 1
+        else plural(run.trials, "trial")
+    )
+    return style_chart(bars, "Which share of the requests each worker answered", mean, None)
 
 
 def share_and_tail(run: Run, summary: Summary, load: str, request_class: str) -> alt.TopLevelMixin | None:
@@ -77,8 +80,8 @@ def share_and_tail(run: Run, summary: Summary, load: str, request_class: str) ->
     The picture shows whether even shares go with short waits: the shares are sorted, and the waits are not.
     """
     stat: Statistic = "p99"
-    tails = rows_of(summary, load, Measure(request_class=request_class, metric="overhead", stat=stat))
-    shares = rows_of(
+    tails = measured_rows(summary, load, Measure(request_class=request_class, metric="overhead", stat=stat))
+    shares = measured_rows(
         summary, load, Measure(request_class=request_class, metric="requests_by_worker", stat="largest_share")
     )
     several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
@@ -94,7 +97,7 @@ def share_and_tail(run: Run, summary: Summary, load: str, request_class: str) ->
     )
     both = alt.hconcat(*(panel.properties(width=260, height=30 * len(order)) for panel in panels))
     title = f"Even shares do not mean short waits: {request_class} requests"
-    return styled(both, title, f"the most even variant first; {of_each_trial(run)}", None)
+    return style_chart(both, title, f"the most even variant first; {each_trial_subtitle(run)}", None)
 
 
 def shares_by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
@@ -122,16 +125,18 @@ def shares_by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
         color=alt.Color("variant:N", title=None, sort=order, scale=alt.Scale(domain=order)),
     )
     share = alt.Y("share:Q", title="share of the requests", axis=alt.Axis(format="%"))
-    dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share, shape=told_apart("variant", order))
+    dots = chart.mark_point(filled=True, size=30, opacity=0.5).encode(y=share, shape=shape_scale("variant", order))
     medians = chart.mark_line(opacity=0.7).encode(y=alt.Y("median(share):Q"))
     title = f"Which worker wins the race: the share of each worker by its age{load_suffix(run, load)}"
-    return styled(alt.layer(medians, dots), title, f"{of_trials(run)}; only variants with one container", 280)
+    return style_chart(
+        alt.layer(medians, dots), title, f"{plural(run.trials, 'trial')}; only variants with one container", 280
+    )
 
 
 def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw how often workers tried to accept each connection, and how often in vain; None: no variant counts this."""
-    attempts = rows_of(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
-    failures = rows_of(summary, load, Measure(metric="accept_failures", stat="per_connection"))
+    attempts = measured_rows(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
+    failures = measured_rows(summary, load, Measure(metric="accept_failures", stat="per_connection"))
     counted = [one.name for one in run.variants if one.name in attempts and attempts[one.name].measured is not None]
     if not counted:
         return None
@@ -162,7 +167,7 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     published = alt.Chart(inline_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
     layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
     title = f"How many workers try to accept one connection{load_suffix(run, load)}"
-    return styled(alt.layer(*layers), title, f"median of {of_trials(run)}", 30 * len(counted))
+    return style_chart(alt.layer(*layers), title, f"median of {plural(run.trials, 'trial')}", 30 * len(counted))
 
 
 def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt.TopLevelMixin | None:
@@ -204,7 +209,7 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
         .properties(width=440, height=60)
     )
     title = f"Which connection brought the requests to which worker{load_suffix(run, load)}"
-    return styled(bars, title, "first trial of each variant; a dark segment is one connection", None)
+    return style_chart(bars, title, "first trial of each variant; a dark segment is one connection", None)
 
 
 def _segments(variant: str, request_class: str, kind: str, counts: Sequence[float]) -> list[dict[str, Any]]:

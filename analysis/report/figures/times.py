@@ -9,13 +9,12 @@ from analysis.report.figures.drawing import (
     FLOOR_MS,
     MEASURED,
     PUBLISHED,
-    divided_of,
+    divisor_subtitle,
     inline_data,
-    of_trials,
-    scattered,
-    styled,
+    jitter,
+    style_chart,
 )
-from analysis.report.wording import number
+from analysis.report.wording import number, plural
 
 DOTS = 100
 """Each row of the overhead figure has at most this many dots."""
@@ -47,7 +46,7 @@ def overhead(
     measured = {variant: _representatives(values) for variant, values in rows}
     order = [variant.name for variant in run.variants_under(load)]
     dots = [
-        {"variant": variant, "overhead": max(value, FLOOR_MS), "offset": scattered(index), "kind": "measured"}
+        {"variant": variant, "overhead": max(value, FLOOR_MS), "offset": jitter(index), "kind": "measured"}
         for variant in order
         for index, value in enumerate(measured.get(variant, []))
     ]
@@ -87,15 +86,18 @@ def overhead(
     counts = [len(values) for _, values in rows]
     fewest, most = (min(counts), max(counts)) if counts else (0, 0)
     size = (
-        f"{fewest} to {most} requests a variant, {of_trials(run)}"
+        f"{fewest} to {most} requests a variant, {plural(run.trials, 'trial')}"
         if fewest < most
-        else f"{most} requests a variant, {of_trials(run)}"
+        else f"{most} requests a variant, {plural(run.trials, 'trial')}"
     )
     what = "request" if counts and max(counts) <= DOTS else "hundredth of the requests"
     layers = [measured_dots] + ([published_marks, published_names] if marks else [])
     title = worst_and_best(summary, load, request_class)
-    return styled(
-        alt.layer(*layers), title, f"{size}; each dot is one {what}{divided_of(run, 'overhead', load)}", 46 * len(order)
+    return style_chart(
+        alt.layer(*layers),
+        title,
+        f"{size}; each dot is one {what}{divisor_subtitle(run, 'overhead', load)}",
+        46 * len(order),
     )
 
 

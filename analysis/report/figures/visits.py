@@ -17,12 +17,12 @@ from analysis.report.figures.drawing import (
     Marks,
     first_trials,
     inline_data,
-    measured_of,
-    of_trials,
-    styled,
+    measured_values,
+    panel_title,
+    style_chart,
     variant_names,
 )
-from analysis.report.wording import load_suffix, number, percent
+from analysis.report.wording import load_suffix, number, percent, plural
 
 _SUCCEEDED = "succeeded"
 _OTHERWISE = "failed for another reason"
@@ -59,7 +59,7 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
     which = "first trial of each variant, invalid trials left out; a dot is a visit"
     most = max(map(len, told.values()))
     which += f"; a panel shows at most {VISITS} visits, evenly spaced" if most > VISITS else ""
-    return styled(alt.vconcat(*panels, spacing=10), _failing(run, summary, load), which, None)
+    return style_chart(alt.vconcat(*panels, spacing=10), _failing(run, summary, load), which, None)
 
 
 def _visit_dots(
@@ -90,13 +90,13 @@ def _visit_dots(
     circles = alt.Chart(inline_data(dots)).mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=colour)
     failed = sum(one.outcome is not None for one in ones)
     says = f"{name}: {failed} of {len(ones)} visits failed" if failed else f"{name}: none of {len(ones)} visits failed"
-    title = alt.Title(says, anchor="start", fontSize=11, fontWeight="normal", offset=3)
+    title = panel_title(says)
     return alt.layer(circles).properties(title=title, width=WIDTH, height=110)
 
 
 def _failing(run: Run, summary: Summary, load: str) -> str:
     """Return a sentence about the share of visits that failed with the worst and with the best variant."""
-    shares = measured_of(summary, load, Measure(metric="visits_failed", stat="share"))
+    shares = measured_values(summary, load, Measure(metric="visits_failed", stat="share"))
     if not any(shares.values()):
         return f"No visit failed{load_suffix(run, load)}"
     worst, best = max(shares, key=lambda name: shares[name]), min(shares, key=lambda name: shares[name])
@@ -137,8 +137,9 @@ def failing_visits(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin |
         chart.mark_line(opacity=0.5),
         chart.mark_point(filled=True, size=45),
     ]
-    which = f"median of {of_trials(run)}; up to the capacity, fewer than {visits.FAILED_ALLOWED:.0%} fail (dashed line)"
-    return styled(alt.layer(*layers), _keeping_up(run, summary, load), which, 280)
+    allowed = f"up to the capacity, fewer than {visits.FAILED_ALLOWED:.0%} fail (dashed line)"
+    which = f"median of {plural(run.trials, 'trial')}; {allowed}"
+    return style_chart(alt.layer(*layers), _keeping_up(run, summary, load), which, 280)
 
 
 _SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
@@ -146,7 +147,7 @@ _SHARES = [0, 0.01, 0.03, 0.1, 0.3, 1]
 
 def _keeping_up(run: Run, summary: Summary, load: str) -> str:
     """Return a sentence about the visits per second with which the best and the worst variant keep up."""
-    rates = measured_of(summary, load, Measure(metric="capacity", stat="per_second"))
+    rates = measured_values(summary, load, Measure(metric="capacity", stat="per_second"))
     tried = {row.variant for row in summary.rate_steps if row.load == load}
     tireless = [name for name in variant_names(run) if name in tried - rates.keys()]
     if not tireless and not any(rates.values()):

@@ -22,8 +22,8 @@ def render(name: str, *scripts: str, app: str = "", fetches: bool = False, **val
     ``fetches``: the scripts may ask the server of the page for more; a page that is a file never needs this.
     """
     code = script(*scripts, app=app) if scripts else Markup("")
-    rules = policy(code) + ("; connect-src 'self'" if fetches else "")
-    return template(name, app).render(policy=rules, style=style(), script=code, fetches=fetches, **values)
+    rules = content_policy(code) + ("; connect-src 'self'" if fetches else "")
+    return template(name, app).render(content_policy=rules, style=style(), script=code, fetches=fetches, **values)
 
 
 @cache
@@ -50,13 +50,13 @@ def script(*names: str, app: str = "") -> Markup:
     return Markup(f"\n'use strict';\n(() => {{\n{parts}}})();\n")  # noqa: S704  # our own files
 
 
-def as_json(values: object) -> Markup:
+def script_json(values: object) -> Markup:
     """Return values as JSON that a page can hold in a script element."""
     text = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
     return Markup(text.replace("<", "\\u003c"))  # noqa: S704  # holds no "<"
 
 
-def policy(allowed: str) -> str:
+def content_policy(allowed: str) -> str:
     """Return the content security policy of a page: it runs only this script, and asks the network for nothing."""
     digest = b64encode(sha256(allowed.encode()).digest()).decode()
     scripts = f"script-src 'sha256-{digest}'; " if allowed else ""

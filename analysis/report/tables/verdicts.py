@@ -7,7 +7,7 @@ from analysis.report.tables import Table
 from analysis.report.wording import (
     bound_phrase,
     claim_value,
-    published_figures,
+    figures_phrase,
     published_quantity,
     trials_and_time,
     verdict_phrase,
@@ -49,7 +49,7 @@ def published_table(run: Run, summary: Summary) -> Table:
         (
             verdict_phrase(row),
             published_quantity(run, row) + (f" — {row.reason}" if row.reason else ""),
-            published_figures(row),
+            figures_phrase(row),
         )
         for row in summary.published
     ]

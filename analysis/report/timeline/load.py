@@ -19,7 +19,14 @@ from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import first_trials
 from analysis.report.tables import Table
-from analysis.report.timeline.trial import NEVER, TimelineTrial, TrialTimeline, read_trial, trial_timeline, window
+from analysis.report.timeline.trial import (
+    NEVER,
+    TimelineTrial,
+    TrialTimeline,
+    read_timeline_trial,
+    trial_timeline,
+    window,
+)
 from analysis.report.wording import load_suffix, number
 
 MOST = 20_000
@@ -115,7 +122,7 @@ def load_timelines(
         names = [variant.name for variant in variants]
         wanted = [variant for variant, name in telling if name in (None, load.name) and variant in names]
         pair = tuple(names.index(name) for name in [*dict.fromkeys([*wanted, *names])][:2])
-        trials = [read_trial(database, variant, load.name, firsts[variant.name]) for variant in variants]
+        trials = [read_timeline_trial(database, variant, load.name, firsts[variant.name]) for variant in variants]
         first = trials[pair[0]]
         otherwise = _shows_otherwise(first, load)
         most = min(MOST, IN_ALL // ((len(trials) + otherwise * len(OPTION_KINDS)) * len(run.loads)))
@@ -163,7 +170,7 @@ def _served_otherwise(
         again.execute(f"INSERT INTO again.requests BY NAME FROM main.requests WHERE {OF_TRIAL}", of_trial(trial.key))
         for served in serve_otherwise(trial.answered, *(capacity or (trial.variant.workers, trial.threads or 1))):
             insert_requests(again, trial.variant, served)
-            yield read_trial(again, served.variant(trial.variant), load, number)
+            yield read_timeline_trial(again, served.variant(trial.variant), load, number)
         again.execute("DROP SCHEMA again CASCADE")
 
 

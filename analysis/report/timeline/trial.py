@@ -46,7 +46,9 @@ class TimelineTrial(NamedTuple):
         return max(self.rows, key=lambda row: row.waited_s).sent_s if self.rows else 0.0
 
 
-def read_trial(database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: str, number: int) -> TimelineTrial:
+def read_timeline_trial(
+    database: duckdb.DuckDBPyConnection, variant: VariantRecord, load: str, number: int
+) -> TimelineTrial:
     """Read the requests of a trial from the view ``requests``."""
     key = (variant.name, load, number)
     answered = waiting.read_answered(database, *key)

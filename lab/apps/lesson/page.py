@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 from python_on_whales.exceptions import DockerException
 
-from analysis.report.page import as_json, render
+from analysis.report.page import render, script_json
 from analysis.report.wording import number, verdict_phrase
 from lab.apps.lesson import diagram, show
 from lab.apps.lesson.model import LessonStep, choices, setting_text, step_experiment
@@ -117,7 +117,7 @@ def step_page(server: LessonServer, number_of_step: int) -> str:
         "lesson.js",
         app="lab.apps.lesson",
         fetches=True,
-        about=as_json({"step": student.number(step), "predictions": len(step.predict), **state}),
+        about=script_json({"step": student.number(step), "predictions": len(step.predict), **state}),
         steps=[
             (notes.step(other).stage, step_experiment(student.lesson, other).title) for other in student.lesson.steps
         ],

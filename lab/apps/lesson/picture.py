@@ -4,7 +4,7 @@ from textwrap import fill
 
 import altair as alt
 
-from analysis.report.figures.drawing import MEASURED, PUBLISHED, inline_data, styled, svg
+from analysis.report.figures.drawing import MEASURED, PUBLISHED, inline_data, style_chart, svg
 from analysis.report.wording import number
 from lab.apps.lesson.notes import Bar
 
@@ -36,7 +36,7 @@ def bars_text(bars: list[Bar]) -> str:
 def result_chart(bars: list[Bar]) -> str:
     """Return the bars as SVG, with a panel for each number."""
     panels = [_panel(bar) for bar in bars]
-    return svg(styled(alt.vconcat(*panels), "What you predicted, and what was measured", _subtitle(bars), None))
+    return svg(style_chart(alt.vconcat(*panels), "What you predicted, and what was measured", _subtitle(bars), None))
 
 
 def _panel(bar: Bar) -> alt.LayerChart | alt.FacetChart:

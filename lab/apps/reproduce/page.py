@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 from markupsafe import Markup
 
-from analysis.report.figures.drawing import CROSS, inline_data, scattered, styled, svg
+from analysis.report.figures.drawing import CROSS, inline_data, jitter, style_chart, svg
 from analysis.report.page import render
 from analysis.report.wording import metric_phrase, number, plain_name
 from analysis.statistics.stopping import has_interval
@@ -59,7 +59,7 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
                 "experiment": experiment.experiment,
                 "ratio": min(max(figure.ratio, _LEAST), _MOST),
                 "verdict": figure.verdict,
-                "offset": scattered(place),
+                "offset": jitter(place),
                 "link": experiment.report,
             })  # fmt: skip
     bands = [
@@ -95,4 +95,4 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
         f"{near} of {sum(len(experiment.figures) for experiment in shown)} published figures were reproduced on {where}"
     )
     subtitle = "each mark is a figure; the band is the largest tolerance; ratios beyond the axis are drawn at its ends"
-    return styled(alt.layer(band, drawn), title, subtitle, 30 * len(order))
+    return style_chart(alt.layer(band, drawn), title, subtitle, 30 * len(order))

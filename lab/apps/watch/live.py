@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 from analysis.metrics.workers import labels
 from analysis.records.folder import BadRun, read_run
 from analysis.records.run import Run, VariantRecord
-from analysis.report.page import as_json, render
+from analysis.report.page import render, script_json
 from analysis.report.timeline.load import COLOURS, longest_first
 from lab.loopback import Response, Stage, read_whole, serving
 
@@ -220,7 +220,7 @@ def live_page(runs: Path, port: int, clock: Callable[[], float] = time.time) -> 
     def get(path: str, query: dict[str, str]) -> Response | None:
         match path:
             case "/":
-                about = as_json({"colours": COLOURS, "report": str(runs / "latest" / "report.html")})
+                about = script_json({"colours": COLOURS, "report": str(runs / "latest" / "report.html")})
                 values = {"experiment": runs.name, "about": about}
                 return Response(render("watch.html", *_SCRIPTS, app="lab.apps.watch", fetches=True, **values))
             case "/requests":
