@@ -41,6 +41,7 @@ def measure(
     """Measure rounds in which the requests of the only variant have these overheads; the last repeats itself."""
 
     def round_of(plan: Plan, folder: Path, _progress: Progress, _engines: Engines) -> Iterator[list[TrialRecord]]:
+        assert (folder / "predicted.json").exists(), "a run that is killed later has its predictions, too"
         number = plan.trials[0].number
         overhead_ms = overheads_ms[min(number, len(overheads_ms)) - 1]
         yield [read_trial(make_trial(folder, "one", number, [Request(overhead_ms=overhead_ms)] * 20))]

@@ -70,7 +70,7 @@ class Predictions:
     """What theory predicts of a run. ``missing`` says for a variant and a load which mechanism theory lacks."""
 
     values: dict[tuple[Cell, str, str], Prediction]
-    stairs: dict[tuple[str, str], list[Prediction]]
+    completion_times: dict[tuple[str, str], list[Prediction]]
     missing: dict[tuple[str, str], str]
 
 

@@ -50,8 +50,8 @@ def predict_run(run: Run) -> Predictions:
             ):
                 found.values[(*cell, request_class), metric, stat] = prediction
             if load.has_small_bursts:
-                stairs = [bursts.simulated_completion_times_ms(trial) for trial in trials]
-                found.stairs[cell] = _of_runs(list(zip(*stairs, strict=False)), run.trials)
+                completion_times = [bursts.simulated_completion_times_ms(trial) for trial in trials]
+                found.completion_times[cell] = _of_runs(list(zip(*completion_times, strict=False)), run.trials)
     return found
 
 

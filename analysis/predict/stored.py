@@ -29,14 +29,15 @@ class PredictedFigure(Record):
 class PredictedCell(Record):
     """What theory predicts of a variant under a load.
 
-    ``missing`` is the mechanism that theory lacks; ``stairs`` has the median, low and high of each step of a burst.
+    ``missing`` is the mechanism that theory lacks. ``completion_times`` has the median, low and high of when each
+    request of a burst is answered, in ms.
     """
 
     variant: str
     load: str
     missing: str | None = None
     figures: list[PredictedFigure] = Field([])
-    stairs: list[tuple[float, float, float]] = Field([])
+    completion_times: list[tuple[float, float, float]] = Field([])
 
 
 class PredictedRun(Record):
@@ -91,7 +92,7 @@ def _hash(run: Run) -> str:
 def _cells(predictions: Predictions) -> list[PredictedCell]:
     cells = {
         cell: PredictedCell(variant=cell[0], load=cell[1], missing=predictions.missing.get(cell),
-                            stairs=[(*step,) for step in predictions.stairs.get(cell, ())])
+                            completion_times=[(*step,) for step in predictions.completion_times.get(cell, ())])
         for cell in [*predictions.missing, *{(variant, load): None for (variant, load, _), _, _ in predictions.values}]
     }  # fmt: skip
     for ((variant, load, request_class), metric, stat), (median, low, high) in predictions.values.items():
@@ -108,8 +109,8 @@ def _predictions(stored: PredictedRun) -> Predictions:
         key = cell.variant, cell.load
         if cell.missing is not None:
             found.missing[key] = cell.missing
-        if cell.stairs:
-            found.stairs[key] = [Prediction(*step) for step in cell.stairs]
+        if cell.completion_times:
+            found.completion_times[key] = [Prediction(*step) for step in cell.completion_times]
         for figure in cell.figures:
             prediction = Prediction(figure.median, figure.low, figure.high)
             found.values[(*key, figure.request_class), figure.metric, figure.stat] = prediction

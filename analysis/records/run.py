@@ -14,7 +14,8 @@ SCHEMA = 2
 METHOD = 2
 """How runs are measured. It grows with each change after which old and new runs cannot be compared (CHANGELOG.md)."""
 THEORY = 1
-"""How theory predicts. It grows with each change after which the same settings have another prediction."""
+"""How theory predicts. It grows with each change after which the same settings have another prediction, or
+predicted.json other keys or names of metrics."""
 OTHERS_CORES = 2
 """How many cores the balancer and the load generator need in addition to the cores of workers that compute."""
 ALONE_ALLOWED = 0.05

@@ -300,7 +300,7 @@ class Results:
                         variant=variant.name,
                         load=load.name,
                         published=published.get(cell),
-                        predicted=[step.median for step in self.predictions.stairs.get(cell, [])] or None,
+                        predicted=[step.median for step in self.predictions.completion_times.get(cell, [])] or None,
                         measured=[*times.measured],
                         low=[interval[0] for interval in times.intervals if interval] or None,
                         high=[interval[1] for interval in times.intervals if interval] or None,
