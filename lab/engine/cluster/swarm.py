@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from python_on_whales import DockerClient
+from python_on_whales.components.system.models import SwarmInfo
 from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
 
@@ -41,17 +42,10 @@ def nodes_of(machines: Sequence[Machine]) -> list[Node]:
     for machine in machines:
         check_that_it_answers(machine)
         info = machine.client.system.info()
-        swarm = info.swarm
-        active = bool(swarm and swarm.local_node_state == "active")
-        nodes.append(
-            Node(
-                machine,
-                info.id or "",
-                (swarm.node_id or "") if swarm and active else "",
-                bool(swarm and active and swarm.control_available),
-                (swarm.node_addr or "") if swarm and active else "",
-            )
-        )
+        swarm = _active(info.swarm)
+        manages = bool(swarm and swarm.control_available)
+        member, address = (swarm and swarm.node_id) or "", (swarm and swarm.node_addr) or ""
+        nodes.append(Node(machine, info.id or "", member, manages, address))
     seen: dict[str, str] = {}
     for node in nodes:
         if node.engine in seen:
@@ -115,8 +109,12 @@ def _members(manager: DockerClient) -> dict[str, Mapping[str, str]]:
 
 def is_manager(client: DockerClient) -> bool:
     """Whether an engine is a manager of a swarm."""
-    swarm = client.system.info().swarm
-    return bool(swarm and swarm.local_node_state == "active" and swarm.control_available)
+    swarm = _active(client.system.info().swarm)
+    return bool(swarm and swarm.control_available)
+
+
+def _active(swarm: SwarmInfo | None) -> SwarmInfo | None:
+    return swarm if swarm and swarm.local_node_state == "active" else None
 
 
 def join(cluster: Cluster, machines: Sequence[Machine], say: Say) -> None:
