@@ -253,7 +253,7 @@ def test_a_trial_on_one_machine_gives_the_same_bytes_as_without_machines(
     derive(named)
 
     derived = [name for name in files(plain) if is_derived(name)]
-    assert len(derived) == 3
+    assert len(derived) == 4
     assert [name for name in derived if (plain / name).read_bytes() != (named / name).read_bytes()] == []
     assert "clocks" not in json.loads((plain / "summary.json").read_text())
 
@@ -291,7 +291,7 @@ def test_a_trial_whose_clocks_leave_more_open_than_its_effect_is_suspect(tmp_pat
 
     [trial] = summary.trials
     assert trial.verdict == "suspect"
-    assert trial.reasons[0] == ("beside free thread share is 0.125, but 0 to 0.5 by other clocks that fit as well")
+    assert trial.reasons[0] == ("avoidable wait share is 0.125, but 0 to 0.5 by other clocks that fit as well")
     row = row_of(summary, "avoidable_wait", "share")
     assert (row.measured, row.by_clocks) == (0.125, {1: (0, 0.5)})
 
