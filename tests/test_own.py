@@ -58,9 +58,8 @@ from lab.apps.service.variants import (
 )
 from lab.cli import app
 from lab.errors import WrongUse
-from lab.experiment.model import Experiment
+from lab.options import RunRequest
 from lab.paths import SERVERS
-from lab.plan import Plan
 from lab.serving.options import ServingOption
 from tests.conftest import Lab
 from tests.measuring import rows_of
@@ -1213,13 +1212,10 @@ class Measured:
         path = trial_folder(self._folder, TODAY, "mix", 1) / "trial.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | {"outcome": outcome}))
 
-    def __call__(
-        self, _name: str, _experiment: Experiment, plan_for: Callable[[None], Plan], *, check: bool,
-        **_options: object,
-    ) -> tuple[Path, Summary]:  # fmt: skip
+    def __call__(self, request: RunRequest) -> tuple[Path, Summary]:
         """Stand for measure_quietly."""
-        self.checks.append(check)
-        plan = plan_for(None)
+        self.checks.append(request.check)
+        plan = request.options.plan(request.experiment)
         names = list(dict.fromkeys(one.variant_name for one in plan.trials))
         self.asked.append((names, len(plan.rounds)))
         rows = [row(one, "home", "overhead", "p99", 4) for one in names]
