@@ -57,8 +57,10 @@ def divisor_suffix(by: float) -> str:
 
 def figures_phrase(row: PublishedRow) -> str:
     """Return how many figures of a published row were reproduced, and measured / published for each other figure."""
-    off = ", ".join(f"{plain_name(one.stat)} {_ratio(one)}" for one in row.figures if one.verdict != "reproduced")
-    near = sum(one.verdict == "reproduced" for one in row.figures)
+    off = ", ".join(
+        f"{plain_name(figure.stat)} {_ratio(figure)}" for figure in row.figures if figure.verdict != "reproduced"
+    )
+    near = sum(figure.verdict == "reproduced" for figure in row.figures)
     return f"{near} of {len(row.figures)} within {100 * row.within:g} %" + (f": {off}" if off else "")
 
 

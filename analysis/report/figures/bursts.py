@@ -54,8 +54,8 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
         name: _marks(stairs, published.get(name, []), by_worker=1 < most <= len(_WORKERS))
         for name, stairs in told.items()
     }
-    seen = {mark["kind"] for ones in marks.values() for mark in ones}
-    lasted_s = max(mark["to"] for ones in marks.values() for mark in ones) or 1.0
+    seen = {mark["kind"] for burst in marks.values() for mark in burst}
+    lasted_s = max(mark["to"] for burst in marks.values() for mark in burst) or 1.0
     panels = [_panel(name, told[name], marks[name], seen, lasted_s, last=name == [*told][-1]) for name in told]
     came = f"One of {size} requests kills its worker" if run.load(load).crashes else f"{size} requests at once"
     title = f"{came}: how long each waits, and when a worker is at work on it{load_suffix(run, load)}"

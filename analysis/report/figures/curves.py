@@ -47,8 +47,8 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
         for variant, series in zip(run.variants, series_names(run.variants, over), strict=True)
         if variant.name in rows
     ]
-    settings = sorted({one["setting"] for one in values})
-    by_number = all(type(one) in (int, float) and one > 0 for one in settings)
+    settings = sorted({point["setting"] for point in values})
+    by_number = all(type(setting) in (int, float) and setting > 0 for setting in settings)
     x = alt.X(
         "setting:Q" if by_number else "setting:O",
         title=plain_name(over),
@@ -59,16 +59,16 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
         f" of {measure.request_class} requests" if measure.request_class else ""
     )
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
-    names = list(dict.fromkeys(one["series"] for one in values))
+    names = list(dict.fromkeys(point["series"] for point in values))
     colour = alt.Color(
         "series:N", title=None, scale=alt.Scale(domain=names), legend=alt.Legend(orient="top", columns=2)
     )
     chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
     trials = [
-        {"setting": one["setting"], "series": one["series"], "value": max(value, FLOOR_MS * log)}
-        for one in values
-        for value in rows[one["variant"]].values.values()
-        if len(rows[one["variant"]].values) > 1
+        {"setting": point["setting"], "series": point["series"], "value": max(value, FLOOR_MS * log)}
+        for point in values
+        for value in rows[point["variant"]].values.values()
+        if len(rows[point["variant"]].values) > 1
     ]
     dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
     bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")

@@ -48,25 +48,26 @@ def variant_names(run: Run) -> list[str]:
 
 def first_trials(summary: Summary, load: str) -> dict[str, int]:
     """Return the number of each variant's first trusted trial."""
-    trusted = [(one.variant, one.trial) for one in summary.trials if one.load == load and one.is_trusted]
+    trusted = [(trial.variant, trial.trial) for trial in summary.trials if trial.load == load and trial.is_trusted]
     return dict(sorted(trusted, reverse=True))
 
 
 def divisor_subtitle(run: Run, metric: MetricName, load: str) -> str:
     """Return the end of a subtitle that says by what published figures were divided; empty if they were not."""
-    by = {one.divided_by for one in run.published if one.metric == metric and one.load in (None, load)} - {1}
-    return "".join(f"; published{divisor_suffix(one)}" for one in sorted(by))
+    by = {row.divided_by for row in run.published if row.metric == metric and row.load in (None, load)} - {1}
+    return "".join(f"; published{divisor_suffix(divisor)}" for divisor in sorted(by))
 
 
 def series_names(variants: list[VariantRecord], over: str) -> list[str]:
     """Return in words the settings in which each variant differs from the others, without the setting on the axis."""
     differing = [
         key
-        for key in dict.fromkeys(key for one in variants for key in one.settings)
-        if key != over and len({repr(one.settings.get(key)) for one in variants}) > 1
+        for key in dict.fromkeys(key for variant in variants for key in variant.settings)
+        if key != over and len({repr(variant.settings.get(key)) for variant in variants}) > 1
     ]
     return [
-        ", ".join(_counted(one.settings.get(key), plain_name(key)) for key in differing) or "all" for one in variants
+        ", ".join(_counted(variant.settings.get(key), plain_name(key)) for key in differing) or "all"
+        for variant in variants
     ]
 
 

@@ -23,6 +23,7 @@ from analysis.report.figures.drawing import (
     measured_rows,
     shape_scale,
     style_chart,
+    variant_names,
 )
 from analysis.report.wording import load_suffix, plural
 
@@ -35,21 +36,24 @@ def worker_shares(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
     values = []
     for variant in run.variants_under(load):
         rows = [
-            one for one in summary.workers if one.variant == variant.name and one.load == load and one.request_class
+            row for row in summary.workers if row.variant == variant.name and row.load == load and row.request_class
         ]
-        for request_class in sorted({one.request_class or "" for one in rows}):
+        for request_class in sorted({row.request_class or "" for row in rows}):
             by_trial: dict[int, list[float]] = {}
             for row in rows:
                 if row.request_class == request_class:
                     by_trial.setdefault(row.trial, []).append(row.share)
             ranked = zip_longest(*(sorted(shares, reverse=True) for shares in by_trial.values()), fillvalue=0.0)
             values += _segments(variant.name, request_class, "measured", [sum(shares) for shares in ranked])
-    for one in run.published:
-        if one.counts and one.load in (None, load):
-            values += _segments(one.variant, one.request_class or "", "published", one.counts)
+    for entry in run.published:
+        if entry.counts and entry.load in (None, load):
+            values += _segments(entry.variant, entry.request_class or "", "published", entry.counts)
     order = [variant.name for variant in run.variants_under(load)]
-    ranks = ["the busiest", *(ordinal(rank) for rank in range(2, 1 + max((one["rank"] for one in values), default=1)))]
-    values = [one | {"called": ranks[one["rank"] - 1]} for one in values]
+    ranks = [
+        "the busiest",
+        *(ordinal(rank) for rank in range(2, 1 + max((segment["rank"] for segment in values), default=1))),
+    ]
+    values = [segment | {"called": ranks[segment["rank"] - 1]} for segment in values]
     bars = (
         alt.Chart(inline_data(values))
         .mark_bar(stroke="white", strokeWidth=1)
@@ -84,7 +88,11 @@ def share_and_tail(run: Run, summary: Summary, load: str, request_class: str) ->
     shares = measured_rows(
         summary, load, Measure(request_class=request_class, metric="requests_by_worker", stat="largest_share")
     )
-    several = [one.name for one in run.variants if one.workers > 1 and one.name in tails and one.name in shares]
+    several = [
+        variant.name
+        for variant in run.variants
+        if variant.workers > 1 and variant.name in tails and variant.name in shares
+    ]
     if len(several) < 2:
         return None
     order = sorted(several, key=lambda name: shares[name].measured or 0.0)
@@ -105,7 +113,7 @@ def shares_by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
 
     Each dot is a worker in one trial; lines are medians. None: no variant has several workers in a single container.
     """
-    trusted = {one.key for one in summary.trials if one.is_trusted}
+    trusted = {row.key for row in summary.trials if row.is_trusted}
     values = []
     for variant, under, trial in sorted(trusted):
         served = {
@@ -115,11 +123,11 @@ def shares_by_age(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | 
         }
         if under != load or len(served) < 2 or len({host for host, _ in served}) > 1 or not sum(served.values()):
             continue
-        for age, worker in enumerate(sorted(served, key=lambda one: int(one[1])), start=1):
+        for age, worker in enumerate(sorted(served, key=lambda worker: int(worker[1])), start=1):
             values.append({"variant": variant, "age": age, "share": served[worker] / sum(served.values())})
     if not values:
         return None
-    order = [one.name for one in run.variants if any(value["variant"] == one.name for value in values)]
+    order = [variant.name for variant in run.variants if any(value["variant"] == variant.name for value in values)]
     chart = alt.Chart(inline_data(values)).encode(
         x=alt.X("age:O", title="worker, in the order of forking", axis=alt.Axis(labelAngle=0)),
         color=alt.Color("variant:N", title=None, sort=order, scale=alt.Scale(domain=order)),
@@ -137,7 +145,11 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw how often workers tried to accept each connection, and how often in vain; None: no variant counts this."""
     attempts = measured_rows(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
     failures = measured_rows(summary, load, Measure(metric="accept_failures", stat="per_connection"))
-    counted = [one.name for one in run.variants if one.name in attempts and attempts[one.name].measured is not None]
+    counted = [
+        variant.name
+        for variant in run.variants
+        if variant.name in attempts and attempts[variant.name].measured is not None
+    ]
     if not counted:
         return None
     bars = [
@@ -183,17 +195,20 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
     if not any(requests > 1 for *_, requests in rows):
         return None
     values = []
-    for variant in (one.name for one in run.variants):
+    for variant in variant_names(run):
         mine = [row[1:] for row in rows if row[0] == variant]
         names = labels(row[0] for row in mine)
-        singles = {worker: sum(1 for one, _, requests in mine if one == worker and requests == 1) for worker in names}
+        singles = {
+            worker: sum(1 for served_by, _, requests in mine if served_by == worker and requests == 1)
+            for worker in names
+        }
         kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
         kept += [(worker, count, "connections with one request each") for worker, count in singles.items() if count]
         values += [
             {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
             for rank, (worker, requests, kind) in enumerate(kept)
         ]
-    order = [one.name for one in run.variants]
+    order = variant_names(run)
     bars = (
         alt.Chart(inline_data(values))
         .mark_bar(stroke="white", strokeWidth=0.7)

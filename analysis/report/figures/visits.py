@@ -41,20 +41,20 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
     read = {
         name: visits.read_visits(database, (name, load, firsts[name])) for name in variant_names(run) if name in firsts
     }
-    told = {name: ones for name, ones in read.items() if ones}
+    told = {name: made for name, made in read.items() if made}
     if not told:
         return None
-    reasons = Counter(one.outcome for ones in told.values() for one in ones if one.outcome is not None)
+    reasons = Counter(visit.outcome for made in told.values() for visit in made if visit.outcome is not None)
     colours = {_SUCCEEDED: MEASURED} | {
         reason: colour for (reason, _), colour in zip(reasons.most_common(len(_FAILURES)), _FAILURES, strict=False)
     }
     colours |= {_OTHERWISE: "#7f7f7f"} if len(reasons) > len(_FAILURES) else {}
-    lasted_s = max(one.arrived_s for ones in told.values() for one in ones) or 1.0
-    longest_ms = max(1000 * one.took_s for ones in told.values() for one in ones)
-    quickest_ms = min(1000 * one.took_s for ones in told.values() for one in ones)
+    lasted_s = max(visit.arrived_s for made in told.values() for visit in made) or 1.0
+    longest_ms = max(1000 * visit.took_s for made in told.values() for visit in made)
+    quickest_ms = min(1000 * visit.took_s for made in told.values() for visit in made)
     ends_ms = (max(FLOOR_MS, quickest_ms / 1.3), max(1.0, longest_ms * 1.3))
     panels = [
-        _visit_dots(name, ones, colours, lasted_s, ends_ms, last=name == [*told][-1]) for name, ones in told.items()
+        _visit_dots(name, made, colours, lasted_s, ends_ms, last=name == [*told][-1]) for name, made in told.items()
     ]
     which = "first trial of each variant, invalid trials left out; a dot is a visit"
     most = max(map(len, told.values()))
@@ -64,7 +64,7 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
 
 def _visit_dots(
     name: str,
-    ones: list[visits.Visit],
+    made: list[visits.Visit],
     colours: dict[str, str],
     lasted_s: float,
     ends_ms: tuple[float, float],
@@ -72,14 +72,14 @@ def _visit_dots(
     last: bool,
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the visits of one variant; all panels share the axes, and the last panel has the labels of the time axis."""
-    drawn = ones if len(ones) <= VISITS else [ones[int((n + 0.5) / VISITS * len(ones))] for n in range(VISITS)]
+    drawn = made if len(made) <= VISITS else [made[int((n + 0.5) / VISITS * len(made))] for n in range(VISITS)]
     dots = [
         {
-            "came": round(one.arrived_s, 3),
-            "took": max(round(1000 * one.took_s, 2), FLOOR_MS),
-            "outcome": _OTHERWISE if (outcome := one.outcome or _SUCCEEDED) not in colours else outcome,
+            "came": round(visit.arrived_s, 3),
+            "took": max(round(1000 * visit.took_s, 2), FLOOR_MS),
+            "outcome": _OTHERWISE if (outcome := visit.outcome or _SUCCEEDED) not in colours else outcome,
         }
-        for one in drawn
+        for visit in drawn
     ]
     x = alt.X("came:Q", title="seconds since the first visit came" if last else None)
     x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
@@ -88,8 +88,8 @@ def _visit_dots(
     colour = alt.Color("outcome:N", title=None).scale(domain=[*colours], range=[*colours.values()])
     colour = colour.legend(orient="top", columns=2, labelLimit=310, symbolOpacity=1)
     circles = alt.Chart(inline_data(dots)).mark_circle(size=9, opacity=0.6).encode(x=x, y=y, color=colour)
-    failed = sum(one.outcome is not None for one in ones)
-    says = f"{name}: {failed} of {len(ones)} visits failed" if failed else f"{name}: none of {len(ones)} visits failed"
+    failed = sum(visit.outcome is not None for visit in made)
+    says = f"{name}: {failed} of {len(made)} visits failed" if failed else f"{name}: none of {len(made)} visits failed"
     title = panel_title(says)
     return alt.layer(circles).properties(title=title, width=WIDTH, height=110)
 
