@@ -50,7 +50,7 @@ class Stage:
         self.text = "the lab is getting ready"
         self.is_loading = True
 
-    def heeding(self, progress: Progress) -> Progress:
+    def follow(self, progress: Progress) -> Progress:
         """Return a Progress that also tells the page."""
 
         def both(what: str, spent_s: float, expected_s: float) -> None:

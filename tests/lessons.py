@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from analysis.records.summary import Summary
 from lab.apps.lesson import notes, teaching
 from lab.apps.lesson.model import read_lesson
 from lab.apps.lesson.teaching import Student
-from lab.experiment.model import Experiment
+from lab.options import RunRequest
 from lab.servers.base import Variant
 from tests.synthetic import Request, make_run, write_points
 
@@ -56,16 +55,14 @@ class Measuring:
         self.invalid = False
         self.busy = False
 
-    def __call__(
-        self, name: str, experiment: Experiment, plan_for: Any, *, results: Path, command: str, **_: Any
-    ) -> tuple[Path, Summary]:
+    def __call__(self, request: RunRequest, _: object = None) -> tuple[Path, Summary]:
         """Make up a run, and return its folder and summary as measuring would."""
         self.before()
-        self.started.append((name, command))
-        plan = plan_for(None)
-        assert plan.jobs == 3
+        name, experiment = request.name, request.experiment
+        self.started.append((name, request.command))
+        assert request.options.jobs == 3
         requests = {name: requests_of(variant) for name, variant in experiment.variants.items()}
-        folder = results / name / f"20260102T0304{len(self.started):02}Z"
+        folder = request.results / name / f"20260102T0304{len(self.started):02}Z"
         self.folders.append(folder)
         make_run(
             folder,

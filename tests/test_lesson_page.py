@@ -193,7 +193,7 @@ def test_the_page_says_what_the_lab_is_doing_and_measures_one_thing_at_a_time(
     going_on = threading.Event()
 
     def wait() -> None:
-        server.stage.heeding(lambda *_: None)("load", 3, 20)
+        server.stage.follow(lambda *_: None)("load", 3, 20)
         going_on.wait(30)
 
     measuring.before = wait

@@ -164,7 +164,7 @@ def test_points_that_were_read_meanwhile_are_compressed_at_the_end(part: Path) -
 def test_the_page_tells_what_the_lab_is_doing(told: LiveFeed) -> None:
     assert told.since(0, 0)["stage"] == "the lab is getting ready"
     heard: list[str] = []
-    told.stage.heeding(lambda what, *_: heard.append(what))("load", 3.4, 20)
+    told.stage.follow(lambda what, *_: heard.append(what))("load", 3.4, 20)
 
     assert told.since(0, 0)["stage"] == "load: 3 s of about 20 s"
     assert heard == ["load"]
@@ -172,7 +172,7 @@ def test_the_page_tells_what_the_lab_is_doing(told: LiveFeed) -> None:
 
 def test_time_stands_still_after_the_load(told: LiveFeed, part: Path) -> None:
     write(part, SENT)
-    progress = told.stage.heeding(lambda *_: None)
+    progress = told.stage.follow(lambda *_: None)
     progress("load", 1, 2)
     loading = [told.since(0, 0)["now"] for _ in range(2)]
     progress("stopping the servers", 1, 2)

@@ -93,7 +93,7 @@ def watch(
     command = options.command(f"make watch NAME={name}")
     with live_page(results / name, port) as feed:
         say(f"Watch the requests at http://127.0.0.1:{port}/")
-        measure(RunRequest(name, experiment, options, results, command, live=True), feed.stage.heeding)
+        measure(RunRequest(name, experiment, options, results, command, live=True), feed.stage.follow)
 
 
 @app.command()

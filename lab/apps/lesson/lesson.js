@@ -22,7 +22,7 @@ async function send(path, content) {
 }
 
 const CONTENT = {
-  predict: (form) => ({ values: [...form.querySelectorAll('input')].map((one) => one.value) }),
+  predict: (form) => ({ values: [...form.querySelectorAll('input')].map((input) => input.value) }),
   measure: () => ({}),
   explain: (form) => ({ sentence: form.sentence.value }),
   try: (form) => ({ change: `${form.dataset.setting}=${form.value.value}` }),

@@ -61,12 +61,12 @@ class LessonServer:
                     self.student.predict(step, [read_number(str(value), step) for value in values])
                 case "/measure", _:
                     self.student.check_measure(step)
-                    self._begin(lambda: self.student.measure(step, self.stage.heeding))
+                    self._begin(lambda: self.student.measure(step, self.stage.follow))
                 case "/explain", {"sentence": str(sentence)}:
                     self.student.explain(step, sentence)
                 case "/try", {"change": str(change)}:
                     self.student.check_change(step, change)
-                    self._begin(lambda: self.student.try_change(step, change, self.stage.heeding))
+                    self._begin(lambda: self.student.try_change(step, change, self.stage.follow))
                 case "/solution", _:
                     self.student.show_solution(step)
                 case _:

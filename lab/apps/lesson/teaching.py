@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lab.engine.machine_usage import Progress
     from lab.experiment.model import Experiment
 
-    Heeding = Callable[[Progress], Progress]
+    Follow = Callable[[Progress], Progress]
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Student:
         """Record a prediction before anything is measured."""
         write_notes(self.results, notes.with_prediction(self.notes, step, values, now()))
 
-    def measure(self, step: LessonStep, heeding: "Heeding | None" = None) -> Result:
+    def measure(self, step: LessonStep, follow: "Follow | None" = None) -> Result:
         """Measure a step whose prediction is recorded, and record the result. Raise LabError if the run is invalid."""
         prediction = self.check_measure(step)
         experiment = step_experiment(self.lesson, step)
-        folder, summary = self._measured(step, experiment, step.run, heeding, "")
+        folder, summary = self._measured(step, experiment, step.run, follow, "")
         again = self.command(step)
         bars = [
             _bar(asked, yours, summary, again) for asked, yours in zip(step.predict, prediction.values, strict=True)
@@ -106,10 +106,10 @@ class Student:
         readable = sentence.encode(errors="replace").decode().strip()
         write_notes(self.results, self.notes.with_step(step, explanation=readable))
 
-    def try_change(self, step: LessonStep, change: str, heeding: "Heeding | None" = None) -> Attempt:
+    def try_change(self, step: LessonStep, change: str, follow: "Follow | None" = None) -> Attempt:
         """Measure the exercise with one changed setting, e.g. ``threads=5``, and record whether it passed the check."""
         experiment = self.check_change(step, change)
-        folder, summary = self._measured(step, experiment, step.exercise_run, heeding, change)
+        folder, summary = self._measured(step, experiment, step.exercise_run, follow, change)
         attempt = Attempt(change=change, run=folder, at=now(), check=_verdicts(summary)[0])
         before = self.notes
         write_notes(self.results, before.with_step(step, attempts=[*before.step(step).attempts, attempt]))
@@ -134,12 +134,12 @@ class Student:
         return done
 
     def _measured(
-        self, step: LessonStep, experiment: "Experiment", name: str, heeding: "Heeding | None", change: str
+        self, step: LessonStep, experiment: "Experiment", name: str, follow: "Follow | None", change: str
     ) -> "tuple[str, Summary]":
         """Measure an experiment of the lesson with the lesson's own budget. Return the run's place in results."""
         options = MeasureOptions(trials=experiment.trials, jobs=self.lesson.jobs)
         command = self.command(step) + (f" SET={change}" if change else "")
-        folder, summary = measure_quietly(RunRequest(name, experiment, options, self.results, command), heeding)
+        folder, summary = measure_quietly(RunRequest(name, experiment, options, self.results, command), follow)
         if summary.validity.verdict == "invalid":
             raise LabError(
                 f"The run is invalid, so it does not count: {summary.validity.reasons[0]}",

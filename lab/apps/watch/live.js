@@ -182,9 +182,9 @@ function blockedOf(live, count) {
   const busy = live.workers.map(() => 0), since = live.workers.map(() => null), blocked = live.workers.map(() => []);
   for (const [time, change, worker] of changes) {
     busy[worker] += change;
-    const full = busy.filter((one) => one >= live.threads).length;
-    busy.forEach((one, number) => {
-      const is = one >= live.threads && full < count;
+    const full = busy.filter((running) => running >= live.threads).length;
+    busy.forEach((running, number) => {
+      const is = running >= live.threads && full < count;
       if (is && since[number] === null) since[number] = time;
       if (!is && since[number] !== null) {
         if (time > since[number]) blocked[number].push([since[number], time]);
