@@ -1,5 +1,6 @@
 """The results of a run: the models of summary.json. Other modules compute them."""
 
+from functools import cached_property
 from typing import Literal, Self
 
 from pydantic import Field
@@ -283,6 +284,22 @@ class Summary(Record):
     errors: list[ErrorRow] = Field([])
     not_predicted: list[NotPredicted] = Field([])
     clocks: list[TrialClocks] = Field([], exclude_if=lambda value: not value)
+
+    def row(self, variant: str, load: str | None, request_class: str | None, metric: str, stat: str) -> Row | None:
+        """Return the row of a quantity; None: there is none. ``load`` may be None if the run has only one load."""
+        rows, found = self._rows_by_quantity
+        if rows is not self.rows:  # a copy with other rows has the index of its model
+            del self.__dict__["_rows_by_quantity"]
+            _, found = self._rows_by_quantity
+        return found.get((variant, load, request_class, metric, stat))
+
+    @cached_property
+    def _rows_by_quantity(self) -> tuple[list[Row], dict[tuple[str, str | None, str | None, str, str], Row]]:
+        return self.rows, {
+            (row.variant, load, row.request_class, row.metric, row.stat): row
+            for row in self.rows
+            for load in (row.load, None)
+        }
 
     @classmethod
     def of_nothing(cls, experiment: str) -> Self:

@@ -110,12 +110,9 @@ def _cured_sentence(summary: Summary, cure: Claim, answer: Claim) -> str | None:
     wanted = (value.request_class, value.metric, value.stat)
     if wanted == (cure.value.request_class, cure.value.metric, cure.value.stat):
         return None
-    for row in summary.rows:
-        there = (row.variant, cure.value.load and row.load) == (cure.value.variant, cure.value.load)
-        if there and (row.request_class, row.metric, row.stat) == wanted:
-            cured = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
-            if row.measured is None:
-                return None
-            sentence = quantity_sentence(cured, row.measured, at_least=answer.at_least is None)
-            return sentence and capitalised(sentence.partition(": ")[2])
-    return None
+    row = summary.row(cure.value.variant, cure.value.load, *wanted)
+    if row is None or row.measured is None:
+        return None
+    cured = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
+    sentence = quantity_sentence(cured, row.measured, at_least=answer.at_least is None)
+    return sentence and capitalised(sentence.partition(": ")[2])

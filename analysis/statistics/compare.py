@@ -137,13 +137,12 @@ def changes(a: Side, b: Side) -> list[Change]:
 
 
 def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
-    rows = {(row.variant, row.load, row.request_class, row.metric, row.stat): row for row in b.summary.rows}
     for of_a, of_b, load in _cells(a, b):
         for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
             for row in a.summary.rows:
                 if (row.variant, row.load, row.metric, row.stat) != (of_a, load, metric.name, stat):
                     continue
-                their = rows.get((of_b, load, row.request_class, metric.name, stat))
+                their = b.summary.row(of_b, load, row.request_class, metric.name, stat)
                 alike = row.request_class is None and not metric.of_all and _has_one_class(a.summary, of_a, load)
                 if their and min(len(row.values), len(their.values)) >= LEAST and not alike:
                     yield of_a if of_a == of_b else f"{of_a} | {of_b}", row, their

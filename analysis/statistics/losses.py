@@ -36,7 +36,7 @@ class Figures:
 
     def __init__(self, summary: Summary, loss_metric: str = "overhead") -> None:
         """Take a summary."""
-        self._rows = {(row.variant, row.request_class, row.metric, row.stat): row for row in summary.rows}
+        self._summary = summary
         self.loss_metric = loss_metric
 
     def value(self, variant: str, request_class: str | None, metric: str, stat: str) -> float | None:
@@ -46,7 +46,7 @@ class Figures:
 
     def row(self, variant: str, request_class: str | None, metric: str, stat: str) -> Row | None:
         """Return a row of the summary; None: there is none."""
-        return self._rows.get((variant, request_class, metric, stat))
+        return self._summary.row(variant, None, request_class, metric, stat)
 
     def loss(self, variant: str, request_class: str, stat: str) -> Loss | None:
         """Return what the requests of a class lose. Without an interval, the trials' extremes take its place."""
@@ -59,7 +59,7 @@ class Figures:
 
     def classes(self, variant: str) -> list[str]:
         """Return the classes of requests, in order."""
-        return sorted({request_class for of, request_class, _, _ in self._rows if of == variant and request_class})
+        return sorted({row.request_class for row in self._summary.rows if row.variant == variant and row.request_class})
 
     def percentile(self, request_class: str, variants: Sequence[str]) -> str | None:
         """Return the highest percentile of a class that was measured of all variants."""

@@ -162,15 +162,9 @@ def read_change(change: str, step: LessonStep) -> tuple[str, str]:
 def _bar(asked: Question, yours: float, summary: "Summary", again: str) -> Bar:
     """Return what was predicted and measured of one number. Raise LabError if a trusted trial has no such number."""
     value = asked.value
-    of = (value.variant, value.request_class, value.metric, value.stat)
-    rows = [
-        row
-        for row in summary.rows
-        if (row.variant, row.request_class, row.metric, row.stat) == of and value.load in (None, row.load)
-    ]
-    if not rows or rows[0].measured is None:
+    row = summary.row(value.variant, value.load, value.request_class, value.metric, value.stat)
+    if row is None or row.measured is None:
         raise LabError(f"The run has too few requests: {asked.says} … is unknown.", hint=f"Measure again: {again}")
-    [row] = rows
     known = has_interval([*row.values.values()], row.low, row.high)
     return Bar(
         says=asked.says, unit=asked.unit, yours=yours, theory=row.predicted, measured=row.measured,
