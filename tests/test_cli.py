@@ -306,7 +306,7 @@ def test_what_cannot_be_verified_is_refused(
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == REPLY.format(
-        message=message.format(run=measured), hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest"
+        message=message.format(run=measured), hint=f"lab {command} results/<experiment>/<time>, or …/latest"
     )
 
 
@@ -319,7 +319,7 @@ def test_a_manifest_that_cannot_be_understood_is_refused(lab: Lab, measured: Pat
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == REPLY.format(
         message=f"{measured / MANIFEST}:1: not a hash, two spaces and a path: 'hello'.",
-        hint=f"make {command} RUN=results/<experiment>/<time>, or …/latest",
+        hint=f"lab {command} results/<experiment>/<time>, or …/latest",
     )
 
 
