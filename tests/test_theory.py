@@ -9,7 +9,6 @@ import pytest
 import simpy
 
 from tests import formulas
-from theory import recursion
 from theory.events import Rows
 from theory.model import (
     Bursts,
@@ -50,22 +49,6 @@ def test_mmc(threads: int, rate: float) -> None:
     assert waits(rows).mean() == pytest.approx(formulas.mmc_wait(rate, 1.0, threads), rel=0.05)
     longer = formulas.mmc_waits_longer(rate, 1.0, threads, 0.5)
     assert (waits(rows) > 0.5).mean() == pytest.approx(longer, rel=0.05)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("takes", [Constant(0.5), Uniform(0.1, 0.9), Exponential(0.5)])
-@pytest.mark.parametrize("regular", [True, False])
-def test_one_queue_is_the_same_request_by_request_and_event_by_event(
-    threads: int, takes: Distribution, regular: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = one_class(Open(1.7 * threads, regular=regular), takes, threads=threads)
-    assert recursion.applies_to(model)
-    quick = simulate(model, 2000, 7)
-    monkeypatch.setattr(recursion, "applies_to", lambda _: False)
-    slow = simulate(model, 2000, 7)
-
-    for name in ("sent", "began", "ended", "asked", "worker", "user"):
-        assert (getattr(quick, name) == getattr(slow, name)).all(), name
 
 
 def test_mg1() -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from theory import events, recursion
+from theory import events
 from theory.events import CompiledSystem, Rows, SimulationState
 from theory.model import (
     Bursts,
@@ -41,23 +41,20 @@ def simulate_trials(system: QueueingSystem, seconds: float, seeds: Iterable[int]
     """Yield for each seed what ``simulate`` returns. What the trials have in common is prepared once."""
     prepared = _prepare(system)
     for seed in seeds:
-        parts = list(_chunks(system, prepared, seconds, seed))
+        parts = list(_chunks(prepared, seconds, seed))
         rows = Rows._make(np.concatenate(columns) for columns in zip(*parts, strict=True))
-        if prepared:
-            order = np.lexsort((rows.user, rows.of_class, rows.sent))
-            rows = Rows._make(column[order] for column in rows)
-        yield rows
+        order = np.lexsort((rows.user, rows.of_class, rows.sent))
+        yield Rows._make(column[order] for column in rows)
 
 
 def simulate_in_chunks(system: QueueingSystem, seconds: float, seed: int) -> Iterator[Rows]:
     """Yield the same requests in the order of their ends, some ten thousand at a time: the memory stays small."""
-    return _chunks(system, _prepare(system), seconds, seed)
+    return _chunks(_prepare(system), seconds, seed)
 
 
 def warm_up() -> None:
     """Let Numba compile the simulator into its cache, so that no later command waits for it."""
-    for servers in (Servers(), Servers(workers=2)):
-        simulate(QueueingSystem(servers, [Class("one", Open(1.0), [WorkStep(Constant(0.1))])]), 1.0, 0)
+    simulate(QueueingSystem(Servers(), [Class("one", Open(1.0), [WorkStep(Constant(0.1))])]), 1.0, 0)
 
 
 class _Prepared(NamedTuple):
@@ -68,21 +65,15 @@ class _Prepared(NamedTuple):
     rows: Rows
 
 
-def _prepare(system: QueueingSystem) -> _Prepared | None:
-    """Return a system as arrays; None: it needs no events."""
-    if recursion.applies_to(system):
-        return None
+def _prepare(system: QueueingSystem) -> _Prepared:
     compiled = _compile(system)
     times = {"sent", "began", "ended", "asked"}
     room = (np.zeros(_CHUNK, dtype=np.float64 if name in times else np.int64) for name in Rows._fields)
     return _Prepared(compiled, _blank(compiled), Rows._make(room))
 
 
-def _chunks(system: QueueingSystem, prepared: _Prepared | None, seconds: float, seed: int) -> Iterator[Rows]:
+def _chunks(prepared: _Prepared, seconds: float, seed: int) -> Iterator[Rows]:
     rng = np.random.Generator(np.random.SFC64(seed))
-    if prepared is None:
-        yield from recursion.serve_in_chunks(system, seconds, rng, _CHUNK)
-        return
     compiled, blank, rows = prepared
     state = SimulationState._make(array.copy() for array in blank)
     state.turn[:] = rng.integers(0, compiled.sockets if compiled.balancers > 1 else 1, compiled.balancers)
