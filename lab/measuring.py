@@ -27,9 +27,10 @@ def measure(request: RunRequest, follow: "Follow | None" = None) -> "Summary":
 def print_measured(folder: Path, summary: "Summary") -> None:
     """Print the results of a run. Exit with 1 when they are invalid."""
     from analysis.records.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
+    from analysis.report.extensions import read_sections  # noqa: PLC0415
     from analysis.report.terminal import print_tables  # noqa: PLC0415
 
-    print_tables(out, read_run(folder), summary)
+    print_tables(out, read_run(folder), summary, read_sections(folder, summary))
     say(f"\nReport: {folder / 'report.html'}")
     if summary.validity.verdict == "invalid":
         raise typer.Exit(1)

@@ -207,7 +207,7 @@ def test_a_file_or_a_run(lab: Lab) -> None:
     both = lab.call("advise", "results/mine", "--classes", "mine.yaml")
 
     assert (both.returncode, both.stdout) == (2, "")
-    assert both.stderr.startswith("error: CLASSES describes a service that no run knows")
+    assert both.stderr.startswith("error: --classes describes a service that no run knows")
 
 
 SLEEPING = """

@@ -321,9 +321,9 @@ def test_an_engine_that_cannot_save_leaves_no_bundle(packed: Path, tmp_path: Pat
 )  # fmt: skip
 def test_the_size_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path, size: int, said: str) -> None:
     heard: list[str] = []
-    monkeypatch.setattr(bundle, "pack", lambda *_: size)
+    monkeypatch.setattr(bundle, "write_bundle", lambda *_: size)
     monkeypatch.setattr(bundle, "target_of", lambda _: packed)
-    monkeypatch.setattr(bundle, "alone", lambda *_: open(os.devnull))  # noqa: PTH123, SIM115  # any context
+    monkeypatch.setattr(bundle, "machine_lock", lambda *_: open(os.devnull))  # noqa: PTH123, SIM115  # any context
 
     assert bundle.make_bundle(["ten-at-once heavy-mix"], "", None, heard.append) == packed
     assert heard == [said]

@@ -293,23 +293,11 @@ def test_a_burst_that_does_not_compute_knows_what_it_asks_for_before_it_starts()
     assert burst.handed_over(settings | {"does": "call"}, "9s")["ASKS"] == "/call?delay=0.07"
 
 
-def test_the_loop_of_a_load_follows_from_its_script(tmp_path: Path) -> None:
-    """A file from before that still says the loop is told which line to delete."""
+def test_the_loop_of_a_load_follows_from_its_script() -> None:
     assert [K6_SCRIPTS[name].open_loop for name in ("arrivals.js", "calls.js", "visits.js")] == [True] * 3
     assert [K6_SCRIPTS[name].open_loop for name in ("users.js", "heavy-mix.js", "rounds.js", "burst.js")] == [False] * 4
     assert load_experiment("stalled-api").all_loads["calls"].loop == "open"
     assert load_experiment("heavy-mix").all_loads["heavy-mix"].loop == "closed"
-    text = (
-        GOOD.replace("SCRIPT", "arrivals.js")
-        .replace("SETTINGS", RATE)
-        .replace("  duration", "  loop: open\n  duration")
-    )
-    (tmp_path / "mine.yaml").write_text(text)
-
-    with pytest.raises(WrongUse) as caught:
-        read_experiment(tmp_path / "mine.yaml")
-
-    assert caught.value.message == "mine.yaml:5: load.loop: loop follows from the script; delete this line"
 
 
 def test_every_script_is_of_one_kind() -> None:

@@ -521,7 +521,7 @@ def refused(message: str, hint: str) -> str:
          "The rate of patient follows from the capacity of gunicorn-5 under capacity, which no manifest can measure "
          "first.", "make experiment NAME=…"),
         (["fastcgi-mechanisms", "--variant", "prefork-50", "--load", "capacity"],
-         "prefork-50 is not measured under capacity.", "LOAD=patient"),
+         "prefork-50 is not measured under capacity.", "--load patient"),
         (["heavy-mix", "--duration", "soon"],
          "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.", "DURATION=90s or DURATION=5m"),
     ],

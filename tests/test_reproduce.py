@@ -21,6 +21,7 @@ from lab.apps.reproduce.reproduction import (
 )
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names
+from lab.options import RunRequest
 from tests.synthetic import Request, make_run
 
 pytestmark = pytest.mark.long
@@ -116,7 +117,7 @@ def three(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     few = [one for one in reproduce.timed_experiments() if one.name in ("heavy-mix", "ten-at-once", "one-gpu")]
     monkeypatch.setattr(reproduce, "timed_experiments", lambda: few)
     asked: list[str] = []
-    monkeypatch.setattr(cli, "measure", lambda name, *_, **__: asked.append(name))
+    monkeypatch.setattr(cli, "measure", lambda request, *_, **__: asked.append(request.name))
     return asked
 
 
@@ -172,8 +173,8 @@ def test_an_interrupt_ends_the_whole_reproduction(
 ) -> None:
     """An experiment whose results are invalid does not."""
 
-    def measure(name: str, *_: Any, **__: Any) -> None:
-        three.append(name)
+    def measure(request: RunRequest, *_: Any, **__: Any) -> None:
+        three.append(request.name)
         raise typer.Exit(1 if len(three) < 2 else 130)
 
     monkeypatch.setattr(cli, "measure", measure)
@@ -190,8 +191,8 @@ def test_an_interrupt_ends_the_whole_reproduction(
 def test_invalid_results_are_named_at_the_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def measure(name: str, *_: Any, **__: Any) -> None:
-        if name == "heavy-mix":
+    def measure(request: RunRequest, *_: Any, **__: Any) -> None:
+        if request.name == "heavy-mix":
             raise typer.Exit(1)
 
     monkeypatch.setattr(cli, "measure", measure)

@@ -323,7 +323,7 @@ def test_run_keeps_all_requests_and_what_was_dropped_and_writes_few_tags(box_of:
     dropped = write_requests(tmp_path, "one", "mix", 1).dropped
 
     found = duckdb.read_parquet(str(tmp_path / "requests.parquet"))
-    rows = found.order("sent").project("error, worker, asked_ms").fetchall()
+    rows = found.order("sent").project("error, worker, service_time_ms").fetchall()
     cut_off = ("no answer before the end of the run", None, 0)
     assert rows == [(None, "box:7", 0), ("status 503", None, 0), cut_off, cut_off]
     assert dropped > 20

@@ -402,12 +402,12 @@ def test_summary_json_keeps_its_keys(tmp_path: Path) -> None:
 
     summary = json.loads((tmp_path / "summary.json").read_text())
 
-    assert summary["schema"] == 1
+    assert summary["schema"] == 2
     assert summary["experiment"] == "made-up"
     assert {"verdict", "reasons"} <= set(summary["validity"])
-    row_keys = "variant load request metric stat unit published predicted measured low high n trials"
+    row_keys = "variant load request_class metric stat unit published predicted measured low high n trials"
     assert set(row_keys.split()) <= set(summary["rows"][0])
-    assert {"variant", "load", "trial", "request", "worker", "requests", "share"} <= set(summary["workers"][0])
+    assert {"variant", "load", "trial", "request_class", "worker", "requests", "share"} <= set(summary["workers"][0])
     assert {"says", "verdict", "measured", "bound", "unit", "reason"} <= set(summary["claims"][0])
 
 

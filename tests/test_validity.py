@@ -847,8 +847,8 @@ def test_a_run_says_what_to_keep_in_mind(tmp_path: Path, run: dict[str, Any], re
     [
         (None, "{folder} has no run.json"),
         ("{", "{folder}/run.json cannot be read: Expecting property name enclosed in double quotes: line 1 column 2"),
-        ("[]", "{folder}/run.json has schema None; this version reads schema 1"),
-        ('{"schema": 0}', "{folder}/run.json has schema 0; this version reads schema 1"),
+        ("[]", "{folder}/run.json has schema None; this version reads the schemas 1 to 2"),
+        ('{"schema": 0}', "{folder}/run.json has schema 0; this version reads the schemas 1 to 2"),
         ('{"schema": 1}', "{folder}/run.json: experiment: Field required"),
     ],
 )
