@@ -37,7 +37,7 @@ COLUMNS = """
 ``id`` is unique among the requests of one generator. ``visit`` names the visit that the request is part of, and is
 unique in a trial; None: the load has no visits. ``sent`` and ``answered`` are UTC, taken just before and after the
 request. ``began`` and ``ended`` are when the worker began and ended its work, in epoch seconds. All four times are by
-one clock: if the containers ran on several machines, the times were corrected to the lab's clock (``read.clocks``).
+one clock: if the containers ran on several machines, the times were corrected to the lab's clock (``read.lab_time``).
 ``service_time_ms`` is how long the request asked the worker to work, ``duration_ms`` is k6's http_req_duration, and
 ``overhead_ms`` is ``duration_ms`` minus ``service_time_ms``. ``connection`` is the connection that brought the request
 to its worker; None: the server cannot tell. A request that failed has ``error`` and no ``overhead_ms``; a request that
