@@ -42,7 +42,7 @@ class Verification:
     @property
     def is_as_measured(self) -> bool:
         """Whether all measured and recorded files are unchanged; derived files may differ."""
-        return all(is_derived(one.path) for one in self.differences)
+        return all(is_derived(difference.path) for difference in self.differences)
 
 
 def verify_run(run_folder: Path) -> Verification:
@@ -55,7 +55,7 @@ def verify_run(run_folder: Path) -> Verification:
         raise BadRun(f"{run_folder} has no run.json")
     recorded = len(read_manifest(run_folder))
     found = Verification(sha256(run_folder / MANIFEST), recorded, None, changed_files(run_folder))
-    if any(PurePosixPath(one.path).name in _RECORDS for one in found.differences):
+    if any(PurePosixPath(difference.path).name in _RECORDS for difference in found.differences):
         return found
     found = replace(found, unknown=[*unknown(read_run(run_folder), map(read_trial, trial_folders(run_folder)))])
     if _schema_of_results(run_folder) not in (0, SCHEMA):
@@ -141,8 +141,8 @@ def _figures(summary: Summary) -> dict[tuple[str, str, str | None, str, str], tu
     }
 
 
-def _is_close(one: float | None, other: float | None) -> bool:
-    return one == other if one is None or other is None else isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+def _is_close(value: float | None, other: float | None) -> bool:
+    return value == other if value is None or other is None else isclose(value, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
 def _compare_derived(run_folder: Path) -> tuple[list[str], list[FileDifference]]:

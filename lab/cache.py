@@ -52,6 +52,6 @@ def _file(kind: str, question: str) -> Path:
 
 
 def _forget_the_oldest(folder: Path) -> None:
-    ages = sorted((one.stat().st_mtime_ns, one) for one in folder.glob("*.json"))
-    for _, one in ages[:-MOST]:
-        one.unlink(missing_ok=True)
+    ages = sorted((path.stat().st_mtime_ns, path) for path in folder.glob("*.json"))
+    for _, path in ages[:-MOST]:
+        path.unlink(missing_ok=True)

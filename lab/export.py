@@ -67,12 +67,12 @@ def pack(run_folders: Sequence[Path], target: Path, further: Mapping[str, bytes]
     ``further`` are further files by their names in the archive. Verify the runs first. Raise BadRun when a folder is no
     run, and LabError when the archive cannot be written.
     """
-    runs = [read_run(one) for one in run_folders]
+    runs = [read_run(folder) for folder in run_folders]
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
             try:
                 with _archive(part) as archive:
-                    packed = [_pack(archive, *one) for one in zip(run_folders, runs, strict=True)]
+                    packed = [_pack(archive, *pair) for pair in zip(run_folders, runs, strict=True)]
                     for name, content in (further or {}).items():
                         _add(archive, BytesIO(content), len(content), name, 0)
                 part.flush()

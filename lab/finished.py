@@ -103,8 +103,8 @@ def verified(folder: Path, console: Console) -> list[str]:
     except OSError as error:
         problem = f"{folder} cannot be verified: {error.strerror or error}."
         raise LabError(problem, hint="The folder must be readable, and TMPDIR needs room for the results.") from None
-    for one in found.differences:
-        console.print(str(one), markup=False, soft_wrap=True)
+    for difference in found.differences:
+        console.print(str(difference), markup=False, soft_wrap=True)
     if found.differences and found.is_as_measured:
         hint = f"This also happens after an update of the lab. To compute the results again: make report RUN={folder}"
         raise LabError(f"The measured files in {folder} are unchanged, but its results do not follow from them.", hint)

@@ -90,13 +90,13 @@ def program(command: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[byt
         started[0].wait()
     except BaseException:
         with uninterrupted():
-            for one in started:
-                _end(one)
+            for process in started:
+                _end(process)
         raise
     finally:
-        for one in started:
-            one.wait()
-            for stream in filter(None, (one.stdin, one.stdout, one.stderr)):
+        for process in started:
+            process.wait()
+            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
                 stream.close()
 
 

@@ -73,7 +73,7 @@ class LoadScript:
         """
         needed = self.declared(values)
         words = self._words()
-        for setting, value in sorted(values.items(), key=lambda one: one[0] not in words):
+        for setting, value in sorted(values.items(), key=lambda item: item[0] not in words):
             if setting not in needed:
                 there = nearest_first(setting, list(needed))
                 raise WrongSetting(f"{name} has no setting {setting}{self._where(values)}; it has {there}", setting)
@@ -86,23 +86,23 @@ class LoadScript:
         self.fits(numbers)
         share = self.users_at_once(values) / generators
         if share > USERS_MAX:
-            most = max(self.users, key=lambda one: numbers[one])
+            most = max(self.users, key=lambda setting: numbers[setting])
             raise WrongSetting(f"{share:,.15g} virtual users are more than the {USERS_MAX:,} {_ONE_HAS_FILES}", most)
         if self.open_loop and not relative and (rate := self.rate_rps(numbers) / generators) > RATE_MAX_RPS:
-            rates = [one for one in numbers if one.endswith(("_rps", "_per_s"))]
-            most = max(rates, key=lambda one: numbers[one])
+            rates = [setting for setting in numbers if setting.endswith(("_rps", "_per_s"))]
+            most = max(rates, key=lambda setting: numbers[setting])
             raise WrongSetting(f"{rate:,.15g} requests a second are more than the {RATE_MAX_RPS:,} {_ONE_SENDS}", most)
 
     @property
     def schema(self) -> dict[str, Any]:
         """The JSON schema of the settings, for editors. A relative rate makes the settings in RELATIVE optional."""
-        plain = {name: one.schema for name, one in self.settings.items()}
-        words = [(name, one.needs) for name, one in self.settings.items() if isinstance(one, Word)]
+        plain = {name: setting.schema for name, setting in self.settings.items()}
+        words = [(name, setting.needs) for name, setting in self.settings.items() if isinstance(setting, Word)]
         if not words:
             return _closed(plain)
         [(name, needs)] = words
         kinds = [
-            _closed(plain | {name: {"const": word}} | {further: one.schema for further, one in numbers.items()})
+            _closed(plain | {name: {"const": word}} | {further: setting.schema for further, setting in numbers.items()})
             for word, numbers in needs.items()
         ]
         return {"oneOf": kinds}
@@ -124,14 +124,14 @@ class LoadScript:
         return min(known, RATE_MAX_RPS * generators)
 
     def _words(self) -> set[str]:
-        return {name for name, one in self.settings.items() if isinstance(one, Word)}
+        return {name for name, setting in self.settings.items() if isinstance(setting, Word)}
 
     def declared(self, values: Settings) -> dict[str, Number | Word | Described]:
         """Return the settings of this script by name, including the settings that words among the values require."""
         needed = dict(self.settings)
-        for name, one in self.settings.items():
-            if isinstance(one, Word):
-                needed |= one.needs.get(str(values.get(name)), {})
+        for name, setting in self.settings.items():
+            if isinstance(setting, Word):
+                needed |= setting.needs.get(str(values.get(name)), {})
         return needed
 
     def _where(self, values: Settings) -> str:
@@ -144,8 +144,8 @@ def _numbers(values: Settings) -> Numbers:
     numbers: dict[str, float] = {name: value for name, value in values.items() if not isinstance(value, str)}
     if isinstance(described := values.get("classes"), str):
         classes = _classes(described).values()
-        numbers["classes"] = sum(one.users_at_once for one in classes)
-        numbers["classes_per_s"] = sum(one.at_most_per_second for one in classes)
+        numbers["classes"] = sum(described.users_at_once for described in classes)
+        numbers["classes_per_s"] = sum(described.at_most_per_second for described in classes)
     return numbers
 
 
@@ -155,7 +155,7 @@ def _classes(described: str) -> Mapping[str, RequestClass] | Mapping[str, OwnReq
 
 
 def _users_max(settings: Settings, _duration: str = "") -> dict[str, str]:
-    users = {name: one.users_at_once for name, one in _classes(str(settings["classes"])).items()}
+    users = {name: described.users_at_once for name, described in _classes(str(settings["classes"])).items()}
     return {"USERS_MAX": json.dumps(users)}
 
 

@@ -157,9 +157,9 @@ def measure_options(*without: str) -> Callable[[Callable[..., None]], Callable[.
             for field in shared
         ]
         parameters = [
-            *[one for name, one in own.items() if name == "name"],
+            *[parameter for name, parameter in own.items() if name == "name"],
             *further,
-            *[one for name, one in own.items() if name not in ("name", "options")],
+            *[parameter for name, parameter in own.items() if name not in ("name", "options")],
         ]
         parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer reads

@@ -69,7 +69,7 @@ def run_plan(request: RunRequest, plan: Plan, say: Say, progress: Progress) -> t
         with prepare(request, plan, say) as engines:
             run = open_run(request, plan, engines)
             with closing(run, engines, say):
-                predict(run, progress)
+                keep_predictions(run, progress)
                 check_application(request, run, plan, engines, say, progress)
                 measure_rounds(request, run, plan, engines, say, progress)
             progress("writing the report", 0, 2)
@@ -127,7 +127,7 @@ def closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
             leftovers.remove_leftovers(engines.machines)  # containers that a trial could not remove at its own end
 
 
-def predict(run: OpenRun, progress: Progress) -> None:
+def keep_predictions(run: OpenRun, progress: Progress) -> None:
     """Predict the run before anything starts, so that no later command has to."""
     from analysis.predict.stored import write_predictions  # noqa: PLC0415  # loading Numba takes half a second
 
@@ -223,28 +223,28 @@ def record_of(
         question=experiment.question,
         because=experiment.because,
         source=SourceRecord.model_validate(experiment.source.model_dump()) if experiment.source else None,
-        published=[one for one in experiment.published if one.variant in asked],
+        published=[entry for entry in experiment.published if entry.variant in asked],
         claims=[claim for claim in experiment.claims if claim.variants <= set(asked)],
         curve=experiment.curve,
-        variants=[one.record(variant) for variant, one in experiment.variants.items() if variant in asked],
+        variants=[server.record(variant) for variant, server in experiment.variants.items() if variant in asked],
         loads=[
             LoadRecord(
                 name=load,
-                script=one.script,
-                kind=one.declared.kind,
-                generators=one.generators,
-                overloads=one.overloads,
-                relative=one.relative and RelativeRate.model_validate(one.relative.model_dump()),
-                loop=one.loop,
+                script=load_entry.script,
+                kind=load_entry.declared.kind,
+                generators=load_entry.generators,
+                overloads=load_entry.overloads,
+                relative=load_entry.relative and RelativeRate.model_validate(load_entry.relative.model_dump()),
+                loop=load_entry.loop,
                 duration=durations[load],
-                settings=one.environment(),
-                client=ClientRecord(script=one.client.script, settings=one.client.environment())
-                if one.client
+                settings=load_entry.environment(),
+                client=ClientRecord(script=load_entry.client.script, settings=load_entry.client.environment())
+                if load_entry.client
                 else None,
-                api=one.api and one.api.model_dump(exclude_unset=True),
-                database=one.database and one.database.model_dump(),
+                api=load_entry.api and load_entry.api.model_dump(exclude_unset=True),
+                database=load_entry.database and load_entry.database.model_dump(),
             )
-            for load, one in experiment.all_loads.items()
+            for load, load_entry in experiment.all_loads.items()
             if load in durations  # leave out a load that is only for other variants
         ],
         sleeping=experiment.parallel or experiment.holds,

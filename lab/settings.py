@@ -87,11 +87,11 @@ class Described:
             classes = read_classes(value)
         except ValidationError as error:
             return _first(error, self.allowed)
-        for name, one in classes.items():
-            if one.computes:
+        for name, described in classes.items():
+            if described.computes:
                 return f"{name}: the requests of this load sleep; leave out computes"
-            if one.longest_s > ANSWER_WITHIN_S:
-                return f"{name}: a request takes {one.longest_s:g} s, but {GIVES_UP}"
+            if described.longest_s > ANSWER_WITHIN_S:
+                return f"{name}: a request takes {described.longest_s:g} s, but {GIVES_UP}"
         return None
 
 

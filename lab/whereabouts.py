@@ -72,7 +72,7 @@ def told_by(factors: Mapping[str, str], composed: Composed) -> Words:
 
 def without(text: str, words: Words) -> str:
     """Return a text whose private values are replaced by words, the longest pattern first."""
-    for pattern, word in sorted((words | _ANYWHERE).items(), key=lambda one: len(one[0]), reverse=True):
+    for pattern, word in sorted((words | _ANYWHERE).items(), key=lambda entry: len(entry[0]), reverse=True):
         text = re.sub(pattern, word, text)
     return text
 
@@ -95,9 +95,9 @@ def read_factors(text: str) -> dict[str, str]:
 
 def _placeless(value: object, key: str, variables: Mapping[str, str], checkout: Path | None) -> object:
     if isinstance(value, dict):
-        return {name: _placeless(one, name, variables, checkout) for name, one in value.items()}
+        return {name: _placeless(item, name, variables, checkout) for name, item in value.items()}
     if isinstance(value, list):
-        return [_placeless(one, key, variables, checkout) for one in value]
+        return [_placeless(item, key, variables, checkout) for item in value]
     if key not in _TELLING or not isinstance(value, str):
         return value
     if value in variables:

@@ -94,11 +94,11 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> ClockEstimates:
     ``pairs`` are the machines whose times are compared. Raise UnknownClock if the lab did not ask a machine for its
     time, or if no steady clocks satisfy all bounds.
     """
-    names = sorted({name for one in messages for name in (one.origin, one.target) if name is not None})
+    names = sorted({name for message in messages for name in (message.origin, message.target) if name is not None})
     rough_s = {name: _rough(name, messages) for name in names}
-    load = [one for one in messages if one.origin is not None and one.target is not None] or messages
-    first = min(float(one.sent.min()) - rough_s.get(one.origin or "", 0.0) for one in load)
-    last = max(float(one.arrived.max()) - rough_s.get(one.target or "", 0.0) for one in load)
+    load = [message for message in messages if message.origin is not None and message.target is not None] or messages
+    first = min(float(message.sent.min()) - rough_s.get(message.origin or "", 0.0) for message in load)
+    last = max(float(message.arrived.max()) - rough_s.get(message.target or "", 0.0) for message in load)
     span_s = max(last - first, 1.0)
     bounds = _bounds(names, messages, rough_s, first, span_s)
     wanted = [*_directions(names, [(None, name) for name in names]), *_directions(names, pairs)]
@@ -123,8 +123,16 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> ClockEstimates:
 
 def _rough(name: str, messages: Iterable[Messages]) -> float:
     """Return about how far a clock is ahead of the lab's, by the questions for its time. Raise UnknownClock if none."""
-    at_most = [float((one.arrived - one.sent).min()) for one in messages if (one.origin, one.target) == (None, name)]
-    at_least = [float((one.sent - one.arrived).max()) for one in messages if (one.origin, one.target) == (name, None)]
+    at_most = [
+        float((message.arrived - message.sent).min())
+        for message in messages
+        if (message.origin, message.target) == (None, name)
+    ]
+    at_least = [
+        float((message.sent - message.arrived).max())
+        for message in messages
+        if (message.origin, message.target) == (name, None)
+    ]
     if not at_most or not at_least:
         raise UnknownClock(f"the clock of {name} is unknown: the lab did not ask {name} for its time")
     return (min(at_most) + max(at_least)) / 2
@@ -148,10 +156,10 @@ def _bounds(
     rows = [drifts]
     most = [np.full(size, MOST_DRIFT * span_s)]
     owners = [frozenset({names[place // 2]}) for place in range(size)]
-    for one in messages:
-        bounding = np.zeros((len(one.sent), size))
-        taken_s = np.zeros(len(one.sent))
-        for times, of, sign in ((one.sent, one.origin, -1), (one.arrived, one.target, 1)):
+    for message in messages:
+        bounding = np.zeros((len(message.sent), size))
+        taken_s = np.zeros(len(message.sent))
+        for times, of, sign in ((message.sent, message.origin, -1), (message.arrived, message.target, 1)):
             roughly = times - rough_s.get(of or "", 0.0)
             taken_s += sign * roughly
             if of is not None:
@@ -159,7 +167,7 @@ def _bounds(
                 bounding[:, place], bounding[:, place + 1] = sign * (1 - share), sign * share
         rows.append(bounding)
         most.append(taken_s + PRECISION_S)
-        owners += [frozenset(of for of in (one.origin, one.target) if of is not None)] * len(one.sent)
+        owners += [frozenset(of for of in (message.origin, message.target) if of is not None)] * len(message.sent)
     return _Bounds(np.concatenate(rows), np.concatenate(most), owners)
 
 
@@ -168,13 +176,13 @@ def _directions(names: Sequence[str], pairs: Iterable[tuple[str | None, str]]) -
 
     None stands for the lab's clock.
     """
-    for one, other in pairs:
+    for origin, other in pairs:
         for sign in (1, -1):
             for end in (0, 1):
                 direction = np.zeros(2 * len(names))
                 direction[2 * names.index(other) + end] += sign
-                if one is not None:
-                    direction[2 * names.index(one) + end] -= sign
+                if origin is not None:
+                    direction[2 * names.index(origin) + end] -= sign
                 yield direction
 
 
@@ -185,7 +193,12 @@ def _middle(ends: Times, machines: int) -> Times:
     from the lab's clock.
     """
     alone, pairs = ends[: 4 * machines].reshape(machines, 4, machines, 2), ends[4 * machines :]
-    of_each = np.array([(one[:2, place] + one[2:, place]).diagonal() / 2 for place, one in enumerate(alone)])
+    of_each = np.array(
+        [
+            (machine_terms[:2, place] + machine_terms[2:, place]).diagonal() / 2
+            for place, machine_terms in enumerate(alone)
+        ]
+    )
     if not len(pairs):
         return of_each.ravel()
     apart = pairs.mean(axis=0).reshape(-1, 2)

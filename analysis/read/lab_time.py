@@ -48,7 +48,7 @@ class Clocks(NamedTuple):
         the machine of the first load generator stays as it is.
         """
         first, *_ = self.asking
-        alone = [(one.name,) for one in self.machines if one.name != first]
+        alone = [(machine.name,) for machine in self.machines if machine.name != first]
         together = tuple(name for name in self.serving if name != first)
         for some in dict.fromkeys([together, *alone]):
             for sign in (1, -1):
@@ -61,7 +61,7 @@ class Clocks(NamedTuple):
 
     @property
     def _names(self) -> list[str]:
-        return [one.name for one in self.machines]
+        return [machine.name for machine in self.machines]
 
     def record(self, key: Key) -> TrialClocks:
         """Return what a summary keeps of the clocks in a trial."""
@@ -112,15 +112,15 @@ def find_clocks(
     by_host = {host: machine for machine in machines for host in machine.hosts}
     asking = {_machine(name, by_generator) for name in _names(database, "generator")}
     serving = {_machine(host, by_host) for host in {*_names(database, HOST), *others}}
-    in_use = tuple(one for one in machines if one.name in asking | serving)
+    in_use = tuple(machine for machine in machines if machine.name in asking | serving)
     if len(in_use) < 2:
         return None
-    to_servers = [(one, other) for one in sorted(asking) for other in sorted(serving) if one != other]
+    to_servers = [(source, other) for source in sorted(asking) for other in sorted(serving) if source != other]
     pairs = dict.fromkeys([*to_servers, *combinations(sorted(asking), 2)])
-    place = {machine: number for number, machine in enumerate(one.name for one in in_use)}
+    place = {machine: number for number, machine in enumerate(machine.name for machine in in_use)}
     _put(database, "machine_of_generator", {name: place[of.name] for name, of in by_generator.items() if of in in_use})
     _put(database, "machine_of_host", {host: place[of.name] for host, of in by_host.items() if of in in_use})
-    messages = [*_questions(in_use), *_of_requests(database, [one.name for one in in_use], own=own)]
+    messages = [*_questions(in_use), *_of_requests(database, [machine.name for machine in in_use], own=own)]
     return Clocks(in_use, tuple(sorted(asking)), tuple(sorted(serving)), find(messages, [*pairs]))
 
 
@@ -145,13 +145,14 @@ def _put(database: duckdb.DuckDBPyConnection, table: str, places: Mapping[str, i
 
 def _questions(machines: Iterable[MachineRecord]) -> Iterator[Messages]:
     """Yield the questions for the time of each machine, and the answers."""
-    for one in machines:
+    for machine in machines:
         asked, told, answered = (
-            np.array([getattr(exchange, name) for exchange in one.exchanges]) for name in ("asked", "told", "answered")
+            np.array([getattr(exchange, name) for exchange in machine.exchanges])
+            for name in ("asked", "told", "answered")
         )
-        if one.exchanges:
-            yield Messages(None, one.name, asked, told)
-            yield Messages(one.name, None, told, answered)
+        if machine.exchanges:
+            yield Messages(None, machine.name, asked, told)
+            yield Messages(machine.name, None, told, answered)
 
 
 def _of_requests(database: duckdb.DuckDBPyConnection, names: Sequence[str], *, own: bool) -> Iterator[Messages]:
@@ -225,5 +226,5 @@ def put_clocks(database: duckdb.DuckDBPyConnection, clocks: Mapping[str, Clock])
     database.execute(
         "CREATE OR REPLACE TEMP TABLE clocks AS SELECT unnest($1::VARCHAR[]) AS name, "
         "unnest($2::DOUBLE[]) AS ahead_s, unnest($3::DOUBLE[]) AS drift, unnest($4::DOUBLE[]) AS since",
-        [[*clocks], *([[getattr(one, field) for one in clocks.values()] for field in Clock._fields])],
+        [[*clocks], *([[getattr(clock, field) for clock in clocks.values()] for field in Clock._fields])],
     )

@@ -93,47 +93,53 @@ def read_containers(trial_folder: Path) -> tuple[Container, ...]:
 
 def balanced(containers: tuple[Container, ...]) -> int | None:
     """Return how many requests the balancer handled during the load; None: no balancer was observed."""
-    for one in containers:
-        if one.before and one.after and one.before.balanced is not None and one.after.balanced is not None:
-            return one.after.balanced - one.before.balanced
+    for container in containers:
+        if (
+            container.before
+            and container.after
+            and container.before.balanced is not None
+            and container.after.balanced is not None
+        ):
+            return container.after.balanced - container.before.balanced
     return None
 
 
 def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str, int]:
     """Return by how much each worker's (host:pid) counter ``name`` rose during the load, for workers that have it."""
     return {
-        f"{one.after.host}:{worker}": counts[name] - one.before.counts.get(worker, {}).get(name, 0)
-        for one in containers
-        if one.before and one.after
-        for worker, counts in one.after.counts.items()
+        f"{container.after.host}:{worker}": counts[name] - container.before.counts.get(worker, {}).get(name, 0)
+        for container in containers
+        if container.before and container.after
+        for worker, counts in container.after.counts.items()
         if name in counts
     }
 
 
 def stalls_within(containers: tuple[Container, ...], began: float, ended: float) -> tuple[tuple[float, float], ...]:
     """Return the stalls that began and ended between two times (epoch seconds), in order."""
-    told = [stall for one in containers if one.after for stall in one.after.stalls]
+    told = [stall for container in containers if container.after for stall in container.after.stalls]
     return tuple(sorted(stall for stall in told if began <= stall[0] and stall[1] <= ended))
 
 
 def stalls_by_lab_clock(containers: tuple[Container, ...], of_hosts: "Mapping[str, Clock]") -> tuple[Container, ...]:
     """Return the containers with the times of their stalls by the lab's clock, given the clock of each host."""
 
-    def corrected(one: Observation | None) -> Observation | None:
-        if one is None or not one.stalls or one.host not in of_hosts:
-            return one
-        clock = of_hosts[one.host]
-        stalls = tuple((clock.corrected(began), clock.corrected(ended)) for began, ended in one.stalls)
-        return one.model_copy(update={"stalls": stalls})
+    def corrected(container: Observation | None) -> Observation | None:
+        if container is None or not container.stalls or container.host not in of_hosts:
+            return container
+        clock = of_hosts[container.host]
+        stalls = tuple((clock.corrected(began), clock.corrected(ended)) for began, ended in container.stalls)
+        return container.model_copy(update={"stalls": stalls})
 
     return tuple(
-        one.model_copy(update={"before": corrected(one.before), "after": corrected(one.after)}) for one in containers
+        container.model_copy(update={"before": corrected(container.before), "after": corrected(container.after)})
+        for container in containers
     )
 
 
 def database_of(containers: tuple[Container, ...]) -> Container | None:
     """Return the container of a trial's database; None: no database was observed after the load."""
-    return next((one for one in containers if one.after and one.after.rows is not None), None)
+    return next((container for container in containers if container.after and container.after.rows is not None), None)
 
 
 def read_generators(

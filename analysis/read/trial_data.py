@@ -75,28 +75,28 @@ class RequestTotals(NamedTuple):
     @property
     def sent(self) -> int:
         """How many requests were sent."""
-        return sum(one.sent for one in self.classes)
+        return sum(counts.sent for counts in self.classes)
 
     @property
     def answered(self) -> int:
         """How many requests did not fail."""
-        return sum(one.answered for one in self.classes)
+        return sum(counts.answered for counts in self.classes)
 
     @property
     def of_k6(self) -> list[ClassTotals]:
         """The counts of the classes that k6 sent."""
-        return [one for one in self.classes if not one.of_client]
+        return [counts for counts in self.classes if not counts.of_client]
 
     @property
     def names(self) -> list[str | None]:
         """The classes of request, and None for all classes together; empty if no request was sent."""
-        return [*(one.request_class for one in self.classes), None] if self.classes else []
+        return [*(counts.request_class for counts in self.classes), None] if self.classes else []
 
     def of_class(self, request_class: str | None) -> ClassTotals:
         """Return the counts of one class of request; None: of all classes together."""
         if request_class is None:
             return ClassTotals("", self.sent, self.sent - self.answered)
-        return next(one for one in self.classes if one.request_class == request_class)
+        return next(counts for counts in self.classes if counts.request_class == request_class)
 
 
 class RawTrial(NamedTuple):
@@ -159,7 +159,7 @@ def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
     if not problem:
         try:
             containers = read_containers(folder)
-            stalled = [one.after.host for one in containers if one.after and one.after.stalls]
+            stalled = [container.after.host for container in containers if container.after and container.after.stalls]
             dropped, clocks = write_requests(folder, trial.variant, trial.load, trial.trial, trial.machines, stalled)
             return RawTrial(
                 containers=stalls_by_lab_clock(containers, clocks.of_hosts) if clocks else containers,
@@ -176,7 +176,9 @@ def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
 def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, raw: RawTrial) -> TrialData:
     """Return what is known of a trial. Raise BadRun if run.json lacks the trial's variant or load."""
     record = read_trial(folder)
-    if record.variant not in {one.name for one in run.variants} or record.load not in {one.name for one in run.loads}:
+    if record.variant not in {planned.name for planned in run.variants} or record.load not in {
+        planned.name for planned in run.loads
+    }:
         raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
     key = (record.variant, record.load, record.trial)
     return TrialData(run, record, _requests(database, key, run.load(record.load).burst), raw)

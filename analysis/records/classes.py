@@ -197,11 +197,11 @@ def own_classes_as_json(asked: dict[str, OwnRequestClass]) -> str:
     A setting goes through an env file, so headers and bodies are percent-encoded where a character does not fit.
     """
     classes = _ASKED.dump_python(asked, exclude_defaults=True)
-    for one in classes.values():
-        if "body" in one:
-            one["body"] = quote(one["body"], safe=_FITS)
-        if "headers" in one:
-            one["headers"] = {name: quote(value, safe=_FITS) for name, value in one["headers"].items()}
+    for described in classes.values():
+        if "body" in described:
+            described["body"] = quote(described["body"], safe=_FITS)
+        if "headers" in described:
+            described["headers"] = {name: quote(value, safe=_FITS) for name, value in described["headers"].items()}
     return json.dumps(classes, separators=(",", ":"))
 
 

@@ -261,11 +261,11 @@ class Run(Record):
 
     def load(self, name: str) -> LoadRecord:
         """Return the load of this name."""
-        return next(one for one in self.loads if one.name == name)
+        return next(load for load in self.loads if load.name == name)
 
     def variant(self, name: str) -> VariantRecord:
         """Return the variant of this name."""
-        return next(one for one in self.variants if one.name == name)
+        return next(variant for variant in self.variants if variant.name == name)
 
     def has_several_workers(self, load: str) -> bool:
         """Whether any variant under a load has several workers."""
@@ -279,19 +279,19 @@ class Run(Record):
     @property
     def cores(self) -> int:
         """How many cores the servers could use, on all machines together."""
-        return sum(one.cores for one in self.machines if one.role != "load") or self.host.cores
+        return sum(machine.cores for machine in self.machines if machine.role != "load") or self.host.cores
 
     @property
     def cores_of_one(self) -> int:
         """How many cores the servers could use on the machine that has the fewest."""
-        return min((one.cores for one in self.machines if one.role != "load"), default=self.host.cores)
+        return min((machine.cores for machine in self.machines if machine.role != "load"), default=self.host.cores)
 
     @property
     def measured_on(self) -> str:
         """The machine in words, or the machines by name, role and cores."""
         if not self.machines:
             return f"{self.host.cpu} ({self.host.cores} cores)"
-        named = (f"{one.name} ({one.role}, {one.cores} cores)" for one in self.machines)
+        named = (f"{machine.name} ({machine.role}, {machine.cores} cores)" for machine in self.machines)
         return f"{len(self.machines)} machines: {', '.join(named)}; the first is a {self.host.cpu}"
 
     @property

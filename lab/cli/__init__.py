@@ -116,22 +116,22 @@ def reproduce(
         check_target(to)
 
     experiments = timed_experiments()
-    todo = [one for one in experiments if not show and (fresh or not one.run(results))]
-    total_s = sum(one.expected_s for one in todo)
+    todo = [timed for timed in experiments if not show and (fresh or not timed.run(results))]
+    total_s = sum(timed.expected_s for timed in todo)
     if todo:
         say(f"{count(todo, 'experiment')} to measure, about {time_in_words(total_s)}. Interrupt at any time: the same "
             "command goes on with what is left.")  # fmt: skip
     invalid = []
-    for position, one in enumerate(todo, start=1):
+    for position, timed in enumerate(todo, start=1):
         rest_s = sum(other.expected_s for other in todo[position - 1 :])
-        say(f"\n{position} of {len(todo)}: {one.name}; about {time_in_words(rest_s)} left in all")
-        command = f"make experiment NAME={one.name}"
+        say(f"\n{position} of {len(todo)}: {timed.name}; about {time_in_words(rest_s)} left in all")
+        command = f"make experiment NAME={timed.name}"
         try:
-            measure(RunRequest(one.name, one.experiment, MeasureOptions(), results, command))
+            measure(RunRequest(timed.name, timed.experiment, MeasureOptions(), results, command))
         except typer.Exit as stopped:
             if stopped.exit_code != 1:  # interrupted
                 raise
-            invalid.append(one.name)
+            invalid.append(timed.name)
         write_page(results, read_latest_runs(results, experiments))
     own = read_latest_runs(results, experiments)
     page = write_page(results, own)
@@ -157,8 +157,8 @@ app.add_typer(machines_app, name="machines")
 app.command(name="try")(try_)
 app.command()(init)
 app.command()(lesson)
-for one in (predict, advise, requests, what_if, validate, manifests):
-    app.command(name=one.__name__.replace("_", "-"))(one)
+for command in (predict, advise, requests, what_if, validate, manifests):
+    app.command(name=command.__name__.replace("_", "-"))(command)
 
 
 @app.command(name="list")
@@ -171,22 +171,22 @@ def list_experiments(
     broken = []
     for name in names():
         try:
-            one = load_experiment(name)
+            experiment = load_experiment(name)
         except WrongUse as error:
             broken.append(error.message)
             continue
         if as_json:
             values = {
                 "name": name,
-                "title": one.title,
-                "question": one.question,
-                "source": one.source.model_dump(mode="json") if one.source else None,
-                "variants": {key: value.model_dump(mode="json") for key, value in one.variants.items()},
-                "loads": {key: value.model_dump(mode="json") for key, value in one.all_loads.items()},
+                "title": experiment.title,
+                "question": experiment.question,
+                "source": experiment.source.model_dump(mode="json") if experiment.source else None,
+                "variants": {key: value.model_dump(mode="json") for key, value in experiment.variants.items()},
+                "loads": {key: value.model_dump(mode="json") for key, value in experiment.all_loads.items()},
             }
             out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
         else:
-            out.print(f"{name}\n  {one.title}\n  {one.question}", markup=False)
+            out.print(f"{name}\n  {experiment.title}\n  {experiment.question}", markup=False)
     if broken:
         raise WrongUse(
             "\n".join(broken), hint="Correct each file that is named here; all other experiments are listed."

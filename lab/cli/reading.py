@@ -65,15 +65,15 @@ def compare(
 
     if not a or not b:
         raise WrongUse("Give two runs, or two variants of runs.", hint=_COMPARE)
-    one, other = (_side(text, results) for text in (a, b))
-    reasons = [*comparing.obstacles(one, other)]
-    if reasons and not (force and comparing.have_common(one, other)):
+    first, other = (_side(text, results) for text in (a, b))
+    reasons = [*comparing.obstacles(first, other)]
+    if reasons and not (force and comparing.have_common(first, other)):
         problem = "They cannot be compared: " + ";\n".join(reasons) + "."
-        raise WrongUse(problem, hint=f"{_COMPARE} --force" if comparing.have_common(one, other) else _COMPARE)
-    for reason in (*reasons, *comparing.suspect_sides(one, other)):
+        raise WrongUse(problem, hint=f"{_COMPARE} --force" if comparing.have_common(first, other) else _COMPARE)
+    for reason in (*reasons, *comparing.suspect_sides(first, other)):
         say(f"warning: {reason}")
     setup, changes = comparison_tables(
-        (one.name, other.name), comparing.changes(one, other), [*comparing.what_differs(one, other)]
+        (first.name, other.name), comparing.changes(first, other), [*comparing.what_differs(first, other)]
     )
     out.print(terminal_table(setup), terminal_table(changes), sep="\n")
 
@@ -90,7 +90,7 @@ def _side(text: str, results: Path) -> "Side":
     folder, variant = parse_side(text)
     summary = summary_of("compare", folder, results)
     run = read_run(folder)
-    known = [one.name for one in run.variants]
+    known = [variant.name for variant in run.variants]
     if variant is not None and variant not in known:
         raise WrongUse(f"{folder} has no variant {variant!r}.", hint=f"Its variants: {nearest_first(variant, known)}")
     return Side(text, run, summary, variant)
@@ -171,23 +171,26 @@ def class_(
         raise WrongUse(f"{target} is a folder, but the page is a file.", hint="TO=class.html")
     own = own_experiments()
     handed = read_all(files, set(own), check=check)
-    problems = [problem for one in handed for problem in one.problems]
+    problems = [problem for submission in handed for problem in submission.problems]
     for problem in problems:
         say(problem)
-    used = [one for one in handed if one.runs]
+    used = [submission for submission in handed if submission.runs]
     if not used:
         raise LabError("No run can be shown.", hint="lab export results/<experiment>/latest writes an archive.")
-    laptops = number_laptops([[run for _, run in one.runs] for one in used])
+    laptops = number_laptops([[run for _, run in submission.runs] for submission in used])
     places = {run.manifest: laptop.number for laptop in laptops for run in laptop.runs.values()}
     predictions = {
-        places[run.manifest]: one.predictions for one in used for _, run in one.runs if run.manifest in places
+        places[run.manifest]: submission.predictions
+        for submission in used
+        for _, run in submission.runs
+        if run.manifest in places
     }
     with writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
         chapters = write_class_page(target, laptops, own, predictions, left_out=len(problems), checked=check)
     for chapter in chapters:
         say(f"{chapter.name}: {chapter.says}")
-    if sum(bool(one.predictions) for one in used) == 1:
+    if sum(bool(submission.predictions) for submission in used) == 1:
         say("The page has no predictions yet: it shows them when two laptops have handed in a lesson.")
     out.print(str(target), markup=False, soft_wrap=True)
     if problems:

@@ -91,9 +91,9 @@ class PublishedEntry(Published):
                 f"completion_times: {min(self.completion_times):g} ms is not a response time; "
                 "a response time is more than 0 ms"
             )
-        for one, after in pairwise(self.completion_times):
-            if after < one:
-                raise ValueError(f"completion_times are in order of completion; {after:g} ms comes after {one:g} ms")
+        for before, after in pairwise(self.completion_times):
+            if after < before:
+                raise ValueError(f"completion_times are in order of completion; {after:g} ms comes after {before:g} ms")
 
 
 class ClaimEntry(Claim):

@@ -316,20 +316,20 @@ class Experiment(Model):
         if bool(self.load) == bool(self.loads):
             raise ValueError("give either load or loads")
         loads = list(self.all_loads)
-        for place, one in self._references():
-            if one.variant not in self.variants:
-                known = nearest_first(one.variant, list(self.variants))
-                raise Misplaced(f"there is no variant {one.variant}; there are {known}", *place, "variant")
-            if one.load is None and len(loads) > 1:
+        for place, entry in self._references():
+            if entry.variant not in self.variants:
+                known = nearest_first(entry.variant, list(self.variants))
+                raise Misplaced(f"there is no variant {entry.variant}; there are {known}", *place, "variant")
+            if entry.load is None and len(loads) > 1:
                 raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
-            if one.load is not None and one.load not in loads:
+            if entry.load is not None and entry.load not in loads:
                 raise Misplaced(
-                    f"there is no load {one.load}; there are {nearest_first(one.load, loads)}", *place, "load"
+                    f"there is no load {entry.load}; there are {nearest_first(entry.load, loads)}", *place, "load"
                 )
-            if not self.all_loads[one.load or loads[0]].is_for(one.variant):
-                raise Misplaced(f"{one.variant} is not measured under load {one.load or loads[0]}", *place)
+            if not self.all_loads[entry.load or loads[0]].is_for(entry.variant):
+                raise Misplaced(f"{entry.variant} is not measured under load {entry.load or loads[0]}", *place)
         for name, load in self.all_loads.items():
-            if unknown := [one for one in load.variants if one not in self.variants]:
+            if unknown := [variant for variant in load.variants if variant not in self.variants]:
                 known = nearest_first(unknown[0], list(self.variants))
                 raise Misplaced(f"there is no variant {unknown[0]}; there are {known}", *self._place(name), "variants")
         for variant in self.variants:
@@ -340,13 +340,13 @@ class Experiment(Model):
     @model_validator(mode="after")
     def _databases_are_asked(self) -> Self:
         for name, load in self.all_loads.items():
-            for variant, one in self.variants.items():
+            for variant, server in self.variants.items():
                 if not (load.database and load.is_for(variant)):
                     continue
-                if one.app != "django":
+                if server.app != "django":
                     problem = f"{variant} does not use a database; only variants with app: django do"
                     raise Misplaced(problem, *self._place(name), "database")
-                if one.server == "gunicorn-tornado":
+                if server.server == "gunicorn-tornado":
                     problem = f"{variant}: Django refuses to use a database on tornado's event loop"
                     raise Misplaced(problem, *self._place(name), "database")
         return self
@@ -367,7 +367,7 @@ class Experiment(Model):
 
     def _references(self) -> list[tuple[tuple[str | int, ...], QuantityEntry | PublishedEntry]]:
         """Return the places that name a variant and a load, each with its quantity or published row."""
-        published = [(("published", number), one) for number, one in enumerate(self.published)]
+        published = [(("published", number), entry) for number, entry in enumerate(self.published)]
         claims = [
             (("claims", number, key), quantity)
             for number, claim in enumerate(self.claims)

@@ -29,7 +29,7 @@ def computing(
         return experiment
     chosen = [experiment.variants[name] for name in variants or experiment.variants if name in experiment.variants]
     enough = (cores or psutil.cpu_count() or 1) >= max(
-        (one.workers * one.replicas for one in chosen), default=0
+        (variant.workers * variant.replicas for variant in chosen), default=0
     ) + OTHERS_CORES
     kind = cpu or ("burn" if enough else "hold")
 
@@ -71,7 +71,7 @@ def measured_against_itself(experiment: Experiment, variant: str = "", trials: i
         raise WrongUse("TRIALS=1 measures each variant only once, which shows no spread.", hint="TRIALS=5")
     if variant not in experiment.variants:
         raise unknown_variant(variant, experiment)
-    one = experiment.variants[variant]
+    served = experiment.variants[variant]
     loads: dict[str, Load] = {}
     for name, load in experiment.all_loads.items():
         relative = load.relative and load.relative.model_copy(update={"of": "a"})
@@ -84,7 +84,7 @@ def measured_against_itself(experiment: Experiment, variant: str = "", trials: i
             "title": f"{variant} against itself",
             "question": "Which differences on this machine are more than chance?",
             "source": None,
-            "variants": {"a": one, "b": one},
+            "variants": {"a": served, "b": served},
             "published": [],
             "claims": [],
             "curve": None,

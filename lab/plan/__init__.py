@@ -51,7 +51,7 @@ class PlannedTrial:
     def services_beside(self) -> list[str]:
         """The services that take part beside the server and k6: balancer, client, called service (api), database."""
         beside = [("client", self.load.client), ("api", self.load.api), (DATABASE, self.load.database)]
-        return [self.variant.front] * (self.variant.balancer != "none") + [name for name, one in beside if one]
+        return [self.variant.front] * (self.variant.balancer != "none") + [name for name, used in beside if used]
 
 
 @dataclass(frozen=True)

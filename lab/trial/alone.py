@@ -54,9 +54,9 @@ class Answer:
     origin: str = ""
     """The beginning of all URLs of the application, as curl was told it."""
 
-    def is_meant(self, one: OwnRequestClass) -> bool:
+    def is_meant(self, described: OwnRequestClass) -> bool:
         """Whether a request of a class should be answered so."""
-        return self.status == one.expected_status if one.expected_status else 0 < self.status < 400
+        return self.status == described.expected_status if described.expected_status else 0 < self.status < 400
 
 
 def alone_ms(front: Front, asked: Mapping[str, OwnRequestClass]) -> dict[str, list[float]]:
@@ -68,20 +68,20 @@ def alone_ms(front: Front, asked: Mapping[str, OwnRequestClass]) -> dict[str, li
     """
     found: dict[str, list[float]] = {}
     began_s = time.monotonic()
-    for name, one in asked.items():
+    for name, described in asked.items():
         if time.monotonic() - began_s > MOST_S:
             break
-        if one.method not in _HARMLESS or one.names_of_secrets or one.body:
+        if described.method not in _HARMLESS or described.names_of_secrets or described.body:
             continue
-        answers = [ask(front, one, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
-        if all(answer.is_meant(one) for answer in answers):
+        answers = [ask(front, described, within_s=WITHIN_S, whole=True) for _ in range(REQUESTS)][1:]
+        if all(answer.is_meant(described) for answer in answers):
             found[name] = [answer.took_ms for answer in answers]
     return found
 
 
 def ask(
     front: Front,
-    one: OwnRequestClass,
+    described: OwnRequestClass,
     secrets: Mapping[str, str] | None = None,
     *,
     within_s: int = FIRST_WITHIN_S,
@@ -92,7 +92,7 @@ def ask(
     curl reads the request from its standard input, because the words of a command are visible to all users of a
     machine, and a request may have secrets. ``whole``: receive the whole body, and keep nothing of it.
     """
-    config = _config(front, one, secrets or {}, within_s, whole=whole)
+    config = _config(front, described, secrets or {}, within_s, whole=whole)
     command = [*front.container.machine.docker, "exec", "--interactive", front.container.id, "sh", "-c", _SHELL]
     done = subprocess.run(command, input=config.encode(), capture_output=True, check=False)
     problem, found, told = done.stderr.decode(errors="replace").rpartition(f"\n{_TOLD} ")
@@ -104,24 +104,24 @@ def ask(
     return Answer(int(status) * complete, 1000 * float(took_s), location.strip(), body, problem.strip(), front.origin)
 
 
-def _config(front: Front, one: OwnRequestClass, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:
+def _config(front: Front, described: OwnRequestClass, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:
     """Return the lines that tell curl what to send."""
 
     def fill(said: str) -> str:
         return SECRET.sub(lambda found: secrets.get(found[1], found[0]), said)
 
-    headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if one.body else {})
-    given = {name.title(): fill(unquote(value)) for name, value in one.headers.items()}
+    headers = {"Host": f"{front.host}:{front.port}"} | ({"Content-Type": ""} if described.body else {})
+    given = {name.title(): fill(unquote(value)) for name, value in described.headers.items()}
     lines = [
-        ("url", f"{front.origin}{fill(one.path)}"),
+        ("url", f"{front.origin}{fill(described.path)}"),
         ("max-time", str(within_s)),
         ("write-out", f"%{{stderr}}\n{_TOLD} %{{http_code}} %{{time_total}} %{{redirect_url}}\n"),
         *(("header", f"{name}: {value}".strip()) for name, value in (headers | given).items()),
-        *([("data-raw", fill(unquote(one.body)))] if one.body else []),
-        *([("request", one.method)] if one.method not in _HARMLESS or one.body else []),
+        *([("data-raw", fill(unquote(described.body)))] if described.body else []),
+        *([("request", described.method)] if described.method not in _HARMLESS or described.body else []),
         *([("output", "/dev/null")] if whole else []),
     ]
-    flags = ["silent", "show-error", "globoff", "path-as-is", *(["head"] if one.method == "HEAD" else [])]
+    flags = ["silent", "show-error", "globoff", "path-as-is", *(["head"] if described.method == "HEAD" else [])]
     return "".join([*(f"{flag}\n" for flag in flags), *(f"{name} = {_quoted(value)}\n" for name, value in lines)])
 
 

@@ -14,15 +14,17 @@ _LOGIN = ("login", "signin", "sign-in", "sso", "auth", "account")
 Masked = Callable[[bytes], bytes]
 
 
-def not_meant(name: str, one: OwnRequestClass, answer: Answer, said: str, masked: Masked) -> LabError:
+def not_meant(name: str, described: OwnRequestClass, answer: Answer, said: str, masked: Masked) -> LabError:
     """Return the error for a class that is not answered as it should be, given what the application wrote for it."""
-    asked = f"{one.method} {one.path}, the class {name}"
+    asked = f"{described.method} {described.path}, the class {name}"
     if answer.status == 0:
         problem = masked(answer.problem.encode()).decode(errors="replace")
         reason = problem.splitlines()[-1] if problem else "nobody gave a reason"
         message = f"{asked}, is not answered when it is asked alone: {reason}."
-    elif one.expected_status:
-        message = f"{asked}, is answered with status {answer.status}, but expected_status is {one.expected_status}."
+    elif described.expected_status:
+        message = (
+            f"{asked}, is answered with status {answer.status}, but expected_status is {described.expected_status}."
+        )
     else:
         message = f"{asked}, is answered with status {answer.status} when it is asked alone, before any load."
     parts = [
@@ -51,11 +53,11 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
     return LabError(f"{what} does not start as it is served today: {reason}", hint="\n".join(filter(None, parts)))
 
 
-def redirected(name: str, one: OwnRequestClass, answer: Answer, masked: Masked) -> str:
+def redirected(name: str, described: OwnRequestClass, answer: Answer, masked: Masked) -> str:
     """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
     where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
     login = " Does it need a login? Then give its cookie or token in headers." if _is_login(where) else ""
-    asked = f"{one.method} {one.path}, the class {name}"
+    asked = f"{described.method} {described.path}, the class {name}"
     return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
             f"The load measures the redirect itself.{login}")  # fmt: skip
 

@@ -197,8 +197,10 @@ def _complete(services: Services, generators: int) -> Services:
     """
     complete = {}
     for name, service in services.items():
-        there = {other: one for other, one in service.get("depends_on", {}).items() if other in services}
-        complete[name] = service | {"depends_on": {other: one | {"required": True} for other, one in there.items()}}
+        there = {other: condition for other, condition in service.get("depends_on", {}).items() if other in services}
+        complete[name] = service | {
+            "depends_on": {other: condition | {"required": True} for other, condition in there.items()}
+        }
     return complete | share_load(complete["k6"], generators)
 
 

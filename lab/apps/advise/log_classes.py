@@ -115,7 +115,7 @@ def _busiest(log: AccessLog, lasts_s: float) -> list[str]:
 
 def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[str]:
     failed = f"; {route.failed:,} ended with a status from 500 on" if route.failed else ""
-    shown = "".join(one if one.isprintable() else "?" for one in what[:80])
+    shown = "".join(character if character.isprintable() else "?" for character in what[:80])
     lines = [f"  {name}:  # {shown}: {route.requests / of:.1%} of the requests{failed}"]
     lines.append(f"    per_second: {route.requests / lasts_s:.4g}")
     if not route.seconds:
@@ -123,7 +123,7 @@ def _class(name: str, what: str, route: Route, of: int, lasts_s: float) -> list[
             *lines,
             "    takes_s:  # write how many seconds a request takes; the log has no durations of these requests",
         ]
-    means = [f"{one:.4g}" for one in representative_durations(route.seconds)]
+    means = [f"{seconds:.4g}" for seconds in representative_durations(route.seconds)]
     if len(means) == 1:
         return [*lines, f"    takes_s: {means[0]}"]
     rows = [", ".join(means[start : start + 10]) for start in range(0, len(means), 10)]

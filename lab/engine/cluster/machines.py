@@ -41,10 +41,10 @@ class Cluster(Model):
             if not any(entry.role in (role, "both") for entry in self.machines.values()):
                 raise ValueError(f"no machine is for {what}; give a machine role: {role}, or leave its role out")
         seen: dict[str, str] = {}
-        for name, one in self.machines.items():
-            if one.context in seen:
-                raise ValueError(f"{seen[one.context]} and {name} have the same context {one.context}")
-            seen[one.context] = name
+        for name, machine in self.machines.items():
+            if machine.context in seen:
+                raise ValueError(f"{seen[machine.context]} and {name} have the same context {machine.context}")
+            seen[machine.context] = name
         return self
 
 
@@ -89,7 +89,7 @@ def default_machine(*, shares_files: bool = True) -> Machine:
 def machines_of(cluster: Cluster) -> tuple[Machine, ...]:
     """Return the machines of a cluster. The first one for servers is where images are built."""
     machines = [
-        Machine(name, DockerClient(context=one.context), one.role, one.cpuset, shares_files=False)
-        for name, one in cluster.machines.items()
+        Machine(name, DockerClient(context=machine.context), machine.role, machine.cpuset, shares_files=False)
+        for name, machine in cluster.machines.items()
     ]
     return tuple(sorted(machines, key=lambda machine: machine.role == "load"))
