@@ -84,7 +84,7 @@ function drawCount(pen, trial, view, x, right, top, ink) {
   pen.text(LEFT_PX - 8, bottom + 1, 'a thread is free', {colour: ink.text, px: 11, align: 'end'});
   pen.line([[LEFT_PX, bottom], [right, bottom]], ink.grid);
   if (!most) return pen.text(LEFT_PX + 4, bottom - 3, 'none', {colour: ink.faint, px: 11});
-  const largest = new Array(Math.ceil(right - LEFT_PX)).fill(0);  // in each column of pixels
+  const largest = new Array(Math.max(1, Math.ceil(right - LEFT_PX))).fill(0);  // in each column of pixels
   trial.waiting.forEach(([time, count], place) => {
     const until = place + 1 < trial.waiting.length ? trial.waiting[place + 1][0] : time;
     const last = Math.min(largest.length - 1, x(until) - LEFT_PX);
