@@ -684,6 +684,15 @@ def test_a_changed_file_is_an_experiment_or_wrong_use(tmp_path: Path, text: str)
     check(path)
 
 
+def test_a_key_that_is_not_text_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(GOOD.replace("load:", "null: 3\nload:", 1))
+
+    with pytest.raises(WrongUse) as caught:
+        read_experiment(tmp_path / "mine.yaml")
+
+    assert caught.value.message.startswith("mine.yaml: the key None is not text; there are because, claims, ")
+
+
 @pytest.mark.parametrize("which", range(len(GARBLED)))
 def test_a_garbled_value_in_any_place_is_an_experiment_or_wrong_use(tmp_path: Path, which: int) -> None:
     for number in range(which % 4, len(places(yaml.safe_load(GOOD))), 4):

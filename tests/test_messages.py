@@ -145,8 +145,8 @@ def test_a_value_that_is_missing_is_said_with_what_belongs_there(tmp_path: Path,
         (("question: Why?", "question: [Why]"),
          "mine.yaml:2: question: ['Why'] must be text, e.g. question: some words"),
         (("title: A title", "1: x\ntitle: A title"),
-         "mine.yaml:1: 1: unknown key; there are because, claims, curve, load, loads, parallel, published, question, "
-         "source, title, trials, variants"),
+         "mine.yaml:1: 1: the key 1 is not text; there are because, claims, curve, load, loads, parallel, published, "
+         "question, source, title, trials, variants"),
         (("script: heavy-mix.js", "script: 7"),
          f"mine.yaml:4: load.script: 7 must be one of {', '.join(sorted(K6_SCRIPTS))}"),
         (("{short: 60s, full: 5m}", "60s"),

@@ -167,7 +167,9 @@ def _problem(error: Any, schemas: "_Schemas", place: Place, depends: Callable[[]
         case "value_error":
             return _own_words(error["ctx"]["error"], schemas)
         case "extra_forbidden" | "invalid_key":
-            return f"unknown key; there are {nearest_first(key or str(place[-1]), schemas.keys_beside(location))}"
+            is_text = error["type"] != "invalid_key"
+            wrong, word = ("unknown key", str(place[-1])) if is_text else (f"the key {given!r} is not text", str(given))
+            return f"{wrong}; there are {nearest_first(word, schemas.keys_beside(location))}"
         case "missing":
             return f"missing key; it must be {schemas.allowed(schemas.at(location), key)}"
         case "union_tag_not_found":
