@@ -112,11 +112,10 @@ class MeasureOptions:
         """Return the command that measures the same again: a target of make, or a command of lab."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         options |= {"budget": self.budget if self.until else "", "machines": self.machines and self.machines.name}
-        given = {
-            name: int(value) if value is True else value for name, value in {**further, **options}.items() if value
-        }
+        given = {name: value for name, value in {**further, **options}.items() if value}
         if beginning.startswith("lab "):
-            return " ".join([beginning, *(f"--{name.lower()} {value}" for name, value in given.items())])
+            flags = (f"--{name.lower()}" + ("" if value is True else f" {value}") for name, value in given.items())
+            return " ".join([beginning, *flags])
         return " ".join(
             [beginning, *(f"{name.upper()}={int(value) if value is True else value}" for name, value in given.items())]
         )

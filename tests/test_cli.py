@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -16,8 +18,10 @@ from rich.console import Console
 from analysis.pipeline import derive
 from analysis.records.checksums import MANIFEST, seal, sha256
 from analysis.records.claims import Claim, Quantity
+from lab import cli
 from lab.cli import app
 from lab.experiment.file import load_experiment
+from lab.options import MeasureOptions, RunRequest
 from lab.paths import ROOT
 from lab.plan import lay_out
 from lab.terminal import print_plan
@@ -506,6 +510,31 @@ def test_one_trial_against_itself_is_refused(lab: Lab) -> None:
     assert (done.returncode, done.stderr) == (
         2, "error: TRIALS=1 measures each variant only once, which shows no spread.\n\nhint: TRIALS=5\n",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("beginning", "said"),
+    [("lab advise results/mine", "lab advise results/mine --full --trials 3"),
+     ("make experiment NAME=mine", "make experiment NAME=mine FULL=1 TRIALS=3")],
+)  # fmt: skip
+def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:
+    assert MeasureOptions(full=True, trials=3).command(beginning) == said
+
+
+def test_a_variant_is_measured_five_times_against_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[RunRequest] = []
+
+    def measured(request: RunRequest) -> Any:
+        asked.append(request)
+        return SimpleNamespace(claims=[])
+
+    monkeypatch.setattr(cli, "measure", measured)
+
+    cli.run(name="ten-at-once", against_itself=True, results=tmp_path, **vars(MeasureOptions()))
+
+    [request] = asked
+    assert list(request.experiment.variants) == ["a", "b"]
+    assert request.options.trials == 5
 
 
 def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) -> None:

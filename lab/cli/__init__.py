@@ -64,7 +64,7 @@ def run(
         experiment = load_experiment(name)
         if against_itself:
             experiment = measured_against_itself(experiment, options.variants, options.trials)
-            options = replace(options, variants="")
+            options = replace(options, variants="", trials=options.trials or 5)  # one trial shows no spread
         experiment = spread_generators(options.adapt(experiment, cores), cluster)
         options = replace(options, jobs=options.jobs or default_jobs(cores))
         of_results = f"{name}-aa" if against_itself else name

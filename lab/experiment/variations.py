@@ -64,7 +64,7 @@ def measured_against_itself(experiment: Experiment, variant: str = "", trials: i
     """Return an experiment whose two variants, a and b, are both ``variant`` (default: the first).
 
     A rate that is relative to a capacity follows from the capacity of a. Raise WrongUse if the variant is unknown, or
-    if so few ``trials`` (0: as the file says) show no spread.
+    if a single one of ``trials`` (0: not given) shows no spread.
     """
     variant = variant or next(iter(experiment.variants))
     if trials == 1:

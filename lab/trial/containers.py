@@ -131,7 +131,7 @@ class TrialContainers:
         If the machine itself is short of memory, say so: then the kernel kills the lab's containers first.
         """
         self.fail(self.engines.watch_memory()() or self._limit_reached(service))
-        if self.phase is Phase.LOADING:
+        if self.phase in (Phase.LOADING, Phase.LOADED):
             self.end_load()
         else:  # so that the lab stops waiting until a server is healthy or answers
             with suppress_docker_errors():

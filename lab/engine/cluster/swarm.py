@@ -14,7 +14,7 @@ from python_on_whales.exceptions import DockerException
 from python_on_whales.utils import run
 
 from lab.engine.cluster.machines import Cluster, Machine
-from lab.engine.commands import Say, last_line
+from lab.engine.commands import ANSWERS_WITHIN_S, Say, last_line
 from lab.errors import LabError
 
 JOINED = "stampede.joined"
@@ -22,7 +22,6 @@ JOINED = "stampede.joined"
 MADE = "stampede.made"
 """The label of the node on which the lab has made the swarm."""
 PORT = 2377
-ANSWERS_WITHIN_S = 20
 
 
 @dataclass(frozen=True)
