@@ -1,37 +1,36 @@
-"""Answers that take long to find and never change: they are kept in the user's cache folder."""
+"""What is in each image, which takes long to find and never changes: it is kept in the user's cache folder."""
 
 import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import TypeAdapter
 
 from analysis.records.folder import write_whole
 
 MOST = 200
-"""How many answers of a kind are kept; the oldest go first."""
-Answer = TypeVar("Answer")
+"""How many answers are kept; the oldest go first."""
+_PACKAGES = TypeAdapter(dict[str, str])
 
 
-def kept(kind: str, question: str, of: TypeAdapter[Answer], find: Callable[[], Answer]) -> Answer:
-    """Return the answer to a question: as it was kept, or found now.
+def kept_packages(question: str, find: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """Return the versions of the packages in an image: as they were kept, or found now.
 
     ``question`` becomes a part of a file's name. An empty answer is not kept, and an answer that cannot be read is
     found again. If the cache cannot be written, the next command asks again.
     """
     with suppress(OSError, ValueError):
-        return of.validate_json(_file(kind, question).read_bytes())
-    answer = find()
-    if answer:
+        return _PACKAGES.validate_json(_file(question).read_bytes())
+    if packages := find():
         with suppress(OSError):
-            file = _file(kind, question)
+            file = _file(question)
             file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(file, of.dump_json(answer).decode())
-            _forget_the_oldest(file.parent)
-    return answer
+            write_whole(file, _PACKAGES.dump_json(packages).decode())
+            for _, path in sorted((path.stat().st_mtime_ns, path) for path in file.parent.glob("*.json"))[:-MOST]:
+                path.unlink(missing_ok=True)
+    return packages
 
 
 def digest(*parts: bytes) -> str:
@@ -42,16 +41,10 @@ def digest(*parts: bytes) -> str:
     return found.hexdigest()[:16]
 
 
-def _file(kind: str, question: str) -> Path:
+def _file(question: str) -> Path:
     """Return the file that keeps an answer. Raise OSError if the user has no home folder."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:
         raise FileNotFoundError(str(error)) from None
-    return folder / "stampede" / kind / f"{question}.json"
-
-
-def _forget_the_oldest(folder: Path) -> None:
-    ages = sorted((path.stat().st_mtime_ns, path) for path in folder.glob("*.json"))
-    for _, path in ages[:-MOST]:
-        path.unlink(missing_ok=True)
+    return folder / "stampede" / "packages" / f"{question}.json"

@@ -8,17 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from analysis.metrics import Statistic
 from analysis.metrics.waiting import Answered
-from analysis.predict import prediction
 from analysis.predict.options import OPTION_KINDS
 from analysis.predict.system import classes_of
 from analysis.predict.what_if import as_measured, serve_otherwise
 from analysis.records.folder import read_run
-from analysis.records.run import LoadRecord, Run, VariantRecord
+from analysis.records.run import LoadRecord, VariantRecord
 from analysis.records.summary import Row, Summary
 from lab import cache
 from lab.apps.advise.load import find_cell, offered_in
@@ -466,36 +464,14 @@ def test_predict_prints_tables_and_what_is_missing(lab: Lab) -> None:
     assert max(map(len, said.stdout.splitlines())) <= 80
 
 
-def test_a_prediction_is_simulated_once(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another seed is another order of trials, which predicts nothing else; another duration is another question."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    simulated: list[Run] = []
-
-    def counted(run: Run) -> Summary:
-        simulated.append(run)
-        return prediction_of(run)
-
-    prediction_of = prediction.predict_summary
-    monkeypatch.setattr(prediction, "predict_summary", counted)
-    first, second = (lab.call("predict", "ten-at-once") for _ in range(2))
-    assert first.stdout == second.stdout
-    assert len(simulated) == 1
-    lab.call("predict", "ten-at-once", "--duration", "7s")
-    assert len(simulated) == 2
-    [known, _] = sorted((tmp_path / "cache").rglob("predictions/*.json"), key=lambda one: one.stat().st_mtime_ns)
-    known.write_text("half a fi")
-    assert lab.call("predict", "ten-at-once").stdout == first.stdout
-    assert len(simulated) == 3
-
-
-def test_only_the_newest_predictions_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_lists_of_packages_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cache, "MOST", 2)
     for place in range(4):
-        cache.kept("numbers", str(place), TypeAdapter(str), lambda: "found")
-        os.utime(tmp_path / "stampede" / "numbers" / f"{place}.json", (place, place))
+        cache.kept_packages(str(place), lambda: {"k6": "2.1.0"})
+        os.utime(tmp_path / "stampede" / "packages" / f"{place}.json", (place, place))
 
-    left = sorted(one.name for one in (tmp_path / "stampede" / "numbers").iterdir())
+    left = sorted(one.name for one in (tmp_path / "stampede" / "packages").iterdir())
     assert left == ["2.json", "3.json"]
 
 

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from analysis import pipeline
-from analysis.metrics import OF_ALL_REQUESTS, Statistic, rows_needed
+from analysis.metrics import OF_ALL_REQUESTS, Statistic
+from analysis.metrics.metric import rows_needed
 from analysis.metrics.spread import evenness
 from analysis.pipeline import derive, derive_summary
 from analysis.read.trial_data import RawTrial

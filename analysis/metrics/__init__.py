@@ -9,45 +9,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from analysis.metrics import (
-    avoidable_wait,
-    bursts,
-    failures,
-    servers,
-    spread,
-    throughput,
-    times,
-    visits,
-)
-from analysis.metrics.metric import (
-    PRINTED,
-    TIME_STATISTICS,
-    Metric,
-    aggregate,
-    failures_allowed,
-    percentile,
-    rows_needed,
-)
+from analysis.metrics import avoidable_wait, bursts, failures, servers, spread, throughput, times, visits
 from analysis.records.nearest import nearest_first
-
-__all__ = [
-    "FAMILIES",
-    "METRICS",
-    "OF_ALL_REQUESTS",
-    "PRINTED",
-    "STATISTICS",
-    "TIME_STATISTICS",
-    "WHOLE_UNITS",
-    "Metric",
-    "MetricName",
-    "Statistic",
-    "aggregate",
-    "failures_allowed",
-    "percentile",
-    "rows_needed",
-    "statistics_of",
-    "unit",
-]  # fmt: skip
 
 FAMILIES = (
     times.FAMILY,

@@ -10,7 +10,8 @@ from zlib import crc32
 
 import numpy as np
 
-from analysis.metrics import FAMILIES, bursts, percentile
+from analysis.metrics import FAMILIES, bursts
+from analysis.metrics.metric import percentile
 from analysis.metrics.simulated import Prediction, Predictions, SimulatedTrial
 from analysis.predict.system import NotModelled, system_of
 from analysis.records.run import LoadRecord, Run, VariantRecord

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from analysis.metrics import percentile
 from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
+from analysis.metrics.metric import percentile
 from analysis.metrics.times import OVERHEAD
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run

@@ -3,7 +3,8 @@
 from math import ceil
 from typing import Protocol
 
-from analysis.metrics import METRICS, TIME_STATISTICS, WHOLE_UNITS, percentile, unit
+from analysis.metrics import METRICS, WHOLE_UNITS, unit
+from analysis.metrics.metric import TIME_STATISTICS, percentile
 from analysis.records.claims import Claim, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, DifferenceRow, PublishedFigure, PublishedRow

@@ -7,20 +7,9 @@ from typing import NamedTuple
 
 import duckdb
 
-from analysis.metrics import (
-    FAMILIES,
-    METRICS,
-    PRINTED,
-    STATISTICS,
-    bursts,
-    failures_allowed,
-    percentile,
-    rows_needed,
-    statistics_of,
-    unit,
-)
+from analysis.metrics import FAMILIES, METRICS, STATISTICS, bursts, statistics_of, unit
 from analysis.metrics.failures import FAILURES
-from analysis.metrics.metric import MetricValues
+from analysis.metrics.metric import PRINTED, MetricValues, failures_allowed, percentile, rows_needed
 from analysis.metrics.simulated import NOTHING, Cell, Predictions
 from analysis.metrics.unknown import known_figures
 from analysis.metrics.visits import VISITS_FAILED

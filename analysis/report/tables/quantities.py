@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
-from analysis.metrics import METRICS, PRINTED, STATISTICS, TIME_STATISTICS, Metric, MetricName, Statistic, unit
+from analysis.metrics import METRICS, STATISTICS, MetricName, Statistic, unit
 from analysis.metrics.bursts import ordinal
+from analysis.metrics.metric import PRINTED, TIME_STATISTICS, Metric
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, WorkerRow
 from analysis.report.tables import Table

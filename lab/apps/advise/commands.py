@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 @measure_options("until", "budget", "jobs", "seed", "machines")
 def predict(options: MeasureOptions, name: Name = "") -> None:
     """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
+    from analysis.predict.prediction import predict_summary  # noqa: PLC0415
     from analysis.records.run import Host  # noqa: PLC0415
     from analysis.report.terminal import print_predicted  # noqa: PLC0415
-    from lab.apps.advise.prediction import cached_prediction  # noqa: PLC0415
     from lab.run import record_of  # noqa: PLC0415
 
     experiment = options.experiment(name)
     plan = replace(options, jobs=1).plan(experiment)
     nowhere = Host(cpu="", cores=0, memory_gib=0, kernel="", engine="", compose="")
     run = record_of(name, experiment, plan, full=options.full, command="lab predict", host=nowhere, git=None, images=[])
-    print_predicted(out, run, cached_prediction(run))
+    print_predicted(out, run, predict_summary(run))
 
 
 def advise(
