@@ -158,7 +158,7 @@ def _entries(texts: Iterator[str], unit: str, file: str) -> tuple[Iterator[tuple
     numbered = ((place, parse_entry(text) or text) for place, text in enumerate(texts, start=1) if text.strip())
     sample = list(islice(numbered, SAMPLE))
     known = [(place, entry) for place, entry in sample if isinstance(entry, Entry)]
-    source = find_durations(known, unit, file) if known else DurationSource("", found=False)
+    source = find_durations(known, unit, file) if known else DurationSource("")
     return chain(sample, numbered), source
 
 

@@ -7,7 +7,7 @@ another field. What is not believed is said, with the reason.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -31,6 +31,10 @@ DECIMALS = 3
 """nginx writes so many decimals, and gunicorn more."""
 _A_LENGTH = 100
 _COARSE = 0.05
+_UNITS_HINT = (
+    "--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s; --unit none if it is no "
+    "duration. Whole seconds (%(T)s, %T) are too coarse."
+)
 MOST_LINES = 0.9
 """A column is one that at least so many of the lines have."""
 
@@ -39,12 +43,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class DurationSource:
-    """Where the durations of a log are: ``take`` returns the duration of an entry in seconds, if it has one."""
+    """Where the durations of a log are: ``take`` returns the duration of an entry in seconds, if it has one.
+
+    ``says`` is the place in words; empty: the log has no durations.
+    """
 
     says: str
     clock: Clock | None = None
     take: Callable[[Entry], float | None] = field(default=lambda _: None, compare=False)
-    found: bool = True
     notes: tuple[str, ...] = ()
     """What is not believed, and why."""
 
@@ -59,10 +65,10 @@ def find_durations(sample: Sequence[tuple[int, Entry]], unit: str, file: str) ->
         return known
     notes: list[str] = []
     for find in (partial(_of_name, least=len(sample) / 2), _of_columns, partial(_of_name, least=1)):
-        if (found := find(sample, unit, file)).found:
+        if (found := find(sample, unit, file)).says:
             return found
         notes += found.notes
-    return DurationSource("", found=False, notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])))
+    return DurationSource("", notes=tuple(dict.fromkeys([*notes, *_unknown_names(entries)])))
 
 
 def _unknown_names(entries: Sequence[Entry]) -> Iterator[str]:
@@ -102,126 +108,111 @@ def _of_name(sample: Sequence[tuple[int, Entry]], unit: str, file: str, *, least
         if isinstance(found, DurationSource):
             return found
         notes.append(found)
-    return DurationSource("", found=False, notes=tuple(notes))
+    return DurationSource("", notes=tuple(notes))
 
 
 def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource | str:
     """Return a named field as the durations of a log, or why it does not hold them."""
     base, own = duration_name(name) or ("", "")
-    values = [(line, value) for line, entry in sample if (value := parse_value(entry.named.get(name, "")))]
-    beside = next((value.unit for _, value in values if value.unit), "")
-    whole = all(not value.decimals for _, value in values)
-    numbers = np.array([value.number for _, value in values])
-    if len(values) >= FEW and not numbers.any():
-        return f"{name}=… is no duration: it never varies, and is always {_written(values[0][1])}."
-    nginx = DURATIONS.get(base) == "s" and max(value.decimals for _, value in values) == DECIMALS
-    taken = own or beside or (_unit_of_decimals(numbers, unit) if not whole else unit if unit in UNITS else "")
-    if not taken and whole and numbers.any():
-        line, first = next((line, value) for line, value in values if value.number)
-        problem = f"{file}:{line}: {name}={_written(first)} is a whole number, and has no unit."
-        raise WrongUse(problem, hint=_units_hint())
-    if not taken and not nginx:
-        _check_seconds(numbers, f"{name}=…", file, sample)
-    if (own or beside) == "s" and (reason := _too_coarse(numbers, "s")):
-        return f"{name}=… is no duration: {reason}."
-    if not own and not beside and (reason := _doubt_of_unit(numbers, unit)):
-        raise WrongUse(f"{file}: {name}=… is not in {_in_words(unit)}: {reason}.", hint=_units_hint())
-    taken = taken or "s"
-    clock: Clock | None = "balancer" if nginx and taken == "s" else "server" if _is_gunicorn(values) else None
+    field = _field(f"{name}=…", lambda entry: entry.named.get(name, ""), sample)
+    if len(field.values) >= FEW and not field.numbers.any():
+        return f"{field.says} is no duration: it never varies, and is always {_written(field.values[0])}."
+    known = own or next((value.unit for value in field.values if value.unit), "")
+    if known == "s" and (reason := _too_coarse(field.numbers, "s")):
+        return f"{field.says} is no duration: {reason}."
+    is_nginx = DURATIONS.get(base) == "s" and max(field.decimals) == DECIMALS
+    said = known or _said_unit(field, unit, file, sample, are_seconds=is_nginx)
+    in_seconds = is_nginx and said in ("", "s")
+    clock: Clock | None = "balancer" if in_seconds else "server" if field.decimals == {6} and not known else None
 
     def take(entry: Entry) -> float | None:
-        value = parse_value(entry.named.get(name, ""))
-        return value.number * UNITS[value.unit or taken] if value else None
+        value = parse_value(field.text_of(entry))
+        return value.number * UNITS[value.unit or said or "s"] if value else None
 
-    return DurationSource(f"{name}=…, in {_in_words(taken)}", clock, take)
-
-
-def _is_gunicorn(values: Sequence[tuple[int, Value]]) -> bool:
-    return all(value.decimals == 6 and not value.unit for _, value in values)
+    return DurationSource(f"{field.says}, in {_in_words(said or 's')}", clock, take)
 
 
 @dataclass(frozen=True)
-class _Column:
-    """The numbers in one place after the head of each line. ``rows``: where in the sample they stand."""
+class _Field:
+    """A field after the head of each line: its words for people, its text in an entry, and its numbers in the sample.
 
-    place: int
-    rows: npt.NDArray[np.intp]
-    numbers: Floats
+    ``rows``: where in the sample the numbers stand.
+    """
+
+    says: str
+    text_of: Callable[[Entry], str]
+    rows: Sequence[int]
     values: Sequence[Value]
-    lines: Sequence[int]
+
+    @property
+    def numbers(self) -> Floats:
+        """The numbers as they are written."""
+        return np.array([value.number for value in self.values])
+
+    @property
+    def decimals(self) -> set[int]:
+        """How many decimals the numbers have."""
+        return {value.decimals for value in self.values}
 
     @property
     def kind(self) -> str:
         """What is written beside all numbers: a unit, decimals, or nothing."""
-        if all(value.unit for value in self.values):
-            return "unit"
-        return "decimal" if any(value.decimals for value in self.values) else "whole"
+        return "unit" if all(value.unit for value in self.values) else "decimal" if any(self.decimals) else "whole"
 
-    @property
-    def says(self) -> str:
-        """Name the place for people, with the first numbers."""
-        shown = ", ".join(_written(value) for value in self.values[:3])
-        return f"field {self.place + 1} after the size of the answer ({shown}, …)"
+
+def _field(says: str, text_of: Callable[[Entry], str], sample: Sequence[tuple[int, Entry]]) -> _Field:
+    found = [(row, value) for row, (_, entry) in enumerate(sample) if (value := parse_value(text_of(entry)))]
+    return _Field(says, text_of, [row for row, _ in found], [value for _, value in found])
 
 
 def _of_columns(sample: Sequence[tuple[int, Entry]], unit: str, file: str) -> DurationSource:
-    widths = Counter(len(entry.fields) for _, entry in sample)
-    [(width, _)] = widths.most_common(1)
-    columns = [column for place in range(width) if (column := _column(sample, place, width))]
     entries = [entry for _, entry in sample]
-    doubts = {column.place: next(_doubts(column, entries), None) for column in columns}
-    notes = [f"{column.says} is no duration: {doubts[column.place]}." for column in columns if doubts[column.place]]
+    [(width, _)] = Counter(len(entry.fields) for entry in entries).most_common(1)
+    columns = [column for place in range(width) if (column := _column(sample, place, width))]
+    doubts = {column.says: next(_doubts(column, entries), None) for column in columns}
+    notes = [f"{says} is no duration: {doubt}." for says, doubt in doubts.items() if doubt]
     for kind in ("unit", "decimal"):
-        believed = [column for column in columns if column.kind == kind and not doubts[column.place]]
+        believed = [column for column in columns if column.kind == kind and not doubts[column.says]]
         if longest := _longest(believed):
-            return _source(longest, unit, file, width, sample)
+            return _source(longest, unit, file, sample)
         if believed:
             says = " and ".join(column.says for column in believed)
             notes.append(f"{says} may be durations, and neither is always the longer.")
-            return DurationSource("", found=False, notes=tuple(notes))
+            return DurationSource("", notes=tuple(notes))
     whole = [column for column in columns if column.kind == "whole"]
-    believed = [column for column in whole if not doubts[column.place]]
+    believed = [column for column in whole if not doubts[column.says]]
     if columns and not believed and unit in UNITS:
         raise WrongUse(f"{file}: --unit {unit}, but {notes[-1]}", hint=f"Write the duration with a name: {HOW}.")
     if not believed or unit == NO_UNIT:
-        return DurationSource("", found=False, notes=tuple(notes))
-    first = believed[0]
+        return DurationSource("", notes=tuple(notes))
     if len(whole) > 1:
         says = "; ".join(column.says for column in whole)
-        problem = f"{file}:{first.lines[0]}: several fields could be durations, lengths or counters: {says}."
+        problem = f"{file}: several fields could be durations, lengths or counters: {says}."
         raise WrongUse(problem, hint=f"Write the duration with a name ({HOW}), or say --unit none to do without.")
-    if not unit:
-        problem = (f"{file}:{first.lines[0]}: {first.says} has no unit. Such a number may be a duration, a length or "
-                   "a counter.")  # fmt: skip
-        raise WrongUse(problem, hint=_units_hint())
-    if reason := _doubt_of_unit(first.numbers, unit):
-        raise WrongUse(f"{file}: {first.says} is not in {_in_words(unit)}: {reason}.", hint=_units_hint())
-    return _source(first, unit, file, width, sample)
+    return _source(believed[0], unit, file, sample)
 
 
-def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Column | None:
-    rows, values, lines, empty = [], [], [], 0
-    for row, (line, entry) in enumerate(sample):
-        if len(entry.fields) != width:
-            continue
-        if value := parse_value(entry.fields[place]):
-            rows.append(row)
-            values.append(value)
-            lines.append(line)
-        else:
-            empty += entry.fields[place] == "-"
-    if not values or len(values) + empty < MOST_LINES * len(sample):
+def _column(sample: Sequence[tuple[int, Entry]], place: int, width: int) -> _Field | None:
+    """Return the numbers in one place after the head; None: too few of the lines have a number or ``-`` there."""
+
+    def text_of(entry: Entry) -> str:
+        return entry.fields[place] if len(entry.fields) == width else ""
+
+    column = _field("", text_of, sample)
+    empty = sum(text_of(entry) == "-" for _, entry in sample)
+    if not column.values or len(column.values) + empty < MOST_LINES * len(sample):
         return None
-    return _Column(place, np.array(rows), np.array([value.number for value in values]), values, lines)
+    shown = ", ".join(map(_written, column.values[:3]))
+    return replace(column, says=f"field {place + 1} after the size of the answer ({shown}, …)")
 
 
-def _doubts(column: _Column, entries: Sequence[Entry]) -> Iterator[str]:
+def _doubts(column: _Field, entries: Sequence[Entry]) -> Iterator[str]:
     """Yield why a column of bare numbers is not believed to hold durations."""
     numbers, lines = column.numbers, len(column.numbers)
     whole, decimal = column.kind == "whole", column.kind == "decimal"
     if numbers.min() > A_TIME:
         yield "it is a time of day"
-    if decimal and max(value.decimals for value in column.values) < DECIMALS:
+    if decimal and max(column.decimals) < DECIMALS:
         yield "it has fewer than three decimals; nginx writes three, and gunicorn six"
     if lines < FEW:
         return
@@ -255,8 +246,6 @@ def _doubts_of_whole(numbers: Floats, entries: Sequence[Entry]) -> Iterator[str]
 
 def _doubt_of_unit(numbers: Floats, unit: str) -> str | None:
     """Return why numbers are not in the unit that UNIT says; None: nothing speaks against it."""
-    if unit not in UNITS:
-        return None
     if (median := float(np.median(numbers))) * UNITS[unit] > LONG_S:
         return f"half of the requests would take {median * UNITS[unit]:.0f} s or more"
     return _too_coarse(numbers, unit)
@@ -283,11 +272,11 @@ def _correlation(numbers: Floats, other: npt.NDArray[np.generic]) -> float:
     return float(np.corrcoef(numbers, other.astype(float))[0, 1])
 
 
-def _longest(columns: Sequence[_Column]) -> _Column | None:
+def _longest(columns: Sequence[_Field]) -> _Field | None:
     """Return the column that is never the shorter: the duration of a request contains all its parts."""
     if not columns:
         return None
-    best = max(columns, key=lambda column: (_seconds(column).sum(), -column.place))
+    best = max(columns, key=lambda column: _seconds(column).sum())  # of equal columns the first
     for other in columns:
         both, at, there = np.intersect1d(best.rows, other.rows, return_indices=True)
         if len(both) and np.mean(_seconds(best)[at] >= _seconds(other)[there] - 0.002) < 0.98:
@@ -295,45 +284,53 @@ def _longest(columns: Sequence[_Column]) -> _Column | None:
     return best
 
 
-def _seconds(column: _Column) -> Floats:
+def _seconds(column: _Field) -> Floats:
     return np.array([value.number * UNITS[value.unit or "s"] for value in column.values])
 
 
-def _source(column: _Column, unit: str, file: str, width: int, sample: Sequence[tuple[int, Entry]]) -> DurationSource:
+def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]]) -> DurationSource:
     kind = column.kind
-    said = _unit_of_decimals(column.numbers, unit) if kind == "decimal" else unit
-    of = said or "s"
-    if kind == "decimal" and not said:
-        _check_seconds(column.numbers, column.says, file, sample)
-    clock: Clock | None = None
-    why = f"as --unit {unit} says" if kind != "unit" and said else ""
-    if kind == "decimal" and not why:
-        decimals = {value.decimals for value in column.values}
-        clock = "balancer" if decimals == {3} else "server" if decimals == {6} else None
-        why = {"balancer": "as nginx writes $request_time", "server": "as gunicorn writes %(L)s"}.get(clock or "", "")
+    said = "" if kind == "unit" else _said_unit(column, unit, file, sample)
+    clocks: dict[int, tuple[Clock, str]] = {
+        3: ("balancer", ", as nginx writes $request_time"),
+        6: ("server", ", as gunicorn writes %(L)s"),
+    }
+    clock, why = (None, f", as --unit {unit} says") if said else (None, "")
+    if kind == "decimal" and not said and len(column.decimals) == 1:
+        clock, why = clocks.get(max(column.decimals), (None, ""))
 
     def take(entry: Entry) -> float | None:
-        if len(entry.fields) != width:
+        value = parse_value(column.text_of(entry))
+        if value is None or _kind_of(value) != kind:
             return None
-        value = parse_value(entry.fields[column.place])
-        if (
-            value is None
-            or (kind == "unit") != bool(value.unit)
-            or (kind != "unit" and bool(value.decimals) != (kind == "decimal"))
-        ):
-            return None
-        return value.number * UNITS[value.unit or of]
+        return value.number * UNITS[value.unit or said or "s"]
 
-    in_unit = "with its unit" if kind == "unit" else f"in {_in_words(of)}"
-    return DurationSource(f"{column.says}, {in_unit}{', ' + why if why else ''}", clock, take)
+    in_unit = "with its unit" if kind == "unit" else f"in {_in_words(said or 's')}"
+    return DurationSource(f"{column.says}, {in_unit}{why}", clock, take)
 
 
-def _unit_of_decimals(numbers: Floats, unit: str) -> str:
-    """Return the unit of decimal numbers if UNIT says it; otherwise they are seconds.
+def _kind_of(value: Value) -> str:
+    return "unit" if value.unit else "decimal" if value.decimals else "whole"
 
-    UNIT is for whole numbers. Decimal numbers of which half are below 1 are seconds, whatever it says.
+
+def _said_unit(
+    field: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]], *, are_seconds: bool = False
+) -> str:
+    """Return the unit that UNIT gives to numbers without a unit; empty: they are seconds.
+
+    UNIT is for whole numbers. Decimal numbers of which half are below 1 are seconds, whatever it says. Raise WrongUse
+    if whole numbers have no unit, or another unit, or if other numbers are too large for seconds.
     """
-    return unit if unit in UNITS and float(np.median(numbers)) >= 1 else ""
+    said = unit if unit in UNITS and (not any(field.decimals) or float(np.median(field.numbers)) >= 1) else ""
+    if not said and not any(field.decimals) and field.numbers.any():
+        row, first = next((row, value) for row, value in zip(field.rows, field.values, strict=True) if value.number)
+        problem = f"{file}:{sample[row][0]}: {field.says} has whole numbers such as {_written(first)}, and no unit."
+        raise WrongUse(problem, hint=_UNITS_HINT)
+    if said and not any(field.decimals) and (reason := _doubt_of_unit(field.numbers, said)):
+        raise WrongUse(f"{file}: {field.says} is not in {_in_words(said)}: {reason}.", hint=_UNITS_HINT)
+    if not said and not are_seconds:
+        _check_seconds(field.numbers, field.says, file, sample)
+    return said
 
 
 def _check_seconds(numbers: Floats, says: str, file: str, sample: Sequence[tuple[int, Entry]]) -> None:
@@ -358,8 +355,3 @@ def _written(value: Value) -> str:
 
 def _in_words(unit: str) -> str:
     return {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}[unit]
-
-
-def _units_hint() -> str:
-    return ("--unit us for gunicorn's %(D)s and Apache's %D, --unit ms for %(M)s; --unit none if it is no "
-            "duration. Whole seconds (%(T)s, %T) are too coarse.")  # fmt: skip

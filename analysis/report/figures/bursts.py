@@ -10,16 +10,17 @@ from analysis.records.summary import Summary, WaveRow
 from analysis.report.figures.drawing import (
     CROSS,
     FAILED,
+    LIGHT,
     MEASURED,
     PUBLISHED,
     WIDTH,
     Marks,
     divisor_subtitle,
-    first_trials,
     inline_data,
+    of_first_trials,
     panel_title,
     style_chart,
-    variant_names,
+    time_axis,
 )
 from analysis.report.wording import load_suffix, plural, seconds
 
@@ -39,13 +40,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     size = run.load(load).burst
     if not size or not run.load(load).has_small_bursts:
         return None
-    firsts = first_trials(summary, load)
-    sent = {
-        name: bursts.read_first_burst(database, (name, load, firsts[name]), size)
-        for name in variant_names(run)
-        if name in firsts
-    }
-    told = {name: stairs for name, stairs in sent.items() if stairs}
+    told = of_first_trials(run, summary, load, lambda key: bursts.read_first_burst(database, key, size))
     if not told:
         return None
     most = max(len({stair.worker for stair in stairs if stair.worker}) for stairs in told.values())
@@ -89,8 +84,7 @@ def _panel(
 ) -> alt.LayerChart | alt.FacetChart:
     """Draw the bars of one variant; all panels share the time axis, and the last panel has its labels."""
     places = max(mark["place"] for mark in marks)
-    x = alt.X("from:Q", title="seconds since the burst was sent" if last else None)
-    x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
+    x = time_axis("from:Q", lasted_s, "seconds since the burst was sent", last=last)
     y = alt.Y("place:O", title=None).scale(domain=[*range(1, places + 1)])
     labelled = sorted({1, places, *range(10, places - 2, 10)})
     y = y.axis(values=labelled, labelFontSize=8, minExtent=30, ticks=False, domain=False, labelOverlap=False)
@@ -173,7 +167,7 @@ def _wave_cells(
     )
     y = alt.Y("lane:N", title=None, sort=lanes, axis=alt.Axis(minExtent=70, ticks=False, domain=False))
     colour = alt.Color("requests:Q", title="requests that the worker began in the wave")
-    colour = colour.scale(range=["#f1f4f8", "#a9c6e8", MEASURED], domain=[0, largest / 2, largest])
+    colour = colour.scale(range=["#f1f4f8", LIGHT, MEASURED], domain=[0, largest / 2, largest])
     colour = colour.legend(orient="top", gradientLength=160, titleLimit=300)
     chart = alt.Chart(inline_data(cells)).encode(x=x, y=y)
     boxes = chart.mark_rect(stroke="white", strokeWidth=1).encode(color=colour)

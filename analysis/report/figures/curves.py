@@ -9,6 +9,7 @@ from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
     FLOOR_MS,
+    Marks,
     bars_subtitle,
     each_trial_subtitle,
     inline_data,
@@ -49,21 +50,13 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     ]
     settings = sorted({point["setting"] for point in values})
     by_number = all(type(setting) in (int, float) and setting > 0 for setting in settings)
-    x = alt.X(
-        "setting:Q" if by_number else "setting:O",
-        title=plain_name(over),
-        scale=alt.Scale(type="log", base=2, nice=False, padding=12) if by_number else alt.Undefined,
-        axis=alt.Axis(values=settings, format="d") if by_number else alt.Axis(labelAngle=0),
-    )
-    what = f"{plain_name(measure.stat)} {plain_name(measure.metric)}" + (
-        f" of {measure.request_class} requests" if measure.request_class else ""
-    )
-    y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(type="log") if log else alt.Scale(zero=True))
+    x = _numbers(over, settings) if by_number else alt.X("setting:O", title=plain_name(over)).axis(labelAngle=0)
+    of_class = f" of {measure.request_class} requests" if measure.request_class else ""
+    y = alt.Y("value:Q", title=f"{plain_name(measure.stat)} {plain_name(measure.metric)}{of_class}, {of_unit}")
+    y = y.scale(type="log") if log else y.scale(zero=True)
     names = list(dict.fromkeys(point["series"] for point in values))
-    colour = alt.Color(
-        "series:N", title=None, scale=alt.Scale(domain=names), legend=alt.Legend(orient="top", columns=2)
-    )
-    chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
+    legend = alt.Legend(orient="top", columns=2)
+    colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names), legend=legend)
     trials = [
         {"setting": point["setting"], "series": point["series"], "value": max(value, FLOOR_MS * log)}
         for point in values
@@ -71,10 +64,24 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
         if len(rows[point["variant"]].values) > 1
     ]
     dots = alt.Chart(inline_data(trials)).mark_circle(size=22, opacity=0.35).encode(x=x, y=y, color=colour)
-    bars = chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q")
-    line = chart.mark_line(opacity=0.4).encode(y=y)
-    points = chart.mark_point(filled=True, size=60).encode(y=y, shape=shape_scale("series", names))
-    return alt.layer(dots, line, bars, points).properties(width=290, height=260)
+    lines = _lines(values, x, y, colour, shape_scale("series", names))
+    return alt.layer(dots, *lines).properties(width=290, height=260)
+
+
+def _numbers(over: str, settings: list[int]) -> alt.X:
+    """Return the axis of a setting that is a positive number."""
+    axis = alt.X("setting:Q", title=plain_name(over), axis=alt.Axis(values=settings, format="d"))
+    return axis.scale(type="log", base=2, nice=False, padding=12)
+
+
+def _lines(values: Marks, x: alt.X, y: alt.Y, colour: alt.Color, shape: alt.Shape) -> list[alt.Chart]:
+    """Draw a line for each colour through its values, each of which has its interval."""
+    chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
+    return [
+        chart.mark_line(opacity=0.5).encode(y=y),
+        chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
+        chart.mark_point(filled=True, size=60).encode(y=y, shape=shape),
+    ]
 
 
 _ACROSS = Measure(metric="throughput", stat="per_second"), Measure(metric="response_time", stat="p99")
@@ -94,12 +101,8 @@ def load_curve(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     ]
     title = f"What changes with {plain_name(setting.lower())}"
     chart = alt.vconcat(*rows).resolve_scale(color="independent")
-    return style_chart(
-        chart,
-        title,
-        f"median of {plural(run.trials, 'trial')}; bars show {bars_subtitle(run)}; diamonds are published",
-        None,
-    )
+    subtitle = f"median of {plural(run.trials, 'trial')}; bars show {bars_subtitle(run)}; diamonds are published"
+    return style_chart(chart, title, subtitle, None)
 
 
 def _only_difference(loads: list[LoadRecord]) -> str | None:
@@ -120,39 +123,23 @@ def _over_loads(
     run: Run, summary: Summary, setting: str, server: str, measure: Measure
 ) -> alt.LayerChart | alt.FacetChart:
     of_server = [variant.name for variant in run.variants if str(variant.settings.get("server")) == server]
-    values, marks = [], []
+    values, marks, wanted = [], [], (measure.metric, measure.stat)
     for load in run.loads:
         at = {"setting": int(load.settings[setting])}
         for row in summary.rows:
-            if row.load != load.name or row.variant not in of_server or (row.metric, row.stat) != (
-                measure.metric, measure.stat,
-            ):  # fmt: skip
+            if (row.load, row.metric, row.stat) != (load.name, *wanted) or row.variant not in of_server:
                 continue
             if row.request_class is None and row.measured is not None:
                 values.append({"variant": row.variant, **at, **interval_ends(row, "value", 0.0)})
             if row.published is not None:
                 marks.append({"variant": row.variant, **at, "value": row.published})
     settings = sorted(int(load.settings[setting]) for load in run.loads)
-    x = alt.X(
-        "setting:Q",
-        title=plain_name(setting.lower()),
-        scale=alt.Scale(type="log", base=2, nice=False, padding=12),
-        axis=alt.Axis(values=settings, format="d"),
-    )
+    x = _numbers(setting.lower(), settings)
     of_unit = unit(measure.metric, measure.stat)
-    what = (
-        plain_name(measure.metric)
-        if of_unit.endswith("/s")
-        else f"{plain_name(measure.stat)} {plain_name(measure.metric)}"
-    )
+    what = ("" if of_unit.endswith("/s") else f"{plain_name(measure.stat)} ") + plain_name(measure.metric)
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(zero=True))
     colour = alt.Color("variant:N", title=server, sort=of_server, scale=alt.Scale(domain=of_server))
-    chart = alt.Chart(inline_data(values)).encode(x=x, color=colour)
-    layers = [
-        chart.mark_rule(strokeWidth=2, opacity=0.5).encode(y=alt.Y("value_low:Q"), y2="value_high:Q"),
-        chart.mark_line(opacity=0.5).encode(y=y),
-        chart.mark_point(filled=True, size=50).encode(y=y, shape=shape_scale("variant", of_server, server)),
-    ]
+    layers = _lines(values, x, y, colour, shape_scale("variant", of_server, server))
     if marks:
         published = alt.Chart(inline_data(marks)).encode(x=x, y=y, color=colour)
         layers.append(published.mark_point(shape="diamond", size=110, strokeWidth=1.6))

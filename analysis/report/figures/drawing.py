@@ -1,13 +1,15 @@
 """What all figures share: their style, their data, and how a figure becomes SVG."""
 
 import re
+from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 import vl_convert
 
 from analysis.metrics import MetricName, Statistic
+from analysis.read import Key
 from analysis.records.claims import Measure
 from analysis.records.run import Run, VariantRecord
 from analysis.records.summary import Row, Summary
@@ -17,8 +19,10 @@ from analysis.statistics.stopping import ENOUGH
 
 MEASURED = "#1f5fa8"
 PUBLISHED = "#c4512d"
+LIGHT = "#a9c6e8"
 WIDTH = 640
 FLOOR_MS = 0.1  # the left end of the logarithmic axis
+T = TypeVar("T")
 Marks = list[dict[str, Any]]
 """The marks of a chart, one dictionary for each mark."""
 
@@ -50,6 +54,13 @@ def first_trials(summary: Summary, load: str) -> dict[str, int]:
     """Return the number of each variant's first trusted trial."""
     trusted = [(trial.variant, trial.trial) for trial in summary.trials if trial.load == load and trial.is_trusted]
     return dict(sorted(trusted, reverse=True))
+
+
+def of_first_trials(run: Run, summary: Summary, load: str, read: Callable[[Key], list[T]]) -> dict[str, list[T]]:
+    """Return by variant what ``read`` finds in its first trusted trial, without variants that have nothing."""
+    firsts = first_trials(summary, load)
+    found = {name: read((name, load, firsts[name])) for name in variant_names(run) if name in firsts}
+    return {name: there for name, there in found.items() if there}
 
 
 def divisor_subtitle(run: Run, metric: MetricName, load: str) -> str:
@@ -137,6 +148,23 @@ def each_trial_subtitle(run: Run) -> str:
     """Return what the marks of ``measured_in_trials`` are, for the subtitle of a figure."""
     interval = ", its interval" * (run.trials >= ENOUGH)
     return f"median of {run.trials} trials{interval}, and each trial" if run.trials > 1 else "1 trial"
+
+
+def time_axis(field: str, lasted_s: float, title: str, *, last: bool) -> alt.X:
+    """Return the time axis that panels below each other share; the last panel has its title and its labels."""
+    axis = alt.X(field, title=title if last else None).scale(domain=[0, lasted_s], nice=False)
+    return axis.axis(labels=last, ticks=last)
+
+
+def variant_axis(order: list[str], *, grid: bool = False) -> alt.Y:
+    """Return the axis that has a row for each variant."""
+    return alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=grid, labelLimit=200))
+
+
+def kind_colours(colours: dict[str, str]) -> alt.Color:
+    """Return the colour of each kind of marks, with a legend above the picture."""
+    scale = alt.Scale(domain=[*colours], range=[*colours.values()])
+    return alt.Color("kind:N", title=None, legend=alt.Legend(orient="top"), scale=scale)
 
 
 def panel_title(text: str) -> alt.Title:

@@ -1,5 +1,6 @@
 """How many requests each worker served, and whether even shares go with short waits."""
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
@@ -7,7 +8,6 @@ from typing import Any
 import altair as alt
 import duckdb
 
-from analysis.metrics import Statistic
 from analysis.metrics.bursts import ordinal
 from analysis.metrics.workers import labels
 from analysis.records.claims import Measure
@@ -15,14 +15,17 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
     FLOOR_MS,
+    LIGHT,
     MEASURED,
     PUBLISHED,
     each_trial_subtitle,
     inline_data,
+    kind_colours,
     measured_in_trials,
     measured_rows,
     shape_scale,
     style_chart,
+    variant_axis,
     variant_names,
 )
 from analysis.report.wording import load_suffix, plural
@@ -33,33 +36,28 @@ def worker_shares(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
 
     A measured share is the mean over the trials: of the busiest worker of each trial, of the second busiest, and so on.
     """
+    order = [variant.name for variant in run.variants_under(load)]
+    by_trial: dict[tuple[str, str], dict[int, list[float]]] = {}
+    for row in summary.workers:
+        if row.load == load and row.request_class:
+            by_trial.setdefault((row.variant, row.request_class), {}).setdefault(row.trial, []).append(row.share)
     values = []
-    for variant in run.variants_under(load):
-        rows = [
-            row for row in summary.workers if row.variant == variant.name and row.load == load and row.request_class
-        ]
-        for request_class in sorted({row.request_class or "" for row in rows}):
-            by_trial: dict[int, list[float]] = {}
-            for row in rows:
-                if row.request_class == request_class:
-                    by_trial.setdefault(row.trial, []).append(row.share)
-            ranked = zip_longest(*(sorted(shares, reverse=True) for shares in by_trial.values()), fillvalue=0.0)
-            values += _segments(variant.name, request_class, "measured", [sum(shares) for shares in ranked])
+    for variant, request_class in sorted(by_trial, key=lambda key: (order.index(key[0]), key[1])):
+        sorted_shares = (sorted(shares, reverse=True) for shares in by_trial[variant, request_class].values())
+        ranked = zip_longest(*sorted_shares, fillvalue=0.0)
+        values += _segments(variant, request_class, "measured", [sum(shares) for shares in ranked])
     for entry in run.published:
         if entry.counts and entry.load in (None, load):
             values += _segments(entry.variant, entry.request_class or "", "published", entry.counts)
-    order = [variant.name for variant in run.variants_under(load)]
-    ranks = [
-        "the busiest",
-        *(ordinal(rank) for rank in range(2, 1 + max((segment["rank"] for segment in values), default=1))),
-    ]
+    most = max((segment["rank"] for segment in values), default=1)
+    ranks = ["the busiest", *(ordinal(rank) for rank in range(2, 1 + most))]
     values = [segment | {"called": ranks[segment["rank"] - 1]} for segment in values]
     bars = (
         alt.Chart(inline_data(values))
         .mark_bar(stroke="white", strokeWidth=1)
         .encode(
             x=alt.X("share:Q", title="share of the requests", axis=alt.Axis(format="%")).scale(domain=[0, 1]),
-            y=alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(labelLimit=200)),
+            y=variant_axis(order),
             yOffset=alt.YOffset("kind:N", sort=["published", "measured"]),
             color=alt.Color("called:O", title="worker of a trial", sort=ranks).scale(
                 scheme="blues", reverse=True, domain=ranks
@@ -70,11 +68,8 @@ def worker_shares(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:
         )
         .properties(width=250, height=34 * len(order))
     )
-    mean = (
-        f"mean of {plural(run.trials, 'trial')}; in each trial, the busiest worker first"
-        if run.trials > 1
-        else plural(run.trials, "trial")
-    )
+    trials = plural(run.trials, "trial")
+    mean = f"mean of {trials}; in each trial, the busiest worker first" if run.trials > 1 else trials
     return style_chart(bars, "Which share of the requests each worker answered", mean, None)
 
 
@@ -83,22 +78,18 @@ def share_and_tail(run: Run, summary: Summary, load: str, request_class: str) ->
 
     The picture shows whether even shares go with short waits: the shares are sorted, and the waits are not.
     """
-    stat: Statistic = "p99"
-    tails = measured_rows(summary, load, Measure(request_class=request_class, metric="overhead", stat=stat))
-    shares = measured_rows(
-        summary, load, Measure(request_class=request_class, metric="requests_by_worker", stat="largest_share")
-    )
+    tails = measured_rows(summary, load, Measure(request_class=request_class, metric="overhead", stat="p99"))
+    largest = Measure(request_class=request_class, metric="requests_by_worker", stat="largest_share")
+    shares = measured_rows(summary, load, largest)
     several = [
-        variant.name
-        for variant in run.variants
-        if variant.workers > 1 and variant.name in tails and variant.name in shares
+        variant.name for variant in run.variants if variant.workers > 1 and variant.name in tails.keys() & shares
     ]
     if len(several) < 2:
         return None
     order = sorted(several, key=lambda name: shares[name].measured or 0.0)
-    y = alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=200))
+    y = variant_axis(order, grid=True)
     share = alt.X("value:Q", title="share of the busiest worker", axis=alt.Axis(format="%"), scale=alt.Scale(zero=True))
-    tail = alt.X("value:Q", title=f"{stat} of the overhead, ms", scale=alt.Scale(type="log", nice=False, padding=10))
+    tail = alt.X("value:Q", title="p99 of the overhead, ms", scale=alt.Scale(type="log", nice=False, padding=10))
     panels = (
         measured_in_trials(shares, order, 0.0, share, y),
         measured_in_trials(tails, order, FLOOR_MS, tail, y.axis(grid=True, labels=False, ticks=False)),
@@ -145,11 +136,7 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
     """Draw how often workers tried to accept each connection, and how often in vain; None: no variant counts this."""
     attempts = measured_rows(summary, load, Measure(metric="accept_attempts", stat="per_connection"))
     failures = measured_rows(summary, load, Measure(metric="accept_failures", stat="per_connection"))
-    counted = [
-        variant.name
-        for variant in run.variants
-        if variant.name in attempts and attempts[variant.name].measured is not None
-    ]
+    counted = [name for name in variant_names(run) if name in attempts]
     if not counted:
         return None
     bars = [
@@ -162,20 +149,10 @@ def races(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:
         for name in counted
         if attempts[name].published is not None
     ]
-    y = alt.Y("variant:N", title=None, sort=counted, axis=alt.Axis(labelLimit=200))
-    colour = alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
-        domain=["accepted", "in vain", "published"], range=[MEASURED, "#a9c6e8", PUBLISHED]
-    )
-    measured = (
-        alt.Chart(inline_data(bars))
-        .mark_bar()
-        .encode(
-            x=alt.X("attempts:Q", title="attempts to accept, per connection", stack=True),
-            y=y,
-            color=colour,
-            order=alt.Order("kind:N"),
-        )
-    )
+    y = variant_axis(counted)
+    colour = kind_colours({"accepted": MEASURED, "in vain": LIGHT, "published": PUBLISHED})
+    x = alt.X("attempts:Q", title="attempts to accept, per connection", stack=True)
+    measured = alt.Chart(inline_data(bars)).mark_bar().encode(x=x, y=y, color=colour, order=alt.Order("kind:N"))
     published = alt.Chart(inline_data(marks)).mark_point(shape="diamond", size=70, strokeWidth=1.8)
     layers = [measured] + ([published.encode(x="attempts:Q", y=y, color=colour)] if marks else [])
     title = f"How many workers try to accept one connection{load_suffix(run, load)}"
@@ -198,12 +175,9 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
     for variant in variant_names(run):
         mine = [row[1:] for row in rows if row[0] == variant]
         names = labels(row[0] for row in mine)
-        singles = {
-            worker: sum(1 for served_by, _, requests in mine if served_by == worker and requests == 1)
-            for worker in names
-        }
+        singles = Counter(worker for worker, _, requests in mine if requests == 1)
         kept = [(worker, requests, "one connection") for worker, _, requests in mine if requests > 1]
-        kept += [(worker, count, "connections with one request each") for worker, count in singles.items() if count]
+        kept += [(worker, singles[worker], _SINGLES) for worker in names if singles[worker]]
         values += [
             {"variant": variant, "worker": names[worker], "requests": requests, "kind": kind, "rank": rank}
             for rank, (worker, requests, kind) in enumerate(kept)
@@ -216,15 +190,16 @@ def connections(database: duckdb.DuckDBPyConnection, run: Run, load: str) -> alt
             x=alt.X("requests:Q", title="requests", stack=True),
             y=alt.Y("worker:N", title=None, sort=None),
             order=alt.Order("rank:Q"),
-            color=alt.Color("kind:N", title=None, legend=alt.Legend(orient="top")).scale(
-                domain=["one connection", "connections with one request each"], range=[MEASURED, "#a9c6e8"]
-            ),
+            color=kind_colours({"one connection": MEASURED, _SINGLES: LIGHT}),
             row=alt.Row("variant:N", sort=order, title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
         )
         .properties(width=440, height=60)
     )
     title = f"Which connection brought the requests to which worker{load_suffix(run, load)}"
     return style_chart(bars, title, "first trial of each variant; a dark segment is one connection", None)
+
+
+_SINGLES = "connections with one request each"
 
 
 def _segments(variant: str, request_class: str, kind: str, counts: Sequence[float]) -> list[dict[str, Any]]:

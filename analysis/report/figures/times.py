@@ -12,7 +12,9 @@ from analysis.report.figures.drawing import (
     divisor_subtitle,
     inline_data,
     jitter,
+    kind_colours,
     style_chart,
+    variant_axis,
 )
 from analysis.report.wording import number, plural
 
@@ -58,23 +60,15 @@ def overhead(
             "label": row.stat if row.stat in ("p50", "p99") else "",  # other labels would overlap
         }
         for row in summary.rows
-        if row.load == load
-        and row.request_class == request_class
-        and row.metric == "overhead"
-        and row.published is not None
+        if (row.load, row.request_class, row.metric) == (load, request_class, "overhead") and row.published is not None
     ]
     x = alt.X(
         "overhead:Q",
         title=f"overhead of {request_class} requests, ms",
         scale=alt.Scale(type="log", nice=False, padding=10),
     )
-    y = alt.Y("variant:N", title=None, sort=order, axis=alt.Axis(grid=True, labelLimit=200))
-    colour = alt.Color(
-        "kind:N",
-        title=None,
-        scale=alt.Scale(domain=["measured", "published"], range=[MEASURED, PUBLISHED]),
-        legend=alt.Legend(orient="top"),
-    )
+    y = variant_axis(order, grid=True)
+    colour = kind_colours({"measured": MEASURED, "published": PUBLISHED})
     measured_dots = (
         alt.Chart(inline_data(dots))
         .mark_circle(size=26, opacity=0.55)
@@ -83,22 +77,15 @@ def overhead(
     published = alt.Chart(inline_data(marks)).encode(x=x, y=y)
     published_marks = published.mark_point(shape="diamond", size=60, strokeWidth=1.6).encode(color=colour)
     published_names = published.mark_text(dy=-10, fontSize=9, color=PUBLISHED).encode(text="label:N")
-    counts = [len(values) for _, values in rows]
-    fewest, most = (min(counts), max(counts)) if counts else (0, 0)
-    size = (
-        f"{fewest} to {most} requests a variant, {plural(run.trials, 'trial')}"
-        if fewest < most
-        else f"{most} requests a variant, {plural(run.trials, 'trial')}"
-    )
-    what = "request" if counts and max(counts) <= DOTS else "hundredth of the requests"
+    counts = [len(values) for _, values in rows] or [0]
+    fewest, most = min(counts), max(counts)
+    size = f"{fewest} to {most}" if fewest < most else f"{most}"
+    size += f" requests a variant, {plural(run.trials, 'trial')}"
+    what = "request" if 0 < most <= DOTS else "hundredth of the requests"
     layers = [measured_dots] + ([published_marks, published_names] if marks else [])
     title = worst_and_best(summary, load, request_class)
-    return style_chart(
-        alt.layer(*layers),
-        title,
-        f"{size}; each dot is one {what}{divisor_subtitle(run, 'overhead', load)}",
-        46 * len(order),
-    )
+    subtitle = f"{size}; each dot is one {what}{divisor_subtitle(run, 'overhead', load)}"
+    return style_chart(alt.layer(*layers), title, subtitle, 46 * len(order))
 
 
 def _representatives(values: list[float]) -> list[float]:

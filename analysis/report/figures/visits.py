@@ -15,11 +15,12 @@ from analysis.report.figures.drawing import (
     MEASURED,
     WIDTH,
     Marks,
-    first_trials,
     inline_data,
     measured_values,
+    of_first_trials,
     panel_title,
     style_chart,
+    time_axis,
     variant_names,
 )
 from analysis.report.wording import load_suffix, number, percent, plural
@@ -37,22 +38,18 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
 
     The picture shows each variant's first trusted trial. None: no visit was made.
     """
-    firsts = first_trials(summary, load)
-    read = {
-        name: visits.read_visits(database, (name, load, firsts[name])) for name in variant_names(run) if name in firsts
-    }
-    told = {name: made for name, made in read.items() if made}
+    told = of_first_trials(run, summary, load, lambda key: visits.read_visits(database, key))
     if not told:
         return None
-    reasons = Counter(visit.outcome for made in told.values() for visit in made if visit.outcome is not None)
+    shown = [visit for made in told.values() for visit in made]
+    reasons = Counter(visit.outcome for visit in shown if visit.outcome is not None)
     colours = {_SUCCEEDED: MEASURED} | {
         reason: colour for (reason, _), colour in zip(reasons.most_common(len(_FAILURES)), _FAILURES, strict=False)
     }
     colours |= {_OTHERWISE: "#7f7f7f"} if len(reasons) > len(_FAILURES) else {}
-    lasted_s = max(visit.arrived_s for made in told.values() for visit in made) or 1.0
-    longest_ms = max(1000 * visit.took_s for made in told.values() for visit in made)
-    quickest_ms = min(1000 * visit.took_s for made in told.values() for visit in made)
-    ends_ms = (max(FLOOR_MS, quickest_ms / 1.3), max(1.0, longest_ms * 1.3))
+    lasted_s = max(visit.arrived_s for visit in shown) or 1.0
+    took_ms = [1000 * visit.took_s for visit in shown]
+    ends_ms = (max(FLOOR_MS, min(took_ms) / 1.3), max(1.0, max(took_ms) * 1.3))
     panels = [
         _visit_dots(name, made, colours, lasted_s, ends_ms, last=name == [*told][-1]) for name, made in told.items()
     ]
@@ -81,8 +78,7 @@ def _visit_dots(
         }
         for visit in drawn
     ]
-    x = alt.X("came:Q", title="seconds since the first visit came" if last else None)
-    x = x.scale(domain=[0, lasted_s], nice=False).axis(labels=last, ticks=last)
+    x = time_axis("came:Q", lasted_s, "seconds since the first visit came", last=last)
     y = alt.Y("took:Q", title="visit time, ms", axis=alt.Axis(minExtent=50, tickCount=4))
     y = y.scale(type="log", domain=[*ends_ms], nice=False)
     colour = alt.Color("outcome:N", title=None).scale(domain=[*colours], range=[*colours.values()])

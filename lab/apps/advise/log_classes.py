@@ -44,7 +44,7 @@ def _of_durations(log: AccessLog) -> list[str]:
     lines = []
     for file, source in log.sources.items():
         at = f"{file}: " if several else ""
-        if source.found:
+        if source.says:
             lines.append(f"# Durations: {at}{source.says}.")
         else:
             lines.append(f"# No durations: {at}no field of the log is known to be one. Add one by name, {HOW}.")
