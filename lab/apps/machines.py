@@ -76,11 +76,10 @@ def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     """Print a row for each machine, and yield what machines lack."""
     from lab.engine.cluster.images import content_of  # noqa: PLC0415
     from lab.engine.cluster.probe import IMAGE, start_probes  # noqa: PLC0415
-    from lab.engine.cluster.ready import describe_machine  # noqa: PLC0415
+    from lab.engine.cluster.ready import clock_phrase, describe_host, lacks  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("machine", "role", "engine", "cores", "GiB", "kernel", "clock, ms"):
-        table.add_column(heading, justify="right" if heading in ("cores", "GiB", "clock, ms") else "left")
+    headings = ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms")
+    table = _table(headings, ("cores", "GiB", "clock, ms"))
     there = [machine for machine in machines if content_of(IMAGE, machine)]
     yield from (
         f"{machine.name} has no image {IMAGE}; lab machines join copies it"
@@ -89,18 +88,19 @@ def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     )
     with start_probes(there, say) as probes:
         for machine in machines:
-            state = describe_machine(machine, probes.get(machine.name))
-            table.add_row(
-                machine.name,
-                machine.role,
-                state.engine,
-                str(state.cores),
-                f"{state.memory_gib:g}",
-                state.kernel,
-                state.clock,
-            )
-            yield from state.lacks
+            probe = probes.get(machine.name)
+            host, clock = describe_host(machine, probe), clock_phrase(probe) if probe else "unknown"
+            size = str(host.cores), f"{host.memory_gib:g}"
+            table.add_row(machine.name, machine.role, host.engine, *size, host.kernel, host.cpu, clock)
+            yield from lacks(machine)
     out.print(table)
+
+
+def _table(headings: Sequence[str], of_numbers: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in of_numbers else "left")
+    return table
 
 
 def _show_links(cluster: Cluster, machines: Sequence[Machine]) -> Iterator[str]:
@@ -119,9 +119,7 @@ def _show_links(cluster: Cluster, machines: Sequence[Machine]) -> Iterator[str]:
     except DockerException as error:
         yield f"containers on different machines do not reach each other: {error.stderr}"
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("from", "to", "round trip, ms", "Mbit/s"):
-        table.add_column(heading, justify="right" if "/" in heading or "," in heading else "left")
+    table = _table(("from", "to", "round trip, ms", "Mbit/s"), ("round trip, ms", "Mbit/s"))
     for link in links:
         table.add_row(link.from_, link.to, f"{link.round_trip_ms:.2f}", f"{link.mbit_s:,.0f}")
     out.print()

@@ -3,7 +3,6 @@
 import platform
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import psutil
 from python_on_whales import DockerClient
@@ -13,6 +12,7 @@ from lab.cache import digest, kept_packages
 from lab.engine.commands import output
 from lab.engine.engine import engine_cores, engine_version, plugin_version
 from lab.engine.images import BASE_IMAGES, STAND_IN, digests, label
+from lab.engine.processor import CPUINFO, model_name
 from lab.interruption import uninterrupted
 from lab.paths import ROOT
 
@@ -92,7 +92,6 @@ def _look_into(image: str) -> dict[str, str]:
 
 def _cpu_model() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return model_name(CPUINFO.read_text(encoding="utf-8")) or platform.machine()
     except OSError:
         return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -20,6 +20,7 @@ from lab.engine.cluster.machines import Machine
 from lab.engine.commands import Say, output
 from lab.engine.containers import BOX, OWNER_LABEL, owner
 from lab.engine.machine_usage import MachineState, pressure_us
+from lab.engine.processor import model_name
 from lab.errors import LabError
 
 NAME = "stampede-measures"
@@ -91,7 +92,7 @@ class Probe:
     def cpu_model(self) -> str:
         """Return the model of the machine's processor; empty if the kernel does not tell."""
         [text] = self.exchange("/proc/cpuinfo")[1]
-        return next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")), "")
+        return model_name(text)
 
     def _line(self) -> bytes:
         assert self._process.stdout

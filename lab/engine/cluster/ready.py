@@ -4,20 +4,13 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.records.run import Host, RunMachine
 from lab.engine import provenance
 from lab.engine.cluster.engines import Engines, offset_s
 from lab.engine.cluster.images import bring_images
-from lab.engine.cluster.machines import (
-    Cluster,
-    Machine,
-    default_machine,
-    machines_of,
-    read_machines,
-)
+from lab.engine.cluster.machines import Cluster, Machine, default_machine, machines_of, read_machines
 from lab.engine.cluster.probe import IMAGE as PROBE_IMAGE
 from lab.engine.cluster.probe import Probe, start_probes
 from lab.engine.cluster.swarm import check_joined, nodes_of
@@ -124,16 +117,15 @@ def server_host(engines: Engines) -> Host:
     return describe_host(first, engines.probes[first.name]) if engines.probes else provenance.local_host()
 
 
-def describe_host(machine: Machine, probe: Probe) -> Host:
-    """Describe one machine of a cluster."""
-    asked = "{{.NCPU}}\t{{.MemTotal}}\t{{.OSType}} {{.KernelVersion}}\t{{.ServerVersion}}\t{{.Architecture}}"
-    cores, memory, kernel, version, kind = output([*machine.docker, "info", "--format", asked]).split("\t")
+def describe_host(machine: Machine, probe: Probe | None) -> Host:
+    """Describe one machine of a cluster; without a probe, its processor has the name of its architecture."""
+    info = machine.client.system.info()
     return Host(
-        cpu=probe.cpu_model() or kind,
-        cores=int(cores),
-        memory_gib=round(int(memory) / 2**30, 1),
-        kernel=kernel[0].upper() + kernel[1:],
-        engine=f"Docker {version}",
+        cpu=(probe and probe.cpu_model()) or info.architecture or "",
+        cores=info.n_cpu or 0,
+        memory_gib=round((info.mem_total or 0) / 2**30, 1),
+        kernel=f"{(info.os_type or '').capitalize()} {info.kernel_version}",
+        engine=f"Docker {info.server_version}",
         compose=plugin_version("compose"),
     )
 
@@ -143,44 +135,23 @@ def machine_records(engines: Engines) -> list[RunMachine]:
     if not engines.overlay:
         return []
     return [
-        RunMachine(
-            name=machine.name,
-            role=machine.role,
-            cpuset=machine.cpuset,
-            host=describe_host(machine, engines.probes[machine.name]),
-        )
+        RunMachine(name=machine.name, role=machine.role, cpuset=machine.cpuset,
+                   host=describe_host(machine, engines.probes[machine.name]))
         for machine in engines.machines
-    ]
+    ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class MachineDescription:
-    """A machine as ``lab machines check`` shows it. ``clock`` is how far its clock is ahead of the lab's, in ms."""
-
-    engine: str
-    cores: int
-    memory_gib: float
-    kernel: str
-    clock: str
-    lacks: tuple[str, ...]
-
-
-def describe_machine(machine: Machine, probe: Probe | None) -> MachineDescription:
-    """Describe one machine and what it lacks; without a probe, its clock is unknown."""
+def lacks(machine: Machine) -> Iterator[str]:
+    """Yield what one machine of a cluster lacks."""
     info = machine.client.system.info()
-    lacks = []
     if info.memory_limit is False:
-        lacks.append(f"the engine of {machine.name} cannot limit the memory of containers")
+        yield f"the engine of {machine.name} cannot limit the memory of containers"
     if machine.cpuset and int(machine.cpuset.rpartition("-")[2]) >= (info.n_cpu or 1):
-        lacks.append(
-            f"{machine.name} has {info.n_cpu} cores, but its file says that containers may use {machine.cpuset}"
-        )
-    clock = "unknown"
-    if probe:
-        asked = probe.exchanges()
-        uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
-        clock = f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"
-    return MachineDescription(
-        f"Docker {info.server_version}", info.n_cpu or 0, round((info.mem_total or 0) / 2**30, 1),
-        f"{info.os_type} {info.kernel_version} {info.architecture}", clock, tuple(lacks),
-    )  # fmt: skip
+        yield f"{machine.name} has {info.n_cpu} cores, but its file says that containers may use {machine.cpuset}"
+
+
+def clock_phrase(probe: Probe) -> str:
+    """Return in words how far the clock of a machine is ahead of the lab's, in ms."""
+    asked = probe.exchanges()
+    uncertain_s = min(exchange.answered - exchange.asked for exchange in asked) / 2
+    return f"{1000 * offset_s(asked):+.2f} ± {1000 * uncertain_s:.2f}"

@@ -37,14 +37,7 @@ class Node:
 
 def nodes_of(machines: Sequence[Machine]) -> list[Node]:
     """Ask every engine for its swarm. Raise LabError if an engine does not answer, or if two machines have the same."""
-    nodes: list[Node] = []
-    for machine in machines:
-        check_that_it_answers(machine)
-        info = machine.client.system.info()
-        swarm = _active(info.swarm)
-        manages = bool(swarm and swarm.control_available)
-        member, address = (swarm and swarm.node_id) or "", (swarm and swarm.node_addr) or ""
-        nodes.append(Node(machine, info.id or "", member, manages, address))
+    nodes = [_node(machine) for machine in machines]
     seen: dict[str, str] = {}
     for node in nodes:
         if node.engine in seen:
@@ -54,6 +47,13 @@ def nodes_of(machines: Sequence[Machine]) -> list[Node]:
             )
         seen[node.engine] = node.machine.name
     return nodes
+
+
+def _node(machine: Machine) -> Node:
+    check_that_it_answers(machine)
+    info = machine.client.system.info()
+    swarm = _active(info.swarm)
+    return Node(machine, info.id or "", swarm.node_id or "", bool(swarm.control_available), swarm.node_addr or "")
 
 
 def check_that_it_answers(machine: Machine) -> None:
@@ -108,12 +108,12 @@ def _members(manager: DockerClient) -> dict[str, Mapping[str, str]]:
 
 def is_manager(client: DockerClient) -> bool:
     """Whether an engine is a manager of a swarm."""
-    swarm = _active(client.system.info().swarm)
-    return bool(swarm and swarm.control_available)
+    return bool(_active(client.system.info().swarm).control_available)
 
 
-def _active(swarm: SwarmInfo | None) -> SwarmInfo | None:
-    return swarm if swarm and swarm.local_node_state == "active" else None
+def _active(swarm: SwarmInfo | None) -> SwarmInfo:
+    """Return what an engine says of its swarm; nothing if it is in no swarm."""
+    return swarm if swarm and swarm.local_node_state == "active" else SwarmInfo()
 
 
 def join(cluster: Cluster, machines: Sequence[Machine], say: Say) -> None:
