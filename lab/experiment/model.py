@@ -305,9 +305,7 @@ class Experiment(Model):
         if not earlier[relative.under].climbs:
             problem = f"the rate of {relative.under} does not climb; last_per_s must be above first_per_s"
             raise Misplaced(problem, *place, "under")
-        if relative.of not in self.variants:
-            known = nearest_first(relative.of, list(self.variants))
-            raise Misplaced(f"there is no variant {relative.of}; there are {known}", *place, "of")
+        self.check_variant(relative.of, *place, "of")
         if not earlier[relative.under].is_for(relative.of):
             raise Misplaced(f"{relative.of} is not measured under load {relative.under}", *place, "of")
 
@@ -315,27 +313,33 @@ class Experiment(Model):
     def _names_fit(self) -> Self:
         if bool(self.load) == bool(self.loads):
             raise ValueError("give either load or loads")
-        loads = list(self.all_loads)
         for place, entry in self._references():
-            if entry.variant not in self.variants:
-                known = nearest_first(entry.variant, list(self.variants))
-                raise Misplaced(f"there is no variant {entry.variant}; there are {known}", *place, "variant")
-            if entry.load is None and len(loads) > 1:
-                raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
-            if entry.load is not None and entry.load not in loads:
-                raise Misplaced(
-                    f"there is no load {entry.load}; there are {nearest_first(entry.load, loads)}", *place, "load"
-                )
-            if not self.all_loads[entry.load or loads[0]].is_for(entry.variant):
-                raise Misplaced(f"{entry.variant} is not measured under load {entry.load or loads[0]}", *place)
+            self.check_entry(entry, *place)
         for name, load in self.all_loads.items():
-            if unknown := [variant for variant in load.variants if variant not in self.variants]:
-                known = nearest_first(unknown[0], list(self.variants))
-                raise Misplaced(f"there is no variant {unknown[0]}; there are {known}", *self._place(name), "variants")
+            for variant in load.variants:
+                self.check_variant(variant, *self._place(name), "variants")
         for variant in self.variants:
             if not any(load.is_for(variant) for load in self.all_loads.values()):
                 raise Misplaced("no load measures this variant; add it to the variants of a load", "variants", variant)
         return self
+
+    def check_variant(self, name: str, *place: str | int) -> None:
+        """Raise Misplaced if the experiment does not have the variant that a place of a file names."""
+        if name not in self.variants:
+            known = nearest_first(name, list(self.variants))
+            raise Misplaced(f"there is no variant {name}; there are {known}", *place)
+
+    def check_entry(self, entry: QuantityEntry | PublishedEntry, *place: str | int) -> None:
+        """Raise Misplaced if the experiment does not measure the variant and the load of an entry."""
+        self.check_variant(entry.variant, *place, "variant")
+        loads = list(self.all_loads)
+        if entry.load is None and len(loads) > 1:
+            raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
+        load = entry.load or loads[0]
+        if load not in loads:
+            raise Misplaced(f"there is no load {load}; there are {nearest_first(load, loads)}", *place, "load")
+        if not self.all_loads[load].is_for(entry.variant):
+            raise Misplaced(f"{entry.variant} is not measured under load {load}", *place)
 
     @model_validator(mode="after")
     def _databases_are_asked(self) -> Self:

@@ -1,5 +1,6 @@
 """Derive an experiment from another: with requests that compute in a chosen way, or a variant against itself."""
 
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 import psutil
@@ -36,13 +37,8 @@ def computing(
     def set_to(load: Load) -> Load:
         return load.model_copy(update={"settings": load.settings | {"cpu": kind}}) if load.computes else load
 
-    return experiment.model_copy(
-        update={
-            "load": experiment.load and set_to(experiment.load),
-            "loads": {name: set_to(load) for name, load in experiment.loads.items()},
-            "parallel": experiment.parallel and kind == "hold",
-        }
-    )
+    parallel = experiment.parallel and kind == "hold"
+    return _with_loads(experiment, set_to).model_copy(update={"parallel": parallel})
 
 
 def generated_on(experiment: Experiment, machines: int) -> Experiment:
@@ -52,12 +48,12 @@ def generated_on(experiment: Experiment, machines: int) -> Experiment:
         users = int(load.declared.users_at_once(load.settings))
         return load.model_copy(update={"generators": max(load.generators, min(machines, users))})
 
-    return experiment.model_copy(
-        update={
-            "load": experiment.load and shared(experiment.load),
-            "loads": {name: shared(load) for name, load in experiment.loads.items()},
-        }
-    )
+    return _with_loads(experiment, shared)
+
+
+def _with_loads(experiment: Experiment, change: Callable[[Load], Load]) -> Experiment:
+    loads = {name: change(load) for name, load in experiment.loads.items()}
+    return experiment.model_copy(update={"load": experiment.load and change(experiment.load), "loads": loads})
 
 
 def measured_against_itself(experiment: Experiment, variant: str = "", trials: int = 0) -> Experiment:
@@ -77,19 +73,8 @@ def measured_against_itself(experiment: Experiment, variant: str = "", trials: i
         relative = load.relative and load.relative.model_copy(update={"of": "a"})
         if load.is_for(variant) and (relative is None or relative.under in loads):
             loads[name] = load.model_copy(update={"variants": [], "relative": relative})
-    return experiment.model_copy(
-        update={
-            "load": None,
-            "loads": loads,
-            "title": f"{variant} against itself",
-            "question": "Which differences on this machine are more than chance?",
-            "source": None,
-            "variants": {"a": served, "b": served},
-            "published": [],
-            "claims": [],
-            "curve": None,
-        }
-    )
+    question = "Which differences on this machine are more than chance?"
+    return _claiming_nothing(experiment, f"{variant} against itself", question, loads, {"a": served, "b": served})
 
 
 def served_by(experiment: Experiment, load: str, variants: dict[str, Variant]) -> Experiment:
@@ -97,17 +82,13 @@ def served_by(experiment: Experiment, load: str, variants: dict[str, Variant]) -
     if load not in experiment.all_loads:
         raise WrongUse(f"The experiment has no load {load!r} any more.", hint="Measure the experiment again first.")
     asked = experiment.all_loads[load].model_copy(update={"variants": []})
-    return experiment.model_copy(
-        update={
-            "load": None,
-            "loads": {load: asked},
-            "title": f"Advice for {load}, tried",
-            "question": "Is the way that theory recommends the fastest?",
-            "because": None,
-            "source": None,
-            "variants": variants,
-            "published": [],
-            "claims": [],
-            "curve": None,
-        }
-    )
+    question = "Is the way that theory recommends the fastest?"
+    return _claiming_nothing(experiment, f"Advice for {load}, tried", question, {load: asked}, variants)
+
+
+def _claiming_nothing(
+    experiment: Experiment, title: str, question: str, loads: dict[str, Load], variants: Mapping[str, Variant]
+) -> Experiment:
+    asked = {"title": title, "question": question, "load": None, "loads": loads, "variants": variants}
+    nothing: dict[str, object] = {"because": None, "source": None, "published": [], "claims": [], "curve": None}
+    return experiment.model_copy(update=asked | nothing)

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from analysis.predict.classes import simulated_class
 from analysis.records.classes import Classes, RequestClass, as_json
 from analysis.records.model import Model
-from lab.errors import WrongUse
+from lab.errors import WrongUse, reason_of
 from lab.experiment.model import Experiment, Load
 from lab.experiment.yaml_file import Place, Wording, read_yaml
 from lab.limits import WORKER_MIB
@@ -88,7 +88,7 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
             "script": "classes.js", "settings": {"classes": as_json(_sleeping(service.at_peak))}, "duration": _LASTS,
         })  # fmt: skip
     except ValidationError as error:
-        raise WrongUse(f"The classes cannot be tried: {error.errors()[0]['ctx']['error']}.") from None
+        raise WrongUse(f"The classes cannot be tried: {reason_of(error)}.") from None
     return Experiment(
         title="Advice for a described service, tried",
         question="Is the way that theory recommends the fastest?",

@@ -8,7 +8,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, ValidationError, model_val
 from analysis.metrics import unit
 from analysis.records.model import Model, Name
 from analysis.records.nearest import nearest_first
-from lab.errors import Misplaced, WrongUse
+from lab.errors import Misplaced, WrongUse, reason_of
 from lab.experiment.entries import ClaimEntry, QuantityEntry
 from lab.experiment.file import WORDING, read_experiment
 from lab.experiment.model import Cpu, Experiment
@@ -120,24 +120,14 @@ def experiment_with_change(experiment: Experiment, exercise: Exercise, setting: 
     try:
         variant = TypeAdapter[Server](Server).validate_python(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        said = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
-        raise WrongUse(
-            f"{setting}={setting_text(value)} is not possible: {said}.", hint="Choose another value."
-        ) from None
+        problem = f"{setting}={setting_text(value)} is not possible: {reason_of(error)}."
+        raise WrongUse(problem, hint="Choose another value.") from None
     if getattr(before, setting) == getattr(variant, setting):
         raise WrongUse(f"{exercise.variant} already has {setting}={setting_text(value)}.", hint="Choose another value.")
     asked = exercise.check.value.load
     loads = {name: load for name, load in experiment.loads.items() if asked in (None, name)}
-    return experiment.model_copy(
-        update={
-            "variants": {exercise.variant: variant},
-            "claims": [exercise.check],
-            "loads": loads,
-            "because": None,
-            "trials": exercise.trials,
-        }
-    )
+    changed = {"variants": {exercise.variant: variant}, "loads": loads, "claims": [exercise.check], "because": None}
+    return experiment.model_copy(update=changed | {"trials": exercise.trials})
 
 
 def choices(variant: Variant, setting: str) -> list[Setting]:
@@ -155,20 +145,19 @@ def setting_text(value: Setting) -> str:
 def _check(lesson: Lesson, step: LessonStep, folder: Path, place: tuple[str | int, ...]) -> None:
     """Raise Misplaced if a step does not fit its experiment."""
     if not (folder / "experiments" / f"{step.name}.yaml").exists():
-        there = [path.stem for path in sorted((folder / "experiments").glob("*.yaml"))]
-        known = nearest_first(step.name, there)
+        known = nearest_first(step.name, sorted(path.stem for path in (folder / "experiments").glob("*.yaml")))
         raise Misplaced(f"there is no experiments/{step.name}.yaml; there are {known}", *place, "name")
     experiment = step_experiment(lesson, step, folder)
     for number, asked in enumerate(step.predict):
-        _check_quantity(experiment, asked.value, (*place, "predict", number, "value"))
+        experiment.check_entry(asked.value, *place, "predict", number, "value")
     exercise, inside = step.exercise, (*place, "exercise")
-    _check_variant(experiment, exercise.variant, (*inside, "variant"))
+    experiment.check_variant(exercise.variant, *inside, "variant")
     known_settings = list(type(experiment.variants[exercise.variant]).model_fields)
     for number, name in enumerate(exercise.settings):
         if name not in known_settings:
             known = nearest_first(name, known_settings)
             raise Misplaced(f"{exercise.variant} has no setting {name}; it has {known}", *inside, "settings", number)
-    _check_quantity(experiment, exercise.check.value, (*inside, "check", "value"))
+    experiment.check_entry(exercise.check.value, *inside, "check", "value")
     if exercise.check.value.variant != exercise.variant or exercise.check.relative_to:
         raise Misplaced(f"the check must be about {exercise.variant} alone", *inside, "check")
     try:
@@ -179,18 +168,3 @@ def _check(lesson: Lesson, step: LessonStep, folder: Path, place: tuple[str | in
         expected_s = lay_out(measured, trials=measured.trials, jobs=lesson.jobs).expected_s
         if expected_s > LONGEST_S:
             raise Misplaced(f"measuring takes {expected_s} s; a step takes at most {LONGEST_S} s", *place, "name")
-
-
-def _check_variant(experiment: Experiment, name: str, place: tuple[str | int, ...]) -> None:
-    if name not in experiment.variants:
-        known = nearest_first(name, list(experiment.variants))
-        raise Misplaced(f"there is no variant {name}; there are {known}", *place)
-
-
-def _check_quantity(experiment: Experiment, value: QuantityEntry, place: tuple[str | int, ...]) -> None:
-    _check_variant(experiment, value.variant, (*place, "variant"))
-    loads = list(experiment.all_loads)
-    if value.load is None and len(loads) > 1:
-        raise Misplaced(f"give load; there are {', '.join(loads)}", *place)
-    if value.load is not None and value.load not in loads:
-        raise Misplaced(f"there is no load {value.load}; there are {nearest_first(value.load, loads)}", *place, "load")

@@ -28,7 +28,7 @@ from lab.apps.service.variants import (
     untried_reasons,
 )
 from lab.engine.engine import engine_cores
-from lab.errors import WrongUse
+from lab.errors import WrongUse, reason_of
 from lab.experiment.model import Experiment, Load
 from lab.measuring import measure_quietly
 from lab.options import MeasureOptions, RunRequest
@@ -149,8 +149,7 @@ def experiment_of(
         load = Load.model_validate(asked)
     except ValidationError as error:
         what = "replay" if replay else "requests"
-        first = error.errors()[0]
-        raise WrongUse(f"{path.name}: {what}: {first.get('ctx', {}).get('error', first['msg'])}.") from None
+        raise WrongUse(f"{path.name}: {what}: {reason_of(error)}.") from None
     return Experiment(
         title=f"{path.stem}, as it is served today and in other ways",
         question="Do requests wait for a worker although another worker has a free thread, and what helps?",

@@ -13,7 +13,7 @@ from analysis.predict.options import MOST_REPLICAS, OptionKind, gthread
 from lab.apps.service.description import ASGI_WORKERS, CALLABLE_PATTERN, Served, UserService, read_env_file
 from lab.apps.service.kinds import KINDS
 from lab.apps.service.layer import Layer
-from lab.errors import WrongUse
+from lab.errors import WrongUse, reason_of
 from lab.limits import SERVER_MIB
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
@@ -140,9 +140,7 @@ def candidates(service: UserService, layer: Layer, cores: int = 1) -> list[Servi
     try:
         ways = [make_way(OptionKind("today", "today", "", gthread), service, layer)]
     except ValidationError as error:
-        first = error.errors()[0]
-        problem = first.get("ctx", {}).get("error", first["msg"])
-        raise WrongUse(f"served: {problem}.", hint="Give more memory_mib, or fewer workers.") from None
+        raise WrongUse(f"served: {reason_of(error)}.", hint="Give more memory_mib, or fewer workers.") from None
     for kind in KINDS:
         if kind.name not in _tried(service) or served.major < WITH_NEWER.get(kind.name, 0):
             continue
@@ -185,8 +183,7 @@ def too_large_ways(service: UserService, layer: Layer, kinds: Iterable[str], cor
             try:
                 make_way(kind, service, layer, cores)
             except ValidationError as error:
-                first = error.errors()[0]
-                yield f"{kind.name}: {first.get('ctx', {}).get('error', first['msg'])}. Give more memory_mib."
+                yield f"{kind.name}: {reason_of(error)}. Give more memory_mib."
 
 
 def _tried(service: UserService) -> tuple[str, ...]:
