@@ -31,7 +31,7 @@ try: .venv/core  ## measure your own service as it is served today and in other 
 init: .venv/core  ## write the file that describes the service in FOLDER, for make try (LOG=access.log TO=my-service.yaml)
 	@$(LAB) init $(FOLDER)
 
-report: .venv/core  ## compute all results again from the raw points of RUN (default: the latest run; MARKDOWN=1)
+report: .venv/core  ## compute all results again from the raw points of RUN (default: the latest run; TABLES=1, TABLE=claims, MARKDOWN=1)
 	@$(LAB) report $(RUN)
 
 verify: .venv/core  ## check that RUN (default: the latest run) was not changed, and compute its results again (AGAINST=older/summary.json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lab.options import RunRequest
-from lab.terminal import interruptible, out, print_plan, say, showing_progress, talk
+from lab.terminal import interruptible, out, print_plan, say, short_path, showing_progress, talk
 
 if TYPE_CHECKING:
     from analysis.records.summary import Summary
@@ -28,10 +28,9 @@ def print_measured(folder: Path, summary: "Summary") -> None:
     """Print the results of a run. Exit with 1 when they are invalid."""
     from analysis.records.folder import read_run  # noqa: PLC0415  # imported here so that other commands start faster
     from analysis.report.extensions import read_sections  # noqa: PLC0415
-    from analysis.report.terminal import print_tables  # noqa: PLC0415
+    from analysis.report.screen import print_screen  # noqa: PLC0415
 
-    print_tables(out, read_run(folder), summary, read_sections(folder, summary))
-    say(f"\nReport: {folder / 'report.html'}")
+    print_screen(out, read_run(folder), summary, short_path(folder / "report.html"), read_sections(folder, summary))
     if summary.validity.verdict == "invalid":
         raise typer.Exit(1)
 

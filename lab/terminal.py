@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 import typer
@@ -86,6 +87,12 @@ def print_plan(console: Console, name: str, planned: "Plan", budget_s: float | N
     if further:
         rounds = f"{count(further, 'further round')}" if budget_s is None else "Further rounds"
         console.print(f"  {rounds}: the same, each in an order of its own", soft_wrap=True)
+
+
+def short_path(path: Path) -> str:
+    """Return a path relative to the current folder if it is inside."""
+    here = Path.cwd()
+    return str(path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path)
 
 
 def time_in_words(seconds: int) -> str:

@@ -205,11 +205,12 @@ def test_a_trial_keeps_the_settings_and_limits_that_were_in_force(measured: Meas
     assert "268435456" in server  # the memory limit, in either kind of control group
 
 
-def test_the_table_fits_a_terminal_of_80_columns(measured: Measured) -> None:
+def test_the_answer_fits_a_terminal_of_24_lines_and_80_columns(measured: Measured) -> None:
     out = measured[1].stdout
 
     assert max(len(line) for line in out.splitlines()) <= 80
-    assert out.index("The measurement is ") < out.index("Overhead of light requests") < out.index("Claims")
+    assert len(out.splitlines()) <= 24
+    assert out.index("Why does a light request") < out.index("light overhead, ms") < out.index("Report: ")
 
 
 def test_the_terminal_shows_plain_lines_when_it_is_none(

@@ -124,7 +124,7 @@ def test_a_run_of_any_generation_can_be_used_by_every_command(lab: Lab, tmp_path
     if generation == "today":
         seal(run)
 
-    report = lab.call("report", str(run))
+    report = lab.call("report", str(run), "--tables")
     verify = lab.call("verify", str(run))
     others = {
         "markdown": lab.call("report", str(run), "--markdown"),

@@ -1,6 +1,6 @@
 """A run's results on a terminal of 80 columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich import table as rich
@@ -34,29 +34,58 @@ def print_tables(console: Console, run: Run, summary: Summary, sections: Sequenc
     """Print the whole result of a run. ``sections`` are what an app adds."""
     _print_question(console, run)
     console.print(validity_text(summary))
-    _print_all(console, [part for table in quantity_tables(run, summary) for part in _parts(table)])
+    _print_all(console, quantity_tables(run, summary))
     console.print(Text(INTERVAL, style="dim"))
-    _print_all(console, [*visits_tables(run, summary), *errors_tables(run, summary)])
-    _print_all(console, [*map(_in_one_cell, stairs_tables(run, summary)), *workers_tables(run, summary)])
-    if summary.differences:
-        _print_all(console, [differences_table(run, summary)])
-    elif sections:
-        for section in sections:
-            console.print(Text(f"\n{section.title}\n", style="bold"))
-            console.print(_listed(section.answers))
-            _print_all(console, section.tables)
-    elif summary.claims:
-        _print_all(console, [claims_table(run, summary)])
-    else:
+    _print_all(console, _counting_tables(run, summary))
+    for section in sections:
+        console.print(Text(f"\n{section.title}\n", style="bold"))
+        console.print(_listed(section.answers))
+    if not (summary.claims or summary.differences or sections):
         console.print("\nThis experiment makes no claims.")
-    _print_all(console, [published_table(run, summary)] if summary.published else [])
+    _print_all(console, _verdict_tables(run, summary, sections))
+
+
+def print_chosen_tables(
+    console: Console, run: Run, summary: Summary, words: Sequence[str], sections: Sequence[Section] = ()
+) -> None:
+    """Print the tables whose titles contain one of the words. Raise UnknownTable for a word that no title contains."""
+    tables = [*quantity_tables(run, summary), *_counting_tables(run, summary), *_verdict_tables(run, summary, sections)]
+    for word in words:
+        if not any(word.lower() in table.title.lower() for table in tables):
+            raise UnknownTable(word, [table.title for table in tables])
+    _print_all(console, [table for table in tables if any(word.lower() in table.title.lower() for word in words)])
+
+
+class UnknownTable(ValueError):
+    """A word that is in the title of no table: ``word``, and the ``titles`` that there are."""
+
+    def __init__(self, word: str, titles: Sequence[str]) -> None:
+        super().__init__(word)
+        self.word, self.titles = word, [*titles]
+
+
+def _counting_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    yield from visits_tables(run, summary)
+    yield from errors_tables(run, summary)
+    yield from map(_in_one_cell, stairs_tables(run, summary))
+    yield from workers_tables(run, summary)
+
+
+def _verdict_tables(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[Table]:
+    if summary.differences:
+        yield differences_table(run, summary)
+    for section in sections:
+        yield from section.tables
+    if summary.claims:
+        yield claims_table(run, summary)
+    if summary.published:
+        yield published_table(run, summary)
 
 
 def print_predicted(console: Console, run: Run, summary: Summary) -> None:
     """Print what theory predicts of a run, beside what was published, and what theory cannot predict."""
     _print_question(console, run)
-    _print_all(console, [part for table in quantity_tables(run, summary) for part in _parts(table)])
-    _print_all(console, [*map(_in_one_cell, stairs_tables(run, summary))])
+    _print_all(console, [*quantity_tables(run, summary), *map(_in_one_cell, stairs_tables(run, summary))])
     _print_all(console, [not_predicted_table(run, summary)] if summary.not_predicted else [])
 
 
@@ -66,10 +95,11 @@ def _print_question(console: Console, run: Run) -> None:
     console.print(Text(run.question, style="italic"))
 
 
-def _print_all(console: Console, tables: Sequence[Table]) -> None:
+def _print_all(console: Console, tables: Iterable[Table]) -> None:
     for table in tables:
-        console.print()
-        console.print(terminal_table(table))
+        for part in _parts(table):
+            console.print()
+            console.print(terminal_table(part))
 
 
 def validity_text(summary: Summary) -> RenderableType:
@@ -118,6 +148,9 @@ _FIGURES = 6
 
 def _parts(table: Table) -> Iterator[Table]:
     """Yield a table of quantities in parts that fit a terminal and leave room for the names of variants."""
+    if table.head[-1] != "n":
+        yield table
+        return
     for start in range(table.words, len(table.head) - 1, _FIGURES):
         part = slice(start, min(start + _FIGURES, len(table.head) - 1))
         rows = [(*row[: table.words], *row[part], row[-1]) for row in table.rows

@@ -10,7 +10,7 @@ from lab.errors import LabError, WrongUse
 from lab.finished import latest, print_differences, reported, run_for, summary_of, verified
 from lab.options import Results, RunFolder
 from lab.paths import RESULTS
-from lab.terminal import count, out, say, talk
+from lab.terminal import count, out, say, short_path, talk
 
 if TYPE_CHECKING:
     from analysis.statistics.compare import Side
@@ -18,25 +18,44 @@ if TYPE_CHECKING:
 
 def report(
     run: RunFolder = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", envvar="TABLES", help="Print every table instead of the answer.")
+    ] = False,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(envvar="TABLE", show_default=False, help="Print the tables with this word in their title."),
+    ] = None,
     as_markdown: Annotated[
         bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
     results: Results = RESULTS,
 ) -> None:
-    """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest."""
+    """Compute all results of a run again from its raw points, e.g. lab report results/heavy-mix/latest --tables."""
     from analysis.records.folder import read_run  # noqa: PLC0415
     from analysis.report.extensions import read_sections  # noqa: PLC0415
     from analysis.report.markdown import markdown  # noqa: PLC0415
-    from analysis.report.terminal import print_tables  # noqa: PLC0415
+    from analysis.report.screen import print_screen  # noqa: PLC0415
+    from analysis.report.terminal import UnknownTable, print_chosen_tables, print_tables  # noqa: PLC0415
 
     folder = run or latest(results)
     summary = reported(folder, results)
-    record = read_run(folder)
-    if as_markdown:
-        sys.stdout.write(markdown(record, summary))
+    record, page = read_run(folder), folder / "report.html"
+    sections = read_sections(folder, summary)
+    if as_markdown or as_json:
+        sys.stdout.write(markdown(record, summary) if as_markdown else f"{summary.model_dump_json(indent=2)}\n")
+    elif table:
+        try:
+            print_chosen_tables(out, record, summary, table, sections)
+        except UnknownTable as error:
+            titles = "\n".join(error.titles)
+            raise WrongUse(f"No table has {error.word!r} in its title.", hint=f"The tables:\n{titles}") from None
+    elif tables:
+        print_tables(out, record, summary, sections)
     else:
-        print_tables(out, record, summary, read_sections(folder, summary))
-    say(f"\nReport: {folder / 'report.html'}")
+        print_screen(out, record, summary, short_path(page), sections)
+        return
+    say(f"\nReport: {short_path(page)}")
 
 
 def power(run: RunFolder = None, results: Results = RESULTS) -> None:

@@ -1,0 +1,97 @@
+"""The answer to an experiment on one screen: at most 24 lines of 80 columns.
+
+What was asked, what came out with its number, what helps, how sure it is, the few columns that decide, how many claims
+hold, how the article's figures compare, and what to type next. Everything else is in ``lab report --tables``.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from analysis.records.run import Run
+from analysis.records.summary import Summary
+from analysis.report.screen import words
+from analysis.report.screen.table import screen_table
+from analysis.report.section import Section
+
+WIDTH, LINES = 80, 24
+_STYLES = {
+    "Answer": "green", "Helps": "green", "Not so": "yellow", "Does not": "yellow", "Not sure": "yellow",
+    "May help": "yellow", "Suspect": "yellow", "Invalid": "magenta", "Not measured": "magenta", "Valid": "green",
+}  # fmt: skip
+"""How the first words of a paragraph are printed."""
+
+
+class _Part(NamedTuple):
+    """A paragraph, how many lines it takes at most, and how early it gives way if the screen is full (0: never)."""
+
+    text: str
+    most: int = 2
+    gives_way: int = 0
+    style: str = ""
+
+
+def print_screen(console: Console, run: Run, summary: Summary, report: str, sections: Sequence[Section] = ()) -> None:
+    """Print the answer of a run. ``report`` is the path of its report; ``sections`` are what apps add."""
+    for line in screen_lines(run, summary, report, sections):
+        console.print(line, soft_wrap=True)
+
+
+def screen_lines(run: Run, summary: Summary, report: str, sections: Sequence[Section] = ()) -> list[Text]:
+    """Return the lines of the screen: at most ``LINES``, each at most ``WIDTH`` wide."""
+    above, below = [*_above(run, summary, sections)], [*_below(run, summary, report)]
+    table = screen_table(run, summary, WIDTH, LINES)
+    while (room := LINES - 2 - _height([*above, *below])) < len(table):
+        weakest = max([*above, *below], key=lambda part: part.gives_way)
+        if not weakest.gives_way:
+            break
+        (above if weakest in above else below).remove(weakest)
+    table = screen_table(run, summary, WIDTH, room)
+    return [
+        *(line for part in above for line in _lines(part)), Text(""), *table, *([Text("")] if table else []),
+        *(line for part in below for line in _lines(part)),
+    ]  # fmt: skip
+
+
+def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[_Part]:
+    yield _Part(f"{run.experiment}: {run.question}", style="bold")
+    if sections:
+        for place, sentence in enumerate(sentence for section in sections for sentence in section.answers):
+            yield _Part(f"- {sentence}", most=3, gives_way=max(place - 1, 0))
+    else:
+        for place, pair in enumerate(words.answers(run, summary)):
+            yield _Part(words.answer_sentence(run, summary, pair), most=3, gives_way=6 * place)
+        for place, pair in enumerate(words.cures(run, summary)):
+            yield _Part(words.cure_sentence(run, summary, pair), gives_way=5 * place)
+    yield _Part(words.sureness(run, summary))
+
+
+def _below(run: Run, summary: Summary, report: str) -> Iterator[_Part]:
+    shown = [*words.answers(run, summary), *words.cures(run, summary)]
+    for place, sentence in enumerate(words.claim_sentences(run, summary, shown)):
+        yield _Part(sentence, gives_way=place)
+    for sentence in words.next_lines(run, summary, report):
+        yield _Part(sentence, most=1)
+
+
+def _height(parts: Sequence[_Part]) -> int:
+    return sum(len(_lines(part)) for part in parts)
+
+
+def _lines(part: _Part) -> list[Text]:
+    """Return the lines of a paragraph; the last line ends with an ellipsis if the paragraph is longer."""
+    text = Text(part.text, style=part.style)
+    lead = part.text.partition(":")[0]
+    for words_, style in _STYLES.items():
+        if lead.startswith(words_):
+            text.stylize(f"bold {style}", 0, len(lead) + 1)
+    lines = [*text.wrap(Console(width=WIDTH), WIDTH)]
+    for line in lines:
+        line.rstrip()
+    kept = lines[: part.most]
+    if len(kept) < len(lines):
+        kept[-1].truncate(WIDTH - 2)
+        kept[-1].append(" …")
+    return kept

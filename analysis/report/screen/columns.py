@@ -1,0 +1,112 @@
+"""Which columns decide: the quantities that the claims of an experiment are about, the answer's first."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from analysis.metrics import METRICS, percentile
+from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
+from analysis.metrics.failures import FAILURES
+from analysis.metrics.times import OVERHEAD
+from analysis.records.claims import Quantity
+from analysis.records.run import Run
+from analysis.records.summary import Row, Summary
+from analysis.report.wording import plain_name
+
+MOST_COLUMNS = 5
+_WEIGHTS = {"answer": 100, "cure": 10, None: 1}
+_NEIGHBOURS = ("p50", "p90", "p99")
+"""The percentiles that stand beside a percentile that a claim is about."""
+
+
+class Group(NamedTuple):
+    """Columns that share a load, a class of requests and a metric, in the order of ``stats``."""
+
+    load: str
+    request_class: str | None
+    metric: str
+    stats: tuple[str, ...]
+
+    def row(self, summary: Summary, variant: str, stat: str) -> Row | None:
+        """Return the row of a variant and a statistic."""
+        return summary.row(variant, self.load, self.request_class, self.metric, stat)
+
+    def title(self, run: Run, summary: Summary) -> str:
+        """Return what the columns measure, with the load and the class if the table has several of them."""
+        units = {row.unit for row in summary.rows if (row.metric, row.stat) in {(self.metric, s) for s in self.stats}}
+        of_unit = f", {units.pop()}" if len(units) == 1 and not units & {"share", "ratio", "index"} else ""
+        called = "avoidable waits" if self.metric == AVOIDABLE_WAIT.name else plain_name(self.metric)
+        words = [self.load] if len(run.loads) > 1 else []
+        return " ".join([*words, *([self.request_class] if self.request_class else []), called]) + of_unit
+
+
+class Lead(NamedTuple):
+    """The column that the answer is about: the strip draws it, and its published figures stand beside it."""
+
+    group: Group
+    stat: str
+
+
+def deciding_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | None]:
+    """Return the columns of the table on the screen, at most ``MOST_COLUMNS``, and the leading column.
+
+    A quantity counts 100 if a claim answers the question with it, 10 if a claim names a cure by it, and 1 for any other
+    claim. Without claims, the columns are the overhead of the most frequent requests and the avoidable waits.
+    """
+    weights: Counter[Quantity] = Counter()
+    leading: list[tuple[int, Quantity]] = []
+    for claim in run.claims:
+        weight = _WEIGHTS.get(claim.role, 1)
+        leading.append((-weight, claim.value))
+        for quantity in claim.quantities:
+            weights[quantity.model_copy(update={"variant": "", "load": quantity.load or run.loads[0].name})] += weight
+    if not weights:
+        return _default_columns(run, summary)
+    groups = _fitting(_grouped(weights))
+    wanted = min(leading, key=lambda pair: pair[0])[1]
+    place = (wanted.load or run.loads[0].name, wanted.request_class, wanted.metric)
+    return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == place), None)
+
+
+def _grouped(weights: Counter[Quantity]) -> list[Group]:
+    """Return the groups of quantities, the heaviest first, each with its statistics."""
+    totals: Counter[tuple[str, str | None, str]] = Counter()
+    stats: dict[tuple[str, str | None, str], Counter[str]] = {}
+    for quantity, weight in weights.items():
+        place = (quantity.load or "", quantity.request_class, quantity.metric)
+        totals[place] += weight
+        stats.setdefault(place, Counter())[quantity.stat] += weight
+    return [Group(*place, _with_neighbours(place[2], stats[place])) for place, _ in totals.most_common()]
+
+
+def _with_neighbours(metric: str, stats: Counter[str]) -> tuple[str, ...]:
+    """Return the statistics of a metric in its own order; a percentile brings the usual percentiles with it."""
+    wanted = {stat for stat, _ in stats.most_common(3)}
+    if any(percentile(stat) is not None for stat in wanted):
+        wanted |= {*_NEIGHBOURS}
+    known = [*METRICS[metric].units] if metric in METRICS else [*stats]
+    return tuple(stat for stat in known if stat in wanted)
+
+
+def _fitting(groups: Sequence[Group]) -> list[Group]:
+    """Return as many groups as the table has room for; of a group that does not fit, its first statistics."""
+    fitting: list[Group] = []
+    for group in groups:
+        room = MOST_COLUMNS - sum(len(taken.stats) for taken in fitting)
+        if room:
+            fitting.append(group._replace(stats=group.stats[:room]))
+    return fitting
+
+
+def _default_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | None]:
+    """Return columns for a run without claims: the most frequent class of requests under the first load."""
+    load = run.loads[0].name
+    rows = [row for row in summary.rows if row.load == load and row.metric == OVERHEAD.name and row.request_class]
+    if not rows:
+        return [], None
+    frequent = max(rows, key=lambda row: row.n).request_class
+    groups = [Group(load, frequent, OVERHEAD.name, _NEIGHBOURS), Group(load, None, AVOIDABLE_WAIT.name, ("share",))]
+    failed = [row for row in summary.rows if (row.load, row.request_class, row.metric) == (load, None, FAILURES.name)]
+    if any(row.measured for row in failed):
+        groups.append(Group(load, None, FAILURES.name, ("share",)))
+    return groups, Lead(groups[0], "p99")

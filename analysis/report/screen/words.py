@@ -1,0 +1,141 @@
+"""The sentences of the screen: the answer, the cures, how sure they are, how many claims hold, what to type next."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from analysis.records.claims import Claim
+from analysis.records.run import Run
+from analysis.records.summary import ClaimRow, Summary
+from analysis.report.spread import claim_values, spread
+from analysis.report.wording import number, percent, plural, unit_suffix, whole_number
+from analysis.statistics.stopping import ENOUGH, has_interval
+
+_ANSWERS = {
+    "reproduced": "Answer:", "not reproduced": "Not so:", "undecided": "Not sure yet:", "invalid": "Not measured:"
+}  # fmt: skip
+_CURES = {
+    "reproduced": "Helps:", "not reproduced": "Does not help:", "undecided": "May help:", "invalid": "Not measured:"
+}  # fmt: skip
+_OTHERS = {"not reproduced": "Not so:", "undecided": "Not sure:", "invalid": "Not measured:"}
+
+Pair = tuple[Claim, ClaimRow]
+
+
+def answers(run: Run, summary: Summary) -> list[Pair]:
+    """Return the claims that answer the question; if no claim has a role, the first one."""
+    pairs = [*zip(run.claims, summary.claims, strict=True)]
+    return [pair for pair in pairs if pair[0].role == "answer"] or pairs[:1]
+
+
+def cures(run: Run, summary: Summary) -> list[Pair]:
+    """Return the claims that name a cure, the claims that hold first."""
+    pairs = [pair for pair in zip(run.claims, summary.claims, strict=True) if pair[0].role == "cure"]
+    return sorted(pairs, key=lambda pair: pair[1].verdict != "reproduced")
+
+
+def answer_sentence(run: Run, summary: Summary, pair: Pair) -> str:
+    """Return a claim that answers the question, with its number."""
+    return f"{_lead(_ANSWERS, run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+
+
+def cure_sentence(run: Run, summary: Summary, pair: Pair) -> str:
+    """Return a claim that names a cure, with its number."""
+    return f"{_lead(_CURES, run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+
+
+def _lead(leads: dict[str, str], run: Run, pair: Pair) -> str:
+    """Return the words before a claim. A claim that too few trials leave undecided says what these trials say."""
+    claim, row = pair
+    if row.verdict != "undecided" or run.trials >= ENOUGH or row.measured is None or not claim.has_one_bound:
+        return leads.get(row.verdict, leads["invalid"])
+    lead = (
+        leads["reproduced" if claim.holds(row.measured) else "not reproduced"]
+        .removesuffix(":")
+        .removesuffix(" in this run")
+    )
+    return f"{lead}, in {'a single trial' if run.trials == 1 else plural(run.trials, 'trial')}:"
+
+
+def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
+    """Return the measured value of a claim with its interval, or why there is none."""
+    claim, row = pair
+    if row.measured is None:
+        return (row.reason or "not measured").rstrip(".")
+    values = claim_values(claim, run, summary)
+    known = has_interval(values, row.low, row.high)
+    interval = spread(values, row.low, row.high, lambda value: _figure(claim, row, value)) if known else ""
+    stat = f"{row.stat} " if row.stat.startswith("p") and row.stat[1:2].isdigit() else ""
+    suffix = "" if claim.relative_to else unit_suffix(row.unit.removesuffix("s") if row.measured == 1 else row.unit)
+    return f"{stat}{_figure(claim, row, row.measured)}{suffix}" + (f" ({interval})" if interval else "")
+
+
+def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
+    if claim.relative_to:
+        return f"{number(value)} times"
+    return percent(value) if row.unit == "share" else number(whole_number(row.unit, value))
+
+
+def sureness(run: Run, summary: Summary) -> str:
+    """Return how many trials are valid and, of a run in doubt, the first reason and how many more there are."""
+    trials = summary.trials
+    trusted = Counter(trial.verdict for trial in trials)
+    each = f", {run.trials} of each variant" if run.trials > 1 else ""
+    if summary.validity.verdict == "valid":
+        brackets = " In brackets: 95 % intervals." if run.trials >= ENOUGH else ""
+        return (
+            f"Valid: all {plural(len(trials), 'trial')}{each}.{brackets}"
+            if len(trials) > 1
+            else "Valid: the only trial."
+        )
+    doubtful = len(trials) - trusted["valid"]
+    first, *more = _reasons(summary) or ["the reasons are in the report"]
+    further = f" (and {plural(len(more), 'more reason')} in the report)" if more else ""
+    return f"{summary.validity.verdict.capitalize()}: {doubtful} of {plural(len(trials), 'trial')}; {first}{further}."
+
+
+def _reasons(summary: Summary) -> list[str]:
+    """Return the reasons to doubt trials, the worst trials' first, without the notes on valid trials."""
+    worst_first = sorted(summary.trials, key=lambda trial: trial.verdict != "invalid")
+    of_trials = [reason for trial in worst_first for reason in trial.reasons if reason not in trial.notes]
+    return [*dict.fromkeys([*of_trials, *(summary.validity.reasons if not of_trials else [])])]
+
+
+def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], most: int = 2) -> Iterator[str]:
+    """Yield how many claims hold, and each claim that does not hold, but for those that are ``shown`` already."""
+    pairs = [*zip(run.claims, summary.claims, strict=True)]
+    if not pairs:
+        return
+    if run.trials < ENOUGH and not any(row.decided for _, row in pairs):
+        measured = [(claim, row) for claim, row in pairs if row.measured is not None and claim.has_one_bound]
+        for_it = sum(claim.holds(row.measured or 0) for claim, row in measured)
+        few = "One trial decides" if run.trials == 1 else f"{run.trials} trials decide"
+        yield f"{few} no claim; {for_it} of {len(pairs)} hold so far (to decide: {more_trials(summary)})."
+        return
+    holding = sum(row.verdict == "reproduced" for _, row in pairs)
+    yield f"{holding} of {plural(len(pairs), 'claim')} hold{'s' if holding == 1 == len(pairs) else ''}."
+    others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
+    for claim, row in others[:most]:
+        bound = f"; the claim is {row.bound}" if row.measured is not None else ""
+        lead = _OTHERS.get(row.verdict, "Not measured:")
+        yield f"{lead} {row.says}: {measured_phrase(run, summary, (claim, row))}{bound}."
+    if len(others) > most:
+        yield f"… and {plural(len(others) - most, 'more claim')}: make report TABLE=claims"
+
+
+def more_trials(summary: Summary) -> str:
+    """Return the option that decides most claims, and how long it takes."""
+    needed = [row.trials_needed for row in summary.claims if row.trials_needed]
+    trials = Counter(needed).most_common(1)[0][0] if needed else ENOUGH
+    return f"TRIALS={trials}, {max(1, round(trials * summary.round_s / 60))} min"
+
+
+def next_lines(run: Run, summary: Summary, report: str) -> Iterator[str]:
+    """Yield where the report is, and what to type next."""
+    yield f"Report: {report}"
+    name = run.experiment
+    pair = next(iter(answers(run, summary)), None)
+    cure = next(iter(cures(run, summary)), None)
+    further = ""
+    if pair and cure and pair[0].value.variant != cure[0].value.variant:
+        further = f" · make watch NAME={name} VARIANTS={pair[0].value.variant},{cure[0].value.variant}"
+    yield f"Next: make report TABLES=1{further}"

@@ -1,0 +1,222 @@
+"""The answer fits on a screen of 24 lines and 80 columns, for every experiment and however a run went."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from inline_snapshot import snapshot
+
+from analysis.metrics import unit
+from analysis.records.claims import Claim, Quantity
+from analysis.records.run import Host, Run
+from analysis.records.summary import ClaimRow, Row, Summary, TrialValidity, Validity
+from analysis.report.screen import LINES, WIDTH, screen_lines
+from analysis.report.screen.strip import scale_of, strip
+from analysis.report.section import Section
+from lab.experiment.file import load_experiment, names
+from lab.options import MeasureOptions
+from lab.run import record_of
+
+NAMES = names()
+VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
+
+
+def run_of(name: str, trials: int) -> Run:
+    """Return the record of a run of an experiment, as if it was measured."""
+    experiment = load_experiment(name)
+    plan = replace(MeasureOptions(), jobs=1, trials=trials).plan(experiment)
+    nowhere = Host(cpu="", cores=2, memory_gib=4, kernel="", engine="", compose="")
+    return record_of(name, experiment, plan, full=False, command="", host=nowhere, git=None, images=[])
+
+
+def quantities_of(run: Run) -> Iterator[Quantity]:
+    """Yield every quantity of the claims, for each variant and load, and the usual percentiles beside a percentile."""
+    for claim, variant, load in product(run.claims, run.variants, run.loads):
+        for quantity in claim.quantities:
+            if quantity.load not in (None, load.name):
+                continue
+            for stat in {quantity.stat, *(("p50", "p90", "p99") if quantity.stat.startswith("p9") else ())}:
+                yield quantity.model_copy(update={"variant": variant.name, "load": load.name, "stat": stat})
+
+
+def summary_of(run: Run, verdict: str, validity: str, seed: int = 1) -> Summary:
+    """Return results with a value for everything that is claimed, all claims with the same verdict."""
+    drawn = random.Random(seed)
+    rows = {
+        tuple(quantity.model_dump().values()): Row(
+            variant=quantity.variant, load=quantity.load or "", request_class=quantity.request_class,
+            metric=quantity.metric, stat=quantity.stat, unit=unit(quantity.metric, quantity.stat),
+            published=drawn.choice([None, drawn.lognormvariate(3, 3)]), predicted=None,
+            measured=drawn.lognormvariate(-4, 1) if unit(quantity.metric, quantity.stat) == "share"
+            else drawn.lognormvariate(3, 3),
+            low=None, high=None, n=100, trials=run.trials,
+        )
+        for quantity in quantities_of(run)
+    }  # fmt: skip
+    reasons = [f"reason {number}: {'the machine was busy ' * number}" for number in range(1, 9)]
+    trials = [
+        TrialValidity(variant=variant.name, load=load.name, trial=1, verdict=validity, reasons=reasons)
+        for variant, load in product(run.variants, run.loads)
+    ]
+    claims = [
+        ClaimRow(
+            says=claim.says, stat=claim.value.stat, verdict=verdict, measured=None if verdict == "invalid" else 1234.5,
+            low=1000, high=2000, bound=claim.bound, unit="ms", reason="the measurement is invalid", trials_needed=7,
+        )
+        for claim in run.claims
+    ]  # fmt: skip
+    return Summary(
+        experiment=run.experiment, round_s=60, validity=Validity(verdict=validity, reasons=reasons), trials=trials,
+        rows=[*rows.values()], claims=claims,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_fits_whatever_came_out(name: str) -> None:
+    """At most 24 lines of 80 columns, for every verdict, for valid and doubtful runs, for one trial and for five."""
+    for trials, verdict, validity in product((1, 5), VERDICTS, ("valid", "suspect", "invalid")):
+        run = run_of(name, trials)
+        lines = screen_lines(run, summary_of(run, verdict, validity), "results/an/experiment/report.html")
+
+        assert len(lines) <= LINES
+        assert max(line.cell_len for line in lines) <= WIDTH
+        assert any("report.html" in line.plain for line in lines)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_variants_of_the_answer_are_in_the_table(name: str) -> None:
+    """However many variants an experiment has, the answer's own variants have a row."""
+    run = run_of(name, 5)
+    asked = {claim.value.variant for claim in run.claims if claim.role == "answer"}
+
+    lines = [line.plain for line in screen_lines(run, summary_of(run, "reproduced", "valid"), "report.html")]
+
+    assert [variant for variant in sorted(asked) if not any(line.startswith(variant[:24]) for line in lines)] == []
+
+
+def simple(verdict: str = "reproduced", trials: int = 5, validity: str = "valid") -> tuple[Run, Summary]:
+    """Return a small run of ten-at-once with known numbers."""
+    run = run_of("ten-at-once", trials)
+    summary = summary_of(run, verdict, validity)
+    for place, row in enumerate(summary.rows):
+        row.__dict__["measured"], row.__dict__["published"] = 1000.0 + 100 * place, 1070.0
+    return run, summary
+
+
+def test_the_screen_of_a_run_with_five_trials() -> None:
+    run, summary = simple()
+
+    assert "\n".join(line.plain for line in screen_lines(run, summary, "results/x/report.html")) == snapshot("""\
+ten-at-once: One worker gets ten requests at the same moment, and each takes a
+second. Does FastAPI or its server decide whether they are served at the same …
+Answer: FastAPI with def answers all ten requests in the time of one: 1234 ms.
+Answer: Flask on a sync worker serves ten requests one after the other, so the
+last takes ten times as long as the first: 1234 times.
+Valid: all 5 trials, 5 of each variant. In brackets: 95 % intervals.
+
+                               burst
+                            response
+                            time, ms     burst, ms
+variant                   min    max  total  publ.  1 s                     10 s
+uvicorn-fastapi-sync     1600   1500   1000   1070  ━◆
+uvicorn-fastapi-async    1800   1700   1100   1070  ━◆
+gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
+gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
+gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
+
+5 of 5 claims hold.
+Report: results/x/report.html
+Next: make report TABLES=1\
+""")
+
+
+def test_the_screen_of_a_single_trial_in_doubt() -> None:
+    run, summary = simple("undecided", 1, "suspect")
+
+    assert "\n".join(line.plain for line in screen_lines(run, summary, "results/x/report.html")) == snapshot("""\
+ten-at-once: One worker gets ten requests at the same moment, and each takes a
+second. Does FastAPI or its server decide whether they are served at the same …
+Answer, in a single trial: FastAPI with def answers all ten requests in the time
+of one: 1234 ms.
+Answer, in a single trial: Flask on a sync worker serves ten requests one after
+the other, so the last takes ten times as long as the first: 1234 times.
+Suspect: 5 of 5 trials; reason 1: the machine was busy  (and 7 more reasons in
+the report).
+
+                               burst
+                            response
+                            time, ms     burst, ms
+variant                   min    max  total  publ.  1 s                     10 s
+uvicorn-fastapi-sync     1600   1500   1000   1070  ━◆
+uvicorn-fastapi-async    1800   1700   1100   1070  ━◆
+gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
+gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
+gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
+
+One trial decides no claim; 3 of 5 hold so far (to decide: TRIALS=7, 7 min).
+Report: results/x/report.html
+Next: make report TABLES=1\
+""")
+
+
+def test_what_an_app_says_takes_the_place_of_claims() -> None:
+    """The findings on a user's service stand where the claims of an experiment stand."""
+    run, summary = simple()
+    run = run.model_copy(update={"claims": []})
+    summary = summary.model_copy(update={"claims": []})
+    section = Section("Diagnosis", ["Requests wait for a worker.", "One more thread would help."], "", [], [])
+
+    lines = [line.plain for line in screen_lines(run, summary, "report.html", [section])]
+
+    assert "- Requests wait for a worker." in lines
+    assert not any("claim" in line for line in lines)
+
+
+def test_a_claim_that_does_not_hold_has_a_line_with_its_value_and_bound() -> None:
+    run, summary = simple()
+    row = summary.claims[1].model_copy(update={"verdict": "not reproduced"})
+    summary = summary.model_copy(update={"claims": [summary.claims[0], row, *summary.claims[2:]]})
+
+    text = " ".join(line.plain for line in screen_lines(run, summary, "report.html"))
+
+    assert f"4 of {len(run.claims)} claims hold." in text
+    assert f"Not so: {row.says}" in text
+    assert "1234" in text
+    assert row.bound in text
+
+
+@pytest.mark.parametrize(
+    ("unit_", "values", "axis"),
+    [
+        ("ms", [2, 9000], snapshot("1 ms   10 ms   100 ms 1 s     ")),
+        ("share", [0.2], snapshot("0%            50%         100%")),
+        ("requests/s", [30, 60], snapshot("10                         100")),
+        ("index", [0.9], snapshot("0             0.5            1")),
+        ("ms", [], snapshot("0 ms          0.5 ms      1 ms")),
+    ],
+)
+def test_a_scale_has_the_labels_of_its_unit(unit_: str, values: list[float], axis: str) -> None:
+    assert scale_of(values, unit_, 30).axis(unit_) == axis
+
+
+def test_a_strip_is_longer_for_a_longer_time_and_marks_the_published_one() -> None:
+    scale = scale_of([1, 10, 100, 1000], "ms", 31)
+
+    assert [strip(scale, value, None).rstrip() for value in (1, 10, 100, 1000)] == [
+        "━" * (10 * n + 1) for n in range(4)
+    ]
+    assert strip(scale, 10, 100)[20] == "◆"
+    assert strip(scale, None, None).strip() == ""
+
+
+def test_a_claim_without_a_value_says_why() -> None:
+    claim = Claim(says="it waits", value=Quantity(variant="a", metric="overhead", stat="p99"), at_least=1)
+    run, summary = simple()
+    row = summary.claims[0].model_copy(update={"measured": None, "verdict": "undecided", "reason": "too few requests"})
+    run = run.model_copy(update={"claims": [claim]})
+
+    text = " ".join(line.plain for line in screen_lines(run, summary.model_copy(update={"claims": [row]}), "r.html"))
+
+    assert "too few requests" in text
