@@ -10,7 +10,6 @@ from functools import cache
 from math import ceil
 from typing import ClassVar, Protocol
 
-from lab.loads import K6_SCRIPTS, Settings
 from lab.services import services
 
 WORKER_MIB = {"wsgi": 8, "flask_app": 18, "django_app": 20, "fastapi_app": 30, "own": 18}
@@ -47,11 +46,8 @@ def workers_problem(module: str, workers: int, threads: int, memory_mib: int) ->
     return None
 
 
-def k6_mib(script: str, settings: Settings, duration_s: int, generators: int) -> int:
-    """Return the memory limit of each k6 container of a load, in MiB."""
-    asked = K6_SCRIPTS[script]
-    users = asked.users_at_once(settings) / generators
-    requests = asked.rate_at_most_rps(settings, generators) / generators * duration_s
+def k6_mib(users: float, requests: float) -> int:
+    """Return the memory limit of a k6 container that has so many virtual users and sends so many requests, in MiB."""
     return ceil(K6_MIB + users * USER_MIB + requests * REQUEST_MIB)
 
 

@@ -238,6 +238,7 @@ def record_of(
                 loop=load_entry.loop,
                 duration=durations[load],
                 settings=load_entry.environment(),
+                traffic=load_entry.declared.recorded_traffic(load_entry.settings),
                 client=ClientRecord(script=load_entry.client.script, settings=load_entry.client.environment())
                 if load_entry.client
                 else None,

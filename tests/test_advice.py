@@ -25,7 +25,7 @@ from lab.apps.advise.show import print_what_if, print_whether_it_held
 from lab.apps.advise.what_if import recorded
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
-from lab.loads import K6_SCRIPTS
+from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.paths import ROOT
 from lab.plan import lay_out
 from lab.run import record_of
@@ -228,7 +228,7 @@ def test_what_a_described_service_is_tried_with(tmp_path: Path) -> None:
     assert list(experiment.variants) == [way.name for way in best]
     assert all(256 <= one.memory_mib < 1024 for one in experiment.variants.values())
     assert experiment.load
-    assert experiment.load.handed_over("60s")["USERS_MAX"] == '{"page": 5, "search": 26, "report": 2}'
+    assert experiment.load.derived_environment("60s")["USERS_MAX"] == '{"page": 5, "search": 26, "report": 2}'
     record = LoadRecord(name="load", script="classes.js", duration="60s", settings=experiment.load.environment())
     asked = classes_of(record)
     assert [(one.name, one.mean, one.rate) for one in asked] == [

@@ -64,7 +64,7 @@ def test_what_was_found_out_is_what_the_script_asks_for() -> None:
 
     assert held == {"ASKS": f"{work}hold&call_us=930", "ASKED_MS": "100"}
     assert burnt == {"ASKS": f"{work}burn", "ASKED_MS": "100"}
-    assert "ASKS" not in loaded("hold").handed_over("15s")
+    assert "ASKS" not in loaded("hold").derived_environment("15s")
 
 
 def test_burning_is_only_looked_at() -> None:

@@ -171,7 +171,7 @@ def test_a_lingering_client_keeps_a_worker_from_accepting_from_26_on(lab: Lab) -
 
 def test_connection_deadlock_ends_in_bounded_time_and_is_a_finding(copied_lab: Lab) -> None:
     """On 23.0.0 users are cut off after the load, on 27.0.1 all are answered; failures are no doubt."""
-    copied_lab.edit("lab/loads.py", "\nGRACE_S = 60", "\nGRACE_S = 12")
+    copied_lab.edit("lab/experiment/loads/script.py", "\nGRACE_S = 60", "\nGRACE_S = 12")
     result = measure(copied_lab, "connection-deadlock", "limit-23,limit-27", "4s")
 
     assert result.measured("limit-23", "failures", "share", "silent") == 1

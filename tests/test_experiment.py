@@ -15,9 +15,9 @@ from pydantic import TypeAdapter
 from analysis.metrics.unknown import comparable_figures
 from lab.errors import WrongUse
 from lab.experiment.file import editor_schema, load_experiment, names, read_experiment
+from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.model import Api, Database, Experiment
 from lab.experiment.variations import computing
-from lab.loads import K6_SCRIPTS
 from lab.paths import EXPERIMENTS
 from lab.plan import lay_out
 from lab.servers import KINDS, Server
@@ -97,6 +97,8 @@ def test_a_good_file_is_read_whole(tmp_path: Path) -> None:
         (("{variant: shared-socket, request_class: light, metric: overhead, stat: p99}",
           "{variant: shared, request_class: light, metric: overhead, stat: p99}"),
          "mine.yaml:17: claims.0.value.variant: there is no variant shared; there are shared-socket, one-process"),
+        (("request_class: light, metric: overhead, stat: p99}", "request_class: lite, metric: overhead, stat: p99}"),
+         "mine.yaml:17: claims.0.value.request_class: load heavy-mix has no class lite; it has light, heavy"),
         (("    server: gunicorn-gthread\n", ""),
          f"mine.yaml:8: variants.shared-socket: missing key server; it must be one of {', '.join(sorted(KINDS))}"),
         (("server: gunicorn-gthread\n", "server: gunicorn-gtread\n"),

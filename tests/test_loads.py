@@ -1,6 +1,7 @@
-"""lab.loads and lab.limits: what would harm the machine is refused before anything starts, with the reckoning."""
+"""lab.experiment.loads, lab.limits: what would harm the machine is refused before it starts, with the reckoning."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import yaml
 from lab import limits
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names, read_experiment
+from lab.experiment.loads.__main__ import generated
+from lab.experiment.loads.clients import CLIENT_SCRIPTS
+from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.experiment.loads.script import RATE_MAX_RPS
 from lab.limits import MemoryBudget
-from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from lab.plan import lay_out
-from lab.settings import Described
 
 TIMES = 10**6
 THIS_MACHINE = MemoryBudget(total_mib=24_000, available_mib=23_000)
@@ -92,31 +95,39 @@ def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
     assert MemoryBudget(total_mib=512 * 1024, available_mib=40 * 1024).for_containers_mib == 36 * 1024 - 512
 
 
-def test_every_script_can_be_asked_for_something() -> None:
+SCRIPTS = [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLIENT_SCRIPTS]
+
+
+def test_every_script_has_a_declaration() -> None:
     assert sorted(K6_SCRIPTS) == sorted(path.name for path in K6.glob("*.js"))
     assert sorted(CLIENT_SCRIPTS) == sorted(path.name for path in CLIENTS.glob("*.py"))
 
 
-@pytest.mark.parametrize(
-    ("folder", "script"), [(K6, name) for name in K6_SCRIPTS] + [(CLIENTS, name) for name in CLIENT_SCRIPTS]
-)
-def test_what_a_script_does_when_it_is_started_by_hand_is_allowed(folder: Path, script: str) -> None:
-    """The .env file beside it says what the lab would hand over; and of what it says nothing is unknown."""
-    lines = (folder / script).with_suffix(".env").read_text(encoding="utf-8").splitlines()
-    said = dict(line.lower().split("=", 1) for line in lines if not line.startswith("#"))
-    handed_over = {"duration", "start_at_ms", "start_after", "grace_s"} | {
-        "burst.js": {"asks", "asked_ms"},
-        "classes.js": {"users_max", "longest_s"},
-        "own.js": {"users_max"},
-        "rounds.js": {"asks", "asked_ms"},
-        "visits.js": {"rates_per_s", "step_lasts_s", "timeout_s"},
-    }.get(script, set())
-    settings = (K6_SCRIPTS | CLIENT_SCRIPTS)[script].settings
+def test_what_follows_from_the_declarations_is_up_to_date() -> None:
+    """If it is not, this test writes it; so a load needs no file for people who start k6 by hand, and no table."""
+    outdated = [(path, text) for path, text in generated() if not path.exists() or path.read_text("utf-8") != text]
+    for path, text in outdated:
+        path.write_text(text, encoding="utf-8")
 
-    assert said.keys() - settings.keys() == handed_over - {"start_after" if folder == K6 else "start_at_ms"}
-    for name in said.keys() & settings.keys():
-        value = said[name] if isinstance(settings[name], Described) else float(said[name])
-        assert settings[name].problem(value) is None
+    assert [path.name for path, _ in outdated] == [], "were out of date, and have been written; keep them"
+
+
+@pytest.mark.parametrize(("folder", "name"), SCRIPTS)
+def test_the_example_of_every_script_is_allowed(folder: Path, name: str) -> None:
+    script = (K6_SCRIPTS if folder == K6 else CLIENT_SCRIPTS)[name]
+
+    script.check(name, script.example, generators=1)
+    assert script.request_classes(script.example)
+
+
+@pytest.mark.parametrize(("folder", "name"), SCRIPTS)
+def test_a_declaration_names_the_request_classes_that_its_script_sends(folder: Path, name: str) -> None:
+    text = (folder / name).read_text(encoding="utf-8")
+    script = (K6_SCRIPTS if folder == K6 else CLIENT_SCRIPTS)[name]
+    said = set(script.request_classes(script.example))
+
+    assert set(re.findall(r"\b(?:get|send|run)\(['\"]([\w-]+)['\"]", text)) <= said
+    assert "classes" in script.settings or all(re.search(f"['\"]{one}['\"]", text) for one in said)
 
 
 GOOD = """\
@@ -221,7 +232,7 @@ def test_a_script_without_an_entry_is_told_from_one_that_does_not_exist(
         read_experiment(tmp_path / "mine.yaml")
 
     assert caught.value.message.startswith(
-        "mine.yaml:4: load.script: k6/users.js has no entry in lab/loads.py; there are "
+        "mine.yaml:4: load.script: k6/users.js has no declaration in lab/experiment/loads/k6.py; there are "
     )
 
 
@@ -287,10 +298,10 @@ def test_a_burst_that_does_not_compute_knows_what_it_asks_for_before_it_starts()
     burst = K6_SCRIPTS["burst.js"]
     settings = {"burst": 10, "every_s": 2, "delay_s": 0.07}
 
-    assert burst.handed_over(settings | {"does": "wait"}, "9s") == {
+    assert burst.derived_environment(settings | {"does": "wait"}, "9s") == {
         "GRACE_S": "60", "ASKS": "/?delay=0.07", "ASKED_MS": "70",
     }  # fmt: skip
-    assert burst.handed_over(settings | {"does": "call"}, "9s")["ASKS"] == "/call?delay=0.07"
+    assert burst.derived_environment(settings | {"does": "call"}, "9s")["ASKS"] == "/call?delay=0.07"
 
 
 def test_the_loop_of_a_load_follows_from_its_script() -> None:
@@ -300,19 +311,19 @@ def test_the_loop_of_a_load_follows_from_its_script() -> None:
     assert load_experiment("heavy-mix").all_loads["heavy-mix"].loop == "closed"
 
 
-def test_every_script_is_of_one_kind() -> None:
-    kinds = {name: script.kind for name, script in K6_SCRIPTS.items() if script.kind != "steady"}
-
-    assert kinds == {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
-
-
 @pytest.mark.parametrize("script", sorted(K6_SCRIPTS.keys() - {"crash.js"}))
 def test_every_load_that_repeats_requests_knows_its_rate(script: str) -> None:
     """The rate decides how much memory k6 gets; only crash.js sends each request once."""
     load = K6_SCRIPTS[script]
 
-    further = dict.fromkeys(("rounds", "wait_ms", "cpu_ms", "classes_per_s"), 1.0)
-    assert load.rate_rps(dict.fromkeys(load.settings, 1.0) | further) > 0
+    assert 0 < load.rate_at_most_rps(load.example, generators=1) < RATE_MAX_RPS
+
+
+@pytest.mark.parametrize("script", K6_SCRIPTS)
+def test_theory_knows_every_load_or_says_what_it_lacks(script: str) -> None:
+    traffic = K6_SCRIPTS[script].recorded_traffic(K6_SCRIPTS[script].example)
+
+    assert bool(traffic.classes) != bool(traffic.missing)
 
 
 @pytest.mark.parametrize("script", K6_SCRIPTS)

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from lab.errors import WrongUse
 from lab.experiment.file import WORDING, editor_schema, names, read_experiment
+from lab.experiment.loads.clients import CLIENT_SCRIPTS
+from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.model import Experiment
 from lab.experiment.yaml_file import explain
-from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import EXPERIMENTS
 from lab.servers import SERVERS
 from lab.servers.base import Variant

@@ -418,7 +418,7 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
     assert list(experiment.variants) == [TODAY, "limit-2x2"]
     [load] = experiment.all_loads.values()
     assert json.loads(load.environment()["CLASSES"])["report"] == {"users": 3, "path": "/report"}
-    assert json.loads(load.handed_over("5s")["USERS_MAX"]) == {"home": 4, "report": 3, "stream": 20}
+    assert json.loads(load.derived_environment("5s")["USERS_MAX"]) == {"home": 4, "report": 3, "stream": 20}
     factors = experiment.variants[TODAY].factors()
     assert (factors["LAB_CALLABLE"], factors["LAB_APP"], factors["LAB_OWN"]) == ("app:app", "own:app", "-own-abc")
     assert "nowhere" not in experiment.variants[TODAY].record(TODAY).model_dump_json()

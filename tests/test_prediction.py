@@ -18,10 +18,12 @@ from analysis.records.checksums import seal
 from analysis.records.folder import read_run
 from analysis.records.run import THEORY, ClientRecord, LoadRecord, VariantRecord
 from analysis.records.summary import Row
+from analysis.records.traffic import Traffic, TrafficClass, Work, traffic_of_older_records
 from analysis.verification import derived_elsewhere, verify_run
 from lab.apps.advise.validated import validation_tables
 from lab.experiment.file import load_experiment, names
-from lab.loads import K6_SCRIPTS
+from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.experiment.loads.script import as_variables
 from lab.plan import lay_out
 from lab.run import record_of
 from lab.servers import SERVERS
@@ -134,10 +136,35 @@ def test_every_server_and_every_load_is_known_or_says_what_is_missing() -> None:
         else:
             assert system_of(one.record("one"), load()).servers.all_workers == one.workers
     for script in K6_SCRIPTS:
-        with pytest.raises(NotModelled, match=r"without the setting|machine computes|killed|give up|own application"):
+        with pytest.raises(
+            NotModelled, match=r"without the setting|machine computes|killed|give up|own application|the load"
+        ):
             system_of(variant(), load(script, settings={}))
     with pytest.raises(NotModelled, match=r"the load mine\.js"):
         system_of(variant(), load("mine.js"))
+
+
+@pytest.mark.parametrize("script", K6_SCRIPTS)
+def test_a_load_whose_record_is_older_has_the_traffic_that_runs_record_today(script: str) -> None:
+    example = K6_SCRIPTS[script].example
+    older = traffic_of_older_records(script, as_variables(example))
+
+    assert older in (None, K6_SCRIPTS[script].recorded_traffic(example))
+
+
+def test_bursts_of_older_records_wait_compute_or_call() -> None:
+    burst = K6_SCRIPTS["burst.js"]
+    for does in ("wait", "compute", "call"):
+        example = {"burst": 4, "every_s": 2, "does": does, "rounds": 3, "wait_ms": 5, "cpu_ms": 10, "delay_s": 0.5}
+        older = traffic_of_older_records("burst.js", as_variables(example))
+        assert older == burst.recorded_traffic(example)
+        assert older.classes["burst"].work[-1].does == does
+
+
+def test_work_that_only_a_newer_version_knows_is_not_predicted() -> None:
+    traffic = Traffic(classes={"page": TrafficClass(users=1, work=[Work(does="dream", takes_s=1)])})
+    with pytest.raises(NotModelled, match="requests that dream"):
+        system_of(variant(), load("dreams.js", traffic=traffic))
 
 
 @pytest.mark.parametrize(

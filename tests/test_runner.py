@@ -329,7 +329,7 @@ def test_a_rate_that_is_too_high_for_k6_is_why_the_trial_failed(
 ) -> None:
     """The capacity of 200 visits a second, times 1.5, in three requests each, from two load generators."""
     monkeypatch.delattr("lab.trial.compose.DockerClient")
-    monkeypatch.setattr("lab.loads.RATE_MAX_RPS", 400)
+    monkeypatch.setattr("lab.experiment.loads.script.RATE_MAX_RPS", 400)
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
     stack = overload(tmp_path)
 

@@ -148,7 +148,7 @@ def test_the_rate_of_visits_jumps_from_step_to_step(
     load = Load(script="visits.js", duration=Durations(short=duration, full=duration), settings=settings)
     surrounding = {"DURATION": duration, "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
 
-    [done] = inspect("visits.js", load.environment() | load.handed_over(duration) | surrounding)
+    [done] = inspect("visits.js", load.environment() | load.derived_environment(duration) | surrounding)
 
     [scenario] = json.loads(done.stdout)["scenarios"].values()
     assert (scenario["executor"], scenario["exec"]) == ("ramping-arrival-rate", "visitor")
@@ -194,7 +194,7 @@ def test_there_are_no_more_visitors_than_visits_and_their_last_answer_is_waited_
     )  # fmt: skip
     surrounding = {"DURATION": duration, "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
 
-    [done] = inspect("visits.js", load.environment() | load.handed_over(duration) | surrounding)
+    [done] = inspect("visits.js", load.environment() | load.derived_environment(duration) | surrounding)
 
     [scenario] = json.loads(done.stdout)["scenarios"].values()
     assert (scenario["preAllocatedVUs"], scenario["gracefulStop"]) == (users, within)
@@ -205,7 +205,7 @@ def test_other_loads_have_a_minute_for_their_last_answer(inspect: Inspect) -> No
     [load] = load_experiment("heavy-mix").all_loads.values()
     settings = (
         load.environment()
-        | load.handed_over("9s")
+        | load.derived_environment("9s")
         | {"DURATION": "9s", "START_AT_MS": "0", "LAB_URL": "http://balancer:8080"}
     )
 

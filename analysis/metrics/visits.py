@@ -27,6 +27,7 @@ from analysis.metrics.metric import (
 )
 from analysis.read import OF_TRIAL, of_trial
 from analysis.read.observation import database_of
+from analysis.records.duration import in_seconds
 from analysis.records.summary import RateStepRow
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def rates_per_s(settings: dict[str, str], duration: str) -> list[int]:
     if not {"FIRST_PER_S", "LAST_PER_S", "STEP_S"} <= settings.keys():
         return []
     first, last = float(settings["FIRST_PER_S"]), float(settings["LAST_PER_S"])
-    levels = max(1, math.floor(_seconds(duration) / float(settings["STEP_S"])))
+    levels = max(1, math.floor(in_seconds(duration) / float(settings["STEP_S"])))
     return [math.floor(first * (last / first) ** (level / max(1, levels - 1)) + 0.5) for level in range(levels)]
 
 
@@ -321,10 +322,6 @@ def _counted(count: int, noun: str) -> str:
 def _in_order(names: set[str] | frozenset[str]) -> list[str]:
     """Return the names of visits sorted; numbers are in numeric order."""
     return sorted(names, key=lambda name: (len(name), name))
-
-
-def _seconds(duration: str) -> int:
-    return int(duration[:-1]) * {"s": 1, "m": 60}[duration[-1]]
 
 
 def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: float | str) -> list[Any]:

@@ -14,6 +14,7 @@ from analysis.metrics import FAMILIES, bursts
 from analysis.metrics.metric import percentile
 from analysis.metrics.simulated import Prediction, Predictions, SimulatedTrial
 from analysis.predict.system import NotModelled, system_of
+from analysis.records.duration import in_seconds
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import NotPredicted, Summary
 from analysis.statistics.intervals import median_of_each
@@ -75,11 +76,7 @@ def not_predicted(predictions: Predictions) -> list[NotPredicted]:
 
 def _requests(system: QueueingSystem, load: LoadRecord) -> float:
     """Return about how many requests a trial has, if none waits."""
-    return sum(class_.rate for class_ in system.classes) * _lasts_s(load)
-
-
-def _lasts_s(load: LoadRecord) -> int:
-    return int(load.duration[:-1]) * (60 if load.duration[-1] == "m" else 1)
+    return sum(class_.rate for class_ in system.classes) * in_seconds(load.duration)
 
 
 def _trials(
@@ -89,7 +86,7 @@ def _trials(
 
     seed = crc32(f"{variant.name} {load.name}".encode())
     names = [class_.name for class_ in system.classes]
-    for rows in simulate.simulate_trials(system, _lasts_s(load), range(seed, seed + count)):
+    for rows in simulate.simulate_trials(system, in_seconds(load.duration), range(seed, seed + count)):
         yield SimulatedTrial.from_rows(variant, load, names, rows)
 
 

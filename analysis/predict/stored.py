@@ -82,7 +82,7 @@ def write_predictions(run_folder: Path, run: Run) -> Predictions:
 def _hash(run: Run) -> str:
     settings = {
         "variants": [variant.model_dump(mode="json") for variant in run.variants],
-        "loads": [load.model_dump(mode="json") for load in run.loads],
+        "loads": [load.model_dump(mode="json", exclude=set() if load.traffic else {"traffic"}) for load in run.loads],
         "measured": sorted({(variant, load) for variant, load, _ in run.order}),
         "numbers": [run.trials, run.jobs, run.cores],
     }

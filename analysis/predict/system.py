@@ -3,18 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import Any, Literal
+from typing import Any
 
-from analysis.predict.classes import simulated_class
-from analysis.records.classes import read_classes
+import numpy as np
+
+from analysis.records.classes import Mean
 from analysis.records.queueing import EVEN, Queueing
 from analysis.records.run import KINDS, LoadRecord, VariantRecord
+from analysis.records.traffic import Range, TrafficClass, Work, traffic_of_older_records
 from theory.model import (
+    Arrivals,
     Balance,
     Bursts,
     Class,
     Closed,
     Constant,
+    Distribution,
+    Exponential,
+    Given,
     Open,
     QueueingSystem,
     Servers,
@@ -81,7 +87,10 @@ def classes_of(load: LoadRecord) -> list[Class]:
     try:
         if api.get("stall_s"):
             stalls = Stalls(*(float(api.get(name, 0)) for name in ("first_s", "every_s", "stall_s", "takes_s")))
-        return _described(load) if load.script == "classes.js" else _classes(load, stalls)
+        traffic = load.traffic or traffic_of_older_records(load.script, load.settings)
+        if not traffic or traffic.missing:
+            raise NotModelled((traffic and traffic.missing) or f"the load {load.script}")
+        return [_simulated(name, asked, stalls) for name, asked in traffic.classes.items()]
     except KeyError as name:  # an older script had other settings
         raise NotModelled(f"the load {load.script} without the setting {name}") from None
     except WrongModel as problem:
@@ -168,68 +177,35 @@ def _idle_kept(queueing: Queueing, settings: Settings) -> int:
     return kept if queueing.closes_idle_when_full or queueing.has_inner_queue else 0
 
 
-def _classes(load: LoadRecord, stalls: Stalls | None) -> list[Class]:
-    words = {name.lower(): value for name, value in load.settings.items()}
-    asked = {name: float(value) for name, value in words.items() if _is_number(value)}
-    match load.script:
-        case "heavy-mix.js":
-            return [
-                Class("light", Closed(int(asked["light_vus"])), [WorkStep(Uniform(0.0, asked["light_delay_max_s"]))]),
-                Class("heavy", Closed(int(asked["heavy_vus"])), [WorkStep(Constant(asked["heavy_delay_s"]))]),
-            ]
-        case "users.js":
-            takes = Uniform(asked["delay_min_s"], asked["delay_max_s"])
-            return [Class("user", Closed(int(asked["users"]), Constant(asked["pause_s"])), [WorkStep(takes)])]
-        case "rounds.js":
-            return [Class("work", Closed(int(asked["users"])), _work(asked))]
-        case "arrivals.js":
-            return [Class("arrival", _regular(asked["rate_rps"]), [WorkStep(Constant(asked["delay_s"]))])]
-        case "calls.js":
-            call = WorkStep(Constant(asked["call_delay_s"]), "call", stalls=stalls)
-            quick = WorkStep(Constant(asked["quick_delay_s"]))
-            return [
-                Class("call", _regular(asked["call_rps"]), [call]),
-                Class("quick", _regular(asked["quick_rps"]), [quick]),
-            ]
-        case "burst.js":
-            if words["does"] == "compute":
-                work = _work(asked)
-            else:
-                does: Literal["wait", "call"] = "wait" if words["does"] == "wait" else "call"
-                work = [WorkStep(Constant(asked["delay_s"]), does, stalls=stalls)]
-            return [Class("burst", Bursts(int(asked["burst"]), asked["every_s"], BURST_APART_S), work)]
-        case "fibonacci.js":
-            raise NotModelled("how long this machine computes")
-        case "crash.js":
-            raise NotModelled("workers that are killed")
-        case "own.js" | "replay.js":
-            raise NotModelled("how long somebody's own application works on a request")
-        case "visits.js":
-            raise NotModelled("visitors who give up, and the application's own work and database")
-    raise NotModelled(f"the load {load.script}")
+def _simulated(name: str, asked: TrafficClass, stalls: Stalls | None) -> Class:
+    """Return a class of a load's traffic for the simulator. Raise NotModelled for work that theory does not know."""
+    computes = any(work.does == "compute" for work in asked.work)
+    steps = [_step(work, stalls, late_s=LATE_S if computes and work.does == "wait" else 0.0) for work in asked.work]
+    return Class(name, _arrivals(asked), steps * asked.rounds)
 
 
-def _described(load: LoadRecord) -> list[Class]:
-    found = [simulated_class(name, class_) for name, class_ in read_classes(load.settings["CLASSES"]).items()]
-    return [
-        replace(class_, arrivals=_regular(class_.arrivals.per_second)) if isinstance(class_.arrivals, Open) else class_
-        for class_ in found
-    ]
+def _arrivals(asked: TrafficClass) -> Arrivals:
+    if asked.users:
+        return Closed(asked.users, Constant(asked.pause_s))
+    if asked.burst:
+        return Bursts(asked.burst, asked.every_s, BURST_APART_S)
+    return Open(asked.per_second or 0.0, regular=True, jitter=JITTER_S)
 
 
-def _regular(per_second: float) -> Open:
-    return Open(per_second, regular=True, jitter=JITTER_S)
+def _step(work: Work, stalls: Stalls | None, late_s: float) -> WorkStep:
+    match work.does, work.takes_s:
+        case "wait" | "compute" | "call" as does, takes:
+            return WorkStep(_distribution(takes, late_s), does, stalls=stalls if does == "call" else None)
+    raise NotModelled(f"requests that {work.does}")
 
 
-def _work(asked: Mapping[str, float]) -> list[WorkStep]:
-    wait_s, compute_s = asked["wait_ms"] / 1000, asked["cpu_ms"] / 1000
-    waits = [WorkStep(Uniform(wait_s, wait_s + LATE_S))] if wait_s else []
-    return [*waits, WorkStep(Constant(compute_s), "compute")] * int(asked["rounds"])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _distribution(takes: float | Range | Mean | list[float], late_s: float) -> Distribution:
+    match takes:
+        case Range(least=least, most=most):
+            return Uniform(least, most + late_s)
+        case Mean(mean=mean):
+            return Exponential(mean)
+        case list(measured):
+            return Given(np.array(measured))
+        case seconds:
+            return Uniform(seconds, seconds + late_s) if late_s else Constant(seconds)

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from analysis.records.claims import Claim, Curve, Published
 from analysis.records.model import Record
 from analysis.records.queueing import Queueing, queueing_of_schema_1
+from analysis.records.traffic import Traffic
 
 SCHEMA = 2
 """The schema of the records that this version writes. It reads every schema from 1 on (``records.model``)."""
@@ -133,8 +134,8 @@ class RelativeRate(Record):
 LoadKind = Literal["steady", "burst", "crash", "visits"]
 """How requests come: continuously, in bursts, in bursts with a request that kills its worker, or in visits."""
 KINDS: tuple[str, ...] = get_args(LoadKind)
-_KINDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
-"""The kinds of scripts, for older records, which lack the kind; all other scripts were steady."""
+_KINDS_OF_OLDER_RECORDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js": "crash", "visits.js": "visits"}
+"""The kinds of the scripts of older records, which lack the kind. A script that is not here was steady."""
 
 
 TODAY = "today"
@@ -150,7 +151,8 @@ class LoadRecord(Record):
     call, times in seconds; ``database`` has the settings of the servers' database; None: there is no such service or
     database. A load that ``overloads`` asks for more than the servers can answer, so failures are findings.
     ``relative`` says how the load's rate follows from a capacity. ``kind`` is a LoadKind, or a word that only a newer
-    version knows; ``loop`` is ``closed`` or ``open``.
+    version knows; ``loop`` is ``closed`` or ``open``. ``traffic``: the requests as theory simulates them; None:
+    an older version recorded the load.
     """
 
     name: str
@@ -165,14 +167,15 @@ class LoadRecord(Record):
     loop: str = "closed"
     duration: str
     settings: dict[str, str]
+    traffic: Traffic | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _kind_of_older_records(cls, values: Any) -> Any:  # noqa: ANN401  # any JSON value
         """Choose the kind by the script if the record has no kind."""
-        if not isinstance(values, dict) or "kind" in values or values.get("script") not in _KINDS:
+        if not isinstance(values, dict) or "kind" in values:
             return values
-        return values | {"kind": _KINDS[values["script"]]}
+        return values | {"kind": _KINDS_OF_OLDER_RECORDS.get(str(values.get("script")), "steady")}
 
     @property
     def burst(self) -> int | None:

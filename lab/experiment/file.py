@@ -9,9 +9,10 @@ from typing import Any
 from analysis.records.model import NAME_PATTERN
 from analysis.records.nearest import nearest_first
 from lab.errors import WrongUse
+from lab.experiment.loads.clients import CLIENT_SCRIPTS
+from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.model import DURATION_PATTERN, SETTING_NAME_PATTERN, SETTING_TEXT_PATTERN, Experiment
 from lab.experiment.yaml_file import Place, Wording, read_yaml
-from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS
 from lab.paths import EXPERIMENTS
 from lab.servers import KINDS
 from lab.servers.base import CPUSET_PATTERN, RELEASE_PATTERN

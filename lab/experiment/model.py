@@ -7,12 +7,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
 
+from analysis.records.duration import in_seconds
 from analysis.records.model import Model, Name
 from analysis.records.nearest import nearest_first
 from lab import limits
 from lab.errors import Misplaced, WrongUse
 from lab.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
-from lab.loads import CLIENT_SCRIPTS, K6_SCRIPTS, RELATIVE, LoadScript, WrongSetting, as_variables, in_seconds
+from lab.experiment.loads.clients import CLIENT_SCRIPTS
+from lab.experiment.loads.k6 import K6_SCRIPTS
+from lab.experiment.loads.script import RELATIVE, LoadScript, WrongSetting, as_variables
 from lab.paths import CLIENTS, K6
 from lab.servers import Server
 
@@ -98,7 +101,7 @@ class Script(Model):
         if self.script not in known:
             there = nearest_first(self.script, list(known))
             exists = self.script in {path.name for path in folder.iterdir()}
-            problem = "has no entry in lab/loads.py" if exists else "does not exist"
+            problem = f"has no declaration in lab/experiment/loads/{folder.name}.py" if exists else "does not exist"
             raise Misplaced(f"{folder.name}/{self.script} {problem}; there are {there}", "script")
         if taken := self.settings.keys() & SET_BY_THE_LAB:
             raise WrongSetting("the lab itself sets this; leave it out", min(taken))
@@ -113,13 +116,13 @@ class Script(Model):
         """Return the settings as environment variables for the script; a run's record keeps these variables."""
         return as_variables(self.settings)
 
-    def handed_over(self, duration: str) -> dict[str, str]:
+    def derived_environment(self, duration: str) -> dict[str, str]:
         """Return the further variables for the script, which follow from the settings and the duration."""
-        return self.declared.handed_over(self.settings, duration)
+        return self.declared.derived_environment(self.settings, duration)
 
     @property
     def declared(self) -> LoadScript:
-        """The declaration of the script in lab/loads.py."""
+        """The declaration of the script in lab/experiment/loads."""
         return self.programs[1][self.script]
 
 
@@ -223,7 +226,9 @@ class Load(Script):
 
     def k6_mib(self, duration: str) -> int:
         """Return the memory limit of each k6 container for a load of this duration, in MiB."""
-        return limits.k6_mib(self.script, self.settings, in_seconds(duration), self.generators)
+        rate_rps = self.declared.rate_at_most_rps(self.settings, self.generators)
+        users = self.declared.users_at_once(self.settings) / self.generators
+        return limits.k6_mib(users, rate_rps / self.generators * in_seconds(duration))
 
     @property
     def climbs(self) -> bool:
@@ -242,12 +247,18 @@ class Load(Script):
 
     def grace_s(self, duration: str) -> float:
         """Return how long k6 waits for the last answers after a load of this duration."""
-        return float(self.handed_over(duration)["GRACE_S"])
+        return float(self.derived_environment(duration)["GRACE_S"])
 
     @property
     def loop(self) -> Literal["closed", "open"]:
         """Whether users wait for an answer before they send the next request (closed) or not (open)."""
         return "open" if self.declared.open_loop else "closed"
+
+    @property
+    def request_classes(self) -> list[str]:
+        """The classes of its requests, and of those of its client."""
+        scripts = [self, *([self.client] if self.client else [])]
+        return [name for script in scripts for name in script.declared.request_classes(script.settings)]
 
     @property
     def computes(self) -> bool:
@@ -330,7 +341,7 @@ class Experiment(Model):
             raise Misplaced(f"there is no variant {name}; there are {known}", *place)
 
     def check_entry(self, entry: QuantityEntry | PublishedEntry, *place: str | int) -> None:
-        """Raise Misplaced if the experiment does not measure the variant and the load of an entry."""
+        """Raise Misplaced if the experiment does not measure the variant, the load and the class of an entry."""
         self.check_variant(entry.variant, *place, "variant")
         loads = list(self.all_loads)
         if entry.load is None and len(loads) > 1:
@@ -340,6 +351,11 @@ class Experiment(Model):
             raise Misplaced(f"there is no load {load}; there are {nearest_first(load, loads)}", *place, "load")
         if not self.all_loads[load].is_for(entry.variant):
             raise Misplaced(f"{entry.variant} is not measured under load {load}", *place)
+        classes = self.all_loads[load].request_classes
+        if entry.request_class and entry.request_class not in classes:
+            known = nearest_first(entry.request_class, classes)
+            problem = f"load {load} has no class {entry.request_class}; it has {known}"
+            raise Misplaced(problem, *place, "request_class")
 
     @model_validator(mode="after")
     def _databases_are_asked(self) -> Self:

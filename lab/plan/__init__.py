@@ -7,10 +7,10 @@ from itertools import groupby
 from math import ceil
 from typing import Protocol
 
+from analysis.records.duration import in_seconds
 from lab import limits
 from lab.errors import WrongUse
 from lab.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
-from lab.loads import in_seconds
 from lab.servers.base import Variant
 
 START_S = 12

@@ -14,12 +14,12 @@ from functools import partial
 from operator import methodcaller
 from pathlib import Path
 
+from analysis.records.duration import in_seconds
 from analysis.records.run import TODAY, TrialRecord
 from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.probe import MachineLost
 from lab.engine.machine_usage import Progress, Quiet
 from lab.interruption import uninterrupted
-from lab.loads import in_seconds
 from lab.plan import TAIL_S, Plan, PlannedTrial
 from lab.trial.compose import START_UP_S
 from lab.trial.containers import TrialContainers

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from statistics import median
 
 from analysis.records.run import Calibration
-from lab import loads
+from lab.experiment.loads.script import request_environment, request_path, service_time_ms
 from lab.experiment.model import Load
 
 ALONE = 5
@@ -29,24 +29,24 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
     shorter. A busy machine misleads a calibration, so the lab tries up to TRIES times, and takes the calibration that
     missed least. Raise what ``ask`` raises.
     """
-    path, service_time_ms = loads.request(load.settings)
-    count = ALONE if service_time_ms < LONG_MS else 2
-    if service_time_ms < LONG_MS:
+    path, work_ms = request_path(load.settings), service_time_ms(load.settings)
+    count = ALONE if work_ms < LONG_MS else 2
+    if work_ms < LONG_MS:
         ask(path)  # the first request is slower, because the server loads some modules late
     if load.settings["cpu"] == "burn":
         return Calibration(
-            cpu="burn", call_us=None, service_time_ms=service_time_ms, alone_ms=[ask(path) for _ in range(count)]
+            cpu="burn", call_us=None, service_time_ms=work_ms, alone_ms=[ask(path) for _ in range(count)]
         )
 
     def alone(call_us: float) -> list[float]:
-        return [ask(_held(path, call_us)) for _ in range(count)]
+        return [ask(path + _of_calls(call_us)) for _ in range(count)]
 
     def corrected(call_us: float, took_ms: list[float]) -> float:
-        excess_us = 1000 * (median(took_ms) - service_time_ms) / calls if calls else 0.0
+        excess_us = 1000 * (median(took_ms) - work_ms) / calls if calls else 0.0
         return float(round(min(max(call_us - excess_us, CALL_US[0]), CALL_US[1])))
 
     def tried(call_us: float) -> Calibration:
-        return Calibration(cpu="hold", call_us=call_us, service_time_ms=service_time_ms, alone_ms=alone(call_us))
+        return Calibration(cpu="hold", call_us=call_us, service_time_ms=work_ms, alone_ms=alone(call_us))
 
     calls = float(load.settings["rounds"]) * round(float(load.settings["cpu_ms"]))
     call_us = corrected(FIRST_CALL_US, alone(FIRST_CALL_US))
@@ -59,9 +59,9 @@ def calibrate(load: Load, ask: Ask) -> Calibration:
 
 def calibrated_request(load: Load, found: Calibration) -> dict[str, str]:
     """Return the variables that tell the script what to ask for, given the result of the calibration."""
-    path, service_time_ms = loads.request(load.settings)
-    return loads.asks(path if found.call_us is None else _held(path, found.call_us), service_time_ms)
+    return request_environment(load.settings, "" if found.call_us is None else _of_calls(found.call_us))
 
 
-def _held(path: str, call_us: float) -> str:
-    return f"{path}&call_us={call_us:g}"
+def _of_calls(call_us: float) -> str:
+    """Return the parameter that says how long each call is with which a request holds the interpreter lock."""
+    return f"&call_us={call_us:g}"

@@ -223,7 +223,7 @@ def share_load(k6: dict[str, Any], count: int) -> Services:
 
 def _variables(script: Script, duration: str) -> dict[str, str]:
     """Return the variables that Compose passes to a script; k6/run adds the variables that become known later."""
-    return script.environment() | script.handed_over(duration) | {"DURATION": duration}
+    return script.environment() | script.derived_environment(duration) | {"DURATION": duration}
 
 
 def env_file(values: Mapping[str, str]) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from analysis.records.folder import BadRun, read_trial, trial_folder
-from lab.loads import WrongSetting
+from lab.experiment.loads.script import WrongSetting
 from lab.plan import PlannedTrial
 
 

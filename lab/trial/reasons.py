@@ -9,7 +9,6 @@ from python_on_whales.components.container.models import ContainerState
 
 from lab.engine.commands import meaning_of
 from lab.engine.containers import ContainerInfo
-from lab.loads import K6_SCRIPTS
 from lab.plan import PlannedTrial
 from lab.servers.workload import BESIDE
 
@@ -60,7 +59,7 @@ def memory_limit_reason(trial: PlannedTrial, service: str, limit_mib: int) -> st
     elif service.startswith(BESIDE):
         setting = "which mem_limit of this service in your Compose file sets"
     elif service.partition("-")[0] == "k6":
-        names = ", ".join(dict.fromkeys(K6_SCRIPTS[trial.load.script].users))
+        names = ", ".join(dict.fromkeys(trial.load.declared.users))
         setting = f"which lab/limits.py computes from {names}, the rate and the duration"
     else:
         setting = f"which mem_limit of {service} in docker-compose.yml sets"

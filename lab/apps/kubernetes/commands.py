@@ -55,9 +55,9 @@ def trial_of(
     Raise WrongUse for an unknown variant or load, for a load whose rate another trial must measure first, and for a
     number of generators that cannot send the load.
     """
+    from lab.experiment.loads.script import WrongSetting  # noqa: PLC0415
     from lab.experiment.model import check_duration, unknown_variant  # noqa: PLC0415
     from lab.experiment.variations import computing  # noqa: PLC0415
-    from lab.loads import WrongSetting  # noqa: PLC0415
     from lab.plan import PlannedTrial  # noqa: PLC0415
 
     if variant and variant not in experiment.variants:

@@ -10,10 +10,11 @@ from typing import Any
 
 import yaml
 
+from analysis.records.duration import in_seconds
 from lab.apps.kubernetes.box import Document, Service, left_out, pod_spec, waiting_for
 from lab.errors import WrongUse
+from lab.experiment.loads.script import request_environment
 from lab.experiment.model import Script
-from lab.loads import asks, in_seconds, request
 from lab.paths import K6
 from lab.plan import PlannedTrial
 from lab.services import services as services_of_the_file
@@ -271,5 +272,5 @@ def _settings(setup: Setup, name: str) -> dict[str, str]:
     load = setup.trial.load
     fixed = services_of_the_file()[name]["environment"]
     own = {key: value for key, value in setup.services[name]["environment"].items() if key not in fixed}
-    known = asks(*request(load.settings)) if name == "k6" and load.computes else {}
+    known = request_environment(load.settings) if name == "k6" and load.computes else {}
     return own | known | {"START_AT_MS": str(setup.start_at_ms)}

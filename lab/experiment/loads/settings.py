@@ -12,13 +12,18 @@ from analysis.records.nearest import nearest_first
 
 ANSWER_WITHIN_S = 60
 """How long k6 waits for the answer to one request."""
+HOUR_S = 3600
 GIVES_UP = f"k6 gives up a request after {ANSWER_WITHIN_S} s"
 
 
 @dataclass(frozen=True)
 class Number:
-    """A setting that is a number from ``least`` to ``most``; ``why`` gives the reason for ``most``."""
+    """A setting that is a number from ``least`` to ``most``; ``why`` gives the reason for ``most``.
 
+    The ``example`` of a setting is its value when somebody starts the script by hand.
+    """
+
+    example: float
     least: float
     most: float = inf
     why: str = ""
@@ -50,6 +55,7 @@ class Number:
 class Word:
     """A setting that is one of a few words. ``needs`` holds the further settings that each word requires."""
 
+    example: str
     needs: Mapping[str, Mapping[str, Number]]
 
     @property
@@ -72,6 +78,7 @@ class Word:
 class Described:
     """A setting that describes classes of requests, as JSON (analysis/records/classes.py). The requests sleep."""
 
+    example: str
     allowed: str = 'JSON of classes by name, e.g. {"page": {"users": 5, "takes_s": 0.1}}'
 
     @property
@@ -116,3 +123,28 @@ def _first(error: ValidationError, allowed: str) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where + ': ' if where else ''}{first['msg']}; it must be {allowed}"
+
+
+def count(example: int) -> Number:
+    """Return a setting that is a number of users or requests. How many k6 can send depends on its containers."""
+    return Number(example, 1, whole=True)
+
+
+def delay_s(example: float) -> Number:
+    """Return a setting that is how long a request sleeps."""
+    return Number(example, 0, ANSWER_WITHIN_S, GIVES_UP)
+
+
+def pause_s(example: float) -> Number:
+    """Return a setting that is how long a user pauses after an answer."""
+    return Number(example, 0, HOUR_S)
+
+
+def rounds(example: int, wait_ms: float, cpu_ms: float) -> dict[str, Number]:
+    """Return the settings of requests that wait and compute in turns."""
+    most_ms = ANSWER_WITHIN_S * 1000
+    return {
+        "rounds": Number(example, 1, most_ms, GIVES_UP, whole=True),
+        "wait_ms": Number(wait_ms, 0, most_ms, GIVES_UP),
+        "cpu_ms": Number(cpu_ms, 0, most_ms, GIVES_UP),
+    }

@@ -1,0 +1,267 @@
+"""The scripts of k6/, with one declaration for each."""
+
+import json
+
+from analysis.metrics.visits import rates_per_s
+from analysis.records.classes import read_classes
+from analysis.records.duration import in_seconds
+from analysis.records.traffic import Range, TrafficClass, Work, computing_rounds, described_traffic
+from lab.experiment.loads.script import (
+    LoadScript,
+    Numbers,
+    Settings,
+    WrongSetting,
+    as_variables,
+    described_classes,
+    each_rps,
+    numbers_of,
+    request_environment,
+    service_time_ms,
+)
+from lab.experiment.loads.settings import (
+    ANSWER_WITHIN_S,
+    GIVES_UP,
+    HOUR_S,
+    AskedFor,
+    Described,
+    Number,
+    Word,
+    count,
+    delay_s,
+    pause_s,
+    rounds,
+)
+
+VISIT_REQUESTS = 3
+VISIT_SLACK_S = 5
+"""After a load of visits, k6 waits for the longest possible visit and these seconds."""
+USER_SERVICE = "how long somebody's own application works on a request"
+"""What theory lacks to simulate somebody's own application."""
+
+
+def _work_ends(asked: Numbers) -> None:
+    if "rounds" in asked and (takes_s := service_time_ms(asked) / 1000) > ANSWER_WITHIN_S:
+        sum_ = f"{asked['rounds']:g} x ({asked['wait_ms']:g} + {asked['cpu_ms']:g}) ms"
+        raise WrongSetting(f"a request takes {sum_} = {takes_s:,.10g} s, but {GIVES_UP}", "rounds")
+
+
+def _delays_are_in_order(asked: Numbers) -> None:
+    least, most = asked["delay_min_s"], asked["delay_max_s"]
+    if least > most:
+        raise WrongSetting(f"{most:g} must be at least delay_min_s, which is {least:g}", "delay_max_s")
+
+
+def _patience_ends(asked: Numbers) -> None:
+    if (waits_s := asked["timeout_steps"] * asked["step_s"]) > ANSWER_WITHIN_S:
+        product = f"{asked['timeout_steps']:g} x {asked['step_s']:g} s"
+        raise WrongSetting(f"a visitor waits {product} = {waits_s:,.10g} s, but {GIVES_UP}", "timeout_steps")
+
+
+def _step_s(asked: Numbers, duration_s: float) -> float:
+    """Return how long one step of a climbing rate lasts: ``step_s``, but at most as long as the load."""
+    return min(asked["step_s"], duration_s)
+
+
+def _visit_grace_s(asked: Numbers, duration_s: float) -> float:
+    return VISIT_REQUESTS * asked["timeout_steps"] * _step_s(asked, duration_s) + VISIT_SLACK_S
+
+
+def _visit_steps(settings: Settings, duration: str) -> dict[str, str]:
+    asked = numbers_of(settings)
+    step_s = _step_s(asked, in_seconds(duration))
+    return {
+        "RATES_PER_S": ",".join(map(str, rates_per_s(as_variables(settings), duration))),
+        "STEP_LASTS_S": f"{step_s:.10g}",
+        "TIMEOUT_S": f"{asked['timeout_steps'] * step_s:.10g}",
+    }
+
+
+def _users_max(settings: Settings) -> dict[str, str]:
+    users = {name: described.users_at_once for name, described in described_classes(settings).items()}
+    return {"USERS_MAX": json.dumps(users)}
+
+
+def _burst(settings: Settings) -> dict[str, TrafficClass]:
+    does, times = settings["does"], 1
+    if does == "compute":
+        work, times = computing_rounds(numbers_of(settings))
+    else:
+        work = [Work(does=does, takes_s=settings["delay_s"])]
+    return {"burst": TrafficClass(burst=settings["burst"], every_s=settings["every_s"], work=work, rounds=times)}
+
+
+def _rounds(settings: Settings) -> dict[str, TrafficClass]:
+    work, times = computing_rounds(numbers_of(settings))
+    return {"work": TrafficClass(users=settings["users"], work=work, rounds=times)}
+
+
+def _waiting(takes_s: object, does: str = "wait", **arrivals: object) -> TrafficClass:
+    return TrafficClass.model_validate({"work": [Work.model_validate({"does": does, "takes_s": takes_s})], **arrivals})
+
+
+K6_SCRIPTS = {
+    "arrivals.js": LoadScript(
+        "requests at a fixed rate, whether or not earlier requests were answered",
+        {"rate_rps": count(50), "users_max": count(100), "delay_s": delay_s(0.1)},
+        users=("users_max",),
+        traffic=lambda asked: {"arrival": _waiting(asked["delay_s"], per_second=asked["rate_rps"])},
+        open_loop=True,
+    ),
+    "burst.js": LoadScript(
+        "many requests at the same moment, again every `every_s`; they wait, compute or call",
+        {
+            "burst": count(10),
+            "every_s": Number(10, 1, HOUR_S),
+            "does": Word(
+                "wait",
+                {
+                    "wait": {"delay_s": delay_s(1)},
+                    "compute": rounds(5, wait_ms=10, cpu_ms=10),
+                    "call": {"delay_s": delay_s(1)},
+                },
+            ),
+        },
+        users=("burst",),
+        traffic=_burst,
+        kind="burst",
+        fits=_work_ends,
+        # what requests that compute ask for, each trial finds out (lab/trial/calibration.py)
+        derived=lambda asked, _: {} if "cpu_ms" in asked else request_environment(asked),
+    ),
+    "calls.js": LoadScript(
+        "requests that wait for another service, and quick requests that do not",
+        {
+            "call_rps": count(4),
+            "call_delay_s": delay_s(0.05),
+            "quick_rps": count(20),
+            "quick_delay_s": delay_s(0.02),
+            "users_max": count(200),
+        },
+        users=("users_max", "users_max"),  # each of the two classes has users_max users
+        traffic=lambda asked: {
+            "call": _waiting(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
+            "quick": _waiting(asked["quick_delay_s"], per_second=asked["quick_rps"]),
+        },
+        open_loop=True,
+        needs="The service api must run, too.",
+    ),
+    "classes.js": LoadScript(
+        "the classes of requests that a text describes: users who pause, or a rate, and any durations",
+        {
+            "classes": Described(
+                '{"page": {"users": 5, "pause_s": 1, "takes_s": {"least": 0, "most": 0.2}}, '
+                '"report": {"per_second": 0.5, "takes_s": 2}}'
+            )
+        },
+        users=("classes",),
+        traffic=lambda asked: described_traffic(read_classes(str(asked["classes"]))),
+        derived=lambda asked, _: _users_max(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
+    ),
+    "crash.js": LoadScript(
+        "some requests at the same moment, one that kills its worker, and some more",
+        {
+            "before": count(5),
+            "after": count(5),
+            "crash_after_s": Number(0.25, 0.1, ANSWER_WITHIN_S),
+            "delay_s": delay_s(1),
+        },
+        users=("before", "after"),
+        missing="workers that are killed",
+        classes=("before", "crash", "after"),
+        rate_rps=lambda _: 0.0,  # it sends every request once
+        kind="crash",
+    ),
+    "fibonacci.js": LoadScript(
+        "requests for a Fibonacci number: a fixed amount of computing",
+        {"users": count(4), "n": Number(22, 1, 35, "35 takes seconds", whole=True)},
+        users=("users",),
+        missing="how long this machine computes",
+        classes=("fibonacci",),
+        rate_rps=lambda asked: each_rps(asked["users"], 0),  # how long the computing takes is not known beforehand
+    ),
+    "heavy-mix.js": LoadScript(
+        "many light requests and a few heavy requests",
+        {
+            "light_vus": count(5),
+            "light_delay_max_s": delay_s(1),
+            "heavy_vus": count(2),
+            "heavy_delay_s": delay_s(10),
+        },
+        users=("light_vus", "heavy_vus"),
+        traffic=lambda asked: {
+            "light": _waiting(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
+            "heavy": _waiting(asked["heavy_delay_s"], users=asked["heavy_vus"]),
+        },
+    ),
+    "own.js": LoadScript(
+        "the requests of `make try` to [your own application](your-service.md): classes of paths, with headers, "
+        "bodies, and users or a rate",
+        {
+            "classes": AskedFor(
+                '{"home": {"path": "/?delay=0.1", "users": 5, "pause_s": 1}, '
+                '"report": {"path": "/?delay=2", "per_second": 0.5}}'
+            )
+        },
+        users=("classes",),
+        missing=USER_SERVICE,
+        rate_rps=lambda asked: asked["classes_per_s"],
+        derived=lambda asked, _: _users_max(asked),
+        needs="The paths are those of the lab's own application.",
+    ),
+    "replay.js": LoadScript(
+        "the requests of an access log to [your own application](your-service.md#the-requests-of-a-log), at the times "
+        "at which they came",
+        {
+            "classes": AskedFor(
+                '{"home": {"path": "/", "per_second": 2}, "report": {"path": "/report", "per_second": 1}}'
+            ),
+            "users_max": count(10),
+        },
+        users=("users_max",),
+        missing=USER_SERVICE,
+        rate_rps=lambda asked: asked["classes_per_s"],
+        open_loop=True,
+        needs="It sends the requests of replay.json to the lab's application.",
+    ),
+    "rounds.js": LoadScript(
+        "requests that wait and compute in turns",
+        {"users": count(4), **rounds(5, wait_ms=10, cpu_ms=10)},
+        users=("users",),
+        traffic=_rounds,
+        fits=_work_ends,
+    ),
+    "users.js": LoadScript(
+        "requests of users who wait for each answer, and then pause",
+        {"users": count(30), "delay_min_s": delay_s(0), "delay_max_s": delay_s(1), "pause_s": pause_s(0)},
+        users=("users",),
+        traffic=lambda asked: {
+            "user": _waiting(
+                Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),
+                users=asked["users"],
+                pause_s=asked["pause_s"],
+            )
+        },
+        fits=_delays_are_in_order,
+    ),
+    "visits.js": LoadScript(
+        "visits to the guest book, at a rate that climbs in steps: page, form, new entry",
+        {
+            "first_per_s": count(5),
+            "last_per_s": count(20),
+            "step_s": Number(5, 1, HOUR_S),
+            "timeout_steps": Number(1, 0.1, ANSWER_WITHIN_S),
+            "users_max": count(200),
+        },
+        users=("users_max",),
+        missing="visitors who give up, and the application's own work and database",
+        classes=("page", "post", "newest"),
+        rate_rps=lambda asked: VISIT_REQUESTS * max(asked["first_per_s"], asked["last_per_s"]),
+        kind="visits",
+        open_loop=True,
+        fits=_patience_ends,
+        grace_s=_visit_grace_s,
+        derived=_visit_steps,
+        needs="The application must be Django, and its database must run, too.",
+    ),
+}
+"""The scripts of k6/ by name."""
