@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from analysis.metrics import METRICS, percentile
+from analysis.metrics import METRICS
 from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.metrics.failures import FAILURES
+from analysis.metrics.metric import percentile
 from analysis.metrics.times import OVERHEAD
 from analysis.records.claims import Quantity
 from analysis.records.run import Run
