@@ -32,6 +32,7 @@ from analysis.records.classes import own_classes_as_json, read_own_classes
 from analysis.records.folder import read_run, trial_folder
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
+from analysis.report.screen import screen_lines
 from analysis.report.terminal import print_tables
 from lab.apps.service.advice import print_best_way
 from lab.apps.service.description import Served, UserService, read_env_file, read_user_service
@@ -1187,6 +1188,10 @@ def test_the_diagnosis_ends_with_what_to_do(
     print_best_way(console, summary, diagnosis, tried)
 
     said = console.export_text()
+    screen = screen_lines(several, summary, "report.html", [section_of(several, summary, diagnosis)])
+    assert len(screen) <= 24
+    assert any(line.plain.startswith("limit = threads ") for line in screen)
+    assert ("Better than today's, and the best that was tried: limit = threads." in "\n".join(map(str, screen))) == best
     assert max(map(len, said.splitlines())) <= 80
     assert " ".join(said.split()).count("Lost outside the application, in ms") == 2
     assert re.search(r"^limit = threads +2 x 2 ", said, re.MULTILINE)

@@ -110,7 +110,8 @@ def test_the_screen_of_a_run_with_five_trials() -> None:
 
     assert "\n".join(line.plain for line in screen_lines(run, summary, "results/x/report.html")) == snapshot("""\
 ten-at-once: One worker gets ten requests at the same moment, and each takes a
-second. Does FastAPI or its server decide whether they are served at the same …
+second. Does FastAPI or its server decide whether they are served at the same
+time?
 Answer: FastAPI with def answers all ten requests in the time of one: 1234 ms.
 Answer: Flask on a sync worker serves ten requests one after the other, so the
 last takes ten times as long as the first: 1234 times.
@@ -137,7 +138,8 @@ def test_the_screen_of_a_single_trial_in_doubt() -> None:
 
     assert "\n".join(line.plain for line in screen_lines(run, summary, "results/x/report.html")) == snapshot("""\
 ten-at-once: One worker gets ten requests at the same moment, and each takes a
-second. Does FastAPI or its server decide whether they are served at the same …
+second. Does FastAPI or its server decide whether they are served at the same
+time?
 Answer, in a single trial: FastAPI with def answers all ten requests in the time
 of one: 1234 ms.
 Answer, in a single trial: Flask on a sync worker serves ten requests one after

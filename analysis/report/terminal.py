@@ -43,6 +43,8 @@ def print_tables(console: Console, run: Run, summary: Summary, sections: Sequenc
     if not (summary.claims or summary.differences or sections):
         console.print("\nThis experiment makes no claims.")
     _print_all(console, _verdict_tables(run, summary, sections))
+    for remark in (remark for section in sections for remark in section.remarks):
+        console.print(Text(remark))
 
 
 def print_chosen_tables(

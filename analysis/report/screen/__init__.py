@@ -41,14 +41,15 @@ def print_screen(console: Console, run: Run, summary: Summary, report: str, sect
 
 def screen_lines(run: Run, summary: Summary, report: str, sections: Sequence[Section] = ()) -> list[Text]:
     """Return the lines of the screen: at most ``LINES``, each at most ``WIDTH`` wide."""
-    above, below = [*_above(run, summary, sections)], [*_below(run, summary, report)]
-    table = screen_table(run, summary, WIDTH, LINES)
+    above, below = [*_above(run, summary, sections)], [*_below(run, summary, report, sections)]
+    section = next((section for section in sections if section.columns), None)
+    table = screen_table(run, summary, WIDTH, LINES, section)
     while (room := LINES - 2 - _height([*above, *below])) < len(table):
         weakest = max([*above, *below], key=lambda part: part.gives_way)
         if not weakest.gives_way:
             break
         (above if weakest in above else below).remove(weakest)
-    table = screen_table(run, summary, WIDTH, room)
+    table = screen_table(run, summary, WIDTH, room, section)
     return [
         *(line for part in above for line in _lines(part)), Text(""), *table, *([Text("")] if table else []),
         *(line for part in below for line in _lines(part)),
@@ -56,7 +57,7 @@ def screen_lines(run: Run, summary: Summary, report: str, sections: Sequence[Sec
 
 
 def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[_Part]:
-    yield _Part(f"{run.experiment}: {run.question}", style="bold")
+    yield _Part(f"{run.experiment}: {run.question}", most=3, style="bold")
     if sections:
         for place, sentence in enumerate(sentence for section in sections for sentence in section.answers):
             yield _Part(f"- {sentence}", most=3, gives_way=max(place - 1, 0))
@@ -68,7 +69,9 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
     yield _Part(words.sureness(run, summary))
 
 
-def _below(run: Run, summary: Summary, report: str) -> Iterator[_Part]:
+def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section]) -> Iterator[_Part]:
+    for place, remark in enumerate(remark for section in sections for remark in section.remarks):
+        yield _Part(remark, most=3, gives_way=3 * place, style="" if place else "bold")
     shown = [*words.answers(run, summary), *words.cures(run, summary)]
     for place, sentence in enumerate(words.claim_sentences(run, summary, shown)):
         yield _Part(sentence, gives_way=place)

@@ -9,7 +9,7 @@ from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
 from analysis.metrics.failures import FAILURES
 from analysis.metrics.metric import percentile
 from analysis.metrics.times import OVERHEAD
-from analysis.records.claims import Quantity
+from analysis.records.claims import Measure, Quantity
 from analysis.records.run import Run
 from analysis.records.summary import Row, Summary
 from analysis.report.wording import plain_name
@@ -21,9 +21,9 @@ _NEIGHBOURS = ("p50", "p90", "p99")
 
 
 class Group(NamedTuple):
-    """Columns that share a load, a class of requests and a metric, in the order of ``stats``."""
+    """Columns that share a load (None: the only load), a class of requests and a metric, in the order of ``stats``."""
 
-    load: str
+    load: str | None
     request_class: str | None
     metric: str
     stats: tuple[str, ...]
@@ -37,7 +37,7 @@ class Group(NamedTuple):
         units = {row.unit for row in summary.rows if (row.metric, row.stat) in {(self.metric, s) for s in self.stats}}
         of_unit = f", {units.pop()}" if len(units) == 1 and not units & {"share", "ratio", "index"} else ""
         called = "avoidable waits" if self.metric == AVOIDABLE_WAIT.name else plain_name(self.metric)
-        words = [self.load] if len(run.loads) > 1 else []
+        words = [self.load] if self.load and len(run.loads) > 1 else []
         return " ".join([*words, *([self.request_class] if self.request_class else []), called]) + of_unit
 
 
@@ -48,11 +48,12 @@ class Lead(NamedTuple):
     stat: str
 
 
-def deciding_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | None]:
+def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = ()) -> tuple[list[Group], Lead | None]:
     """Return the columns of the table on the screen, at most ``MOST_COLUMNS``, and the leading column.
 
     A quantity counts 100 if a claim answers the question with it, 10 if a claim names a cure by it, and 1 for any other
-    claim. Without claims, the columns are the overhead of the most frequent requests and the avoidable waits.
+    claim. Without claims, the columns are the ``measures`` of an app or, without these, the overhead of the most
+    frequent requests and the avoidable waits.
     """
     weights: Counter[Quantity] = Counter()
     leading: list[tuple[int, Quantity]] = []
@@ -61,6 +62,9 @@ def deciding_columns(run: Run, summary: Summary) -> tuple[list[Group], Lead | No
         leading.append((-weight, claim.value))
         for quantity in claim.quantities:
             weights[quantity.model_copy(update={"variant": "", "load": quantity.load or run.loads[0].name})] += weight
+    if not weights and measures:
+        groups = [Group(None, measure.request_class, measure.metric, (measure.stat,)) for measure in measures]
+        return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
     if not weights:
         return _default_columns(run, summary)
     groups = _fitting(_grouped(weights))

@@ -67,4 +67,4 @@ def tick(value: float, unit: str) -> str:
         return f"{value:.0%}"
     if unit == "ms":
         return f"{value / 1000:g} s" if value >= 1000 else f"{value:g} ms"
-    return f"{value:g}"
+    return f"{value:.3g}"

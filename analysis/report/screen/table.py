@@ -14,9 +14,12 @@ from analysis.records.summary import Row, Summary
 from analysis.report.screen.columns import Group, Lead, deciding_columns
 from analysis.report.screen.strip import scale_of, strip
 from analysis.report.screen.words import answers, cures
+from analysis.report.section import Section
 from analysis.report.wording import number, percent, plain_name, whole_number
 
-_NARROWEST, _NARROWEST_GROUP, _FEWEST_ROWS, _STRIP, _WIDEST_NAME = 6, 11, 3, 10, 24
+_NARROWEST, _NARROWEST_GROUP, _WIDEST_NAME = 6, 11, 24
+_FEWEST_ROWS, _FEWEST_COLUMNS, _STRIP = 3, 3, 10
+"""How many rows and columns stay if room is short, and how wide a strip is at least."""
 
 
 class _Column(NamedTuple):
@@ -32,16 +35,17 @@ class _Column(NamedTuple):
         return max(_NARROWEST, *map(len, (self.head, *self.cells)))
 
 
-def screen_table(run: Run, summary: Summary, width: int, room: int) -> list[Text]:
+def screen_table(run: Run, summary: Summary, width: int, room: int, section: Section | None = None) -> list[Text]:
     """Return the lines of the table, ``width`` columns wide: at most ``room`` lines, but at least three variants."""
-    groups, lead = deciding_columns(run, summary)
+    groups, lead = deciding_columns(run, summary, section.columns if section else ())
+    labels = section.labels if section else {}
     variants = _variants(run, summary, groups)
     if not variants:
         return []
-    name_width = min(max(map(cell_len, ["variant", *variants])), _WIDEST_NAME)
+    name_width = min(max(map(cell_len, ["variant", *(labels.get(name, name) for name in variants)])), _WIDEST_NAME)
     columns = [*_columns(run, summary, groups, lead, variants)]
     head, widths = _head(columns, name_width)
-    while cell_len(head[-1]) > width:
+    while cell_len(head[-1]) > width or (len(columns) > _FEWEST_COLUMNS and cell_len(head[-1]) + 2 + _STRIP > width):
         columns.pop()
         head, widths = _head(columns, name_width)
     strips = _strips(summary, lead, variants, width - cell_len(head[-1]) - 2) if lead else []
@@ -51,7 +55,7 @@ def screen_table(run: Run, summary: Summary, width: int, room: int) -> list[Text
     lines = [Text(line.rstrip(), style="dim") for line in head]
     for place, variant in enumerate(variants):
         if variant in kept:
-            line = Text(set_cell_size(variant, name_width))
+            line = Text(set_cell_size(labels.get(variant, variant), name_width))
             for column, cells in zip(columns, widths, strict=True):
                 line.append(" " + column.cells[place].rjust(cells), style=column.style)
             line.append("  " + strips[place + 1] if strips else "", style="cyan")

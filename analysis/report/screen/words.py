@@ -48,11 +48,7 @@ def _lead(leads: dict[str, str], run: Run, pair: Pair) -> str:
     claim, row = pair
     if row.verdict != "undecided" or run.trials >= ENOUGH or row.measured is None or not claim.has_one_bound:
         return leads.get(row.verdict, leads["invalid"])
-    lead = (
-        leads["reproduced" if claim.holds(row.measured) else "not reproduced"]
-        .removesuffix(":")
-        .removesuffix(" in this run")
-    )
+    lead = leads["reproduced" if claim.holds(row.measured) else "not reproduced"].removesuffix(":")
     return f"{lead}, in {'a single trial' if run.trials == 1 else plural(run.trials, 'trial')}:"
 
 
@@ -62,16 +58,17 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
     if row.measured is None:
         return (row.reason or "not measured").rstrip(".")
     values = claim_values(claim, run, summary)
-    known = has_interval(values, row.low, row.high)
+    known = has_interval(values, row.low, row.high) and row.low != row.high
     interval = spread(values, row.low, row.high, lambda value: _figure(claim, row, value)) if known else ""
     stat = f"{row.stat} " if row.stat.startswith("p") and row.stat[1:2].isdigit() else ""
-    suffix = "" if claim.relative_to else unit_suffix(row.unit.removesuffix("s") if row.measured == 1 else row.unit)
+    of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
+    suffix = " times" if claim.relative_to else unit_suffix(of_unit)
     return f"{stat}{_figure(claim, row, row.measured)}{suffix}" + (f" ({interval})" if interval else "")
 
 
 def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
     if claim.relative_to:
-        return f"{number(value)} times"
+        return number(value)
     return percent(value) if row.unit == "share" else number(whole_number(row.unit, value))
 
 

@@ -8,25 +8,20 @@ from rich.text import Text
 from analysis.records.summary import Summary
 from lab.apps.service.diagnosis.improvement import find_improvement
 from lab.apps.service.diagnosis.model import Diagnosis
-from lab.apps.service.diagnosis.tables import improvement_sentences
 from lab.serving.options import ServingOption
 
 
 def print_best_way(
     console: Console, summary: Summary, diagnosis: Diagnosis | None, tried: Sequence[ServingOption]
 ) -> None:
-    """Print whether a way is better than today's, and if so, what to do; if the trials cannot tell, how many would."""
+    """Print why the best way is better than today's, and its configuration; nothing if no way is better."""
     if len(tried) == 1:
         return
     found = find_improvement(summary, diagnosis, [way.name for way in tried])
-    main, *others = improvement_sentences(found, summary.round_s)
-    console.print()
-    console.print(Text(main, style="bold"))
-    for sentence in others:
-        console.print(Text(sentence))
     if found.best is None:
         return
     way = next(option for option in tried if option.name == found.best.name)
+    console.print()
     console.print(Text(way.kind.reason))
     if found.as_good:
         says = [option.kind.label for option in tried if option.name in found.as_good]

@@ -1,7 +1,8 @@
 """What is shown of the ways in which somebody's own service was served, and which of them is better."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from analysis.records.claims import Measure
 from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import Summary
 from analysis.report.section import Section
@@ -14,8 +15,8 @@ from lab.apps.service.diagnosis.improvement import Improvement, TriedWay, find_i
 from lab.apps.service.diagnosis.model import Diagnosis, figures_of
 from lab.apps.service.kinds import label_of
 
-_CLASSES = 2
-"""How many classes of requests one table has, so that it fits a terminal."""
+_CLASSES, _SCREEN_CLASSES = 2, 3
+"""How many classes of requests one table has, so that it fits a terminal, and how many the screen shows."""
 
 
 def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
@@ -29,7 +30,19 @@ def section_of(run: Run, summary: Summary, diagnosis: Diagnosis) -> Section:
         tables=[*_grids(run, figures_of(summary, diagnosis))] if several else [],
         remarks=[*improvement_sentences(answer, summary.round_s)] if several else ["No other way was tried."],
         lead="As it is served today:" if diagnosis.alarm else "",
+        columns=[*_columns(figures_of(summary, diagnosis), [variant.name for variant in run.variants])],
+        labels={variant.name: label_of(variant.name) for variant in run.variants},
     )
+
+
+def _columns(figures: Figures, names: Sequence[str]) -> Iterator[Measure]:
+    """Yield what the screen shows of each way: what each class of requests loses, avoidable waits, and memory."""
+    for request_class in figures.classes(TODAY)[:_SCREEN_CLASSES]:
+        if stat := figures.percentile(request_class, names):
+            yield Measure(request_class=request_class, metric=figures.loss_metric, stat=stat)
+    if any(figures.value(name, None, "avoidable_wait", "share") is not None for name in names):
+        yield Measure(metric="avoidable_wait", stat="share")
+    yield Measure(metric="memory", stat="total")
 
 
 def _grids(run: Run, figures: Figures) -> Iterator[Table]:
