@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from analysis.records.summary import Summary
 
 
+_READABLE = "The folder must be readable, and TMPDIR needs room for the results."
+
+
 def latest(results: Path) -> Path:
     """Return the folder of the latest run of all experiments. Raise WrongUse when there is no run."""
     return max(latest_of_each(results), key=lambda folder: folder.name)
@@ -40,22 +43,29 @@ def run_for(command: str) -> Iterator[None]:
         raise WrongUse(f"{error}.", hint=f"lab {command} results/<experiment>/<time>, or …/latest") from None
 
 
+@contextmanager
+def _room_for(problem: str, hint: str, results: Path) -> Iterator[None]:
+    """Turn an error of the file system into LabError: ``problem`` with its reason, or TMPDIR has no room."""
+    from analysis.records.folder import NoTemporaryRoom  # noqa: PLC0415
+    from lab.results import no_room  # noqa: PLC0415
+
+    try:
+        yield
+    except NoTemporaryRoom as error:
+        raise no_room(error, results) from None
+    except OSError as error:
+        raise LabError(f"{problem}: {error.strerror or error}.", hint) from None
+
+
 def reported(folder: Path, results: Path) -> "Summary":
     """Compute all results of a run and write them, with the report, into the run's folder."""
     from analysis.pipeline import derive  # noqa: PLC0415
     from analysis.predict.stored import PREDICTED  # noqa: PLC0415
-    from analysis.records.folder import NoTemporaryRoom  # noqa: PLC0415
-    from lab.results import no_room  # noqa: PLC0415
 
-    with run_for("report"), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
-        try:
-            (folder / PREDICTED).unlink(missing_ok=True)  # predict again, too
-            return derive(folder)
-        except NoTemporaryRoom as error:
-            raise no_room(error, results) from None
-        except OSError as error:
-            problem = f"{folder} cannot be written: {error.strerror or error}."
-            raise LabError(problem, hint="Copy the run to a folder that you can write to.") from None
+    writing = _room_for(f"{folder} cannot be written", "Copy the run to a folder that you can write to.", results)
+    with run_for("report"), uninterrupted(), writing:  # DuckDB would turn an interrupt into an error of its own
+        (folder / PREDICTED).unlink(missing_ok=True)  # predict again, too
+        return derive(folder)
 
 
 @contextmanager
@@ -66,21 +76,15 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
     know of the run.
     """
     from analysis.metrics.unknown import unknown  # noqa: PLC0415
-    from analysis.records.folder import NoTemporaryRoom, read_run  # noqa: PLC0415
+    from analysis.records.folder import read_run  # noqa: PLC0415
     from analysis.verification import derived_elsewhere  # noqa: PLC0415
-    from lab.results import no_room  # noqa: PLC0415
 
+    reading = _room_for(f"The results of {folder} cannot be computed", _READABLE, results)
     with ExitStack() as stack:
         with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
             sentences = [*unknown(read_run(folder))]
-            try:
+            with reading:
                 found = stack.enter_context(derived_elsewhere(folder))
-            except NoTemporaryRoom as error:
-                raise no_room(error, results) from None
-            except OSError as error:
-                problem = f"The results of {folder} cannot be computed: {error.strerror or error}."
-                hint = "The folder must be readable, and TMPDIR needs room for the results."
-                raise LabError(problem, hint) from None
             for sentence in sentences:
                 say(f"{folder}: {sentence}")
         yield found
@@ -101,8 +105,7 @@ def verified(folder: Path, console: Console) -> list[str]:
         with uninterrupted():
             found = verify_run(folder)
     except OSError as error:
-        problem = f"{folder} cannot be verified: {error.strerror or error}."
-        raise LabError(problem, hint="The folder must be readable, and TMPDIR needs room for the results.") from None
+        raise LabError(f"{folder} cannot be verified: {error.strerror or error}.", _READABLE) from None
     for difference in found.differences:
         console.print(str(difference), markup=False, soft_wrap=True)
     if found.differences and found.is_as_measured:

@@ -147,7 +147,6 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    """Yield the medians over the complete bursts of a simulated trial."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     if bursts := _simulated_bursts(trial):

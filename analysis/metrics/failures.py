@@ -31,7 +31,6 @@ ORDER BY requests DESC, variant, load, trial, request_class, error
 
 
 def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricValues]:
-    """Yield how many requests of each class failed."""
     for request_class in trial.requests.names:
         count = trial.requests.of_class(request_class)
         share = count.failed / count.sent
@@ -47,7 +46,6 @@ def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterat
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    """Yield how many requests of each class of a simulated trial were refused."""
     for request_class, mine in trial.each_class():
         failed, sent = int((mine & ~trial.answered).sum()), int(mine.sum())
         if sent:

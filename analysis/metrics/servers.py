@@ -231,7 +231,6 @@ def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
 
 
 def _workers(trial: TrialData) -> Iterator[ValidityIssue]:
-    """Check that as many workers served as the variant asks for."""
     before = sum(len(before.workers) for _, before, _ in _observed(trial))
     after = sum(len(after.workers) for *_, after in _observed(trial))
     asked, most = trial.variant.workers, max(before, after)

@@ -112,7 +112,6 @@ def _rows(found: list[tuple[object, ...]]) -> list[WorkerRow]:
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    """Yield how evenly the requests of a simulated trial are spread over workers."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     for request_class, mine in trial.each_class():

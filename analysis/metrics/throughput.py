@@ -57,7 +57,6 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
 
 
 def _measure_simulated(trial: SimulatedTrial) -> Iterator[MetricValues]:
-    """Yield the throughput of each class of a simulated trial."""
     import numpy as np  # noqa: PLC0415  # would double the time of short commands
 
     responses_s = trial.ended_s - trial.sent_s

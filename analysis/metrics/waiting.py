@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from analysis.read import OF_TRIAL, of_trial
 from analysis.records.run import VariantRecord
 
 FROM_S = 0.050
@@ -57,20 +58,20 @@ class Waits:
 
 def read_answered(database: duckdb.DuckDBPyConnection, variant: str, load: str, trial: int) -> Answered:
     """Read the answered requests of a trial from the view ``requests``."""
-    asked = {"variant": variant, "load": load, "trial": trial}
-    [(first, last, last_sent, workers, classes)] = database.execute(f"{_OF_TRIAL} {_BOUNDS}", asked).fetchall()
-    columns = database.execute(f"{_OF_TRIAL} {_TIMES}", asked | {"first": first}).fetchnumpy()
+    asked = of_trial((variant, load, trial))
+    [(first, last, last_sent, workers, classes)] = database.execute(f"{_TRIAL} {_BOUNDS}", asked).fetchall()
+    columns = database.execute(f"{_TRIAL} {_TIMES}", asked | {"first": first}).fetchnumpy()
     return Answered(
         workers=workers or [], classes=classes or [], first=first or 0.0, last=last or 0.0, last_sent=last_sent or 0.0,
         **{name: np.asarray(column) for name, column in columns.items()},
     )  # fmt: skip
 
 
-_OF_TRIAL = """
+_TRIAL = f"""
 WITH trial AS (
     SELECT *, error IS NULL AND worker IS NOT NULL AND began IS NOT NULL AND ended IS NOT NULL AS known
-    FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial))
-"""
+    FROM requests WHERE {OF_TRIAL})
+"""  # noqa: S608  # made of a constant
 
 _BOUNDS = """
 SELECT epoch(min(sent)), epoch(max(coalesce(answered, sent))), epoch(max(sent)),
@@ -94,9 +95,8 @@ def waits_of_variant(variant: VariantRecord, answered: Answered) -> Waits | None
     """
     if variant.elastic:
         return None
-    threads = variant.settings.get("threads")
-    if type(threads) is int and threads > 0:
-        return avoidable_waits(answered, variant.workers, threads)
+    if variant.threads:
+        return avoidable_waits(answered, variant.workers, variant.threads)
     if variant.workers > 1:
         return None
     return Waits(np.zeros_like(answered.sent_s), [_NEVER for _ in answered.workers])

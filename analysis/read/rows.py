@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from analysis.read import OF_TRIAL, Key, of_trial
 from analysis.read.lab_time import Clocks, correct, find_clocks
 from analysis.records.files import POINTS, SERVED
 from analysis.records.folder import NoTemporaryRoom
@@ -245,18 +246,15 @@ def opened(trial_folders: Sequence[Path]) -> Iterator[duckdb.DuckDBPyConnection]
 
 @contextmanager
 def by_other_clocks(
-    database: duckdb.DuckDBPyConnection, key: tuple[str, str, int], clocks: Clocks
+    database: duckdb.DuckDBPyConnection, key: Key, clocks: Clocks
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the same views with the rows of one trial only, whose times are corrected by further clocks."""
     with database.cursor() as other:  # its temporary tables hide the views
-        asked = dict(zip(("variant", "load", "trial"), key, strict=True))
-        other.execute(f"CREATE TEMP TABLE requests AS {_OF_TRIAL}", asked)
+        other.execute(f"CREATE TEMP TABLE requests AS FROM requests WHERE {OF_TRIAL}", of_trial(key))
         other.execute(_CLASSES.format(kind="TEMP VIEW"))
         correct(other, clocks)
         yield other
 
-
-_OF_TRIAL = "FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)"
 
 _CLASSES = """
 CREATE {kind} classes AS

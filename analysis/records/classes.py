@@ -135,41 +135,29 @@ class RequestClass(Arrivals):
     @property
     def mean_s(self) -> float:
         """The mean duration."""
-        match self.takes_s:
-            case Between(least=least, most=most):
-                return (least + most) / 2
-            case Mean(mean=mean):
-                return mean
-            case list(measured):
-                return fmean(measured)
-            case seconds:
-                return seconds
+        return self._spread_s[1]
 
     @property
     def longest_s(self) -> float:
         """The longest duration; of exponential durations, the mean."""
-        match self.takes_s:
-            case Between(most=most):
-                return most
-            case Mean(mean=mean):
-                return mean
-            case list(measured):
-                return max(measured)
-            case seconds:
-                return seconds
+        return self._spread_s[2]
 
     @property
     def shortest_s(self) -> float:
         """The duration that a tenth of the requests do not exceed."""
+        return self._spread_s[0]
+
+    @property
+    def _spread_s(self) -> tuple[float, float, float]:
         match self.takes_s:
             case Between(least=least, most=most):
-                return least + 0.1 * (most - least)
+                return least + 0.1 * (most - least), (least + most) / 2, most
             case Mean(mean=mean):
-                return 0.105 * mean
+                return 0.105 * mean, mean, mean
             case list(measured):
-                return sorted(measured)[len(measured) // 10]
+                return sorted(measured)[len(measured) // 10], fmean(measured), max(measured)
             case seconds:
-                return seconds
+                return seconds, seconds, seconds
 
 
 Classes = Annotated[dict[Name, RequestClass], Field(min_length=1, max_length=20)]

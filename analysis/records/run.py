@@ -115,6 +115,12 @@ class VariantRecord(Record):
             return values
         return values | {"queueing": queueing_of_schema_1(values["settings"])}
 
+    @property
+    def threads(self) -> int | None:
+        """How many threads each worker has; None: that is unknown."""
+        threads = self.settings.get("threads")
+        return threads if type(threads) is int else None
+
 
 class ClientRecord(Record):
     """A client that ran beside k6, as it was requested; ``settings`` is the client's environment."""
@@ -278,6 +284,12 @@ class Run(Record):
         """Return the variants that were to be measured under a load."""
         asked = {variant for variant, under, _ in self.order if under == load}
         return [variant for variant in self.variants if variant.name in asked]
+
+    @property
+    def telling_claims(self) -> list[Claim]:
+        """The claims, and before them the first that answers the question, and the first that names a cure."""
+        firsts = (next((claim for claim in self.claims if claim.role == role), None) for role in ("answer", "cure"))
+        return [claim for claim in (*firsts, *self.claims) if claim]
 
     @property
     def cores(self) -> int:

@@ -13,16 +13,21 @@ ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
 """The verdicts of this version. Summaries keep verdicts as text, because a newer version may know further words."""
 
 
-class TrialValidity(Record):
+class TrialPart(Record):
+    """What is said of one trial, or of a part of one: a variant under a load, and the number of the trial."""
+
+    variant: str
+    load: str
+    trial: int
+
+
+class TrialValidity(TrialPart):
     """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
 
     ``notes`` are those of the reasons that do not doubt the trial. ``classes`` has the classes of request whose figures
     are invalid although the trial is not, each with the reason.
     """
 
-    variant: str
-    load: str
-    trial: int
     verdict: str
     reasons: list[str]
     notes: list[str] = Field([], exclude_if=lambda value: not value)
@@ -80,15 +85,12 @@ class Row(Record):
     by_clocks: dict[int, tuple[float, float]] | None = Field(None, exclude_if=lambda value: value is None)
 
 
-class WorkerRow(Record):
+class WorkerRow(TrialPart):
     """How many requests of one class one worker answered in one trial, and which share of the class this is.
 
     ``connections`` is how many connections brought these requests; 0 if the server cannot tell.
     """
 
-    variant: str
-    load: str
-    trial: int
     request_class: str | None
     worker: str
     requests: int
@@ -96,12 +98,9 @@ class WorkerRow(Record):
     connections: int
 
 
-class CounterRow(Record):
+class CounterRow(TrialPart):
     """The counters of one worker in one trial, counted during the load. Workers that died meanwhile are included."""
 
-    variant: str
-    load: str
-    trial: int
     worker: str
     counts: dict[str, int]
 
@@ -198,41 +197,32 @@ class NotPredicted(Record):
     missing: str
 
 
-class WaveRow(Record):
+class WaveRow(TrialPart):
     """How many requests of one burst a worker began in one wave.
 
     A wave lasts as long as one request asks for. Waves and bursts are counted from 1.
     """
 
-    variant: str
-    load: str
-    trial: int
     burst: int
     worker: str
     wave: int
     requests: int
 
 
-class RateStepRow(Record):
+class RateStepRow(TrialPart):
     """How many visits one trial made while the rate was ``per_s`` visits a second, and how many of them failed.
 
     If the rate does not climb, the trial has one such row.
     """
 
-    variant: str
-    load: str
-    trial: int
     per_s: int
     visits: int
     failed: int
 
 
-class ErrorRow(Record):
+class ErrorRow(TrialPart):
     """How many requests of one class failed for one reason in one trial."""
 
-    variant: str
-    load: str
-    trial: int
     request_class: str
     error: str
     requests: int
@@ -260,12 +250,10 @@ class DifferenceRow(Record):
 class Summary(Record):
     """All results of one run. Keys with a default may be missing in older results.
 
-    ``differences`` has rows only if a variant was measured
-    against itself, ``completion_times`` and ``waves`` only if requests came in bursts, ``rate_steps`` only if
-    visits came.
-    ``errors`` says why requests of trusted trials failed, the most frequent error first. ``round_s`` is about how many
-    seconds it took to measure every variant once under every load. ``clocks`` has rows only for trials whose containers
-    ran on several machines.
+    ``differences`` has rows only if a variant was measured against itself, ``completion_times`` and ``waves`` only if
+    requests came in bursts, ``rate_steps`` only if visits came. ``errors`` says why requests of trusted trials failed,
+    the most frequent error first. ``round_s`` is about how many seconds it took to measure every variant once under
+    every load. ``clocks`` has rows only for trials whose containers ran on several machines.
     """
 
     experiment: str
@@ -304,8 +292,5 @@ class Summary(Record):
     @classmethod
     def of_nothing(cls, experiment: str) -> Self:
         """Return the summary of a run that has no trials."""
-        return cls(
-            experiment=experiment, round_s=0.0, validity=Validity(verdict="valid", reasons=[]), trials=[], rows=[],
-            workers=[], counters=[], claims=[], published=[], differences=[], completion_times=[], waves=[],
-            rate_steps=[], errors=[],
-        )  # fmt: skip
+        valid = Validity(verdict="valid", reasons=[])
+        return cls(experiment=experiment, validity=valid, trials=[], rows=[], claims=[])

@@ -3,7 +3,6 @@
 The file has everything from the lab to the first verdict, but no container engine: tools/install-bundle.sh installs it.
 """
 
-import hashlib
 import os
 import platform
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from packaging.markers import Marker
 
+from analysis.records.checksums import sha256
 from lab.engine.cluster.machines import default_machine
 from lab.engine.commands import Say, output, run_command
 from lab.engine.doctor import make_ready
@@ -58,10 +58,7 @@ def make_bundle(experiments: Sequence[str], pythons: str, to: Path | None, say: 
         raise WrongUse(f"{wrong[0]!r} is not a release of Python.", hint="--pythons 3.11,3.13")
     images_for(names)  # report an unknown experiment before anything else
     target = target_of(to)
-    with (
-        machine_lock(say, "lab bundle"),
-        heartbeat([default_machine()], say),
-    ):  # packing would disturb a run that is measuring
+    with machine_lock(say, "lab bundle"), heartbeat([default_machine()], say):  # packing would disturb a run
         size = write_bundle(names, releases, target, say)
     if size > MOST_BYTES:
         say(f"The bundle has {size / 1e9:.1f} GB, more than {MOST_BYTES / 1e9:.1f} GB. Name fewer experiments.")
@@ -225,8 +222,6 @@ _XZ = "import lzma, shutil, sys; shutil.copyfileobj(sys.stdin.buffer, lzma.open(
 
 def _write_hashes(folder: Path) -> None:
     """Write the hash of every file of the bundle, for sha256sum."""
-    lines = []
-    for path in sorted(found for found in folder.rglob("*") if found.is_file()):
-        with path.open("rb") as file:
-            lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.relative_to(folder).as_posix()}\n")
+    files = sorted(found for found in folder.rglob("*") if found.is_file())
+    lines = [f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
     (folder / "sha256sums").write_text("".join(lines), encoding="utf-8")

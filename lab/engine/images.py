@@ -150,7 +150,6 @@ def _build_debian_stand_in(say: Say) -> None:
 
 
 def _k6_stand_in() -> list[str]:
-    """Return the command that builds a stand-in of k6."""
     return [
         "docker", "buildx", "build", "--load", "--tag", K6, "--build-arg", f"K6_RELEASE={K6_RELEASE}",
         "--secret", f"id=ca_bundle,src={ca_bundle()}", "--file", str(TOOLS / "k6.Dockerfile"), str(TOOLS),

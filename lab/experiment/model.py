@@ -382,7 +382,6 @@ class Experiment(Model):
         return any(load.settings.get("cpu") == "hold" for load in self.all_loads.values())
 
     def _place(self, load: str) -> tuple[str, ...]:
-        """Return where the file describes a load."""
         return ("load",) if self.load else ("loads", load)
 
     def _references(self) -> list[tuple[tuple[str | int, ...], QuantityEntry | PublishedEntry]]:

@@ -334,7 +334,6 @@ def _bounds(schema: Schema) -> str:
 
 
 def _size(schema: Schema) -> str:
-    """Return how long a text, a list or a mapping may be."""
     least, most = (
         next((schema[f"{bound}{what}"] for what in ("Length", "Items", "Properties") if f"{bound}{what}" in schema), 0)
         for bound in ("min", "max")

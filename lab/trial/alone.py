@@ -105,8 +105,6 @@ def ask(
 
 
 def _config(front: Front, described: OwnRequestClass, secrets: Mapping[str, str], within_s: int, *, whole: bool) -> str:
-    """Return the lines that tell curl what to send."""
-
     def fill(said: str) -> str:
         return SECRET.sub(lambda found: secrets.get(found[1], found[0]), said)
 

@@ -282,7 +282,6 @@ class TrialContainers:
         return read_own_classes(str(self.planned.load.settings["classes"]))
 
     def _logged(self) -> dict[str, str]:
-        """Return what the containers with the application have written so far."""
         mine = [container for container in self.containers if container.service == self.planned.variant.service]
         return {container.id: self._output_of(container).decode(errors="replace") for container in mine}
 

@@ -114,7 +114,6 @@ def _panel(
 
 
 def _answered(stairs: list[bursts.BurstRequest]) -> str:
-    """Return in words when the requests of a burst were answered."""
     answered_s = [stair.answered_s for stair in stairs if stair.answered_s is not None and not stair.failed]
     failed = f"{len(stairs) - len(answered_s)} of {len(stairs)} {FAILED}" if len(answered_s) < len(stairs) else ""
     if not answered_s:

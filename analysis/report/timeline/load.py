@@ -112,8 +112,7 @@ def load_timelines(
     The requests of the first variant that is shown are also served in other ways, as theory computes it, by as many
     workers and threads as ``capacity`` has; None: by as many as were measured.
     """
-    claims = [next((claim for claim in run.claims if claim.role == role), None) for role in ("answer", "cure")]
-    telling = [(claim.value.variant, claim.value.load) for claim in [*claims, *run.claims] if claim]
+    telling = [(claim.value.variant, claim.value.load) for claim in run.telling_claims]
     for load in sorted(run.loads, key=lambda load: load.name not in [name for _, name in telling[:1]]):
         firsts = first_trials(summary, load.name)
         variants = [variant for variant in run.variants_under(load.name) if variant.name in firsts]
@@ -153,7 +152,7 @@ def longest_first(service_times: Mapping[str, float]) -> list[str]:
 
 def _shows_otherwise(trial: TimelineTrial, load: LoadRecord) -> bool:
     """Whether a trial shows in which other ways its requests could have been served."""
-    several = trial.threads is not None and not trial.variant.elastic and trial.variant.workers > 1
+    several = trial.variant.threads is not None and not trial.variant.elastic and trial.variant.workers > 1
     enough = len(trial.answered.sent_s) > 0 and len(trial.rows) <= MOST
     return several and enough and can_serve_otherwise(trial.variant, load)
 
@@ -161,16 +160,15 @@ def _shows_otherwise(trial: TimelineTrial, load: LoadRecord) -> bool:
 def _served_otherwise(
     database: duckdb.DuckDBPyConnection, trial: TimelineTrial, capacity: tuple[int, int] | None
 ) -> Iterator[TimelineTrial]:
-    """Yield the requests of a trial as theory serves them in each way."""
-    _, load, number = trial.key
+    variant, (_, load, number) = trial.variant, trial.key
     with database.cursor() as again:  # where ``requests`` has only these requests
         again.execute("CREATE SCHEMA again")
         again.execute("SET schema = 'again'")
         again.execute(f"CREATE TABLE again.requests ({COLUMNS})")
         again.execute(f"INSERT INTO again.requests BY NAME FROM main.requests WHERE {OF_TRIAL}", of_trial(trial.key))
-        for served in serve_otherwise(trial.answered, *(capacity or (trial.variant.workers, trial.threads or 1))):
-            insert_requests(again, trial.variant, served)
-            yield read_timeline_trial(again, served.variant(trial.variant), load, number)
+        for served in serve_otherwise(trial.answered, *(capacity or (variant.workers, variant.threads or 1))):
+            insert_requests(again, variant, served)
+            yield read_timeline_trial(again, served.variant(variant), load, number)
         again.execute("DROP SCHEMA again CASCADE")
 
 

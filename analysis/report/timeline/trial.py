@@ -35,12 +35,6 @@ class TimelineTrial(NamedTuple):
     waits: waiting.Waits | None
 
     @property
-    def threads(self) -> int | None:
-        """How many threads each worker has; None: that is unknown."""
-        threads = self.variant.settings.get("threads")
-        return threads if type(threads) is int else None
-
-    @property
     def longest_wait_at_s(self) -> float:
         """When the request was sent that waited longest, in seconds."""
         return max(self.rows, key=lambda row: row.waited_s).sent_s if self.rows else 0.0
@@ -113,7 +107,7 @@ def trial_timeline(
     """
     rows, waits, variant = trial.rows, trial.waits, trial.variant
     names = labels(row.worker for row in rows if row.worker is not None)
-    places, of_threads = thread_rows(rows, trial.threads)
+    places, of_threads = thread_rows(rows, trial.variant.threads)
     classes = list(dict.fromkeys(row.request_class for row in rows))
     indices = range(len(rows)) if shown is None else shown
     sent_s = [rows[i].sent_s for i in indices]
@@ -124,11 +118,11 @@ def trial_timeline(
         computed=computed,
         says=_says(trial),
         layout=_layout(trial),
-        threads=trial.threads if waits else None,
+        threads=trial.variant.threads if waits else None,
         of_threads=of_threads,
         lasted=in_tenths(lasted_s(rows)),
         window=None if shown is None else [in_tenths(min(sent_s)), in_tenths(max(sent_s))],
-        workers=list(_worker_lanes(trial, places, blocked, least=(trial.threads or 1) if of_threads else 1)),
+        workers=list(_worker_lanes(trial, places, blocked, least=(trial.variant.threads or 1) if of_threads else 1)),
         blocked=[_turns(segments) for segments in blocked.values()] if waits else None,
         stalls=_turns(stalls_s - trial.answered.first),
         classes=classes,
@@ -191,9 +185,9 @@ def _avoidable_class(trial: TimelineTrial) -> str | None:
 
 def _layout(trial: TimelineTrial) -> str:
     """Return in words how many workers a variant has, and how many threads; empty if they come and go."""
-    if trial.variant.elastic or trial.threads is None:
+    if trial.variant.elastic or trial.variant.threads is None:
         return ""
-    return f"{plural(trial.variant.workers, 'worker')} of {plural(trial.threads, 'thread')}"
+    return f"{plural(trial.variant.workers, 'worker')} of {plural(trial.variant.threads, 'thread')}"
 
 
 def _says(trial: TimelineTrial) -> str:

@@ -122,7 +122,6 @@ def _measure_tried(
     trials: int,
     results: Path,
 ) -> None:
-    """Measure options to serve a load, and say whether the first was the best, as theory predicted."""
     from lab.apps.advise.show import print_whether_it_held  # noqa: PLC0415
 
     options = MeasureOptions(duration=duration, trials=trials)
@@ -170,7 +169,7 @@ def what_if(
 
     folder, record, variant = run_and_variant("what-if", run, results)
     under, serving = find_cell(record, variant, load or None)
-    if not (threads or serving.settings.get("threads")):
+    if not (threads or serving.threads):
         raise WrongUse(f"The workers of {serving.name} have no threads.", hint="--threads 8")
     with results_of("what-if", folder, results) as (derived, _):
         answered = recorded(derived, record, serving, under, trial)

@@ -5,6 +5,7 @@ by Vega, because each dot has the number of its laptop, and the page's script fi
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from math import ceil, floor, log10
 from statistics import median
 from typing import NamedTuple
@@ -68,24 +69,16 @@ def assign_lanes(places: Sequence[float]) -> list[int]:
     taken: dict[int, float] = {}
     found = [0] * len(places)
     for index in sorted(range(len(places)), key=lambda index: places[index]):
-        lane = next(lane for lane in _from_the_middle() if places[index] - taken.get(lane, -1e9) >= 2 * RADIUS + 1)
+        from_the_middle = (lane for step in count() for lane in (step, -step))
+        lane = next(lane for lane in from_the_middle if places[index] - taken.get(lane, -1e9) >= 2 * RADIUS + 1)
         taken[lane] = places[index]
         found[index] = lane
     return found
 
 
-def _from_the_middle() -> Iterator[int]:
-    yield 0
-    step = 1
-    while True:
-        yield step
-        yield -step
-        step += 1
-
-
 def core_colours(cores: Sequence[int]) -> dict[int, str]:
     """Return a colour for each number of cores, the darkest for the fewest."""
-    return {count: _COLOURS[place % len(_COLOURS)] for place, count in enumerate(sorted(set(cores)))}
+    return {number: _COLOURS[place % len(_COLOURS)] for place, number in enumerate(sorted(set(cores)))}
 
 
 def draw_strip(strip: Strip, colour_of: Mapping[int, str], label: str) -> Markup:

@@ -104,7 +104,6 @@ def far_from_median(values: Mapping[int, float], unit: str) -> set[int]:
 
 
 def _is_near(value: float, other: float) -> bool:
-    """Whether two values have the same sign and differ by a factor of at most NEAR_RATIO."""
     low, high = sorted((abs(value), abs(other)))
     return value * other >= 0 and high <= NEAR_RATIO * low
 

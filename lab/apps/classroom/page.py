@@ -103,7 +103,6 @@ def _chapter(
 
 
 def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:
-    """Return in a sentence or two how far the laptops agree in an experiment."""
     claims = [strip for strip in made if strip.claim]
     same = sum(len(claim.verdicts) == 1 for claim in claims)
     told = f"{there} laptop{'s' if there != 1 else ''}; {same} of {len(claims)} claims have the same verdict on all"
@@ -165,7 +164,6 @@ def _verdicts(strip: Strip) -> str:
 
 
 def _how(standing: Outlier) -> str:
-    """Return how a laptop differs in one strip."""
     strip, dot, by_verdict, by_value = standing
     says = strip.says or _what(strip)
     verdict = f"{dot.verdict} (most: {strip.most})" if by_verdict else ""
@@ -183,7 +181,6 @@ def _why(why: Reason) -> str:
 
 
 def _cells(laptop: Laptop) -> list[str]:
-    """Return the row of a laptop in the table of laptops."""
     facets = [dict(traits(handed)) for handed in laptop.runs.values()]
     cells = [", ".join(dict.fromkeys(values[name] for values in facets)) for name in _OF_LAPTOPS]
     return [*cells, ", ".join(f"{name} {handed.manifest[:8]}" for name, handed in laptop.runs.items())]

@@ -6,7 +6,7 @@ two laptops: words that only one laptop has may be somebody's own.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -99,9 +99,8 @@ class Strip:
     def verdicts(self) -> dict[str, int]:
         """How many laptops have each verdict: the most frequent first, and of equally frequent ones the best first."""
         found = Counter(dot.verdict for dot in self.dots)
-        return {
-            verdict: found[verdict] for verdict in sorted(found, key=lambda verdict: (-found[verdict], _place(verdict)))
-        }
+        ordered = sorted(found, key=lambda verdict: (-found[verdict], _place(verdict)))
+        return {verdict: found[verdict] for verdict in ordered}
 
     @property
     def most(self) -> str:
@@ -114,30 +113,14 @@ def _place(verdict: str) -> int:
     return _VERDICTS.index(verdict) if verdict in _VERDICTS else len(_VERDICTS)
 
 
-class _Said(NamedTuple):
-    """What one laptop says, which becomes a part of a strip."""
-
-    says: str
-    quantity: Quantity | None
-    stat: str
-    unit: str
-    claim: Claim | None
-    dot: Dot
-    predicted: float | None
-    published: float | None
-
-
 def number_laptops(submissions: Iterable[Sequence[SubmittedRun]]) -> list[Laptop]:
     """Return the laptops, those with the fewest cores first, in an order that does not depend on names."""
     chosen = [{handed.run.experiment: handed for handed in sorted(runs, key=_counts)} for runs in submissions if runs]
-    ordered = sorted(
-        chosen,
-        key=lambda runs: (
-            min(handed.run.cores for handed in runs.values()),
-            sorted(handed.manifest for handed in runs.values()),
-        ),
-    )
-    return [Laptop(number, runs) for number, runs in enumerate(ordered, start=1)]
+
+    def key(runs: Mapping[str, SubmittedRun]) -> tuple[int, list[str]]:
+        return min(handed.run.cores for handed in runs.values()), sorted(handed.manifest for handed in runs.values())
+
+    return [Laptop(number, runs) for number, runs in enumerate(sorted(chosen, key=key), start=1)]
 
 
 def _counts(handed: SubmittedRun) -> tuple[bool, int, str]:
@@ -153,23 +136,18 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> li
 
     A published figure that a claim is about has no strip of its own, because it is on the strip of the claim.
     """
-    claims: dict[str, list[_Said]] = {}
-    figures: dict[str, list[_Said]] = {}
+    claims: dict[str, list[Strip]] = {}
+    figures: dict[str, list[Strip]] = {}
     for laptop in laptops:
         if handed := laptop.runs.get(experiment):
-            for key, said in _claims(laptop.number, handed):
-                claims.setdefault(key, []).append(said)
-            for key, said in _figures(laptop.number, handed):
-                figures.setdefault(key, []).append(said)
+            for found, strips_of in ((claims, _claims), (figures, _figures)):
+                for key, strip in strips_of(laptop.number, handed):
+                    found.setdefault(key, []).append(strip)
     made = [_strip(words, all_of) for key, all_of in claims.items()
             if (words := own.claims.get(key) or _shared(all_of))]  # fmt: skip
     places = {words: place for place, words in enumerate(own.claims.values())}
-    made.sort(
-        key=lambda strip: (
-            _ROLES.get(strip.claim.role if strip.claim else None, 2),
-            places.get(strip.says, len(places)),
-        )
-    )
+    made.sort(key=lambda strip: places.get(strip.says, len(places)))
+    made.sort(key=lambda strip: _ROLES.get(strip.claim.role if strip.claim else None, 2))
     shown = {_key(strip.quantity) for strip in made if strip.claim and strip.quantity and not strip.claim.relative_to}
     return made + [
         _strip("", all_of)
@@ -178,31 +156,32 @@ def strips(laptops: Iterable[Laptop], experiment: str, own: OwnExperiment) -> li
     ]
 
 
-def _strip(words: str, all_of: Sequence[_Said]) -> Strip:
-    first = all_of[0]
-    return Strip(
-        words, first.quantity, first.stat, first.unit, first.claim, [said.dot for said in all_of],
-        [said.predicted for said in all_of if said.predicted is not None],
-        next((said.published for said in all_of if said.published is not None), None),
-    )  # fmt: skip
+def _strip(words: str, all_of: Sequence[Strip]) -> Strip:
+    """Return the strip of all laptops, made of the strips of each."""
+    return replace(
+        all_of[0],
+        says=words,
+        dots=[dot for strip in all_of for dot in strip.dots],
+        predicted=[value for strip in all_of for value in strip.predicted],
+        published=next((strip.published for strip in all_of if strip.published is not None), None),
+    )
 
 
-def _shared(all_of: Iterable[_Said]) -> str | None:
+def _shared(all_of: Iterable[Strip]) -> str | None:
     """Return the words that most laptops have, if at least two have them."""
-    (most, times), *_ = Counter(words for _, words in {(said.dot.laptop, said.says) for said in all_of}).most_common(1)
+    said = {(dot.laptop, strip.says) for strip in all_of for dot in strip.dots}
+    (most, times), *_ = Counter(words for _, words in said).most_common(1)
     return most if times > 1 else None
 
 
-def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, _Said]]:
+def _claims(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
     run, summary, _ = handed
     for said, row in zip(run.claims, summary.claims, strict=True):
         claim = with_load(said, run.loads[0].name)
         dot = Dot(laptop, row.measured, row.verdict, run.cores, cpu_mode(run, claim.value.load or ""), row.suspect)
         predicted, published = (_of_claim(summary, claim, word) for word in ("predicted", "published"))
-        yield (
-            claim_key(claim),
-            _Said(said.says, claim.value, row.stat, row.unit, claim, dot, predicted, published),
-        )
+        theory = [] if predicted is None else [predicted]
+        yield claim_key(claim), Strip(said.says, claim.value, row.stat, row.unit, claim, [dot], theory, published)
 
 
 def with_load(claim: Claim, load: str) -> Claim:
@@ -222,7 +201,7 @@ def _key(quantity: Quantity) -> str:
 
 def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
     """Return what is ``predicted`` or ``published`` of a claim's value, or of the ratio of its two values."""
-    values = [_of(summary, _key(quantity), word) for quantity in claim.quantities]
+    values = [_of(summary, quantity, word) for quantity in claim.quantities]
     match values:
         case [float(value)]:
             return value
@@ -232,15 +211,12 @@ def _of_claim(summary: Summary, claim: Claim, word: str) -> float | None:
             return None
 
 
-def _of(summary: Summary, key: str, word: str) -> float | None:
-    for row in summary.rows:
-        if f"{row.variant} {row.load} {row.request_class} {row.metric} {row.stat}" == key:
-            found = row.predicted if word == "predicted" else row.published
-            return None if found is None else float(found)
-    return None
+def _of(summary: Summary, asked: Quantity, word: str) -> float | None:
+    row = summary.row(asked.variant, asked.load, asked.request_class, asked.metric, asked.stat)
+    return None if row is None else row.predicted if word == "predicted" else row.published
 
 
-def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, _Said]]:
+def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, Strip]]:
     """Yield the most telling figure of each published row."""
     run, summary, _ = handed
     for row in summary.published:
@@ -250,9 +226,9 @@ def _figures(laptop: int, handed: SubmittedRun) -> Iterator[tuple[str, _Said]]:
                 variant=row.variant, load=row.load, request_class=row.request_class, metric=row.metric, stat=figure.stat
             )
             dot = Dot(laptop, figure.measured, figure.verdict, run.cores, cpu_mode(run, row.load), row.suspect)
-            predicted = _of(summary, _key(quantity), "predicted")
-            said = _Said("", quantity, figure.stat, figure.unit, None, dot, predicted, figure.published)
-            yield _key(quantity), said
+            predicted = _of(summary, quantity, "predicted")
+            theory = [] if predicted is None else [predicted]
+            yield _key(quantity), Strip("", quantity, figure.stat, figure.unit, None, [dot], theory, figure.published)
 
 
 def _telling(row: PublishedRow) -> PublishedFigure:

@@ -115,7 +115,6 @@ def _read_file(path: Path, *, check: bool) -> Submission:
 
 
 def _read_folder(path: Path, *, check: bool) -> Submission:
-    """Read the runs in a folder: the folder itself, or the folders in it."""
     lessons = sorted(path.rglob(LESSON))
     found = Submission(predictions=read_predictions(lessons[0].read_bytes() if lessons else None))
     for folder in sorted({record.parent.resolve() for record in path.rglob("run.json")}):

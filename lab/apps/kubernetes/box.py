@@ -185,7 +185,6 @@ def _seconds(duration: str) -> float:
 
 
 def _volumes(service: Service) -> tuple[list[Document], list[Document]]:
-    """Return the volumes of a pod, and where its container mounts them."""
     size = f"{int(service['mem_limit']) // 2**20}Mi"
     volumes: list[Document] = []
     mounts: list[Document] = []

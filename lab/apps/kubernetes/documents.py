@@ -140,7 +140,6 @@ def _namespace(setup: Setup) -> Document:
 
 
 def _policies() -> list[Document]:
-    """Return the policies of the network, which are the same for every trial."""
     specs = yaml.safe_load((Path(__file__).parent / "policies.yaml").read_text(encoding="utf-8"))
     api = "networking.k8s.io/v1"
     return [_document(api, "NetworkPolicy", name, spec=spec) for name, spec in specs.items()]
@@ -251,7 +250,6 @@ def _key(path: str) -> str:
 
 
 def _files(script: Script) -> dict[str, str]:
-    """Return the texts of the files that a script needs, by their paths in its folder."""
     folder, _ = script.programs
     paths = [folder / script.script, folder / "run", *sorted((folder / "lib").iterdir())]
     return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in paths if path.is_file()}

@@ -107,7 +107,6 @@ def _talk(student: "Student", step: "LessonStep") -> None:
 
 
 def _predict(student: "Student", step: "LessonStep") -> None:
-    """Ask for one prediction after the other, and ask again if an answer is not possible."""
     from lab.apps.lesson import notes  # noqa: PLC0415
 
     values: list[float] = []

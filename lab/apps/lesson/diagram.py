@@ -73,7 +73,6 @@ def _arrow(box: _Box, next_rows: list[int], row: int) -> str:
 
 
 def _sentence(name: str, variant: Variant, columns: list[list[_Box]]) -> str:
-    """Return the diagram as a sentence."""
     users, *front, sockets, workers = columns
     threads = f" of {_count(variant.threads, 'thread')}" if variant.threads else ", an event loop each"
     way = [

@@ -37,10 +37,6 @@ class Question(Model):
         """The unit of the number."""
         return unit(self.value.metric, self.value.stat)
 
-    def problem(self, value: float) -> str | None:
-        """Return what is wrong with a prediction; None: nothing."""
-        return None if 0 <= value <= self.at_most else f"{value:.15g} must be from 0 to {self.at_most:.15g}"
-
 
 class Exercise(Model):
     """A task that changes one setting of a variant. A claim on the measured result says whether the change worked."""

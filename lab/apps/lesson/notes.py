@@ -129,11 +129,6 @@ class Notes(Model):
         return [step for step in lesson.steps if self.step(step).stage != "done"]
 
 
-def next_step(lesson: Lesson, notes: Notes) -> LessonStep:
-    """Return the first step that is not done; the last step if all are done."""
-    return next(iter(notes.left(lesson)), lesson.steps[-1])
-
-
 def with_prediction(notes: Notes, step: LessonStep, values: list[float], at: str) -> Notes:
     """Return notes with a prediction. Raise WrongUse if it is not possible, or if a result is already known."""
     if notes.step(step).result:
@@ -150,8 +145,9 @@ def with_prediction(notes: Notes, step: LessonStep, values: list[float], at: str
 
 def check_prediction(value: float, asked: Question, step: LessonStep) -> None:
     """Raise WrongUse if a number cannot be the answer to a question."""
-    if problem := asked.problem(value):
-        raise WrongUse(f"The prediction {problem}: {asked.says} … {asked.unit}.", hint=_example(step))
+    if not 0 <= value <= asked.at_most:
+        problem = f"The prediction {value:.15g} must be from 0 to {asked.at_most:.15g}"
+        raise WrongUse(f"{problem}: {asked.says} … {asked.unit}.", hint=_example(step))
 
 
 def read_number(word: str, step: LessonStep) -> float:

@@ -108,7 +108,8 @@ def what_next(student: Student, step: LessonStep) -> str:
     stage = student.notes.step(step).stage
     if stage == "predict":
         example = ",".join("…" for _ in step.predict)
-        return f"{questions(step)}\n{step_duration(student, step)} {command} PREDICT={example}"
+        takes = f"Measuring takes about {time_in_words(student.expected_s(step))}."
+        return f"{questions(step)}\n{takes} {command} PREDICT={example}"
     if stage == "measure":
         return f"Next: measure. {command}"
     if stage == "explain":
@@ -128,11 +129,6 @@ def complete(student: Student) -> str:
 def how_to_hand_in(student: Student) -> str:
     """Return the command that packs the lesson into one file."""
     return f"lab export {student.results / 'lesson'} --to your-name.tar.gz"
-
-
-def step_duration(student: Student, step: LessonStep) -> str:
-    """Return about how long a step is measured."""
-    return f"Measuring takes about {time_in_words(student.expected_s(step))}."
 
 
 def paragraph(text: str, first: str = "", rest: str = "") -> str:

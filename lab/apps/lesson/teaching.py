@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING
 from analysis.statistics.stopping import has_interval
 from lab.apps.lesson import notes
 from lab.apps.lesson.model import Lesson, LessonStep, Question, experiment_with_change, step_experiment
-from lab.apps.lesson.notes import (
-    Attempt,
-    Bar,
-    Notes,
-    Result,
-    StepNotes,
-    StudentPrediction,
-    Verdict,
-    read_notes,
-    write_notes,
-)
+from lab.apps.lesson.notes import Attempt, Bar, Notes, Result, StepNotes, StudentPrediction, Verdict
 from lab.errors import LabError, WrongUse
 from lab.measuring import measure_quietly
 from lab.options import MeasureOptions, RunRequest
@@ -44,7 +34,7 @@ class Student:
     @property
     def notes(self) -> Notes:
         """What was done so far."""
-        return read_notes(self.results)
+        return notes.read_notes(self.results)
 
     @property
     def left(self) -> list[LessonStep]:
@@ -54,7 +44,7 @@ class Student:
     def step(self, number: int) -> LessonStep:
         """Return a step by its number from 1; 0: the next step. Raise WrongUse if there is no such step."""
         if not number:
-            return notes.next_step(self.lesson, self.notes)
+            return next(iter(self.left), self.lesson.steps[-1])
         if not 1 <= number <= len(self.lesson.steps):
             raise WrongUse(f"There is no step {number}.", hint=f"STEP=…, from 1 to {len(self.lesson.steps)}")
         return self.lesson.steps[number - 1]
@@ -74,7 +64,7 @@ class Student:
 
     def predict(self, step: LessonStep, values: list[float]) -> None:
         """Record a prediction before anything is measured."""
-        write_notes(self.results, notes.with_prediction(self.notes, step, values, now()))
+        notes.write_notes(self.results, notes.with_prediction(self.notes, step, values, now()))
 
     def measure(self, step: LessonStep, follow: "Follow | None" = None) -> Result:
         """Measure a step whose prediction is recorded, and record the result. Raise LabError if the run is invalid."""
@@ -86,7 +76,7 @@ class Student:
             _bar(asked, yours, summary, again) for asked, yours in zip(step.predict, prediction.values, strict=True)
         ]
         found = Result(run=folder, at=now(), bars=bars, claims=_verdicts(summary))
-        write_notes(self.results, self.notes.with_step(step, result=found))
+        notes.write_notes(self.results, self.notes.with_step(step, result=found))
         return found
 
     def check_measure(self, step: LessonStep) -> StudentPrediction:
@@ -104,7 +94,7 @@ class Student:
         """Record the student's explanation of a result."""
         self._require(step, "The explanation")
         readable = sentence.encode(errors="replace").decode().strip()
-        write_notes(self.results, self.notes.with_step(step, explanation=readable))
+        notes.write_notes(self.results, self.notes.with_step(step, explanation=readable))
 
     def try_change(self, step: LessonStep, change: str, follow: "Follow | None" = None) -> Attempt:
         """Measure the exercise with one changed setting, e.g. ``threads=5``, and record whether it passed the check."""
@@ -112,7 +102,7 @@ class Student:
         folder, summary = self._measured(step, experiment, step.exercise_run, follow, change)
         attempt = Attempt(change=change, run=folder, at=now(), check=_verdicts(summary)[0])
         before = self.notes
-        write_notes(self.results, before.with_step(step, attempts=[*before.step(step).attempts, attempt]))
+        notes.write_notes(self.results, before.with_step(step, attempts=[*before.step(step).attempts, attempt]))
         return attempt
 
     def check_change(self, step: LessonStep, change: str) -> "Experiment":
@@ -123,7 +113,7 @@ class Student:
     def show_solution(self, step: LessonStep) -> None:
         """Record that the student asked for the solution."""
         done = self._require(step, "The solution")
-        write_notes(self.results, self.notes.with_step(step, solution_at=done.solution_at or now()))
+        notes.write_notes(self.results, self.notes.with_step(step, solution_at=done.solution_at or now()))
 
     def _require(self, step: LessonStep, what: str) -> StepNotes:
         """Return what was done in a step whose result is known. Raise WrongUse if it is not known yet."""

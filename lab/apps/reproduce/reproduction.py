@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import Field
@@ -66,11 +67,7 @@ def read_reproduced(folder: Path, results: Path) -> Reproduced:
     return Reproduced(
         experiment=run.experiment,
         title=run.title,
-        article=f"{source.publisher}, {source.year}"
-        if source and source.year
-        else source.publisher
-        if source
-        else None,
+        article=f"{source.publisher}{f', {source.year}' if source.year else ''}" if source else None,
         address=source.address if source else None,
         machine=f"{run.host.cpu}, {run.host.cores} cores, {run.host.memory_gib} GiB, {run.host.kernel}",
         measured=run.began[:10],
@@ -84,37 +81,20 @@ def read_reproduced(folder: Path, results: Path) -> Reproduced:
 
 def _figures(summary: Summary) -> Iterator[Figure]:
     for row in summary.published:
+        shared = row.model_dump(include={"variant", "load", "request_class", "metric", "within"})
         for figure in row.figures:
-            yield Figure(
-                variant=row.variant,
-                load=row.load,
-                request_class=row.request_class,
-                metric=row.metric,
-                within=row.within,
-                **figure.model_dump(exclude={"trials"}),
-            )
+            yield Figure(**shared | figure.model_dump(exclude={"trials"}))
 
 
 def default_run(results: Path, experiment: str, variants: list[str], trials: int) -> Path | None:
     """Return the latest run of an experiment that measured all variants as often as by default; None: there is none."""
-    for path in sorted((results / experiment).glob("*/summary.json"), reverse=True):
-        if path.parent.is_symlink():
-            continue
-        try:
-            run = read_run(path.parent)
-        except BadRun:
-            continue
-        if _is_default(run, variants, trials) and _readable(path.parent):
-            return path.parent
+    folders = sorted((path.parent for path in (results / experiment).glob("*/summary.json")), reverse=True)
+    for folder in folders:
+        with suppress(BadRun):
+            if not folder.is_symlink() and _is_default(read_run(folder), variants, trials):
+                read_summary(folder)
+                return folder
     return None
-
-
-def _readable(folder: Path) -> bool:
-    try:
-        read_summary(folder)
-    except BadRun:
-        return False
-    return True
 
 
 def _is_default(run: Run, variants: list[str], trials: int) -> bool:

@@ -149,7 +149,6 @@ def _build_on_server(name: str, layer: Layer, server: str, say: Say) -> None:
 
 
 def _build_command(name: str, layer: Layer, arguments: Mapping[str, str], under: str, *options: str) -> list[str]:
-    """Return the command that builds a layer, with a label that says what is under it."""
     stated = [word for key, value in arguments.items() for word in ("--build-arg", f"{key}={value}")]
     return ["docker", "buildx", "build", "--load", "--tag", name, *stated, "--label", f"{INPUTS}={under}", *options,
             str(layer.folder)]  # fmt: skip

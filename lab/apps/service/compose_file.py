@@ -96,7 +96,6 @@ _TIMES = ("interval", "timeout", "start_period", "start_interval")
 def _translate_service(
     name: str, described: Mapping[str, Any], names: Sequence[str], mounts: Iterable[tuple[str, str]], values: _Values
 ) -> dict[str, Any]:
-    """Return a service as the lab starts it."""
     kept = {key: described[key] for key in _KEPT if described.get(key) is not None}
     if _is_disabled(kept.get("healthcheck") or {}):
         kept.pop("healthcheck", None)
@@ -128,7 +127,6 @@ def _is_disabled(check: Mapping[str, Any]) -> bool:
 
 
 def _bytes(described: Mapping[str, Any]) -> int:
-    """Return the memory limit of a service in bytes."""
     limits = (described.get("deploy") or {}).get("resources", {}).get("limits", {})
     return max(6 * 2**20, int(described.get("mem_limit") or limits.get("memory") or MIB * 2**20))
 

@@ -216,7 +216,6 @@ _IN_APPLICATION = ("requirements", "settings")
 
 
 def _paths_in(service: UserService) -> dict[tuple[str, str], Path]:
-    """Return the paths in a description, by part and key."""
     stated = {(part, name): getattr(getattr(service, part), name, None) for part, names in _PATHS.items()
               for name in names}  # fmt: skip
     return {place: path for place, path in stated.items() if path is not None}

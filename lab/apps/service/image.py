@@ -136,7 +136,6 @@ def _required(path: Path) -> Iterator[str]:
 
 
 def _digest(folder: Path) -> str:
-    """Return a digest of all files in a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         digest.update(path.relative_to(folder).as_posix().encode() + b"\0")

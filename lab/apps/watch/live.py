@@ -47,12 +47,6 @@ class _Trial:
             self.unfinished[path] = rest
             yield from ((path.name, line) for line in whole)
 
-    @property
-    def threads(self) -> int | None:
-        """How many threads each worker has; None: that is unknown."""
-        threads = self.variant.settings.get("threads")
-        return threads if type(threads) is int and not self.variant.elastic else None
-
 
 class _Row(NamedTuple):
     """What is known of a request. Times are in ms since the first request of the batch; None: not known yet.
@@ -140,7 +134,6 @@ class LiveFeed:
             self._rows = self._rows[-MOST_KEPT:]
 
     def _begin(self, folder: Path) -> None:
-        """Forget the batch before."""
         for trial in self._trials:
             for file in trial.files.values():
                 file.close()
@@ -188,12 +181,7 @@ class LiveFeed:
     def _pair(self) -> list[str]:
         """Return the variants that are shown first: those of the first claims, as in the report."""
         there = [trial.variant.name for trial in self._trials]
-        if not there or not self._run:
-            return there
-        firsts = [
-            next((claim for claim in self._run.claims if claim.role == role), None) for role in ("answer", "cure")
-        ]
-        asked = [claim.value.variant for claim in [*firsts, *self._run.claims] if claim]
+        asked = [claim.value.variant for claim in self._run.telling_claims] if self._run else []
         return [*dict.fromkeys(name for name in [*asked, *there] if name in there)][:2]
 
 
@@ -204,7 +192,7 @@ def _described(trial: _Trial) -> dict[str, Any]:
     return {
         "variant": trial.variant.name,
         "workers": 0 if trial.variant.elastic else trial.variant.workers,
-        "threads": trial.threads,
+        "threads": None if trial.variant.elastic else trial.variant.threads,
         "labels": labels(trial.workers),
     }
 

@@ -306,7 +306,6 @@ RULES: Sequence[Callable[[Symptoms], Bottleneck | None]] = (
 
 
 def _loses(lost: Mapping[str, tuple[str, float]], why: str) -> list[str]:
-    """Say what requests of each class lose, and why."""
     return [
         f"{_ONE_IN[stat]} of the requests {name} loses {_time(ms)} or more before its work begins: {why}"
         for name, (stat, ms) in lost.items()
@@ -314,7 +313,6 @@ def _loses(lost: Mapping[str, tuple[str, float]], why: str) -> list[str]:
 
 
 def _slower_sentences(found: Symptoms) -> list[str]:
-    """Say how much longer requests are at work together than alone."""
     return [
         f"Under this load, the requests {name} are at work for {_time(work_ms)}; one of them alone takes "
         f"{_time(alone_ms)}."

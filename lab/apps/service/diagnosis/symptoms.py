@@ -107,7 +107,7 @@ class Symptoms:
     @property
     def slots(self) -> int:
         """How many requests all workers together serve at the same time; 0: they have no threads."""
-        return self.variant.workers * int(self.variant.settings.get("threads") or 0)
+        return self.variant.workers * (self.variant.threads or 0)
 
     @property
     def has_greenlets(self) -> bool:

@@ -46,7 +46,6 @@ def _columns(figures: Figures, names: Sequence[str]) -> Iterator[Measure]:
 
 
 def _grids(run: Run, figures: Figures) -> Iterator[Table]:
-    """Yield what requests lose with each way to serve."""
     names = [variant.name for variant in run.variants]
     statistics = [(request, stat) for request in figures.classes(TODAY) if (stat := figures.percentile(request, names))]
     beside = {name: figures.value(name, None, "avoidable_wait", "share") for name in names}
@@ -137,6 +136,5 @@ def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
 
 
 def _told(compared: Comparison, way: TriedWay) -> str:
-    """Return what a class of requests loses with a way, and with today's."""
     lost = f"{compared.request_class} {compared.stat}"
     return f"{lost} is {_lost(compared.after)} ms with {label_of(way.name)}, and {_lost(compared.before)} ms today"
