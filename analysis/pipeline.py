@@ -21,6 +21,7 @@ from analysis.records.summary import Summary
 from analysis.report.extensions import write_extensions
 from analysis.report.html import write_report
 from analysis.statistics.results import Results, completion_times, measure_cells, seconds_of_round
+from analysis.verdict.article import circumstances, judge_article
 from analysis.verdict.claims import claim_row, difference_rows, published_rows
 from analysis.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
 
@@ -59,15 +60,19 @@ def derive_summary(run_folder: Path) -> Summary:
         doubts += results.too_few()
         judged = doubt_effects(judged, cells)
         keys = {*classes}
+        figures, claims = list(results.rows()), [claim_row(claim, results, judged) for claim in run.claims]
+        apart = circumstances(figures)
+        published = list(published_rows(results, judged, apart))
         summary = Summary(
             experiment=run.experiment,
             round_s=results.round_s,
             validity=judge_run(run, judged, doubts),
             trials=judged,
-            rows=list(results.rows()),
+            rows=figures,
             completion_times=list(results.completion_times_rows()),
-            claims=[claim_row(claim, results, judged) for claim in run.claims],
-            published=list(published_rows(results, judged)),
+            claims=claims,
+            published=published,
+            article=judge_article(run, claims, published, apart.floors),
             differences=list(difference_rows(results)) if run.against_itself else [],
             workers=spread.worker_rows(rows, keys),
             counters=list(servers.counter_rows(trials)),

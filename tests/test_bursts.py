@@ -235,8 +235,8 @@ def test_large_bursts_have_no_steps(tmp_path: Path) -> None:
     ("steps", "verdict", "figures"),
     [
         ((1000, 2000, 3000, 4000), "reproduced", "4 of 4 within 10 %"),
-        ((1000, 2000, 3000, 4500), "not reproduced", "3 of 4 within 10 %: 4th 0.89"),
-        ((400, 2000, 3000, 5000), "not reproduced", "2 of 4 within 10 %: 1st 2.50, 4th 0.80"),
+        ((1000, 2000, 3000, 4500), "contradicted", "3 of 4 within 10 %; contradicted: 4th 0.89"),
+        ((400, 2000, 3000, 5000), "contradicted", "2 of 4 within 10 %; contradicted: 1st 2.50, 4th 0.80"),
     ],
 )
 def test_published_steps_are_compared_one_by_one(
@@ -258,7 +258,7 @@ def test_published_steps_are_compared_with_the_whole_interval(tmp_path: Path) ->
 
     assert row.verdict == "undecided"
     assert (row.reason or "").startswith("the interval of 4th straddles an edge; ")
-    assert figures_phrase(row) == "3 of 4 within 10 %: 4th 1.12 (1.00 to 1.25)"
+    assert figures_phrase(row) == "3 of 4 within 10 %; undecided: 4th 1.12 (1.00 to 1.25)"
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_a_staircase_is_a_line_of_seconds(tmp_path: Path) -> None:
     assert (row.divided_by, [one.published for one in row.figures]) == (222, [1000, 2000, 3500, 4000])
     words = "one: response time of all requests, in order of completion, published ÷ 222"
     assert published_quantity(read_run(tmp_path), row) == words
-    assert figures_phrase(row) == "3 of 4 within 10 %: 3rd 0.86"
+    assert figures_phrase(row) == "3 of 4 within 10 %; contradicted: 3rd 0.86"
 
 
 def test_a_long_staircase_is_broken_between_two_steps(tmp_path: Path) -> None:

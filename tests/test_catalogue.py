@@ -226,7 +226,7 @@ def test_gil_sharing_needs_a_process_for_each_request_that_computes(copied_lab: 
         assert "uwsgi_pass app;" in trial["settings"]["nginx-1"]
         servers = "SELECT DISTINCT server FROM requests"
         assert result.requests(variant, "four-connections", servers) == [("uwsgi/2.0.31",)]
-    assert {one["verdict"] for one in result.summary["published"]} <= {"reproduced", "not reproduced", "undecided"}
+    assert "invalid" not in {one["verdict"] for one in result.summary["published"]}
     assert len(result.summary["published"]) == 2 * len(served)
     reasons = result.summary["validity"]["reasons"]
     assert any("requests held the interpreter lock without using a core (CPU=hold)" in one for one in reasons)

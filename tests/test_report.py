@@ -84,13 +84,14 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
     texts = [text.strip() for text in Tags(verdicts).texts if text.strip()]
     assert texts[texts.index("Published figures") + 1 :] == [
         "verdict", "what", "figures",
-        "not reproduced", "one: overhead of light requests", "1 of 2 within 15 %: max 10.0",
-        "undecided", "one: overhead of light requests — p99 needs 100 requests a trial; there were 10 at most",
-        "1 of 2 within 15 %: p99 –",
-        "Reproduced: every figure, with its interval, is within the stated percentage of the published figure; the "
-        "other figures are listed as measured / published.",
+        "contradicted", "one: overhead of light requests", "1 of 2 within 15 %; contradicted: max 10.0",
+        "reproduced", "one: overhead of light requests — p99 needs 100 requests a trial; there were 10 at most",
+        "1 of 2 within 15 %; not measured in a short run: p99",
+        "Reproduced: every measured figure, with its interval, is within the stated percentage of the published "
+        "figure; the other figures are listed as measured / published; floor: what a request costs while nobody "
+        "waits.",
     ]  # fmt: skip
-    assert '<td class="verdict not-reproduced">not reproduced</td>' in verdicts
+    assert '<td class="verdict contradicted">contradicted</td>' in verdicts
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def test_every_published_figure_is_judged_also_without_a_tolerance(tmp_path: Pat
     found = read_reproduced(measured(tmp_path), tmp_path)
 
     assert [(figure.stat, figure.verdict, figure.within) for figure in found.figures] == [
-        ("p50", "reproduced", 0.25), ("max", "not reproduced", 0.25),
-        ("largest_share", "not reproduced", 0.25), ("max_over_mean", "not reproduced", 0.25),
-        ("jain_index", "not reproduced", 0.25),
+        ("p50", "reproduced", 0.25), ("max", "contradicted", 0.25),
+        ("largest_share", "contradicted", 0.25), ("max_over_mean", "contradicted", 0.25),
+        ("jain_index", "contradicted", 0.25),
     ]  # fmt: skip
     assert found.figures[1].ratio == pytest.approx(0.2)
     assert found.claims == {"reproduced": 1}
@@ -69,7 +69,7 @@ def test_the_page_shows_each_figure_and_links_its_report_and_its_article(tmp_pat
     assert "1 of 5 published figures were reproduced on this machine" in page
     assert 'href="made-up/20260101T000000Z/report.html"' in page
     assert 'href="https://example.org/an-article"' in page
-    assert page.count('<td class="verdict text not-reproduced">not reproduced</td>') == 4
+    assert page.count('<td class="verdict text contradicted">contradicted</td>') == 4
 
 
 def test_a_page_of_no_run_says_so() -> None:

@@ -585,11 +585,11 @@ def near(stats: dict[Statistic, float], within: float = 0.25, variant: str = "on
     [
         (100, 1, "reproduced"),
         (125, 1.25, "reproduced"),
-        (125.01, 1.2501, "not reproduced"),
+        (125.01, 1.2501, "contradicted"),
         (80, 0.8, "reproduced"),
-        (79.99, 0.7999, "not reproduced"),
-        (-100, -1, "not reproduced"),
-        (0, 0, "not reproduced"),
+        (79.99, 0.7999, "contradicted"),
+        (-100, -1, "contradicted"),
+        (0, 0, "contradicted"),
     ],
 )
 def test_a_published_figure_is_reproduced_up_to_the_stated_share(
@@ -621,8 +621,8 @@ def test_an_edge_is_within_whatever_the_digits_of_its_numbers(
     ("p99s", "verdict", "reason"),
     [
         ([80, 90, 100, 110, 125], "reproduced", None),
-        ([126, 130, 140, 150, 900], "not reproduced", None),
-        ([10, 20, 30, 40, 79], "not reproduced", None),
+        ([126, 130, 140, 150, 900], "contradicted", None),
+        ([10, 20, 30, 40, 79], "contradicted", None),
         ([90, 95, 100, 110, 126], "undecided", "the interval of p99 straddles an edge; "),
         ([79, 95, 100, 110, 120], "undecided", "the interval of p99 straddles an edge; "),
         ([10, 20, 100, 800, 900], "undecided", "the interval of p99 straddles an edge; "),
@@ -642,10 +642,11 @@ def test_a_published_figure_is_compared_with_the_whole_interval(
     assert figure.ratio == pytest.approx(p99s[2] / 100)
 
 
-def test_a_published_row_is_as_good_as_its_worst_figure(tmp_path: Path) -> None:
+def test_a_published_row_is_as_good_as_its_worst_measured_figure(tmp_path: Path) -> None:
     """All take 50 ms; p99 needs a hundred."""
     published = [
         near({"p50": 50, "p10": 50}), near({"p50": 50, "p99": 99}), near({"p50": 100, "p99": 99, "p10": 50}),
+        near({"p99": 99}),
     ]  # fmt: skip
     alike = [Request(overhead_ms=50)] * 99
 
@@ -653,11 +654,12 @@ def test_a_published_row_is_as_good_as_its_worst_figure(tmp_path: Path) -> None:
 
     too_few = "p99 needs 100 requests a trial; there were 99 at most"
     assert [(one.verdict, one.reason) for one in summary.published] == [
-        ("reproduced", None), ("undecided", too_few), ("not reproduced", too_few),
+        ("reproduced", None), ("reproduced", too_few), ("contradicted", too_few),
+        ("not measured in a short run", too_few),
     ]  # fmt: skip
     figures = {one.stat: one for one in summary.published[2].figures}
     assert {stat: one.verdict for stat, one in figures.items()} == {
-        "p50": "not reproduced", "p99": "undecided", "p10": "reproduced",
+        "p50": "contradicted", "p99": "not measured in a short run", "p10": "reproduced",
     }  # fmt: skip
     assert (figures["p99"].measured, figures["p99"].ratio) == (None, None)
 
@@ -704,10 +706,10 @@ def test_published_figures_without_a_tolerance_have_a_verdict_too(tmp_path: Path
     verdicts = {(row.metric, one.stat): (one.verdict, one.ratio) for row in summary.published for one in row.figures}
     assert verdicts["overhead", "p50"][0] == "reproduced"
     assert verdicts["overhead", "p50"][1] == pytest.approx(1.02)
-    assert verdicts["overhead", "min"] == ("not reproduced", None)
+    assert verdicts["overhead", "min"] == ("contradicted", None)
     assert verdicts["failures", "count"] == ("reproduced", None)
-    assert verdicts["requests_by_worker", "largest_share"][0] == "not reproduced"
-    assert "1 of 2 within 25 %: min –" in printed(tmp_path, summary)
+    assert verdicts["requests_by_worker", "largest_share"][0] == "contradicted"
+    assert "1 of 2 within 25 %; contradicted: min" in " ".join(printed(tmp_path, summary).split())
 
 
 def printed(run: Path, summary: Summary) -> str:
@@ -746,22 +748,21 @@ def test_published_figures_are_judged_in_a_table_of_80_columns(tmp_path: Path) -
     assert max(map(len, lines)) <= 80
     assert [line.rstrip() for line in lines] == [
         "Published figures",
-        "verdict         what                            figures",
-        "reproduced      one: overhead of light          2 of 2 within 900 %",
-        "                requests",
-        "not reproduced  one: overhead of light          0 of 4 within 25 %: p50 5.00,",
-        "                requests — the interval of max  p90 200, p99 0.004, max 1.00",
-        "                straddles an edge; more than    (0.50 to 4.50)",
-        "                100 trials would be needed",
-        "undecided       one: overhead of light          0 of 2 within 15.5 %: p50 1.00",
-        "                requests — p99.9 needs 1000     (0.50 to 4.50), p99.9 –",
-        "                requests a trial; there were",
-        "                100 at most; the interval of",
-        "                p50 straddles an edge; more",
-        "                than 100 trials would be",
-        "                needed",
-        "reproduced: every figure, with its interval, is within the stated percentage of",
-        "the published figure; the other figures are listed as measured / published",
+        "verdict       what                              figures",
+        "reproduced    one: overhead of light requests   2 of 2 within 900 %",
+        "contradicted  one: overhead of light requests   0 of 4 within 25 %;",
+        "              — the interval of max straddles   contradicted: p50 5.00, p90 200,",
+        "              an edge; more than 100 trials     p99 0.004; undecided: max 1.00",
+        "              would be needed                   (0.50 to 4.50)",
+        "undecided     one: overhead of light requests   0 of 2 within 15.5 %; undecided:",
+        "              — p99.9 needs 1000 requests a     p50 1.00 (0.50 to 4.50); not",
+        "              trial; there were 100 at most;    measured in a short run: p99.9",
+        "              the interval of p50 straddles an",
+        "              edge; more than 100 trials would",
+        "              be needed",
+        "reproduced: every measured figure, with its interval, is within the stated",
+        "percentage of the published figure; the other figures are listed as measured /",
+        "published; floor: what a request costs while nobody waits",
     ]
 
 
@@ -780,12 +781,12 @@ def test_a_published_row_names_its_load_where_there_are_several(tmp_path: Path) 
     run = read_run(tmp_path)
     assert [(published_quantity(run, one), one.verdict, figures_phrase(one)) for one in summary.published] == [
         ("one, mix: response time of light requests", "reproduced", "1 of 1 within 10 %"),
-        ("one, rush: memory", "invalid", "0 of 1 within 10 %: total –"),
+        ("one, rush: memory", "invalid", "0 of 1 within 10 %; invalid: total"),
     ]
 
 
-def test_the_verdicts_of_published_rows_have_the_colours_of_claims(tmp_path: Path) -> None:
-    published = [near({"p50": 50.5}), near({"p50": 1})]
+def test_only_a_contradiction_is_red(tmp_path: Path) -> None:
+    published = [near({"p50": 50.5}), near({"p50": 1}), near({"p99.9": 1}, within=9)]
     summary = repeated(tmp_path, {"one": [50] * 5}, published=published)
     console = Console(width=80, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
 
@@ -793,7 +794,9 @@ def test_the_verdicts_of_published_rows_have_the_colours_of_claims(tmp_path: Pat
 
     text = console.export_text(styles=True)
     assert "\x1b[32mreproduced" in text
-    assert "\x1b[31mnot reproduced" in text
+    assert "\x1b[31mcontradicted" in text
+    assert "\x1b[2mnot measured" in text
+    assert text.count("\x1b[31m") == 1
 
 
 def test_a_percentile_that_no_sample_carries_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,14 @@ from analysis.records.model import Record
 
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
-"""The verdicts of this version. Summaries keep verdicts as text, because a newer version may know further words."""
+"""The verdicts on claims. Summaries keep verdicts as text, because other versions may know other words."""
+FigureVerdict = Literal[
+    "reproduced", "differs by the floor", "contradicted", "not measured in a short run", "undecided", "invalid"
+]
+"""The verdicts on published figures. Older summaries say ``not reproduced`` of figures that are contradicted or differ
+by the floor, and ``undecided`` of figures for which the run was too short."""
+ArticleVerdict = Literal["same", "partly the same", "different", "undecided"]
+"""The verdicts on the order of an article's variants, and on its conclusion."""
 
 
 class TrialPart(Record):
@@ -172,6 +179,78 @@ class PublishedRow(Record):
     figures: list[PublishedFigure]
 
 
+class Reversal(Record):
+    """Two variants in another order than published: ``larger`` has the larger figure only in the article."""
+
+    load: str
+    request_class: str | None
+    metric: str
+    stat: str
+    larger: str
+    smaller: str
+
+
+class ArticleOrder(Record):
+    """In how many of the pairs of variants that can be told apart the order is as published."""
+
+    verdict: str
+    pairs: int
+    agree: int
+    reversals: list[Reversal]
+
+
+class ArticleConclusion(Record):
+    """How many of the claims about variants with published figures hold, fail, and are undecided or invalid."""
+
+    verdict: str
+    claims: int
+    hold: int
+    fail: int
+    undecided: int
+
+
+class ArticleFigures(Record):
+    """How many published figures have each verdict.
+
+    ``within`` counts the figures within the tolerance, ``floor`` those that are within it once the floor is subtracted,
+    and ``short`` those for which the run had too few requests.
+    """
+
+    within: int
+    floor: int
+    contradicted: int
+    short: int
+    undecided: int
+    invalid: int
+
+    @property
+    def count(self) -> int:
+        """How many figures were published."""
+        return self.within + self.floor + self.contradicted + self.short + self.undecided + self.invalid
+
+
+class Floor(Record):
+    """How many ms more a request costs in the article than in this run, while nobody waits.
+
+    It was computed from ``variants``. ``request_class``: None for all classes together.
+    """
+
+    load: str
+    request_class: str | None
+    metric: str
+    ms: float
+    variants: list[str]
+
+
+class Article(Record):
+    """An article judged as a whole. ``conclusion`` is None if no claim is about its variants alone."""
+
+    order: ArticleOrder
+    conclusion: ArticleConclusion | None
+    figures: ArticleFigures
+    floors: list[Floor]
+
+
 class CompletionTimesRow(Record):
     """The response times of a burst in ms, in order of completion, as published and measured.
 
@@ -254,6 +333,7 @@ class Summary(Record):
     requests came in bursts, ``rate_steps`` only if visits came. ``errors`` says why requests of trusted trials failed,
     the most frequent error first. ``round_s`` is about how many seconds it took to measure every variant once under
     every load. ``clocks`` has rows only for trials whose containers ran on several machines.
+    ``article`` is the verdict on the article; None: it published no figures, or an older version wrote the summary.
     """
 
     experiment: str
@@ -265,6 +345,7 @@ class Summary(Record):
     counters: list[CounterRow] = Field([])
     claims: list[ClaimRow]
     published: list[PublishedRow] = Field([])
+    article: Article | None = Field(None, exclude_if=lambda value: value is None)
     differences: list[DifferenceRow] = Field([])
     completion_times: list[CompletionTimesRow] = Field([])
     waves: list[WaveRow] = Field([])

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from analysis.records.run import Run
 from analysis.records.summary import Summary
+from analysis.report.article import article_tables
 from analysis.report.section import Section
 from analysis.report.spread import INTERVAL
 from analysis.report.tables import Table
@@ -23,7 +24,8 @@ from analysis.report.tables.verdicts import claims_table, published_table
 from analysis.report.tables.visits import errors_tables, visits_tables
 
 _STYLES = {
-    "reproduced": "green", "not reproduced": "red", "undecided": "yellow", "invalid": "magenta", "valid": "green",
+    "reproduced": "green", "not reproduced": "red", "contradicted": "red", "undecided": "yellow",
+    "differs by the floor": "dim", "not measured in a short run": "dim", "invalid": "magenta", "valid": "green",
     "suspect": "yellow", "measured": "bold", "published": "dim", "predicted": "dim", "low": "dim", "high": "dim",
     "trial": "dim", "higher": "yellow", "lower": "cyan", "~": "dim",
 }  # fmt: skip
@@ -80,6 +82,7 @@ def _verdict_tables(run: Run, summary: Summary, sections: Sequence[Section]) -> 
         yield from section.tables
     if summary.claims:
         yield claims_table(run, summary)
+    yield from article_tables(run, summary)
     if summary.published:
         yield published_table(run, summary)
 
@@ -129,8 +132,11 @@ def terminal_table(table: Table) -> RenderableType:
         title=Text(table.title), box=None, title_justify="left", title_style="bold", header_style="dim", pad_edge=False
     )
     for place, name in enumerate(table.head):
-        if place < table.words:
-            shown.add_column(name, overflow="fold", no_wrap=name in ("", "verdict"))
+        if name == "verdict" and place < table.words:
+            parts = [part for row in table.rows for part in row[place].replace(", ", ",\n").split("\n")]
+            shown.add_column(name, width=max(len(name), min(max(map(len, parts), default=0), _VERDICT)))
+        elif place < table.words:
+            shown.add_column(name, overflow="fold", no_wrap=not name)
         else:
             shown.add_column(name, justify="right", no_wrap=name != "change")
     above = ""
@@ -145,7 +151,8 @@ def terminal_table(table: Table) -> RenderableType:
     return Group(shown, Text(table.note, style="dim")) if table.note else shown
 
 
-_FIGURES = 6
+_FIGURES, _VERDICT = 6, 15
+"""How many columns of figures fit a terminal, and how wide a verdict is before it wraps."""
 
 
 def _parts(table: Table) -> Iterator[Table]:

@@ -57,12 +57,17 @@ def divisor_suffix(by: float) -> str:
 
 
 def figures_phrase(row: PublishedRow) -> str:
-    """Return how many figures of a published row were reproduced, and measured / published for each other figure."""
-    off = ", ".join(
-        f"{plain_name(figure.stat)} {_ratio(figure)}" for figure in row.figures if figure.verdict != "reproduced"
-    )
-    near = sum(figure.verdict == "reproduced" for figure in row.figures)
-    return f"{near} of {len(row.figures)} within {100 * row.within:g} %" + (f": {off}" if off else "")
+    """Return how many figures of a published row were reproduced, and the other figures by their verdicts.
+
+    A measured figure is told as measured / published.
+    """
+    by_verdict: dict[str, list[str]] = {}
+    for figure in row.figures:
+        ratio = f" {_ratio(figure)}" if figure.ratio is not None else ""
+        by_verdict.setdefault(figure.verdict, []).append(f"{plain_name(figure.stat)}{ratio}")
+    near = len(by_verdict.pop("reproduced", []))
+    lead = f"{near} of {len(row.figures)} within {100 * row.within:g} %"
+    return "; ".join([lead, *(f"{verdict}: {', '.join(figures)}" for verdict, figures in by_verdict.items())])
 
 
 def _ratio(figure: PublishedFigure) -> str:

@@ -9,14 +9,28 @@ from analysis.metrics import bursts, statistics_of, unit
 from analysis.metrics.unknown import KnownFigures, unknown_in_claim
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.run import SMALL_BURST, LoadRecord, Run
-from analysis.records.summary import ClaimRow, ClaimVerdict, DifferenceRow, PublishedFigure, PublishedRow, TrialValidity
+from analysis.records.summary import (
+    ClaimRow,
+    ClaimVerdict,
+    DifferenceRow,
+    FigureVerdict,
+    PublishedFigure,
+    PublishedRow,
+    TrialValidity,
+)
 from analysis.statistics import intervals
 from analysis.statistics.results import CompletionTimes, Results, with_loads
 from analysis.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
+from analysis.verdict.article import ALIKE, Circumstances, edges_of
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
-_WORST_FIRST: tuple[ClaimVerdict, ...] = ("invalid", "not reproduced", "undecided", "reproduced")
+_WORST_FIRST: tuple[FigureVerdict, ...] = (
+    "invalid", "contradicted", "undecided", "differs by the floor", "reproduced", "not measured in a short run",
+)  # fmt: skip
+
+_NoVerdict = Literal["undecided", "invalid"]
+"""The verdict on what has no value."""
 
 
 class _Decision(NamedTuple):
@@ -54,8 +68,8 @@ def _decide(claim: Claim, results: Results, judged: list[TrialValidity]) -> _Dec
         return _Decision("undecided", [f"not judged by this version: the claim asks for {what}"])
     for quantity in claim.quantities:
         if not results.draws(quantity):
-            verdict, reason = _no_verdict(quantity, results, judged)
-            return _Decision(verdict, [reason])
+            no_verdict, reason = _no_verdict(quantity, results, judged)
+            return _Decision(no_verdict, [reason])
     if claim.relative_to and not all(results.values(claim.relative_to).values()):
         return _Decision(
             "undecided", [f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"]
@@ -126,36 +140,51 @@ def _doubts(rests_on: set[tuple[str, str | None]], judged: list[TrialValidity]) 
     return [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
 
 
-def published_rows(results: Results, judged: list[TrialValidity]) -> Iterator[PublishedRow]:
-    """Yield the verdicts on published rows, for the variants that are part of the run."""
+def published_rows(
+    results: Results, judged: list[TrialValidity], apart: Circumstances = ALIKE
+) -> Iterator[PublishedRow]:
+    """Yield the verdicts on published rows, for the variants that are part of the run.
+
+    ``apart`` is what sets the run apart from the article.
+    """
     for known in results.known:
         within = WITHIN if known.entry.within is None else known.entry.within
-        if figures := _figures(known, within, results, judged):
+        if figures := _figures(known, within, results, judged, apart):
             yield _published_row(known.entry, within, figures, results, judged)
 
 
-Compared = tuple[PublishedFigure, str | None]
-"""A published figure with its verdict, and why there is nothing to compare it with; None: there is."""
+class Compared(NamedTuple):
+    """A published figure with its verdict.
+
+    ``reason`` says why there is nothing to compare it with; None: there is. ``edges`` are the least and the most that
+    do not contradict the figure.
+    """
+
+    figure: PublishedFigure
+    reason: str | None = None
+    edges: Interval = (0.0, 0.0)
 
 
-def _figures(known: KnownFigures, within: float, results: Results, judged: list[TrialValidity]) -> list[Compared]:
+def _figures(
+    known: KnownFigures, within: float, results: Results, judged: list[TrialValidity], apart: Circumstances
+) -> list[Compared]:
     """Return the figures of a published entry; those that this version does not know are undecided."""
     entry = known.entry
     if entry.completion_times and not known.reason:
         return _published_times(entry, within, results, judged)
-    compared = [_published_figure(*figure, within, results, judged) for figure in known.figures.items()]
+    compared = [_published_figure(*figure, within, results, judged, apart) for figure in known.figures.items()]
     for stat, what in known.unknown.items():
         figure = _figure(stat, unit(entry.metric, stat), entry.stats[stat], "undecided")
-        compared.append((figure, f"not judged by this version: {what} was published"))
+        compared.append(Compared(figure, f"not judged by this version: {what} was published"))
     return compared
 
 
 def _published_row(
     entry: Published, within: float, compared: list[Compared], results: Results, judged: list[TrialValidity]
 ) -> PublishedRow:
-    figures = [figure for figure, _ in compared]
-    reasons = [reason for _, reason in compared if reason]
-    reasons += _why_undecided(figures, within, results)
+    figures = [each.figure for each in compared]
+    reasons = [each.reason for each in compared if each.reason]
+    reasons += _why_undecided(compared, results)
     doubts = _doubts({(entry.variant, entry.load)}, judged)
     verdicts = {figure.verdict for figure in figures}
     return PublishedRow(
@@ -173,40 +202,43 @@ def _published_row(
     )
 
 
-def _why_undecided(figures: list[PublishedFigure], within: float, results: Results) -> Iterator[str]:
+def _why_undecided(compared: list[Compared], results: Results) -> Iterator[str]:
     """Yield why figures that were measured are undecided, and what would decide."""
-    undecided = [figure for figure in figures if figure.verdict == "undecided" and figure.measured is not None]
+    undecided = [each for each in compared if each.figure.verdict == "undecided" and each.figure.measured is not None]
     if not undecided:
         return
-    few = min(figure.trials for figure in undecided)
+    few = min(each.figure.trials for each in undecided)
     yield (
         "one trial decides nothing" if few < LEAST else
-        f"the interval of {', '.join(figure.stat for figure in undecided)} straddles an edge"
+        f"the interval of {', '.join(each.figure.stat for each in undecided)} straddles an edge"
     )  # fmt: skip
     needed = [
-        trials_needed(
-            figure.trials,
-            figure.measured,
-            figure.interval,
-            [figure.published * (1 + within), figure.published / (1 + within)],
-        )
-        for figure in undecided
+        trials_needed(figure.trials, figure.measured, figure.interval, edges)
+        for figure, _, edges in undecided
         if figure.measured is not None
     ]
     yield _advice(results, few, None if None in needed else max(trials for trials in needed if trials))
 
 
 def _published_figure(
-    quantity: Quantity, published: float, within: float, results: Results, judged: list[TrialValidity]
+    quantity: Quantity,
+    published: float,
+    within: float,
+    results: Results,
+    judged: list[TrialValidity],
+    apart: Circumstances,
 ) -> Compared:
     """Return one published figure with its verdict; if nothing was measured for the figure, also return why."""
     measured, of_unit = results.median(quantity), unit(quantity.metric, quantity.stat)
     if measured is None:
         verdict, reason = _no_verdict(quantity, results, judged)
-        return _figure(quantity.stat, of_unit, published, verdict), reason
+        short = verdict == "undecided" and quantity in apart.short
+        word: FigureVerdict = "not measured in a short run" if short else verdict
+        return Compared(_figure(quantity.stat, of_unit, published, word), reason)
+    edges = edges_of(published, within, apart.floor_ms(quantity))
     interval, trials = results.interval(quantity), len(results.draws(quantity))
-    verdict = _nearness(published, within, interval, trials)
-    return _figure(quantity.stat, of_unit, published, verdict, measured, interval, trials), None
+    word = _nearness(published, within, edges, interval, trials)
+    return Compared(_figure(quantity.stat, of_unit, published, word, measured, interval, trials), None, edges)
 
 
 def _published_times(entry: Published, within: float, results: Results, judged: list[TrialValidity]) -> list[Compared]:
@@ -218,16 +250,18 @@ def _published_times(entry: Published, within: float, results: Results, judged: 
     ]
     if no_verdict := _no_times(entry, load, len(times.measured), judged):
         verdict, reason = no_verdict
-        return [(_figure(*figure, verdict), reason) for figure in published]
-    return [
-        (_figure(*figure, _nearness(figure[2], within, interval, trials), measured, interval, trials), None)
-        for figure, measured, interval, trials in zip(published, *times)  # noqa: B905
-    ]
+        return [Compared(_figure(*figure, verdict), reason) for figure in published]
+    compared = []
+    for figure, measured, interval, trials in zip(published, *times):  # noqa: B905
+        edges = edges_of(figure[2], within)
+        word = _nearness(figure[2], within, edges, interval, trials)
+        compared.append(Compared(_figure(*figure, word, measured, interval, trials), None, edges))
+    return compared
 
 
 def _no_times(
     entry: Published, load: LoadRecord, measured: int, judged: list[TrialValidity]
-) -> tuple[ClaimVerdict, str] | None:
+) -> tuple[_NoVerdict, str] | None:
     """Return why published times cannot be compared with ``measured`` measured ones; None: they can be compared."""
     if untrusted := _not_trusted(entry.variant, load.name, None, judged):
         return "invalid", untrusted
@@ -244,7 +278,7 @@ def _figure(
     stat: str,
     of_unit: str,
     published: float,
-    verdict: ClaimVerdict,
+    verdict: FigureVerdict,
     measured: float | None = None,
     interval: Interval | None = None,
     trials: int = 0,
@@ -263,12 +297,19 @@ def _figure(
     )
 
 
-def _nearness(published: float, within: float, interval: Interval | None, trials: int) -> ClaimVerdict:
-    """Return whether a whole interval is within the tolerance of a published figure, or beside it on one side."""
-    sides = {_side(end, published, within) for end in interval or ()}
-    if trials < LEAST or len(sides) != 1:
+def _nearness(
+    published: float, within: float, edges: Interval, interval: Interval | None, trials: int
+) -> FigureVerdict:
+    """Return whether a whole interval is within the tolerance of a published figure, or between or beyond the edges."""
+    if trials < LEAST or interval is None:
         return "undecided"
-    return "reproduced" if sides == {"within"} else "not reproduced"
+    sides = {_side(end, published, within) for end in interval}
+    if sides == {"within"}:
+        return "reproduced"
+    (low, high), (least, most) = interval, edges
+    if least <= low and high <= most:
+        return "differs by the floor"
+    return "contradicted" if len(sides) == 1 and (high < least or low > most) else "undecided"
 
 
 def _side(measured: float, published: float, within: float) -> Literal["below", "within", "above"]:
@@ -313,7 +354,7 @@ def difference_rows(results: Results) -> Iterator[DifferenceRow]:
             )
 
 
-def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[ClaimVerdict, str]:
+def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[_NoVerdict, str]:
     """Return why a quantity has no value: no trial can be trusted, or the trusted trials do not have the statistic."""
     if untrusted := _not_trusted(quantity.variant, quantity.load, quantity.request_class, judged):
         return "invalid", untrusted

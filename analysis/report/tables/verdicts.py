@@ -44,7 +44,7 @@ def power_table(run: Run, summary: Summary) -> Table:
 
 
 def published_table(run: Run, summary: Summary) -> Table:
-    """Return the published rows that have a verdict, and their figures that were not reproduced."""
+    """Return the published rows with their verdicts, and their figures that were not reproduced."""
     rows = [
         (
             verdict_phrase(row),
@@ -55,6 +55,7 @@ def published_table(run: Run, summary: Summary) -> Table:
     ]
     return Table(
         "Published figures", ("verdict", "what", "figures"), rows, words=3,
-        note="reproduced: every figure, with its interval, is within the stated percentage of the published figure; "
-             "the other figures are listed as measured / published",
+        note="reproduced: every measured figure, with its interval, is within the stated percentage of the published "
+             "figure; the other figures are listed as measured / published; floor: what a request costs while nobody "
+             "waits",
     )  # fmt: skip

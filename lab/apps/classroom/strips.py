@@ -17,7 +17,15 @@ from analysis.records.summary import PublishedFigure, PublishedRow, Summary
 Mode = Literal["sleep", "hold", "burn"]
 """How requests pass their time: they sleep, hold the interpreter lock, or really compute."""
 _ROLES = {"answer": 0, "cure": 1, None: 2}
-_VERDICTS = ("reproduced", "not reproduced", "undecided", "invalid")
+_VERDICTS = (
+    "reproduced",
+    "differs by the floor",
+    "not reproduced",
+    "contradicted",
+    "not measured in a short run",
+    "undecided",
+    "invalid",
+)
 
 
 class SubmittedRun(NamedTuple):

@@ -1,0 +1,182 @@
+"""The verdict on an article in words: the order of its variants, its conclusion, and its figures."""
+
+from collections.abc import Iterator, Sequence
+
+from analysis.records.run import Run
+from analysis.records.summary import Article, ArticleConclusion, ArticleOrder, Floor, Summary
+from analysis.report.spread import word_list
+from analysis.report.tables import Table
+from analysis.report.wording import capitalised, metric_phrase, number, plain_name, plural
+from analysis.statistics.stopping import LEAST
+
+LONGEST = 155
+"""The most characters of the sentence on an article: two lines of a terminal."""
+
+
+def article_sentence(run: Run, summary: Summary) -> str | None:
+    """Return the verdict on the article in a sentence of at most LONGEST characters; None: no figures were published.
+
+    A summary of an older version has no verdict on the article, and no sentence.
+    """
+    if (article := summary.article) is None:
+        return None
+    name = _short_name(run)
+    if not _has_repeats(summary):
+        figures = plural(article.figures.count, "figure")
+        return f"{name}: one trial decides nothing about the order of the variants, the conclusion or the {figures}."
+    whole = ", ".join(filter(None, (_order_phrase(article.order), _conclusion_phrase(article.conclusion))))
+    first, *further = _figure_phrases(summary, article)
+    sentence = "; ".join(filter(None, (whole, first)))
+    sentence = f"{_shortened(name, LONGEST - len(sentence) - len(': .'))}: {sentence}"
+    for phrase in further:
+        sentence += phrase if len(sentence) + len(phrase) < LONGEST else ""
+    return f"{sentence}."
+
+
+def _short_name(run: Run) -> str:
+    """Return the publisher and the year of the article."""
+    if run.source is None:
+        return "The article"
+    publisher, year = run.source.publisher, run.source.year
+    return capitalised(_shortened(publisher, 40)) + (f", {year}" if year else "")
+
+
+def _shortened(text: str, most: int) -> str:
+    """Return a text of at most ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def _has_repeats(summary: Summary) -> bool:
+    """Whether any published figure was measured in two trials or more."""
+    return any(figure.trials >= LEAST for row in summary.published for figure in row.figures)
+
+
+def _order_phrase(order: ArticleOrder) -> str:
+    match order.verdict:
+        case "same":
+            return "same order of variants"
+        case "undecided":
+            return ""
+        case _:
+            return f"same order in {order.agree} of {order.pairs} pairs"
+
+
+def _conclusion_phrase(conclusion: ArticleConclusion | None) -> str:
+    if conclusion is None:
+        return ""
+    undecided = f", {conclusion.undecided} undecided" if conclusion.undecided else ""
+    match conclusion.verdict:
+        case "same":
+            return "same conclusion" + (
+                f" ({conclusion.hold} of {conclusion.claims} claims{undecided})" if undecided else ""
+            )
+        case "undecided":
+            return "conclusion undecided"
+        case "different":
+            return "another conclusion"
+        case _:
+            return f"{conclusion.hold} of {conclusion.claims} claims reproduced{undecided}"
+
+
+def _figure_phrases(summary: Summary, article: Article) -> Iterator[str]:
+    """Yield what the figures are, the most important phrase first."""
+    figures = article.figures
+    measured = figures.count - figures.short - figures.invalid
+    which = "figures" if measured == figures.count else "measured figures"
+    yield f"{figures.within + figures.floor} of {measured} {which} within {_tolerance(summary)}"
+    if figures.floor:
+        yield f" ({_floor_phrase(_used_floors(summary, article))})"
+    if figures.contradicted:
+        yield f", {figures.contradicted} contradicted"
+    if figures.short:
+        yield f", {figures.short} not measured"
+
+
+def _tolerance(summary: Summary) -> str:
+    """Return how near a figure must be to the published figure, e.g. 25 % or 5 to 10 %."""
+    least, most = (found(100 * row.within for row in summary.published) for found in (min, max))
+    return f"{most:g} %" if least == most else f"{least:g} to {most:g} %"
+
+
+def _floor_phrase(floors: Sequence[Floor]) -> str:
+    """Return in words how much more a request costs in the article, or here; loads and classes may differ."""
+    least, most = (found(floor.ms for floor in floors) for found in (min, max))
+    whose = "their" if most > 0 else "our"
+    shown = sorted((abs(least), abs(most))) if least * most > 0 else [max(abs(least), abs(most))]
+    return f"{whose} requests cost {' to '.join(dict.fromkeys(map(number, shown)))} ms more"
+
+
+def _used_floors(summary: Summary, article: Article) -> list[Floor]:
+    """Return the floors by which at least one figure differs."""
+    used = {
+        (row.load, row.request_class, row.metric)
+        for row in summary.published
+        if any(figure.verdict == "differs by the floor" for figure in row.figures)
+    }
+    return [floor for floor in article.floors if (floor.load, floor.request_class, floor.metric) in used]
+
+
+def article_tables(run: Run, summary: Summary) -> Iterator[Table]:
+    """Yield the three questions about the article with their answers, if the summary has a verdict on the article."""
+    article = summary.article
+    if article is None:
+        return
+    rows = [
+        ("Is the order of the variants the same?", _order_answer(article.order)),
+        ("Is the conclusion the same?", _conclusion_answer(article.conclusion)),
+        (f"Are the figures within {_tolerance(summary)}?", _figures_answer(article)),
+    ]
+    floors = dict.fromkeys(map(_floor_sentence, _used_floors(summary, article)))
+    yield Table(
+        f"{_short_name(run)}, compared with this run", ("question", "answer"), rows, words=2, note="; ".join(floors)
+    )
+
+
+def _order_answer(order: ArticleOrder) -> str:
+    """Return in how many pairs of variants the order is the same, and in which it is not."""
+    if not order.pairs:
+        return "undecided: no two variants can be told apart, both in the article and here"
+    counted = f"in {order.agree} of {plural(order.pairs, 'pair')} of figures that can be told apart"
+    if not order.reversals:
+        return f"yes, {counted}"
+    told = [
+        f"{plain_name(found.stat)} of the {metric_phrase(found.metric, found.request_class)}: {found.larger} is above "
+        f"{found.smaller} only in the article"
+        for found in order.reversals[:MOST_NAMED]
+    ]
+    more = [f"{len(order.reversals) - MOST_NAMED} more"] if len(order.reversals) > MOST_NAMED else []
+    return "\n".join([counted, *told, *more])
+
+
+MOST_NAMED = 3
+"""How many pairs in another order a table names."""
+
+
+def _conclusion_answer(conclusion: ArticleConclusion | None) -> str:
+    if conclusion is None:
+        return "no claim compares the published variants alone"
+    counts = ((conclusion.hold, "reproduced"), (conclusion.fail, "not reproduced"), (conclusion.undecided, "undecided"))
+    told = ", ".join(f"{count} {what}" for count, what in counts if count)
+    lead = {"same": "yes: ", "different": "no: "}.get(conclusion.verdict, "")
+    return f"{lead}{told}, of {plural(conclusion.claims, 'claim')} about these variants"
+
+
+def _figures_answer(article: Article) -> str:
+    """Return how many figures have each verdict."""
+    figures = article.figures
+    counts = (
+        (figures.within, "within it"), (figures.floor, "within it but for the floor"),
+        (figures.contradicted, "contradicted"), (figures.undecided, "undecided"),
+        (figures.short, "not measured in a short run"), (figures.invalid, "invalid"),
+    )  # fmt: skip
+    told = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"{told}, of {plural(figures.count, 'figure')}"
+
+
+def _floor_sentence(floor: Floor) -> str:
+    """Return in words by how much a floor differs, and which variants it was computed from."""
+    side = "higher" if floor.ms > 0 else "lower"
+    return (
+        f"floor: in the article, the p50 {plain_name(floor.metric)} under {floor.load} is {number(abs(floor.ms))} ms "
+        f"{side} even where nobody waits ({word_list(floor.variants)})"
+    )

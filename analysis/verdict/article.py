@@ -1,0 +1,258 @@
+"""The verdict on an article as a whole: the order of its variants, its conclusion, and its figures.
+
+A request through the article's stack may cost some milliseconds more, whatever the variant: its floor is higher. A
+figure that differs by no more than the floor does not contradict the article, and neither does a percentile for which
+the run was too short.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, groupby
+from math import isclose
+from statistics import median
+from typing import NamedTuple
+
+from analysis.metrics import METRICS
+from analysis.metrics.avoidable_wait import AVOIDABLE_WAIT
+from analysis.metrics.failures import FAILURES
+from analysis.metrics.metric import failures_allowed, percentile
+from analysis.metrics.times import OVERHEAD
+from analysis.metrics.visits import VISITS_FAILED
+from analysis.records.claims import Quantity
+from analysis.records.run import Run
+from analysis.records.summary import (
+    Article,
+    ArticleConclusion,
+    ArticleFigures,
+    ArticleOrder,
+    ArticleVerdict,
+    ClaimRow,
+    Floor,
+    PublishedFigure,
+    PublishedRow,
+    Reversal,
+    Row,
+)
+from analysis.statistics.stopping import LEAST, Interval
+
+WAITED_MS = 10.0
+"""Nobody waits in a variant if nine of ten requests lose at most this much more than the fastest request."""
+WAITED_SHARE = 0.05
+"""Nobody waits in a variant if fewer requests than this share wait avoidably."""
+
+
+class Circumstances(NamedTuple):
+    """What sets this run apart from an article without contradicting the article.
+
+    ``short`` has the published percentiles for which this run had too few requests.
+    """
+
+    floors: Sequence[Floor] = ()
+    short: Collection[Quantity] = ()
+
+    def floor_ms(self, of: Quantity) -> float:
+        """Return the floor that applies to a figure; 0: no floor is known, or it moves no such figure.
+
+        What is added to the time of every request does not spread the times, so a standard deviation stays as it is.
+        """
+        of_figure = (of.load, of.request_class, of.metric)
+        found = (floor.ms for floor in self.floors if (floor.load, floor.request_class, floor.metric) == of_figure)
+        return 0.0 if of.stat == "stdev" else next(found, 0.0)
+
+
+ALIKE = Circumstances()
+
+
+def circumstances(rows: Iterable[Row]) -> Circumstances:
+    """Return what sets a run apart from its article, given the measured rows beside the published figures."""
+    by_quantity = {_quantity(row): row for row in rows}
+    published = [row for row in by_quantity.values() if row.published is not None]
+    short = [_quantity(row) for row in published if _lacks_requests(row, by_quantity)]
+    return Circumstances([*_floors(published, by_quantity)], short)
+
+
+Rows = Mapping[Quantity, Row]
+
+
+def _quantity(row: Row, metric: str | None = None, stat: str | None = None) -> Quantity:
+    """Return what a row is of, or another statistic of the same variant, load and class of request."""
+    return Quantity(
+        variant=row.variant, load=row.load, request_class=row.request_class, metric=metric or row.metric,
+        stat=stat or row.stat,
+    )  # fmt: skip
+
+
+def _lacks_requests(row: Row, rows: Rows) -> bool:
+    """Whether a percentile is missing because there were too few requests or visits, and not because many failed."""
+    if row.measured is not None or percentile(row.stat) is None:
+        return False
+    fewest = rows.get(_quantity(row, stat="max"))  # the statistic that needs a single request
+    failures = VISITS_FAILED if METRICS[row.metric].sample == "visits" else FAILURES
+    failed = rows.get(_quantity(row, failures.name, "share"))
+    most = max(failed.values.values(), default=0.0) if failed else 0.0
+    return fewest is not None and fewest.measured is not None and most < failures_allowed(row.stat)
+
+
+def _floors(published: Iterable[Row], rows: Rows) -> Iterator[Floor]:
+    """Yield the floor of each metric of times, for each load and class of request that has published figures.
+
+    The floor is the published p50 minus the measured p50, in the variants in which nobody waits: the median over these
+    variants. A class without such a variant gets the floor of the other classes under the same load, because the
+    requests of all classes go through the same stack.
+    """
+    found: dict[tuple[str, str], dict[str | None, dict[str, float]]] = {}
+    for row in published:
+        if METRICS[row.metric].is_of_times:
+            of_class = found.setdefault((row.load, row.metric), {}).setdefault(row.request_class, {})
+            if row.stat == "p50" and (floor := _floor_of_variant(row, rows)) is not None:
+                of_class[row.variant] = floor
+    for (load, metric), classes in found.items():
+        every = [floor for floors in classes.values() for floor in floors.items()]
+        for request_class, floors in classes.items():
+            if used := [*floors.items()] or every:
+                yield Floor(
+                    load=load, request_class=request_class, metric=metric, ms=median(floor for _, floor in used),
+                    variants=[*dict.fromkeys(variant for variant, _ in used)],
+                )  # fmt: skip
+
+
+def _floor_of_variant(p50: Row, rows: Rows) -> float | None:
+    """Return published minus measured p50 in ms; None: requests wait, here or in the article, or nobody can tell."""
+    p90 = rows.get(_quantity(p50, stat="p90"))
+    if p50.published is None or p50.measured is None or p90 is None or p90.published is None:
+        return None
+    waits = p90.published - p50.published > WAITED_MS or _requests_wait(p50, rows)
+    return None if waits else p50.published - p50.measured
+
+
+def _requests_wait(row: Row, rows: Rows) -> bool:
+    """Whether more than a few requests of a variant wait, or nobody can tell."""
+    asked = ((AVOIDABLE_WAIT, "share"), (OVERHEAD, "min"), (OVERHEAD, "p90"))
+    found = [rows.get(_quantity(row, metric.name, stat)) for metric, stat in asked]
+    share, least, most = (each.measured if each else None for each in found)
+    if share is None or least is None or most is None:
+        return True
+    return share >= WAITED_SHARE or most - least > WAITED_MS
+
+
+def edges_of(published: float, within: float, floor_ms: float = 0.0) -> Interval:
+    """Return the least and the most that do not contradict a published figure.
+
+    A request through the article's stack costs up to the floor more than a request of this run. So the tolerance
+    reaches further down by the floor; if the floor is negative, it reaches further up. The tolerance itself is that of
+    the figure as published.
+    """
+    least, most = sorted((published / (1 + within), published * (1 + within)))
+    return least - max(floor_ms, 0.0), most - min(floor_ms, 0.0)
+
+
+def judge_article(
+    run: Run, claims: Sequence[ClaimRow], published: Sequence[PublishedRow], floors: Sequence[Floor]
+) -> Article | None:
+    """Return the verdict on an article; None: no figure is published. ``claims`` are in the order of the run."""
+    if not published:
+        return None
+    verdicts = [figure.verdict for row in published for figure in row.figures]
+    return Article(
+        order=_order(published),
+        conclusion=_conclusion(run, claims, {row.variant for row in published}),
+        figures=ArticleFigures(
+            within=verdicts.count("reproduced"),
+            floor=verdicts.count("differs by the floor"),
+            contradicted=verdicts.count("contradicted"),
+            short=verdicts.count("not measured in a short run"),
+            undecided=verdicts.count("undecided"),
+            invalid=verdicts.count("invalid"),
+        ),
+        floors=[*floors],
+    )
+
+
+class _Compared(NamedTuple):
+    """A published figure of a variant beside the measured figure, to be compared with other variants."""
+
+    variant: str
+    within: float
+    figure: PublishedFigure
+
+
+def _order(published: Sequence[PublishedRow]) -> ArticleOrder:
+    """Return how many pairs of variants are in the same order here as in the article.
+
+    A pair is two variants with the same published statistic of the same metric, load and class of request. It counts if
+    both sides tell the variants apart: the published figures and the measured figures differ by more than the
+    tolerance, and the intervals do not overlap, for which each variant needs two trials. So a tie decides nothing.
+    """
+    pairs, reversals = 0, []
+    for (load, request_class, metric, stat), group in groupby(_by_quantity(published), key=lambda found: found[0]):
+        for one, other in combinations([compared for _, compared in group], 2):
+            here, there = _measured_order(one, other), _published_order(one, other)
+            pairs += bool(here and there)
+            if here and there and here != there:
+                first, second = (one, other) if there > 0 else (other, one)
+                reversals.append(
+                    Reversal(
+                        load=load, request_class=request_class or None, metric=metric, stat=stat,
+                        larger=first.variant, smaller=second.variant,
+                    )
+                )  # fmt: skip
+    return ArticleOrder(
+        verdict=_verdict(pairs - len(reversals), len(reversals)), pairs=pairs,
+        agree=pairs - len(reversals), reversals=reversals,
+    )  # fmt: skip
+
+
+def _by_quantity(published: Sequence[PublishedRow]) -> list[tuple[tuple[str, str, str, str], _Compared]]:
+    """Return the figures of all variants with what they are of; those of the same quantity are neighbours."""
+    found = {
+        (row.load, row.request_class or "", row.metric, figure.stat, row.variant): _Compared(
+            row.variant, row.within, figure
+        )
+        for row in published
+        for figure in row.figures
+    }
+    return sorted(((key[:4], compared) for key, compared in found.items()), key=lambda compared: compared[0])
+
+
+def _published_order(one: _Compared, other: _Compared) -> int:
+    """Return 1 if the first figure is the larger one as published, -1 if it is the smaller one; 0: it is a tie."""
+    return _sign(one.figure.published, other.figure.published, max(one.within, other.within))
+
+
+def _measured_order(one: _Compared, other: _Compared) -> int:
+    """Return the same of the measured figures; 0 also if the trials do not tell them apart."""
+    first, second = one.figure, other.figure
+    if first.measured is None or second.measured is None or min(first.trials, second.trials) < LEAST:
+        return 0
+    if not first.interval or not second.interval or _overlap(first.interval, second.interval):
+        return 0
+    return _sign(first.measured, second.measured, max(one.within, other.within))
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _sign(one: float, other: float, within: float) -> int:
+    smaller, larger = sorted(map(abs, (one, other)))
+    tie = one * other >= 0 and (larger <= smaller * (1 + within) or isclose(larger, smaller * (1 + within)))
+    return 0 if tie else 1 if one > other else -1
+
+
+def _conclusion(run: Run, claims: Sequence[ClaimRow], variants: set[str]) -> ArticleConclusion | None:
+    """Return which claims hold that compare nothing but variants with published figures; None: there is no such claim.
+
+    An undecided claim neither holds nor fails, and neither does an invalid one.
+    """
+    about = [row.verdict for claim, row in zip(run.claims, claims, strict=True) if claim.variants <= variants]
+    if not about:
+        return None
+    holds, fails = about.count("reproduced"), about.count("not reproduced")
+    return ArticleConclusion(
+        verdict=_verdict(holds, fails), claims=len(about), hold=holds, fail=fails, undecided=len(about) - holds - fails
+    )
+
+
+def _verdict(agree: int, disagree: int) -> ArticleVerdict:
+    if not agree and not disagree:
+        return "undecided"
+    return "partly the same" if agree and disagree else "same" if agree else "different"

@@ -1,0 +1,378 @@
+"""An article is judged as a whole: the order of its variants, its conclusion, its figures, and the floor."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.metrics import unit
+from analysis.pipeline import derive_summary
+from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.folder import read_run, read_summary
+from analysis.records.run import SourceRecord, VariantRecord
+from analysis.records.summary import Article, ClaimRow, PublishedFigure, PublishedRow, Reversal, Row, Summary
+from analysis.report.article import LONGEST, article_sentence, article_tables
+from analysis.verdict.article import circumstances, edges_of, judge_article
+from tests.synthetic import Request, make_run
+
+
+def figures(**of_stat: tuple[float, float | None]) -> dict[str, tuple[float, float | None]]:
+    """Return figures by statistic, each as published and as measured."""
+    return of_stat
+
+
+def published_row(
+    variant: str,
+    of_stat: dict[str, tuple[float, float | None]],
+    *,
+    spread: float = 0.01,
+    trials: int = 5,
+    **changed: Any,
+) -> PublishedRow:
+    """Return a published row whose intervals reach ``spread`` of the measured figure to each side."""
+    values: dict[str, Any] = {
+        "load": "mix", "request_class": "light", "metric": "overhead", "within": 0.25, "verdict": "undecided",
+        "reason": None,
+    }  # fmt: skip
+    found = [
+        PublishedFigure(
+            stat=stat, unit="ms", published=published, measured=measured, ratio=None, trials=trials, verdict="",
+            low=None if measured is None else measured * (1 - spread),
+            high=None if measured is None else measured * (1 + spread),
+        )
+        for stat, (published, measured) in of_stat.items()
+    ]  # fmt: skip
+    return PublishedRow(variant=variant, figures=found, **(values | changed))
+
+
+def rows_of(
+    variant: str, request_class: str = "light", *, share: float = 0.0, **stats: tuple[float | None, float | None]
+) -> list[Row]:
+    """Return rows of the overhead of a variant, each as published and as measured, and its share of avoidable waits."""
+    return [
+        row(variant, request_class, "avoidable_wait", "share", None, share),
+        *(row(variant, request_class, "overhead", stat, *both) for stat, both in stats.items()),
+    ]
+
+
+def row(
+    variant: str, request_class: str, metric: str, stat: str, published: float | None, measured: float | None
+) -> Row:
+    """Return a row that was measured in five trials which are all the same."""
+    return Row(
+        variant=variant, load="mix", request_class=request_class, metric=metric, stat=stat, unit=unit(metric, stat),
+        published=published, predicted=None, measured=measured, low=measured, high=measured, n=100, trials=5,
+        values={} if measured is None else dict.fromkeys(range(1, 6), measured),
+    )  # fmt: skip
+
+
+def judged(tmp_path: Path, published: Sequence[PublishedRow], claims: Sequence[tuple[Claim, str]] = ()) -> Article:
+    """Return the verdict on an article with these published rows, and claims with these verdicts."""
+    run = read_run(make_run(tmp_path, {"one": []}, claims=[claim for claim, _ in claims]))
+    rows = [
+        ClaimRow(says="so", stat="p50", verdict=verdict, measured=1, low=1, high=1, bound="", unit="ms", reason=None)
+        for _, verdict in claims
+    ]
+    article = judge_article(run, rows, published, [])
+    assert article is not None
+    return article
+
+
+def test_the_order_is_the_same_if_every_pair_that_can_be_told_apart_agrees(tmp_path: Path) -> None:
+    """Three variants have three pairs for each statistic, however far the figures themselves are off."""
+    rows = [
+        published_row("slow", figures(p50=(300, 30), p90=(3000, 900))),
+        published_row("middle", figures(p50=(30, 3), p90=(300, 90))),
+        published_row("quick", figures(p50=(3, 1), p90=(30, 9))),
+    ]
+
+    order = judged(tmp_path, rows).order
+
+    assert (order.verdict, order.agree, order.pairs, order.reversals) == ("same", 6, 6, [])
+
+
+def test_a_pair_in_another_order_is_named(tmp_path: Path) -> None:
+    rows = [
+        published_row("slow", figures(p50=(300, 10), p90=(3000, 900))),
+        published_row("quick", figures(p50=(3, 20), p90=(30, 9))),
+    ]
+
+    order = judged(tmp_path, rows).order
+
+    assert (order.verdict, order.agree, order.pairs) == ("partly the same", 1, 2)
+    assert order.reversals == [
+        Reversal(load="mix", request_class="light", metric="overhead", stat="p50", larger="slow", smaller="quick")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "changed"),
+    [
+        ((100, 10), (124, 50), {}),
+        ((100, 10), (300, 12), {}),
+        ((100, 10), (300, 50), {"spread": 0.8}),
+        ((100, 10), (300, 50), {"trials": 1}),
+        ((100, 10), (300, None), {}),
+        ((0, 10), (0, 50), {}),
+    ],
+    ids=["a tie in the article", "a tie here", "intervals that overlap", "one trial", "not measured", "both zero"],
+)
+def test_a_pair_that_cannot_be_told_apart_does_not_count(
+    tmp_path: Path, one: tuple[float, float], other: tuple[float, float | None], changed: dict[str, Any]
+) -> None:
+    rows = [published_row("one", figures(p50=one), **changed), published_row("other", figures(p50=other), **changed)]
+
+    order = judged(tmp_path, rows).order
+
+    assert (order.verdict, order.pairs) == ("undecided", 0)
+
+
+def test_figures_are_only_compared_with_the_same_figures_of_other_variants(tmp_path: Path) -> None:
+    rows = [
+        published_row("one", figures(p50=(100, 10))),
+        published_row("other", figures(p50=(300, 5)), request_class="heavy"),
+        published_row("other", figures(p50=(300, 5)), load="rush"),
+        published_row("other", figures(p50=(300, 5)), metric="response_time"),
+        published_row("other", figures(p90=(300, 5))),
+        published_row("one", figures(p50=(100, 10))),
+    ]
+
+    assert judged(tmp_path, rows).order.pairs == 0
+
+
+def claim(variant: str, relative_to: str | None = None) -> Claim:
+    """Return a claim about a variant, or about two."""
+    quantity = Quantity(variant=variant, request_class="light", metric="overhead", stat="p50")
+    other = quantity.model_copy(update={"variant": relative_to}) if relative_to else None
+    return Claim(says="so", value=quantity, relative_to=other, at_most=1)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict", "counts"),
+    [
+        (["reproduced", "reproduced"], "same", (2, 0, 0)),
+        (["reproduced", "undecided"], "same", (1, 0, 1)),
+        (["reproduced", "not reproduced"], "partly the same", (1, 1, 0)),
+        (["not reproduced", "invalid"], "different", (0, 1, 1)),
+        (["undecided", "undecided"], "undecided", (0, 0, 2)),
+    ],
+)
+def test_the_conclusion_is_what_the_claims_about_published_variants_say(
+    tmp_path: Path, verdicts: list[str], verdict: str, counts: tuple[int, int, int]
+) -> None:
+    """A claim about a variant of our own, or that compares with it, is not the article's conclusion."""
+    published = [published_row(name, figures(p50=(1, 1))) for name in ("one", "other")]
+    ours = [(claim("ours"), "not reproduced"), (claim("one", "ours"), "not reproduced")]
+    theirs = [*zip([claim("one"), claim("one", "other")], verdicts, strict=True)]
+
+    conclusion = judged(tmp_path, published, [*ours, *theirs]).conclusion
+
+    assert conclusion is not None
+    assert (conclusion.verdict, conclusion.claims) == (verdict, 2)
+    assert (conclusion.hold, conclusion.fail, conclusion.undecided) == counts
+
+
+def test_claims_about_our_own_variants_alone_conclude_nothing(tmp_path: Path) -> None:
+    article = judged(tmp_path, [published_row("one", figures(p50=(1, 1)))], [(claim("ours"), "reproduced")])
+
+    assert article.conclusion is None
+
+
+def test_the_floor_is_what_a_request_costs_more_where_nobody_waits() -> None:
+    """Nobody waits in two variants, by 5 and 7 ms. In the others, requests wait here, in the article, or avoidably."""
+    apart = circumstances([
+        *rows_of("quick", min=(1, 1), p50=(7, 2), p90=(10, 3)),
+        *rows_of("also-quick", min=(1, 1), p50=(9, 2), p90=(12, 3), share=0.01),
+        *rows_of("waits-here", min=(1, 1), p50=(30, 2), p90=(33, 600)),
+        *rows_of("waits-there", min=(1, 1), p50=(300, 2), p90=(3000, 3)),
+        *rows_of("waits-avoidably", min=(1, 1), p50=(40, 2), p90=(43, 3), share=0.05),
+        *rows_of("not-published", min=(None, 1), p50=(None, 2), p90=(None, 3)),
+    ])  # fmt: skip
+
+    [floor] = apart.floors
+
+    assert (floor.load, floor.request_class, floor.metric, floor.ms) == ("mix", "light", "overhead", 6)
+    assert floor.variants == ["quick", "also-quick"]
+
+
+def test_a_class_without_a_floor_of_its_own_has_that_of_the_other_classes() -> None:
+    apart = circumstances([
+        *rows_of("quick", min=(1, 1), p50=(7, 2), p90=(10, 3)),
+        *rows_of("slow", "heavy", min=(5, 1), p50=(900, 20), p90=(2000, 700), share=0.4),
+    ])  # fmt: skip
+
+    assert [(floor.request_class, floor.ms, floor.variants) for floor in apart.floors] == [
+        ("light", 5, ["quick"]), ("heavy", 5, ["quick"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", ["avoidable_wait", "overhead min", "overhead p90", "published p90"])
+def test_without_knowing_that_nobody_waits_there_is_no_floor(missing: str) -> None:
+    rows = rows_of("quick", min=(1, 1), p50=(7, 2), p90=(None if missing == "published p90" else 10, 3))
+
+    left = [each for each in rows if missing not in (each.metric, f"{each.metric} {each.stat}")]
+
+    assert circumstances(left).floors == []
+
+
+def test_counts_and_shares_have_no_floor() -> None:
+    rows = [
+        *rows_of("quick", min=(1, 1), p50=(7, 2), p90=(10, 3)),
+        row("quick", "light", "failures", "share", 0.5, 0.1),
+    ]
+
+    assert [floor.metric for floor in circumstances(rows).floors] == ["overhead"]
+
+
+def test_the_floor_moves_every_time_but_not_how_far_times_spread() -> None:
+    apart = circumstances(rows_of("quick", min=(1, 1), p50=(7, 2), p90=(10, 3)))
+
+    def floor_ms(stat: str, request_class: str = "light") -> float:
+        return apart.floor_ms(
+            Quantity(variant="slow", load="mix", request_class=request_class, metric="overhead", stat=stat)
+        )
+
+    assert [floor_ms(stat) for stat in ("min", "p99", "max", "stdev")] == [5, 5, 5, 0]
+    assert floor_ms("p99", "heavy") == 0
+
+
+def test_the_tolerance_reaches_further_by_the_floor() -> None:
+    """Theirs cost more: our figure may be lower by the floor. Ours cost more: our figure may be higher by it."""
+    assert edges_of(100, 0.25) == (80, 125)
+    assert edges_of(100, 0.25, 30) == (50, 125)
+    assert edges_of(100, 0.25, -30) == (80, 155)
+
+
+def derived(folder: Path, **changed: Any) -> Summary:
+    """Return the summary of five trials of two variants.
+
+    In ``quick``, nobody waits, and requests lose 1 to 2 ms; in ``slow``, half of the requests lose 2 ms, and the others
+    700 ms.
+    """
+    quick = [Request(overhead_ms=1 + n / 100, sent_s=n) for n in range(100)]
+    slow = [Request(overhead_ms=2 if n % 2 else 700, sent_s=n) for n in range(100)]
+    published = [
+        Published(variant="quick", request_class="light", metric="overhead",
+                  stats={"p50": 7.5, "p90": 8, "p99.9": 9, "stdev": 4}),
+        Published(variant="slow", request_class="light", metric="overhead", stats={"min": 5, "p25": 292, "p90": 690}),
+    ]  # fmt: skip
+    claims = [claim("slow", "quick").model_copy(update={"at_most": None, "at_least": 1.2})]
+    values: dict[str, Any] = {
+        "published": published, "claims": claims, "times": 5,
+        "source": SourceRecord(title="An article", publisher="A blog", year=2020),
+        "variants": [VariantRecord(name=name, workers=1, settings={"workers": 1}) for name in ("quick", "slow")],
+    }  # fmt: skip
+    return derive_summary(make_run(folder, {"quick": quick, "slow": slow}, **(values | changed)))
+
+
+def test_a_floor_is_told_apart_from_a_contradiction_and_from_a_short_run(tmp_path: Path) -> None:
+    """Their p50 of 7.5 ms is our 1.5 with the floor of 6 ms; their p25 of 292 ms is not our 2."""
+    summary = derived(tmp_path)
+
+    verdicts = {(row.variant, each.stat): each.verdict for row in summary.published for each in row.figures}
+    assert verdicts == {
+        ("quick", "p50"): "differs by the floor", ("quick", "p90"): "differs by the floor",
+        ("quick", "p99.9"): "not measured in a short run", ("quick", "stdev"): "contradicted",
+        ("slow", "min"): "differs by the floor", ("slow", "p25"): "contradicted", ("slow", "p90"): "reproduced",
+    }  # fmt: skip
+    assert [row.verdict for row in summary.published] == ["contradicted", "contradicted"]
+    assert summary.article is not None
+    [floor] = summary.article.floors
+    assert floor.ms == pytest.approx(6.005)
+    assert floor.variants == ["quick"]
+    counts = summary.article.figures
+    assert (counts.within, counts.floor, counts.contradicted, counts.short) == (1, 3, 2, 1)
+    assert (counts.undecided, counts.invalid, counts.count) == (0, 0, 7)
+
+
+def test_a_percentile_that_is_missing_because_requests_failed_is_not_for_want_of_a_longer_run(tmp_path: Path) -> None:
+    failing = [Request(error="status 502" if n < 5 else None, sent_s=n) for n in range(100)]
+    published = [Published(variant="one", request_class="light", metric="overhead", stats={"p99": 5})]
+
+    summary = derive_summary(make_run(tmp_path, {"one": failing}, published=published, times=5))
+
+    assert [each.verdict for row in summary.published for each in row.figures] == ["undecided"]
+
+
+def test_a_class_that_nobody_answered_was_not_too_short(tmp_path: Path) -> None:
+    published = [Published(variant="one", request_class="heavy", metric="overhead", stats={"p50": 5})]
+
+    summary = derive_summary(make_run(tmp_path, {"one": [Request()] * 10}, published=published, times=5))
+
+    assert [each.verdict for row in summary.published for each in row.figures] == ["undecided"]
+
+
+def test_the_verdict_on_an_article_is_kept_and_an_older_summary_has_none(tmp_path: Path) -> None:
+    summary = derived(tmp_path)
+    path = tmp_path / "summary.json"
+    assert read_summary(tmp_path).article == summary.article
+
+    older = json.loads(path.read_text())
+    del older["article"]
+    older["published"][0]["figures"][0]["verdict"] = "not reproduced"
+    path.write_text(json.dumps(older))
+
+    read = read_summary(tmp_path)
+    assert (read.article, read.published[0].figures[0].verdict) == (None, "not reproduced")
+    assert article_sentence(read_run(tmp_path), read) is None
+    assert [*article_tables(read_run(tmp_path), read)] == []
+
+
+def test_a_run_without_published_figures_has_no_verdict_on_an_article(tmp_path: Path) -> None:
+    summary = derived(tmp_path, published=[])
+
+    assert "article" not in json.loads((tmp_path / "summary.json").read_text())
+    assert article_sentence(read_run(tmp_path), summary) is None
+
+
+def test_the_verdict_on_an_article_fits_two_lines(tmp_path: Path) -> None:
+    summary = derived(tmp_path)
+
+    assert article_sentence(read_run(tmp_path), summary) == (
+        "A blog, 2020: same order of variants, same conclusion; "
+        "4 of 6 measured figures within 25 % (their requests cost 6.0 ms more), 2 contradicted."
+    )
+
+
+def test_one_trial_says_nothing_about_an_article(tmp_path: Path) -> None:
+    summary = derived(tmp_path, times=1)
+
+    assert article_sentence(read_run(tmp_path), summary) == (
+        "A blog, 2020: one trial decides nothing about the order of the variants, the conclusion or the 7 figures."
+    )
+
+
+@pytest.mark.parametrize("publisher", ["A blog", "The engineering blog of a company with a very long name, volume two"])
+def test_the_sentence_leaves_out_what_does_not_fit(tmp_path: Path, publisher: str) -> None:
+    summary = derived(tmp_path, source=SourceRecord(title="An article", publisher=publisher, year=2020))
+    assert summary.article is not None
+    article = summary.article.model_copy(update={
+        "order": summary.article.order.model_copy(update={"verdict": "partly the same", "agree": 1234, "pairs": 2345}),
+        "conclusion": summary.article.conclusion.model_copy(update={"undecided": 123, "claims": 134})
+        if summary.article.conclusion else None,
+    })  # fmt: skip
+
+    sentence = article_sentence(read_run(tmp_path), summary.model_copy(update={"article": article}))
+
+    assert sentence is not None
+    assert len(sentence) <= LONGEST
+    assert "figures within 25 %" in sentence
+
+
+def test_the_three_questions_have_an_answer_each(tmp_path: Path) -> None:
+    summary = derived(tmp_path)
+
+    [table] = article_tables(read_run(tmp_path), summary)
+
+    assert table.title == "A blog, 2020, compared with this run"
+    assert table.rows == [
+        ("Is the order of the variants the same?", "yes, in 1 of 1 pair of figures that can be told apart"),
+        ("Is the conclusion the same?", "yes: 1 reproduced, of 1 claim about these variants"),
+        ("Are the figures within 25 %?", "1 within it, 3 within it but for the floor, 2 contradicted, "
+         "1 not measured in a short run, of 7 figures"),
+    ]  # fmt: skip
+    assert table.note == (
+        "floor: in the article, the p50 overhead under mix is 6.0 ms higher even where nobody waits (quick)"
+    )
