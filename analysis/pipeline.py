@@ -20,6 +20,7 @@ from analysis.records.run import SCHEMA
 from analysis.records.summary import Summary
 from analysis.report.extensions import write_extensions
 from analysis.report.html import write_report
+from analysis.statistics.pooling import pool_cells
 from analysis.statistics.results import Results, completion_times, measure_cells, seconds_of_round
 from analysis.verdict.article import circumstances, judge_article
 from analysis.verdict.claims import claim_row, difference_rows, published_rows
@@ -56,7 +57,8 @@ def derive_summary(run_folder: Path) -> Summary:
         doubts = [*unknown(run, [trial.record for trial in trials]), *unapplied(trials), *several_clocks(trials)]
         predictions = predictions_of(run_folder, run)
         cells = measure_cells(rows, trusted, classes)
-        results = Results(run, cells, completion_times(rows, trusted), seconds_of_round(trials), predictions)
+        pools = pool_cells(rows, trusted, cells)
+        results = Results(run, cells, completion_times(rows, trusted), seconds_of_round(trials), predictions, pools)
         doubts += results.too_few()
         judged = doubt_effects(judged, cells)
         keys = {*classes}

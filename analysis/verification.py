@@ -135,9 +135,14 @@ _NAMED = 3
 
 
 def _figures(summary: Summary) -> dict[tuple[str, str, str | None, str, str], tuple[float | None, ...]]:
-    """Return the measured figures of a summary with the sizes of their samples, by what they are of."""
+    """Return the measured figures of a summary with the sizes of their samples, by what they are of.
+
+    Pooled figures are left out: a version that does not pool measures nothing where this version pools.
+    """
     return {
-        (row.variant, row.load, row.request_class, row.metric, row.stat): (row.measured, row.n) for row in summary.rows
+        (row.variant, row.load, row.request_class, row.metric, row.stat): (row.measured, row.n)
+        for row in summary.rows
+        if not row.pooled
     }
 
 

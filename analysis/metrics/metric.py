@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:  # loading DuckDB would double the time of short commands
     import duckdb
 
+    from analysis.metrics.likely import Times
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.trial_data import TrialData
 
@@ -99,6 +100,16 @@ class MetricValues(NamedTuple):
     likely: Mapping[tuple[str, str], tuple[float, ...]] = {}
 
 
+class Sample(NamedTuple):
+    """The times of a trial, in ms, by the name of the metric whose percentiles are computed from them.
+
+    ``made`` is how many requests of the class, or visits, were made; those that failed have no time.
+    """
+
+    times_ms: Mapping[str, Times]
+    made: int
+
+
 @dataclass(frozen=True)
 class Family:
     """Metrics that belong together.
@@ -106,12 +117,14 @@ class Family:
     ``measure`` yields the values from a trial's rows (the views ``requests`` and ``classes``) and observations.
     ``issues`` yields reasons to doubt a trial; it is called only for trials that have requests.
     ``measure_simulated`` yields the same values as ``measure`` from the requests of a simulated trial.
+    ``sample`` returns the times of one class of request in a trial; None: the family has no times of the class.
     """
 
     metrics: tuple[Metric, ...]
     measure: Callable[[duckdb.DuckDBPyConnection, TrialData], Iterable[MetricValues]]
     issues: Callable[[TrialData], Iterable[ValidityIssue]] = lambda _: ()
     measure_simulated: Callable[[SimulatedTrial], Iterable[MetricValues]] = lambda _: ()
+    sample: Callable[[duckdb.DuckDBPyConnection, TrialData, str | None], Sample | None] = lambda *_: None
 
 
 @cache

@@ -11,6 +11,7 @@ from analysis.metrics.metric import (
     Likely,
     Metric,
     MetricValues,
+    Sample,
     Stats,
     aggregate,
     failures_allowed,
@@ -62,7 +63,7 @@ def _likely(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
     """
     from analysis.metrics.likely import blocks, likely_percentiles  # noqa: PLC0415  # loads NumPy, which would double the time of short commands
 
-    columns = database.execute(_OF_CLASS, of_trial(trial.key) | {"request_class": request_class}).fetchnumpy()
+    columns = _columns(database, trial, request_class)
     block = blocks(columns["sent_s"])
     likely: Likely = {}
     for metric, column in _COLUMNS:
@@ -70,6 +71,22 @@ def _likely(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
         found = likely_percentiles(columns[column], block, [*levels.values()])
         likely |= {(metric.name, stat): values for stat, values in zip(levels, found, strict=True)}
     return likely
+
+
+def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample:
+    """Return the times of the answered requests of a class."""
+    columns = _columns(database, trial, request_class)
+    times_ms = {metric.name: columns[column] for metric, column in _COLUMNS}
+    return Sample(times_ms, trial.requests.of_class(request_class).sent)
+
+
+def _columns(
+    database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None
+) -> dict[str, npt.NDArray[np.float64]]:
+    columns: dict[str, npt.NDArray[np.float64]] = database.execute(
+        _OF_CLASS, of_trial(trial.key) | {"request_class": request_class}
+    ).fetchnumpy()
+    return columns
 
 
 _OF_CLASS = f"""
@@ -110,4 +127,4 @@ def _of_all(stat: str, times_ms: npt.NDArray[np.float64]) -> float:
     return float(times_ms.std(ddof=1))
 
 
-FAMILY = Family((OVERHEAD, RESPONSE_TIME), _measure, measure_simulated=_measure_simulated)
+FAMILY = Family((OVERHEAD, RESPONSE_TIME), _measure, measure_simulated=_measure_simulated, sample=_sample)

@@ -18,6 +18,7 @@ from analysis.metrics.metric import (
     Family,
     Metric,
     MetricValues,
+    Sample,
     Severity,
     Stats,
     ValidityIssue,
@@ -210,6 +211,15 @@ def _times(database: duckdb.DuckDBPyConnection, key: Key, made: int, succeeded: 
     return VISITS_FAILED.keyed({"share": failed, "count": made - succeeded}) | VISIT.keyed(known)
 
 
+def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class: str | None) -> Sample | None:
+    """Return the times of the visits that succeeded; None: visits have no class."""
+    if request_class is not None:
+        return None
+    query = f"{_VISITS} SELECT time_ms FROM visits WHERE outcome IS NULL"  # noqa: S608  # made of constants
+    times_ms = database.execute(query, of_trial(trial.key)).fetchnumpy()["time_ms"]
+    return Sample({VISIT.name: times_ms}, count_visits(database, trial.key).made)
+
+
 def rate_steps(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> list[RateStep]:
     """Return the visits of each level of a trial; rates are in visits/s, and each level lasts ``level_s`` seconds.
 
@@ -329,5 +339,8 @@ def _rows(database: duckdb.DuckDBPyConnection, query: str, key: Key, **asked: fl
 
 
 FAMILY = Family(
-    (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS), _measure, _issues
+    (VISIT, VISITS_FAILED, CAPACITY, ROWS_WRITTEN, ROWS_UNREPORTED, DATABASE_CONNECTIONS),
+    _measure,
+    _issues,
+    sample=_sample,
 )

@@ -41,11 +41,11 @@ def compare_predictions(run: Run, summary: Summary) -> Iterator[Compared]:
     for row in summary.rows:
         if (row.metric, row.stat) not in VALIDATED or (row.request_class is None and row.metric != "burst"):
             continue
-        if row.measured is None or row.predicted is None:
+        if row.median is None or row.predicted is None:
             continue
         low, high = row.predicted_low or 0.0, row.predicted_high or 0.0
         slack = max(WITHIN_MS if row.unit == "ms" else 0.0, WITHIN * abs(row.predicted))
-        inside = low - slack <= row.measured <= high + slack
+        inside = low - slack <= row.median <= high + slack
         servers = system_of(variants[row.variant], loads[row.load]).servers
         yield Compared(run.experiment, sharing_policy(servers), row, inside)
 

@@ -67,8 +67,9 @@ class Row(Record):
 
     ``request_class`` is None for all classes together. ``values`` has the value of each trial by the number of the
     trial, and ``measured`` is their median. ``low`` and ``high`` are the ends of its 95 % interval (see
-    ``statistics``); None: there is no interval. In 95 of 100 simulated runs, the median lies between ``predicted_low``
-    and ``predicted_high``.
+    ``statistics``); None: there is no interval. ``pooled``: single trials have too few requests for the percentile, so
+    ``measured`` is the percentile of the requests of all trials together, and ``values`` is empty.
+    In 95 of 100 simulated runs, the median lies between ``predicted_low`` and ``predicted_high``.
     If containers ran on several machines and the number depends on how their clocks differ, ``by_clocks`` has the least
     and the most of each trial by all clocks that fit.
     """
@@ -89,7 +90,13 @@ class Row(Record):
     n: int
     trials: int
     values: dict[int, float] = Field({})
+    pooled: bool = Field(default=False, exclude_if=lambda value: not value)
     by_clocks: dict[int, tuple[float, float]] | None = Field(None, exclude_if=lambda value: value is None)
+
+    @property
+    def median(self) -> float | None:
+        """The median over trials; None: nothing was measured, or the measured value is pooled."""
+        return None if self.pooled else self.measured
 
 
 class WorkerRow(TrialPart):

@@ -111,8 +111,8 @@ def _cured_sentence(summary: Summary, cure: Claim, answer: Claim) -> str | None:
     if wanted == (cure.value.request_class, cure.value.metric, cure.value.stat):
         return None
     row = summary.row(cure.value.variant, cure.value.load, *wanted)
-    if row is None or row.measured is None:
+    if row is None or row.median is None:
         return None
     cured = value.model_copy(update={"variant": row.variant, "load": cure.value.load})
-    sentence = quantity_sentence(cured, row.measured, at_least=answer.at_least is None)
+    sentence = quantity_sentence(cured, row.median, at_least=answer.at_least is None)
     return sentence and capitalised(sentence.partition(": ")[2])

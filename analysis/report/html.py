@@ -15,9 +15,8 @@ from analysis.report.answer import key_claims
 from analysis.report.figures import pictures
 from analysis.report.page import render, script_json
 from analysis.report.section import Section
-from analysis.report.spread import INTERVAL
 from analysis.report.tables import Table
-from analysis.report.tables.quantities import clocks_table, differences_table, quantity_tables, stairs_tables
+from analysis.report.tables.quantities import clocks_table, differences_table, legend, quantity_tables, stairs_tables
 from analysis.report.tables.verdicts import claims_table, published_table
 from analysis.report.tables.visits import errors_tables, visits_tables
 from analysis.report.timeline.load import LoadTimeline, load_timelines
@@ -32,6 +31,7 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
     with _trusted_requests(run_folder, summary) as database:
         figures = sorted(pictures(database, run, summary), key=lambda picture: not picture.telling)
         timelines = [(load, _data(run, load)) for load in load_timelines(database, run_folder, run, summary)]
+    quantities = list(quantity_tables(run, summary))
     page = render(
         "report.html",
         *_SCRIPTS,
@@ -46,8 +46,8 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         verdicts=_verdicts(run, summary),
         published=published_table(run, summary) if summary.published else None,
         clocks=clocks_table(run, summary),
-        quantities=list(quantity_tables(run, summary)),
-        interval=INTERVAL,
+        quantities=quantities,
+        legend=legend(quantities),
         further=[*visits_tables(run, summary), *errors_tables(run, summary), *stairs_tables(run, summary)],
         made_visits=any(visits_tables(run, summary)),
         common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},

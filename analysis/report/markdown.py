@@ -4,24 +4,31 @@ import re
 
 from analysis.records.run import Run
 from analysis.records.summary import Summary
+from analysis.report.spread import POOLED
 from analysis.report.tables import Table
-from analysis.report.tables.quantities import quantity_tables, stairs_tables
+from analysis.report.tables.quantities import legend, quantity_tables, stairs_tables
 from analysis.report.tables.verdicts import claims_table, published_table
 from analysis.report.tables.visits import errors_tables, visits_tables
+from analysis.report.wording import capitalised
 
 
 def markdown(run: Run, summary: Summary) -> str:
     """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
     doubts = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
-    tables = [
+    quantities = [*quantity_tables(run, summary)]
+    pooled = [f"{capitalised(POOLED)}.\n"] if POOLED in legend(quantities) else []
+    before = [
         *([claims_table(run, summary)] if summary.claims else []),
         *([published_table(run, summary)] if summary.published else []),
-        *quantity_tables(run, summary),
+        *quantities,
+    ]
+    after = [
         *visits_tables(run, summary),
         *errors_tables(run, summary),
         *stairs_tables(run, summary),
     ]
-    return "\n".join([f"The measurement is {summary.validity.verdict}.\n\n{doubts}", *map(markdown_table, tables)])
+    head = f"The measurement is {summary.validity.verdict}.\n\n{doubts}"
+    return "\n".join([head, *map(markdown_table, before), *pooled, *map(markdown_table, after)])
 
 
 def markdown_table(table: Table) -> str:

@@ -17,6 +17,11 @@ INTERVAL = (
     f"reaches {FAR} times beyond all values, each trial has a line instead"
 )
 
+POOLED = (
+    "pooled: single trials have too few requests for the percentile, so it is the percentile of the requests of all "
+    "trials together; its interval resamples whole trials, and no verdict rests on it"
+)
+
 
 def spread(
     values: Sequence[float], low: float | None, high: float | None, shown: Callable[[float], str] = number
@@ -44,11 +49,16 @@ def value_and_spread(
     return told or shown(measured)
 
 
+def is_certain(row: Row) -> bool:
+    """Whether the interval of a measured value tells a reader anything."""
+    return has_interval([row.measured or 0.0] * row.trials if row.pooled else [*row.values.values()], row.low, row.high)
+
+
 def line_ends(row: Row) -> tuple[float, float]:
     """Return the ends of the line that a picture draws through a measured value: its interval, or its trials."""
-    values = [*row.values.values()]
-    if row.low is not None and row.high is not None and has_interval(values, row.low, row.high):
+    if row.low is not None and row.high is not None and is_certain(row):
         return row.low, row.high
+    values = [*row.values.values()]
     assert row.measured is not None
     return min(values, default=row.measured), max(values, default=row.measured)
 

@@ -11,10 +11,10 @@ from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.article import article_tables
 from analysis.report.section import Section
-from analysis.report.spread import INTERVAL
 from analysis.report.tables import Table
 from analysis.report.tables.quantities import (
     differences_table,
+    legend,
     not_predicted_table,
     quantity_tables,
     stairs_tables,
@@ -26,8 +26,8 @@ from analysis.report.tables.visits import errors_tables, visits_tables
 _STYLES = {
     "reproduced": "green", "not reproduced": "red", "contradicted": "red", "undecided": "yellow",
     "differs by the floor": "dim", "not measured in a short run": "dim", "invalid": "magenta", "valid": "green",
-    "suspect": "yellow", "measured": "bold", "published": "dim", "predicted": "dim", "low": "dim", "high": "dim",
-    "trial": "dim", "higher": "yellow", "lower": "cyan", "~": "dim",
+    "suspect": "yellow", "measured": "bold", "pooled": "bold", "published": "dim", "predicted": "dim", "low": "dim",
+    "high": "dim", "trial": "dim", "higher": "yellow", "lower": "cyan", "~": "dim",
 }  # fmt: skip
 """How rows of each kind, and verdicts, are printed."""
 
@@ -36,8 +36,10 @@ def print_tables(console: Console, run: Run, summary: Summary, sections: Sequenc
     """Print the whole result of a run. ``sections`` are what an app adds."""
     _print_question(console, run)
     console.print(validity_text(summary))
-    _print_all(console, quantity_tables(run, summary))
-    console.print(Text(INTERVAL, style="dim"))
+    quantities = [*quantity_tables(run, summary)]
+    _print_all(console, quantities)
+    for sentence in legend(quantities):
+        console.print(Text(sentence, style="dim"))
     _print_all(console, _counting_tables(run, summary))
     for section in sections:
         console.print(Text(f"\n{section.title}\n", style="bold"))

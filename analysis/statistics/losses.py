@@ -40,22 +40,25 @@ class Figures:
         self.loss_metric = loss_metric
 
     def value(self, variant: str, request_class: str | None, metric: str, stat: str) -> float | None:
-        """Return a measured value; None: it was not measured."""
+        """Return the median over trials; None: it was not measured."""
         row = self.row(variant, request_class, metric, stat)
-        return row.measured if row else None
+        return row.median if row else None
 
     def row(self, variant: str, request_class: str | None, metric: str, stat: str) -> Row | None:
         """Return a row of the summary; None: there is none."""
         return self._summary.row(variant, None, request_class, metric, stat)
 
     def loss(self, variant: str, request_class: str, stat: str) -> Loss | None:
-        """Return what the requests of a class lose. Without an interval, the trials' extremes take its place."""
+        """Return what the requests of a class lose in the median trial; None: it was not measured.
+
+        Without an interval, the trials' extremes take its place.
+        """
         row = self.row(variant, request_class, self.loss_metric, stat)
-        if row is None or row.measured is None:
+        if row is None or row.median is None:
             return None
-        values = list(row.values.values()) or [row.measured]
+        values = list(row.values.values()) or [row.median]
         low, high = (row.low, row.high) if row.low is not None and row.high is not None else (min(values), max(values))
-        return Loss(row.measured, low, high, values)
+        return Loss(row.median, low, high, values)
 
     def classes(self, variant: str) -> list[str]:
         """Return the classes of requests, in order."""

@@ -21,6 +21,7 @@ from analysis.records.run import Run
 from analysis.records.summary import CompletionTimesRow, Row
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
+from analysis.statistics.pooling import Pooled
 from analysis.statistics.stopping import Interval
 
 
@@ -132,7 +133,8 @@ def _of_trials(trials: list[list[float]]) -> CompletionTimes:
 class Results:
     """The statistics of a run's trusted trials, and how to look up a quantity in them.
 
-    ``completion_times`` has those of bursts by variant and load. ``round_s`` is how long it took to measure every
+    ``completion_times`` has those of bursts by variant and load. ``pools`` has the percentiles of all trials together,
+    which rows show and no verdict rests on. ``round_s`` is how long it took to measure every
     variant once. ``known`` says of each published entry what this version knows of it. Quantities name their load.
     """
 
@@ -143,10 +145,12 @@ class Results:
         completion_times: Mapping[tuple[str, str], CompletionTimes] = {},
         round_s: float = 0.0,
         predictions: Predictions = NOTHING,
+        pools: Mapping[tuple[Cell, str, str], Pooled] = {},
     ) -> None:
         self.run = run
         self.predictions = predictions
         self.cells = cells
+        self.pools = pools
         self.completion_times = completion_times
         self.round_s = round_s
         variants = {variant.name for variant in run.variants}
@@ -220,7 +224,10 @@ class Results:
                 stats = wanted
             for stat in sorted(stats, key=lambda stat: (rows_needed(stat), stat)):
                 needed = rows_needed(stat)
-                if lacking := [variant for variant, ns in counts.items() if min(ns) < needed]:
+                if lacking := [
+                    variant for variant, ns in counts.items()
+                    if min(ns) < needed and ((variant, load, request_class), "overhead", stat) not in self.pools
+                ]:  # fmt: skip
                     which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
                     most = max(max(counts[variant]) for variant in lacking)
                     fewest = min(min(counts[variant]) for variant in lacking)
@@ -252,12 +259,12 @@ class Results:
         """Return all that is known of a quantity; None: nothing."""
         key = quantity.metric, quantity.stat
         predicted = self.predictions.values.get((cell, *key))
-        trials = self._carrying(quantity)
-        if not trials and quantity not in self._published and (self.cells or not predicted):
+        trials, pooled = self._carrying(quantity), self.pools.get((cell, *key))
+        if not (trials or pooled) and quantity not in self._published and (self.cells or not predicted):
             return None
         low, high = self.interval(quantity) or (None, None)
         clocks = {trial.trial: ends for trial in trials if (ends := trial.draws[key].clocks)}
-        return Row(
+        row = Row(
             **dict(quantity),
             unit=unit(*key),
             published=self._published.get(quantity),
@@ -272,6 +279,7 @@ class Results:
             values=self.values(quantity),
             by_clocks=clocks or None,
         )
+        return row.model_copy(update={**pooled._asdict(), "pooled": True}) if pooled else row
 
     def completion_times_rows(self) -> Iterator[CompletionTimesRow]:
         """Yield the completion times that were measured or published, in the experiment's order."""

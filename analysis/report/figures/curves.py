@@ -129,7 +129,7 @@ def _over_loads(
         for row in summary.rows:
             if (row.load, row.metric, row.stat) != (load.name, *wanted) or row.variant not in of_server:
                 continue
-            if row.request_class is None and row.measured is not None:
+            if row.request_class is None and row.median is not None:
                 values.append({"variant": row.variant, **at, **interval_ends(row, "value", 0.0)})
             if row.published is not None:
                 marks.append({"variant": row.variant, **at, "value": row.published})

@@ -94,12 +94,12 @@ def measured_values(summary: Summary, load: str, measure: Measure) -> dict[str, 
 
 
 def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
-    """Return the measured rows of one statistic by variant."""
+    """Return the rows of one statistic by variant, if their values are medians over trials."""
     wanted: tuple[str, str | None, MetricName, Statistic] = (load, measure.request_class, measure.metric, measure.stat)
     return {
         row.variant: row
         for row in summary.rows
-        if (row.load, row.request_class, row.metric, row.stat) == wanted and row.measured is not None
+        if (row.load, row.request_class, row.metric, row.stat) == wanted and row.median is not None
     }
 
 

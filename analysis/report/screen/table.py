@@ -51,7 +51,8 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
     strips = _strips(summary, lead, variants, width - cell_len(head[-1]) - 2) if lead else []
     if strips:
         head[-1] += "  " + strips[0]
-    kept = _kept(run, summary, variants, max(room - len(head), _FEWEST_ROWS))
+    starred = any(cell.endswith("*") for column in columns for cell in column.cells)
+    kept = _kept(run, summary, variants, max(room - len(head) - starred, _FEWEST_ROWS))
     lines = [Text(line.rstrip(), style="dim") for line in head]
     for place, variant in enumerate(variants):
         if variant in kept:
@@ -63,6 +64,8 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
             lines.append(line)
     if len(kept) < len(variants):
         lines.append(Text(f"… and {len(variants) - len(kept)} more variants: make report TABLES=1", style="dim"))
+    if starred:
+        lines.append(Text("* pooled: the percentile of the requests of all trials together", style="dim"))
     return lines
 
 
@@ -109,7 +112,7 @@ def _cell(row: Row | None) -> str:
     """Return a measured value: a share in percent, and a value of all trials together with a star."""
     if row is None or row.measured is None:
         return number(None)
-    pooled = "*" if getattr(row, "pooled", False) else ""
+    pooled = "*" if row.pooled else ""
     if unit(row.metric, row.stat) == "share":
         return percent(row.measured).replace(".0%", "%") + pooled
     return number(whole_number(row.unit, row.measured)) + pooled

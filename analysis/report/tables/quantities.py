@@ -1,6 +1,6 @@
 """Tables of what was published, predicted and measured: statistics, staircases of bursts, requests by worker."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import mean
 
 from analysis.metrics import METRICS, STATISTICS, MetricName, Statistic, unit
@@ -8,6 +8,7 @@ from analysis.metrics.bursts import ordinal
 from analysis.metrics.metric import PRINTED, TIME_STATISTICS, Metric
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, WorkerRow
+from analysis.report.spread import INTERVAL, POOLED, is_certain
 from analysis.report.tables import Table
 from analysis.report.wording import (
     difference_interval,
@@ -20,7 +21,7 @@ from analysis.report.wording import (
     seconds,
     whole_number,
 )
-from analysis.statistics.stopping import ENOUGH, has_interval
+from analysis.statistics.stopping import ENOUGH
 
 
 def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
@@ -42,6 +43,11 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 found = [row for row in rows if (row.metric, row.request_class) == (metric.name, request_class)]
                 if found and ((metric.name, request_class) in wanted or _is_shown(metric, request_class, found, load)):
                     yield _quantity_table(run, load.name, metric.name, request_class, found)
+
+
+def legend(tables: Iterable[Table]) -> list[str]:
+    """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
+    return [INTERVAL, *([POOLED] if any(row[1] == "pooled" for table in tables for row in table.rows) else [])]
 
 
 def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
@@ -69,7 +75,7 @@ def _quantity_table(run: Run, load: str, metric: MetricName, request_class: str 
                 if word == "published"
                 else 1
             )
-            n = str(max((row.n for row in mine.values()), default=0)) if word == "measured" else ""
+            n = str(max((row.n for row in mine.values()), default=0)) if word in ("measured", "pooled") else ""
             lines.append((variant.name, word + divisor_suffix(by), *figures, n))
     units = {stat: unit(metric, stat) for stat in statistics}
     title = metric_phrase(metric, request_class)
@@ -84,11 +90,13 @@ def _lines_of(
     rows: Mapping[Statistic, Row], *, was_measured: bool
 ) -> Iterator[tuple[str, Mapping[Statistic, float | None]]]:
     """Yield the lines of one variant: published, predicted, measured, and the ends of intervals, or each trial."""
-    for word in ("published", "predicted", "measured"):
-        values = {stat: value for stat, row in rows.items() if (value := getattr(row, word)) is not None}
+    for word, key in (("published", "published"), ("predicted", "predicted"), ("measured", "median")):
+        values = {stat: value for stat, row in rows.items() if (value := getattr(row, key)) is not None}
         if values or (word == "measured" and was_measured):
             yield word, values
-    certain = {stat: row for stat, row in rows.items() if has_interval([*row.values.values()], row.low, row.high)}
+    if pooled := {stat: row.measured for stat, row in rows.items() if row.pooled}:
+        yield "pooled", pooled
+    certain = {stat: row for stat, row in rows.items() if is_certain(row)}
     if certain:
         yield "low", {stat: row.low for stat, row in certain.items()}
         yield "high", {stat: row.high for stat, row in certain.items()}

@@ -42,7 +42,7 @@ def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name and row.request_class is None]
         made = {row.variant: str(row.n) for row in rows if row.metric == "visits_failed"}
-        measured = {(row.variant, row.metric, row.stat): row.measured for row in rows}
+        measured = {(row.variant, row.metric, row.stat): row.median for row in rows}
         published = {(row.variant, row.metric, row.stat): row.published for row in rows}
         levels = [row for row in summary.rate_steps if row.load == load.name]
         steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})

@@ -189,7 +189,7 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Se
     lost = {
         (row.variant, row.request_class or "", row.stat): row
         for row in summary.rows
-        if row.metric == "overhead" and row.request_class and row.measured is not None
+        if row.metric == "overhead" and row.request_class and row.median is not None
     }
     compared = {
         name: stat for name in sorted({name for _, name, _ in lost})
@@ -197,7 +197,7 @@ def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[Se
     }  # fmt: skip
     rows = [lost[name, request_class, stat] for request_class, stat in compared.items() for name in names]
     lines = [
-        (row.variant, f"{row.request_class} {row.stat}", number(row.predicted), number(row.measured),
+        (row.variant, f"{row.request_class} {row.stat}", number(row.predicted), number(row.median),
          spread([*row.values.values()], row.low, row.high))
         for row in rows
     ]  # fmt: skip
