@@ -83,7 +83,7 @@ def _quantity(row: Row, metric: str | None = None, stat: str | None = None) -> Q
 
 def _lacks_requests(row: Row, rows: Rows) -> bool:
     """Whether a percentile is missing because there were too few requests or visits, and not because many failed."""
-    if row.measured is not None or percentile(row.stat) is None:
+    if row.median is not None or percentile(row.stat) is None:
         return False
     fewest = rows.get(_quantity(row, stat="max"))  # the statistic that needs a single request
     failures = VISITS_FAILED if METRICS[row.metric].sample == "visits" else FAILURES
@@ -118,17 +118,17 @@ def _floors(published: Iterable[Row], rows: Rows) -> Iterator[Floor]:
 def _floor_of_variant(p50: Row, rows: Rows) -> float | None:
     """Return published minus measured p50 in ms; None: requests wait, here or in the article, or nobody can tell."""
     p90 = rows.get(_quantity(p50, stat="p90"))
-    if p50.published is None or p50.measured is None or p90 is None or p90.published is None:
+    if p50.published is None or p50.median is None or p90 is None or p90.published is None:
         return None
     waits = p90.published - p50.published > WAITED_MS or _requests_wait(p50, rows)
-    return None if waits else p50.published - p50.measured
+    return None if waits else p50.published - p50.median
 
 
 def _requests_wait(row: Row, rows: Rows) -> bool:
     """Whether more than a few requests of a variant wait, or nobody can tell."""
     asked = ((AVOIDABLE_WAIT, "share"), (OVERHEAD, "min"), (OVERHEAD, "p90"))
     found = [rows.get(_quantity(row, metric.name, stat)) for metric, stat in asked]
-    share, least, most = (each.measured if each else None for each in found)
+    share, least, most = (each.median if each else None for each in found)
     if share is None or least is None or most is None:
         return True
     return share >= WAITED_SHARE or most - least > WAITED_MS
