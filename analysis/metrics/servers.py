@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.metrics.metric import Family, Metric, MetricValues, Severity, Stats, ValidityIssue
 from analysis.metrics.sizes import cut_logs
 from analysis.read.observation import Container, Observation, balanced, counted_by_worker
+from analysis.records.plural import noun_for, plural
 from analysis.records.summary import CounterRow
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def _accept_models(trial: TrialData) -> Iterator[ValidityIssue]:
             right = all(len(mine) == 1 for mine in held) and len(sockets) == len(held)
             wanted = "a socket of their own each"
         if held and not right:
-            count = f"{len(sockets)} listening socket{'' if len(sockets) == 1 else 's'}"
+            count = plural(len(sockets), "listening socket")
             yield "invalid", f"the workers of {name} hold {count}, not {wanted}"
 
 
@@ -248,7 +249,7 @@ def _logs(trial: TrialData) -> Iterator[ValidityIssue]:
 
 
 def _named(workers: set[int]) -> str:
-    return f"worker{'s' if len(workers) > 1 else ''} {', '.join(map(str, sorted(workers)))}"
+    return f"{noun_for(len(workers), 'worker')} {', '.join(map(str, sorted(workers)))}"
 
 
 FAMILY = Family((ACCEPT_ATTEMPTS, ACCEPT_FAILURES, PROCESSOR, MEMORY, QUEUED, OUTPUT), _measure, _issues)

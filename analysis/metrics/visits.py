@@ -29,6 +29,7 @@ from analysis.metrics.metric import (
 from analysis.read import OF_TRIAL, of_trial
 from analysis.read.observation import database_of
 from analysis.records.duration import in_seconds
+from analysis.records.plural import noun_for, plural
 from analysis.records.summary import RateStepRow
 
 if TYPE_CHECKING:
@@ -285,23 +286,23 @@ def _issues(trial: TrialData) -> Iterator[ValidityIssue]:
         return
     before, after = container.before, container.after
     if before and before.rows:
-        yield "invalid", f"the database had {_counted(len(before.rows), 'row')} before the load"
+        yield "invalid", f"the database had {plural(len(before.rows), 'row')} before the load"
     found = compare_rows(container.after.rows, trial.requests.posts)
     for what, names in (("lost", found.lost), ("doubled", found.doubled)):
         if names:
-            rows = f"{_counted(len(names), 'row')} {'is' if len(names) == 1 else 'are'}"
+            rows = f"{plural(len(names), 'row')} {'is' if len(names) == 1 else 'are'}"
             which = f"{', '.join(names[:3])}{', …' if len(names) > 3 else ''}"
-            yield "invalid", f"{rows} {what}: visit{'' if len(names) == 1 else 's'} {which}"
+            yield "invalid", f"{rows} {what}: {noun_for(len(names), 'visit')} {which}"
     if found.foreign:
-        yield "invalid", f"{_counted(found.foreign, 'row')} belong{'s' if found.foreign == 1 else ''} to no visit"
+        yield "invalid", f"{plural(found.foreign, 'row')} belong{'s' if found.foreign == 1 else ''} to no visit"
     if found.unreported:
         were = "was" if found.unreported == 1 else "were"
-        rows = _counted(found.unreported, "row")
+        rows = plural(found.unreported, "row")
         yield "note", f"{rows} {were} written for visits that were told of a failure"
     refused_before = before.database.get("connections_refused", 0) if before else 0
     if refused := after.database.get("connections_refused", 0) - refused_before:
         severity: Severity = "note" if trial.load.overloads else "suspect"
-        yield severity, f"the database refused {_counted(refused, 'connection')}"
+        yield severity, f"the database refused {plural(refused, 'connection')}"
 
 
 def _capacity(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Stats:
@@ -323,10 +324,6 @@ def _written(trial: TrialData) -> Stats:
     if "connections_max" in connections:
         stats[DATABASE_CONNECTIONS.name, "max"] = connections["connections_max"]
     return stats
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _in_order(names: set[str] | frozenset[str]) -> list[str]:

@@ -1,5 +1,6 @@
 """The base classes of the models of experiment files and of records, and the type of names."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -7,6 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 """The name of an experiment, a variant or a load. It also names folders and containers."""
+
+
+def name_from(text: str, otherwise: str) -> str:
+    """Return the name that a text makes, of small letters, digits and hyphens; ``otherwise``, if nothing remains."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or otherwise
+
 
 KEYS_OF_SCHEMA_1 = {
     "request": "request_class",

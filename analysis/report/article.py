@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Article, ArticleConclusion, ArticleOrder, Floor, Summary
 from analysis.report.spread import word_list
 from analysis.report.tables import Table
-from analysis.report.wording import capitalised, metric_phrase, number, plain_name, plural
+from analysis.report.wording import capitalised, metric_phrase, number, plain_name
 from analysis.statistics.stopping import LEAST
 
 LONGEST = 155

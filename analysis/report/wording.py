@@ -213,11 +213,6 @@ def metric_phrase(metric: str, request_class: str | None) -> str:
     return called.format(metric=plain_name(metric), requests=request_class or "all")
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a number of things, e.g. 1 trial or 2 trials."""
-    return f"{count} {noun}{'s' if count != 1 else ''}"
-
-
 def load_suffix(run: Run, load: str) -> str:
     """Return the end of a title that names the load; empty if the run has only one load."""
     return f", {load}" if len(run.loads) > 1 else ""

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from analysis.records.model import name_from
 from lab.errors import WrongUse
 from lab.logs.durations import NO_UNIT, DurationSource, find_durations
 from lab.logs.formats import FORMATS, TIMELESS, UNITS, Entry, parse_entry
@@ -255,6 +256,6 @@ def representative_durations(seconds: Sequence[float]) -> list[float]:
 
 def class_name(method: str, path: str, names: "Counter[str]") -> str:
     """Return a name that a class can have, which no other class has."""
-    name = re.sub(r"[^a-z0-9]+", "-", f"{method} {path}".lower()).strip("-")[:40].strip("-")
+    name = name_from(f"{method} {path}", "request")[:40].strip("-")
     names[name] += 1
     return name if names[name] == 1 else f"{name}-{names[name]}"

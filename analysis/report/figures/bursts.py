@@ -5,6 +5,7 @@ import duckdb
 
 from analysis.metrics import bursts
 from analysis.metrics.workers import labels
+from analysis.records.plural import plural
 from analysis.records.run import TABLED_BURST, Run, VariantRecord
 from analysis.records.summary import Summary, WaveRow
 from analysis.report.figures.drawing import (
@@ -22,7 +23,7 @@ from analysis.report.figures.drawing import (
     style_chart,
     time_axis,
 )
-from analysis.report.wording import load_suffix, plural, seconds
+from analysis.report.wording import load_suffix, seconds
 
 _WAITS = "it waits"
 _AT_WORK = "a worker is at work on it"

@@ -5,6 +5,7 @@ import altair as alt
 from analysis.metrics import unit
 from analysis.metrics.unknown import unknown_in_measure
 from analysis.records.claims import Measure
+from analysis.records.plural import plural
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
@@ -19,7 +20,7 @@ from analysis.report.figures.drawing import (
     shape_scale,
     style_chart,
 )
-from analysis.report.wording import load_suffix, plain_name, plural
+from analysis.report.wording import load_suffix, plain_name
 
 
 def setting_curve(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin | None:

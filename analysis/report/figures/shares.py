@@ -11,6 +11,7 @@ import duckdb
 from analysis.metrics.bursts import ordinal
 from analysis.metrics.workers import labels
 from analysis.records.claims import Measure
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
@@ -28,7 +29,7 @@ from analysis.report.figures.drawing import (
     variant_axis,
     variant_names,
 )
-from analysis.report.wording import load_suffix, plural
+from analysis.report.wording import load_suffix
 
 
 def worker_shares(run: Run, summary: Summary, load: str) -> alt.TopLevelMixin:

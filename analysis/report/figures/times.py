@@ -3,6 +3,7 @@
 import altair as alt
 import duckdb
 
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
@@ -16,7 +17,7 @@ from analysis.report.figures.drawing import (
     style_chart,
     variant_axis,
 )
-from analysis.report.wording import number, plural
+from analysis.report.wording import number
 
 DOTS = 100
 """Each row of the overhead figure has at most this many dots."""

@@ -8,6 +8,7 @@ import duckdb
 
 from analysis.metrics import visits
 from analysis.records.claims import Measure
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.figures.drawing import (
@@ -23,7 +24,7 @@ from analysis.report.figures.drawing import (
     time_axis,
     variant_names,
 )
-from analysis.report.wording import load_suffix, number, percent, plural
+from analysis.report.wording import load_suffix, number, percent
 
 _SUCCEEDED = "succeeded"
 _OTHERWISE = "failed for another reason"

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from analysis.records.claims import Claim
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
 from analysis.report.spread import claim_values, spread
-from analysis.report.wording import number, percent, plural, unit_suffix, whole_number
+from analysis.report.wording import number, percent, unit_suffix, whole_number
 from analysis.statistics.stopping import ENOUGH, has_interval
 
 _ANSWERS = {

@@ -7,6 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from analysis.metrics import MetricName, Statistic
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.tables import Table
@@ -85,7 +86,7 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
             reasons = sorted(counts, key=lambda reason: (-counts[reason], reason))
             lines += [(name, *reason, _count("requests", counts[reason])) for reason in reasons[:_ERRORS]]
             if rest := reasons[_ERRORS:]:
-                others = f"{len(rest)} other reason{'s' if len(rest) > 1 else ''}"
+                others = plural(len(rest), "other reason")
                 lines.append((name, "", others, _count("requests", sum(counts[reason] for reason in rest))))
         if lines:
             head = ("variant", "request", "error", "requests")

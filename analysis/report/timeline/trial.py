@@ -11,6 +11,7 @@ import numpy as np
 from analysis.metrics import waiting
 from analysis.metrics.workers import labels
 from analysis.read import Key
+from analysis.records.plural import plural
 from analysis.records.run import VariantRecord
 from analysis.report.timeline.rows import (
     TimelineRequest,
@@ -20,7 +21,7 @@ from analysis.report.timeline.rows import (
     request_columns,
     thread_rows,
 )
-from analysis.report.wording import number, plural
+from analysis.report.wording import number
 
 NEVER: waiting.Segments = np.empty((0, 2))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.records.model import name_from
 from lab.errors import WrongUse
 from lab.finished import latest_of_each, results_of, run_and_variant, summary_of
 from lab.measuring import measure
@@ -84,7 +85,7 @@ def advise(
 def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., None]) -> None:
     from lab.apps.advise import show  # noqa: PLC0415
     from lab.apps.advise.assumptions import assumptions, ranked_for_all  # noqa: PLC0415
-    from lab.apps.advise.service import name_for, read_service, tries  # noqa: PLC0415
+    from lab.apps.advise.service import read_service, tries  # noqa: PLC0415
     from lab.serving.ranking import best_of, rank  # noqa: PLC0415
 
     service = read_service(classes)
@@ -108,7 +109,7 @@ def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., N
         if service.unknown:
             say("The lab's requests sleep, so this tries the case in which nothing computes.")
         tried = [each.option for each in best_of(ranked, attempts)]
-        measure_tried(name_for(classes.stem), tries(service, tried), tried, f"--classes {classes.name}")
+        measure_tried(name_from(classes.stem, "service"), tries(service, tried), tried, f"--classes {classes.name}")
 
 
 def _measure_tried(

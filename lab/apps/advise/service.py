@@ -1,6 +1,5 @@
 """A service as its owner describes it in a file: the classes of its requests, and what the machine has."""
 
-import re
 from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
@@ -100,11 +99,6 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
 
 def _sleeping(classes: dict[str, RequestClass]) -> dict[str, RequestClass]:
     return {name: asked.model_copy(update={"computes": None}) for name, asked in classes.items()}
-
-
-def name_for(text: str) -> str:
-    """Return a name for a folder of results."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "service"
 
 
 _LASTS = {"short": "60s", "full": "5m"}

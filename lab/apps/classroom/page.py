@@ -8,6 +8,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from analysis.records.folder import write_whole
+from analysis.records.plural import plural
 from analysis.report.page import render
 from analysis.report.wording import (
     bound_phrase,
@@ -105,7 +106,7 @@ def _chapter(
 def _says(there: int, made: Sequence[Strip], differ: Sequence[Differing]) -> str:
     claims = [strip for strip in made if strip.claim]
     same = sum(len(claim.verdicts) == 1 for claim in claims)
-    told = f"{there} laptop{'s' if there != 1 else ''}; {same} of {len(claims)} claims have the same verdict on all"
+    told = f"{plural(there, 'laptop')}; {same} of {len(claims)} claims have the same verdict on all"
     if not differ:
         return f"{told}. No laptop differs from the others."
     names = ", ".join(row.laptop.name for row in differ)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from analysis.records.plural import plural
 from lab.experiment.model import Experiment, Load
 from lab.servers.base import Variant
 
@@ -74,16 +75,12 @@ def _arrow(box: _Box, next_rows: list[int], row: int) -> str:
 
 def _sentence(name: str, variant: Variant, columns: list[list[_Box]]) -> str:
     users, *front, sockets, workers = columns
-    threads = f" of {_count(variant.threads, 'thread')}" if variant.threads else ", an event loop each"
+    threads = f" of {plural(variant.threads, 'thread')}" if variant.threads else ", an event loop each"
     way = [
         users[0].text,
         *(column[0].text for column in front),
-        _count(len(sockets), "socket"),
-        _count(len(workers), "worker"),
+        plural(len(sockets), "socket"),
+        plural(len(workers), "worker"),
     ]
     inside = " and in a worker" if variant.queueing.has_inner_queue else ""
     return f"{name}: {', then '.join(way)}{threads}. Requests can wait at a socket{inside}."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.records.classes import PATH_PATTERN
+from analysis.records.model import name_from
 from lab.apps.service.description import CALLABLE_PATTERN
 from lab.apps.service.image import LEFT_OUT
 from lab.logs.access_log import MOST_CLASSES, AccessLog
@@ -97,7 +98,7 @@ def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
     for place, (method, path) in enumerate(routes):
         if place == MOST_ROUTES:
             return
-        names[name := _name(path)] += 1
+        names[name := name_from(path, "home")] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
         plain = re.fullmatch(PATH_PATTERN, path) and not set("<>{}") & set(path)
         verb = "" if method == "get" else f", method: {method.upper()}"
@@ -115,7 +116,7 @@ def classes_of_log(log: AccessLog) -> list[str]:
     lines = []
     most_frequent = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
     for (method, path), route in most_frequent[:MOST_CLASSES]:
-        names[name := _name(f"{method} {path}")] += 1
+        names[name := name_from(f"{method} {path}", "home")] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
         told = f"{{path: {json.dumps(path)}, method: {method}, per_second: {route.requests / lasts_s:.4g}}}"
         share = f"# from the log: {route.requests / log.requests:.1%} of the requests"
@@ -153,10 +154,6 @@ def _yaml(folder: Path, found: Discovery, requirements: str, requests: list[str]
         *([] if any(not line.startswith("  #") for line in requests) else [SOMETHING]),
         "",
     ])  # fmt: skip
-
-
-def _name(path: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-") or "home"
 
 
 def _commands(folder: Path) -> Iterator[tuple[str, str, list[str]]]:

@@ -1,6 +1,5 @@
 """The experiment that measures an own service as it is served today, and in other ways."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pydantic import ValidationError
 
 from analysis.records.classes import own_classes_as_json
 from analysis.records.folder import read_trial, trial_folder
+from analysis.records.model import name_from
 from analysis.records.nearest import nearest_first
 from analysis.records.run import OWN, REPLAY, TODAY
 from analysis.records.summary import Summary
@@ -93,7 +93,7 @@ def _say_each(lead: str, sentences: Iterable[str]) -> None:
 
 def results_name(path: Path) -> str:
     """Return the name of the folder of results for a file that describes a service."""
-    return (re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "service") + "-tried"
+    return name_from(path.stem, "service") + "-tried"
 
 
 def named_kinds(ways: str) -> list[str]:
