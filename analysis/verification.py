@@ -16,7 +16,7 @@ from analysis.predict.stored import PREDICTED
 from analysis.records.checksums import MANIFEST, FileDifference, changed_files, files, is_derived, read_manifest, sha256
 from analysis.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
 from analysis.records.run import SCHEMA
-from analysis.records.summary import Summary
+from analysis.records.summary import Row, Summary
 
 _RECORDS = {"run.json", "trial.json"}
 
@@ -105,21 +105,22 @@ def _compare_figures(run_folder: Path, found: Verification) -> Verification:
     Its keys and metrics are others, and its files differ byte by byte.
     """
     try:
-        old = _figures(read_summary(run_folder))
+        old = read_summary(run_folder)
     except BadRun as error:
         problem = str(error).removeprefix(f"{run_folder / 'summary.json'}: ")
         return replace(
             found, differences=[*found.differences, FileDifference("summary.json", f"cannot be read: {problem}")]
         )
     with derived_elsewhere(run_folder) as (_, summary):
-        new = _figures(summary)
-    known = old.keys() & new.keys()
-    wrong = [key for key in sorted(known, key=str) if not all(map(_is_close, old[key], new[key]))]
+        pairs = [(row, new) for row in old.rows if (new := summary.row(*_key(row)))]
+    # a version that does not pool measures nothing where this version pools
+    known = [(row, new) for row, new in pairs if not (row.pooled or new.pooled)]
+    wrong = sorted((_key(row) for row, new in known if not _is_same(row, new)), key=str)
     names = [" ".join(word or "all" for word in key) for key in wrong[:_NAMED]]
     more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
     what = f"does not follow from the raw points: {', '.join(names)}{more}"
     differences = [*found.differences, FileDifference("summary.json", what)] if wrong else found.differences
-    left = [metric for metric in dict.fromkeys(key[3] for key in old) if metric not in METRICS]
+    left = [metric for metric in dict.fromkeys(row.metric for row in old.rows) if metric not in METRICS]
     not_judged = [f"not verified by this version: the figures of {', '.join(left)} in summary.json"] if left else []
     return replace(
         found,
@@ -134,16 +135,14 @@ _NAMED = 3
 """How many wrong figures a message names."""
 
 
-def _figures(summary: Summary) -> dict[tuple[str, str, str | None, str, str], tuple[float | None, ...]]:
-    """Return the measured figures of a summary with the sizes of their samples, by what they are of.
+def _key(row: Row) -> tuple[str, str, str | None, str, str]:
+    """Return what a figure is of."""
+    return row.variant, row.load, row.request_class, row.metric, row.stat
 
-    Pooled figures are left out: a version that does not pool measures nothing where this version pools.
-    """
-    return {
-        (row.variant, row.load, row.request_class, row.metric, row.stat): (row.measured, row.n)
-        for row in summary.rows
-        if not row.pooled
-    }
+
+def _is_same(row: Row, new: Row) -> bool:
+    """Whether two measured figures and the sizes of their samples are the same."""
+    return _is_close(row.measured, new.measured) and _is_close(row.n, new.n)
 
 
 def _is_close(value: float | None, other: float | None) -> bool:

@@ -13,8 +13,10 @@ from analysis.metrics.unknown import unknown
 from analysis.pipeline import derive_summary
 from analysis.records.checksums import MANIFEST, seal
 from analysis.records.claims import Claim, Published, Quantity
+from analysis.records.duration import in_seconds
 from analysis.records.folder import BadRun, read_run, read_summary, write_record
-from analysis.records.model import KEYS_OF_SCHEMA_1, METRICS_OF_SCHEMA_1
+from analysis.records.model import KEYS_OF_SCHEMA_1, METRICS_OF_SCHEMA_1, name_from
+from analysis.records.plural import noun_for, plural
 from analysis.records.run import LoadRecord
 from analysis.verification import compare_results
 from lab.experiment.entries import QuantityEntry
@@ -345,3 +347,17 @@ def test_a_run_without_a_manifest_can_still_be_read(tmp_path: Path, lab: Lab) ->
     copy = shutil.copytree(run, lab.results / "made-up" / "copy")
 
     assert lab.call("power", str(copy)).returncode == 0
+
+
+def test_a_text_makes_a_name() -> None:
+    assert name_from("GET /Orders/{id}?all", "home") == "get-orders-id-all"
+    assert name_from("/", "home") == "home"
+
+
+def test_a_noun_has_the_number_of_its_things() -> None:
+    assert [plural(count, "trial") for count in (0, 1, 2)] == ["0 trials", "1 trial", "2 trials"]
+    assert [noun_for(count, "worker") for count in (1, 2)] == ["worker", "workers"]
+
+
+def test_durations_are_in_seconds_or_minutes() -> None:
+    assert [in_seconds(duration) for duration in ("90s", "5m")] == [90, 300]

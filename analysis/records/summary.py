@@ -369,6 +369,11 @@ class Summary(Record):
             _, found = self._rows_by_quantity
         return found.get((variant, load, request_class, metric, stat))
 
+    def request_classes(self, variant: str, load: str | None = None) -> list[str]:
+        """Return the classes of requests of a variant in order, under one load or (None) under all."""
+        mine = (row for row in self.rows if row.variant == variant and load in (None, row.load))
+        return sorted({row.request_class for row in mine if row.request_class})
+
     @cached_property
     def _rows_by_quantity(self) -> tuple[list[Row], dict[tuple[str, str | None, str | None, str, str], Row]]:
         return self.rows, {

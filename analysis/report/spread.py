@@ -78,21 +78,9 @@ def claim_values(said: Claim, run: Run, summary: Summary) -> list[float]:
 
 
 def _values(quantity: Quantity, run: Run, summary: Summary) -> dict[int, float]:
-    asked = (
-        quantity.variant,
-        quantity.load or run.loads[0].name,
-        quantity.request_class,
-        quantity.metric,
-        quantity.stat,
-    )
-    return next(
-        (
-            row.values
-            for row in summary.rows
-            if (row.variant, row.load, row.request_class, row.metric, row.stat) == asked
-        ),
-        {},
-    )
+    load = quantity.load or run.loads[0].name
+    row = summary.row(quantity.variant, load, quantity.request_class, quantity.metric, quantity.stat)
+    return row.values if row else {}
 
 
 def trials_that_tell(trials: int | None, round_s: float) -> str:

@@ -12,6 +12,7 @@ from statistics import fmean, median, variance
 from typing import Literal, NamedTuple
 
 from analysis.metrics import METRICS
+from analysis.metrics.metric import Metric
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, TrialValidity
 from analysis.statistics.intervals import Draw, by_all_clocks
@@ -139,27 +140,17 @@ def changes(a: Side, b: Side) -> list[Change]:
 def _pairs(a: Side, b: Side) -> Iterator[tuple[str, Row, Row]]:
     for of_a, of_b, load in _cells(a, b):
         for metric, stat in ((known, stat) for known in METRICS.values() for stat in known.comparable):
-            for row in a.summary.rows:
-                if (row.variant, row.load, row.metric, row.stat) != (of_a, load, metric.name, stat):
-                    continue
-                their = b.summary.row(of_b, load, row.request_class, metric.name, stat)
-                alike = row.request_class is None and not metric.of_all and _has_one_class(a.summary, of_a, load)
-                if their and min(len(row.values), len(their.values)) >= LEAST and not alike:
-                    yield of_a if of_a == of_b else f"{of_a} | {of_b}", row, their
+            for request_class in _classes(a.summary, of_a, load, metric):
+                mine = a.summary.row(of_a, load, request_class, metric.name, stat)
+                their = b.summary.row(of_b, load, request_class, metric.name, stat)
+                if mine and their and min(len(mine.values), len(their.values)) >= LEAST:
+                    yield of_a if of_a == of_b else f"{of_a} | {of_b}", mine, their
 
 
-def _has_one_class(summary: Summary, variant: str, load: str) -> bool:
-    """Return whether all requests of a variant are of one class, so that rows of all requests say nothing more."""
-    return (
-        len(
-            {
-                row.request_class
-                for row in summary.rows
-                if (row.variant, row.load) == (variant, load) and row.request_class
-            }
-        )
-        == 1
-    )
+def _classes(summary: Summary, variant: str, load: str, metric: Metric) -> list[str | None]:
+    """Return the classes of requests, and None for all together unless the only class says the same."""
+    classes = summary.request_classes(variant, load)
+    return [*classes] if len(classes) == 1 and not metric.of_all else [*classes, None]
 
 
 def _change(variant: str, a: Row, b: Row, confidence: float) -> Change:

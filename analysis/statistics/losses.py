@@ -62,7 +62,7 @@ class Figures:
 
     def classes(self, variant: str) -> list[str]:
         """Return the classes of requests, in order."""
-        return sorted({row.request_class for row in self._summary.rows if row.variant == variant and row.request_class})
+        return self._summary.request_classes(variant)
 
     def percentile(self, request_class: str, variants: Sequence[str]) -> str | None:
         """Return the highest percentile of a class that was measured of all variants."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import altair as alt
 import vl_convert
 
-from analysis.metrics import MetricName, Statistic
+from analysis.metrics import MetricName
 from analysis.read import Key
 from analysis.records.claims import Measure
 from analysis.records.run import Run, VariantRecord
@@ -95,12 +95,9 @@ def measured_values(summary: Summary, load: str, measure: Measure) -> dict[str, 
 
 def measured_rows(summary: Summary, load: str, measure: Measure) -> dict[str, Row]:
     """Return the rows of one statistic by variant, if their values are medians over trials."""
-    wanted: tuple[str, str | None, MetricName, Statistic] = (load, measure.request_class, measure.metric, measure.stat)
-    return {
-        row.variant: row
-        for row in summary.rows
-        if (row.load, row.request_class, row.metric, row.stat) == wanted and row.median is not None
-    }
+    names = dict.fromkeys(row.variant for row in summary.rows)
+    found = {name: summary.row(name, load, measure.request_class, measure.metric, measure.stat) for name in names}
+    return {name: row for name, row in found.items() if row and row.median is not None}
 
 
 def bars_subtitle(run: Run) -> str:

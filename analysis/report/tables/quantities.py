@@ -42,7 +42,7 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
             for request_class in classes:
                 found = [row for row in rows if (row.metric, row.request_class) == (metric.name, request_class)]
                 if found and ((metric.name, request_class) in wanted or _is_shown(metric, request_class, found, load)):
-                    yield _quantity_table(run, load.name, metric.name, request_class, found)
+                    yield _quantity_table(run, summary, load.name, metric.name, request_class, found)
 
 
 def legend(tables: Iterable[Table]) -> list[str]:
@@ -61,13 +61,16 @@ def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], lo
     return metric.shown == "always"
 
 
-def _quantity_table(run: Run, load: str, metric: MetricName, request_class: str | None, rows: Sequence[Row]) -> Table:
+def _quantity_table(
+    run: Run, summary: Summary, load: str, metric: MetricName, request_class: str | None, rows: Sequence[Row]
+) -> Table:
     published = {row.stat for row in rows if row.published is not None}
     of_times = STATISTICS[metric] == TIME_STATISTICS
     statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
     lines = []
     for variant in run.variants_under(load):
-        mine = {row.stat: row for row in rows if row.variant == variant.name and row.stat in statistics}
+        found = (summary.row(variant.name, load, request_class, metric, stat) for stat in statistics)
+        mine = {row.stat: row for row in found if row}
         for word, values in _lines_of(mine, was_measured=any(row.trials for row in rows)):
             figures = [number(whole_number(unit(metric, stat), values.get(stat))) for stat in statistics]
             by = (

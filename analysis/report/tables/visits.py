@@ -42,24 +42,25 @@ def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
     """
     for load in run.loads:
         rows = [row for row in summary.rows if row.load == load.name and row.request_class is None]
-        made = {row.variant: str(row.n) for row in rows if row.metric == "visits_failed"}
-        measured = {(row.variant, row.metric, row.stat): row.median for row in rows}
-        published = {(row.variant, row.metric, row.stat): row.published for row in rows}
         levels = [row for row in summary.rate_steps if row.load == load.name]
         steady = 0 < len(levels) == len({(row.variant, row.trial) for row in levels})
         has_capacity = not steady and any(row.metric == "capacity" for row in rows)
         columns = [column for column in _COLUMNS if column.name != "capacity" or has_capacity]
         lines: list[tuple[str, ...]] = []
         for name in (variant.name for variant in run.variants_under(load.name)):
-            if measured.get((name, "visits_failed", "share")) is None:
+            failed = summary.row(name, load.name, None, "visits_failed", "share")
+            if not failed or failed.median is None:
                 continue
             due = [row.per_s for row in levels if row.variant == name]
             rate = [_count("visits", float(median(due))) if due else "–"] * steady
-            figures = [column.shown(measured.get((name, column.metric, column.stat))) for column in columns]
-            lines.append((name, made[name], *rate, *figures))
+            found = [summary.row(name, load.name, None, column.metric, column.stat) for column in columns]
+            shown = [column.shown(row.median if row else None) for column, row in zip(columns, found, strict=True)]
+            lines.append((name, str(failed.n), *rate, *shown))
             if any(row.published is not None for row in rows if row.variant == name):
-                figures = [column.shown(published.get((name, column.metric, column.stat))) for column in columns]
-                lines.append(("  published", "–", *["–"] * steady, *figures))
+                shown = [
+                    column.shown(row.published if row else None) for column, row in zip(columns, found, strict=True)
+                ]
+                lines.append(("  published", "–", *["–"] * steady, *shown))
         if lines:
             head = ("variant", "visits", *["per s"] * steady, *(column.name for column in columns))
             yield Table(f"Visits, ms{load_suffix(run, load.name)}{median_suffix(run)}", head, lines)

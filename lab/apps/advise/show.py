@@ -13,7 +13,7 @@ from analysis.report.spread import spread, trials_that_tell, value_and_spread
 from analysis.report.tables import Table
 from analysis.report.terminal import terminal_table
 from analysis.report.wording import number, percent
-from analysis.statistics.losses import PERCENTILES, Figures, Loss, compare_losses, suspect_reason
+from analysis.statistics.losses import Figures, Loss, compare_losses, suspect_reason
 from lab.apps.advise.assumptions import Assumption, ranked_for_all
 from lab.apps.advise.service import Service
 from lab.serving.offered import OfferedLoad
@@ -185,17 +185,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def print_whether_it_held(console: Console, summary: Summary, tried: Sequence[ServingOption]) -> None:
     """Print what was measured of each way that was tried, and whether the first was as good as the best of them."""
-    names = [way.name for way in tried]
-    lost = {
-        (row.variant, row.request_class or "", row.stat): row
-        for row in summary.rows
-        if row.metric == "overhead" and row.request_class and row.median is not None
-    }
-    compared = {
-        name: stat for name in sorted({name for _, name, _ in lost})
-        if (stat := next((stat for stat in PERCENTILES if all((way, name, stat) in lost for way in names)), None))
-    }  # fmt: skip
-    rows = [lost[name, request_class, stat] for request_class, stat in compared.items() for name in names]
+    names, figures = [way.name for way in tried], Figures(summary)
+    compared = {name: figures.percentile(name, names) for name in figures.classes(names[0])}
+    rows = [
+        row
+        for request_class, stat in compared.items() if stat
+        for name in names if (row := figures.row(name, request_class, figures.loss_metric, stat))
+    ]  # fmt: skip
     lines = [
         (row.variant, f"{row.request_class} {row.stat}", number(row.predicted), number(row.median),
          spread([*row.values.values()], row.low, row.high))
