@@ -11,9 +11,11 @@ from analysis.metrics import unit
 from analysis.pipeline import derive_summary
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_run, read_summary
-from analysis.records.run import SourceRecord, VariantRecord
+from analysis.records.run import Run, SourceRecord, VariantRecord
 from analysis.records.summary import Article, ClaimRow, PublishedFigure, PublishedRow, Reversal, Row, Summary
 from analysis.report.article import LONGEST, article_sentence, article_tables
+from analysis.report.figures.drawing import svg
+from analysis.report.figures.published import LOOKS, published_chart
 from analysis.verdict.article import circumstances, edges_of, judge_article
 from tests.synthetic import Request, make_run
 
@@ -376,3 +378,76 @@ def test_the_three_questions_have_an_answer_each(tmp_path: Path) -> None:
     assert table.note == (
         "floor: in the article, the p50 overhead under mix is 6.0 ms higher even where nobody waits (quick)"
     )
+
+
+def drawn(summary: Summary, run: Run) -> dict[str, Any]:
+    """Return what the picture of the published figures is drawn from."""
+    chart = published_chart(run, summary)
+    assert chart is not None
+    assert svg(chart).startswith("<svg")
+    values: dict[str, Any] = chart.to_dict()
+    return values
+
+
+def points(part: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the marks of a panel that have a shape."""
+    [layer] = [layer for layer in part["layer"] if "shape" in layer["encoding"]]
+    data = layer.get("data") or part["data"]
+    marks: list[dict[str, Any]] = data.get("values") or whole["datasets"][data["name"]]
+    return marks
+
+
+def test_the_picture_has_a_panel_for_each_variant_and_a_mark_for_each_measured_figure(tmp_path: Path) -> None:
+    """A percentile that was not measured is not drawn; the evenness of counts is a ratio."""
+    counts = Published(variant="slow", request_class="light", metric="requests_by_worker", counts=[2, 1])
+    summary = derived(tmp_path)
+    run = read_run(tmp_path)
+    with_counts = derived(tmp_path, published=[*run.published, counts])
+
+    whole = drawn(with_counts, read_run(tmp_path))
+
+    [row, ratios] = whole["vconcat"]
+    found = {panel["title"]["text"]: points(panel, whole) for panel in row["hconcat"]}
+    assert {name: [(mark["name"], mark["verdict"]) for mark in marks] for name, marks in found.items()} == {
+        "quick": [("light p50", "differs by the floor"), ("light p90", "differs by the floor"),
+                  ("light stdev", "contradicted")],
+        "slow": [("light min", "differs by the floor"), ("light p25", "contradicted"), ("light p90", "reproduced")],
+    }  # fmt: skip
+    p25 = found["slow"][1]
+    assert (p25["published"], p25["measured"]) == pytest.approx((292, 2))
+    assert {mark["variant"] for mark in points(ratios, whole)} == {"slow"}
+    title = drawn(summary, run)["title"]
+    assert title["text"] == "4 of 6 measured figures agree with the article, 2 contradict it"
+    assert "the floor of 6.0 ms" in title["subtitle"]
+
+
+def test_only_a_contradiction_is_drawn_red() -> None:
+    assert [verdict for verdict, (_, colour) in LOOKS.items() if colour == "#c02020"] == ["contradicted"]
+
+
+def test_a_figure_is_not_called_an_agreement_after_one_trial(tmp_path: Path) -> None:
+    summary = derived(tmp_path, times=1)
+
+    title = drawn(summary, read_run(tmp_path))["title"]["text"]
+
+    assert title == "One trial does not say which of 6 figures agree with the article"
+
+
+def test_there_is_no_picture_if_nothing_that_was_published_was_measured(tmp_path: Path) -> None:
+    published = Published(variant="slow", request_class="light", metric="overhead", stats={"p99.9": 30})
+    summary = derived(tmp_path, published=[published])
+
+    assert published_chart(read_run(tmp_path), summary) is None
+
+
+def test_a_ratio_beyond_the_axis_is_drawn_at_its_end(tmp_path: Path) -> None:
+    """No request failed, although half should have; there were far more answers than published."""
+    published = [
+        Published(variant="slow", request_class="light", metric="failures", stats={"share": 0.5}),
+        Published(variant="slow", request_class="light", metric="throughput", stats={"per_second": 0.001}),
+    ]
+    summary = derived(tmp_path, published=published)
+
+    whole = drawn(summary, read_run(tmp_path))
+
+    assert [mark["measured_ratio"] for mark in points(whole["vconcat"][0], whole)] == [0.1, 10]

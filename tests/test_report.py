@@ -80,8 +80,11 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
 
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     verdicts = page[page.index('<h2 id="verdicts">') : page.index('<h2 id="figures">')]
-    assert "<caption>Published figures</caption>" in verdicts
-    texts = [text.strip() for text in Tags(verdicts).texts if text.strip()]
+    assert '<h3 id="article">The article, compared with this run</h3>' in verdicts
+    folded = verdicts[verdicts.index("<details>") : verdicts.index("</details>")]
+    assert verdicts.index("<svg") < verdicts.index(folded), "the picture comes before the table, which is folded"
+    assert "<caption>Published figures</caption>" in folded
+    texts = [text.strip() for text in Tags(folded).texts if text.strip()]
     assert texts[texts.index("Published figures") + 1 :] == [
         "verdict", "what", "figures",
         "contradicted", "one: overhead of light requests", "1 of 2 within 15 %; contradicted: max 10.0",
@@ -91,7 +94,9 @@ def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> Non
         "figure; the other figures are listed as measured / published; floor: what a request costs while nobody "
         "waits.",
     ]  # fmt: skip
-    assert '<td class="verdict contradicted">contradicted</td>' in verdicts
+    assert '<td class="verdict contradicted">contradicted</td>' in folded
+    opening = page[: page.index("More:") if "More:" in page else page.index("The measurement is")]
+    assert "The article: " in opening
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from analysis.records.folder import read_run, trial_folder, write_whole
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.answer import key_claims
-from analysis.report.figures import pictures
+from analysis.report.article import article_sentence, article_tables
+from analysis.report.figures import pictures, published_picture
 from analysis.report.page import render, script_json
 from analysis.report.section import Section
 from analysis.report.tables import Table
@@ -44,6 +45,9 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         figures=figures,
         cite=_cite(run),
         verdicts=_verdicts(run, summary),
+        article=article_sentence(run, summary),
+        article_tables=list(article_tables(run, summary)),
+        published_picture=published_picture(run, summary),
         published=published_table(run, summary) if summary.published else None,
         clocks=clocks_table(run, summary),
         quantities=quantities,

@@ -4,6 +4,7 @@ import re
 
 from analysis.records.run import Run
 from analysis.records.summary import Summary
+from analysis.report.article import article_tables
 from analysis.report.spread import POOLED
 from analysis.report.tables import Table
 from analysis.report.tables.quantities import legend, quantity_tables, stairs_tables
@@ -19,6 +20,7 @@ def markdown(run: Run, summary: Summary) -> str:
     pooled = [f"{capitalised(POOLED)}.\n"] if POOLED in legend(quantities) else []
     before = [
         *([claims_table(run, summary)] if summary.claims else []),
+        *article_tables(run, summary),
         *([published_table(run, summary)] if summary.published else []),
         *quantities,
     ]

@@ -14,6 +14,7 @@ from analysis.report.figures.bursts import staircase, wave_cells
 from analysis.report.figures.curves import load_curve, setting_curve
 from analysis.report.figures.drawing import svg
 from analysis.report.figures.marks import mark_tables
+from analysis.report.figures.published import published_chart
 from analysis.report.figures.shares import connections, races, share_and_tail, shares_by_age, worker_shares
 from analysis.report.figures.times import overhead, request_classes
 from analysis.report.figures.visits import failing_visits, visit_times
@@ -36,6 +37,12 @@ def pictures(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary) ->
             claimed = (metric in metrics and (not load or name in (None, load)) for metric, name in asked)
             telling = not asked or any(claimed)
             yield Picture(Markup(svg(chart)), mark_tables(chart), telling)  # noqa: S704  # we draw these pictures
+
+
+def published_picture(run: Run, summary: Summary) -> Picture | None:
+    """Return the picture of the published figures; None: none of them was measured."""
+    chart = published_chart(run, summary)
+    return Picture(Markup(svg(chart)), [], telling=True) if chart is not None else None  # noqa: S704  # we draw it
 
 
 def _charts(
