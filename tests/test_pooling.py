@@ -20,6 +20,7 @@ from analysis.report.markdown import markdown
 from analysis.report.screen import LINES, screen_lines
 from analysis.report.spread import POOLED
 from analysis.report.terminal import print_tables
+from analysis.report.wording import figures_phrase
 from analysis.statistics.pooling import pooled_percentile
 from analysis.verification import verify_run
 from tests.synthetic import Request, make_run, make_trial, visit
@@ -152,17 +153,24 @@ def test_the_same_trials_give_the_same_interval_and_their_order_does_not_matter_
     assert turned.low == pytest.approx(first.low, rel=0.1)
 
 
-def test_a_pooled_value_decides_no_claim_and_no_published_figure(tmp_path: Path) -> None:
+def test_a_pooled_value_decides_no_claim_but_is_compared_with_the_published_figure(tmp_path: Path) -> None:
+    """What even all trials together cannot carry was not measured in a short run."""
     published = [
-        Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p99": 100}, within=0.5)
-    ]
+        Published(variant="one", load="mix", request_class="light", metric="overhead", stats={"p99": 100, "p99.9": 100},
+                  within=0.5)
+    ]  # fmt: skip
     claims = [Claim(says="the tail is long", value=P99, at_least=1)]
 
     summary = derive_summary(made(tmp_path, dealt(101), claims, published=published))
 
     reason = "p99 needs 100 requests a trial; there were 34 at most"
     assert [(one.verdict, one.measured, one.reason) for one in summary.claims] == [("undecided", None, reason)]
-    assert [(one.verdict, one.reason) for one in summary.published] == [("not measured in a short run", reason)]
+    [p99, longest] = summary.published[0].figures
+    pooled = row(summary, "p99")
+    assert pooled
+    assert (p99.measured, p99.interval, p99.trials, p99.pooled) == (100, (pooled.low, pooled.high), 3, True)
+    assert (p99.verdict, longest.verdict) == ("reproduced", "not measured in a short run")
+    assert figures_phrase(summary.published[0]) == "1 of 2 within 50 %; not measured in a short run: p99.9"
 
 
 def test_a_percentile_that_is_pooled_is_not_said_to_be_missing(tmp_path: Path) -> None:

@@ -147,7 +147,8 @@ class ClaimRow(Record):
 class PublishedFigure(Record):
     """One published figure and the measured figure. ``ratio`` is the measured divided by the published figure.
 
-    ``stat`` is a statistic or, for a staircase, which answer of a burst the figure is for: 1st, 2nd, 3rd …
+    ``stat`` is a statistic or, for a staircase, which answer of a burst the figure is for: 1st, 2nd, 3rd … ``pooled``:
+    ``measured`` is the percentile of the requests of all trials together, because single trials have too few.
     """
 
     stat: str
@@ -159,6 +160,7 @@ class PublishedFigure(Record):
     ratio: float | None
     trials: int = 0
     verdict: str
+    pooled: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @property
     def interval(self) -> tuple[float, float] | None:

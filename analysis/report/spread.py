@@ -19,7 +19,7 @@ INTERVAL = (
 
 POOLED = (
     "pooled: single trials have too few requests for the percentile, so it is the percentile of the requests of all "
-    "trials together; its interval resamples whole trials, and no verdict rests on it"
+    "trials together; its interval resamples whole trials, and no claim rests on it"
 )
 
 

@@ -59,12 +59,12 @@ def divisor_suffix(by: float) -> str:
 def figures_phrase(row: PublishedRow) -> str:
     """Return how many figures of a published row were reproduced, and the other figures by their verdicts.
 
-    A measured figure is told as measured / published.
+    A measured figure is told as measured / published, and a star marks the percentile of all trials together.
     """
     by_verdict: dict[str, list[str]] = {}
     for figure in row.figures:
         ratio = f" {_ratio(figure)}" if figure.ratio is not None else ""
-        by_verdict.setdefault(figure.verdict, []).append(f"{plain_name(figure.stat)}{ratio}")
+        by_verdict.setdefault(figure.verdict, []).append(f"{plain_name(figure.stat)}{'*' * figure.pooled}{ratio}")
     near = len(by_verdict.pop("reproduced", []))
     lead = f"{near} of {len(row.figures)} within {100 * row.within:g} %"
     return "; ".join([lead, *(f"{verdict}: {', '.join(figures)}" for verdict, figures in by_verdict.items())])

@@ -134,7 +134,7 @@ class Results:
     """The statistics of a run's trusted trials, and how to look up a quantity in them.
 
     ``completion_times`` has those of bursts by variant and load. ``pools`` has the percentiles of all trials together,
-    which rows show and no verdict rests on. ``round_s`` is how long it took to measure every
+    which rows and published figures show, and on which no claim rests. ``round_s`` is how long it took to measure every
     variant once. ``known`` says of each published entry what this version knows of it. Quantities name their load.
     """
 
@@ -183,6 +183,14 @@ class Results:
                 found = found[0], min(found[1], 1.0)
             self._intervals[quantity] = found
         return self._intervals[quantity]
+
+    def pooled(self, quantity: Quantity) -> Pooled | None:
+        """Return a percentile of the requests of all trials together; None: single trials have enough, or all too few.
+
+        No claim rests on it.
+        """
+        cell = quantity.variant, quantity.load or "", quantity.request_class
+        return self.pools.get((cell, quantity.metric, quantity.stat))
 
     def explain_missing(self, quantity: Quantity) -> str:
         """Return why no trial has a statistic, although there are trials."""

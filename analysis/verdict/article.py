@@ -83,7 +83,7 @@ def _quantity(row: Row, metric: str | None = None, stat: str | None = None) -> Q
 
 def _lacks_requests(row: Row, rows: Rows) -> bool:
     """Whether a percentile is missing because there were too few requests or visits, and not because many failed."""
-    if row.median is not None or percentile(row.stat) is None:
+    if row.measured is not None or percentile(row.stat) is None:
         return False
     fewest = rows.get(_quantity(row, stat="max"))  # the statistic that needs a single request
     failures = VISITS_FAILED if METRICS[row.metric].sample == "visits" else FAILURES

@@ -228,17 +228,23 @@ def _published_figure(
     judged: list[TrialValidity],
     apart: Circumstances,
 ) -> Compared:
-    """Return one published figure with its verdict; if nothing was measured for the figure, also return why."""
-    measured, of_unit = results.median(quantity), unit(quantity.metric, quantity.stat)
+    """Return one published figure with its verdict; if nothing was measured for the figure, also return why.
+
+    A percentile for which single trials have too few requests is that of the requests of all trials together.
+    """
+    of_unit = unit(quantity.metric, quantity.stat)
+    measured, interval, trials = results.median(quantity), results.interval(quantity), len(results.draws(quantity))
+    if pooled := results.pooled(quantity):
+        measured, interval, trials = pooled.measured, (pooled.low, pooled.high), pooled.trials
     if measured is None:
         verdict, reason = _no_verdict(quantity, results, judged)
         short = verdict == "undecided" and quantity in apart.short
         word: FigureVerdict = "not measured in a short run" if short else verdict
         return Compared(_figure(quantity.stat, of_unit, published, word), reason)
     edges = edges_of(published, within, apart.floor_ms(quantity))
-    interval, trials = results.interval(quantity), len(results.draws(quantity))
     word = _nearness(published, within, edges, interval, trials)
-    return Compared(_figure(quantity.stat, of_unit, published, word, measured, interval, trials), None, edges)
+    figure = _figure(quantity.stat, of_unit, published, word, measured, interval, trials)
+    return Compared(figure.model_copy(update={"pooled": bool(pooled)}), None, edges)
 
 
 def _published_times(entry: Published, within: float, results: Results, judged: list[TrialValidity]) -> list[Compared]:

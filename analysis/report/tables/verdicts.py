@@ -1,7 +1,7 @@
 """Tables of verdicts: on claims, and on published figures."""
 
 from analysis.records.run import Run
-from analysis.records.summary import Summary
+from analysis.records.summary import PublishedRow, Summary
 from analysis.report.spread import claim_spread
 from analysis.report.tables import Table
 from analysis.report.wording import (
@@ -57,5 +57,9 @@ def published_table(run: Run, summary: Summary) -> Table:
         "Published figures", ("verdict", "what", "figures"), rows, words=3,
         note="reproduced: every measured figure, with its interval, is within the stated percentage of the published "
              "figure; the other figures are listed as measured / published; floor: what a request costs while nobody "
-             "waits",
+             "waits" + "; *: of the requests of all trials together" * any(map(_is_pooled, summary.published)),
     )  # fmt: skip
+
+
+def _is_pooled(row: PublishedRow) -> bool:
+    return any(figure.pooled and figure.verdict != "reproduced" for figure in row.figures)
