@@ -5,6 +5,7 @@ from typing import Any
 
 import altair as alt
 
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import PublishedFigure, PublishedRow, Summary
 from analysis.report.figures.drawing import (
@@ -17,7 +18,7 @@ from analysis.report.figures.drawing import (
     variant_axis,
     variant_names,
 )
-from analysis.report.wording import number, plain_name, plural
+from analysis.report.wording import number, plain_name
 from analysis.statistics.stopping import LEAST, has_interval
 from analysis.verdict.article import edges_of
 
