@@ -26,7 +26,7 @@ from analysis.records.folder import read_run, write_whole
 from analysis.records.run import Run
 from lab.errors import LabError, WrongUse
 from lab.interruption import uninterrupted
-from lab.whereabouts import LOCAL, Words, here, placeless, read_factors, told_by, without
+from lab.redaction import LOCAL, Words, local_words, read_factors, recorded_words, redact, redact_composed
 
 _REASONED = ("run.json", "trial.json")
 _OTHER_NAME = "lab export … --to /path/name.tar.gz"
@@ -103,17 +103,17 @@ def _cleaned(run_folder: Path) -> dict[str, str]:
         for name, kind in kinds.items()
         if kind in (*_REASONED, "factors.env", "compose.yml")
     }
-    words = here(run_folder.resolve().parent.parent)
+    words = local_words(run_folder.resolve().parent.parent)
     clean = {}
     for name, text in texts.items():
         if kinds[name] == "factors.env":
             compose_file = str(PurePosixPath(name).with_name("compose.yml"))
             factors, composed = read_factors(text), yaml.safe_load(texts.get(compose_file, "{}"))
-            words |= told_by(factors, composed)
+            words |= recorded_words(factors, composed)
             lines = text.splitlines(keepends=True)
             clean[name] = "".join(line for line in lines if line.partition("=")[0] not in LOCAL)
-            if (without_place := placeless(composed, factors)) != composed:
-                clean[compose_file] = yaml.safe_dump(without_place, sort_keys=False)
+            if (redacted := redact_composed(composed, factors)) != composed:
+                clean[compose_file] = yaml.safe_dump(redacted, sort_keys=False)
     clean |= {name: _without(text, words) for name, text in texts.items() if kinds[name] in _REASONED}
     return {name: text for name, text in clean.items() if text != texts[name]}
 
@@ -121,7 +121,7 @@ def _cleaned(run_folder: Path) -> dict[str, str]:
 def _without(record: str, words: Words) -> str:
     """Return a JSON record with the words for places in its reason, so that it does not tell where it was made."""
     values = json.loads(record)
-    reason = values.get("reason") and without(values["reason"], words)
+    reason = values.get("reason") and redact(values["reason"], words)
     if reason == values.get("reason"):
         return record
     return json.dumps(values | {"reason": reason}, indent=2, ensure_ascii=False) + "\n"

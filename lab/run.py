@@ -33,10 +33,10 @@ from lab.interruption import stop_reason, uninterrupted
 from lab.machine_lock import Say, machine_lock
 from lab.options import RunRequest
 from lab.plan import Plan
+from lab.redaction import local_words, redact
 from lab.results import clean_up, close_run, new_folder, writing
 from lab.trial import batch
 from lab.trial.containers import now
-from lab.whereabouts import here, without
 
 PREDICT_S = 1
 """About how long theory takes to predict one variant under one load."""
@@ -117,7 +117,7 @@ def closing(run: OpenRun, engines: Engines, say: Say) -> Iterator[None]:
     except BaseException as error:
         with uninterrupted():
             interrupted = isinstance(error, KeyboardInterrupt)
-            reason = stop_reason() if interrupted else without(str(error), here(run.folder.parents[1]))
+            reason = stop_reason() if interrupted else redact(str(error), local_words(run.folder.parents[1]))
             with suppress(OSError):  # if the disk itself failed, clean_up of a later run closes the record
                 run.close(outcome="interrupted" if interrupted else "failed", reason=reason or type(error).__name__)
             say(f"What was measured is in {run.folder}.")

@@ -13,13 +13,13 @@ from lab.engine.containers import GENERATORS
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Api, Database
 from lab.paths import COMPOSE_FILE, K6, ROOT
+from lab.redaction import LOCAL, redact_composed
 from lab.servers import SERVERS as SERVERS_OF_THE_LAB
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornGthread, GunicornSync
 from lab.servers.python314 import Python314
 from lab.servers.uwsgi import Uwsgi
-from lab.whereabouts import LOCAL, placeless
 
 OWN_KEYS = {"image", "build", "environment", "profiles", "scale", "command", "entrypoint"}
 
@@ -74,7 +74,7 @@ def test_compose_makes_the_same_of_a_record_that_does_not_tell_where_it_was_made
     assert set(local) == set(LOCAL)
     resolved = composed(tmp_path, local)
 
-    record = placeless(resolved, local)
+    record = redact_composed(resolved, local)
 
     text = yaml.safe_dump(record, sort_keys=False)
     assert [value for value in ("dolores", "4711", str(ROOT), str(tmp_path)) if value in text] == []

@@ -25,6 +25,7 @@ from lab.errors import LabError
 from lab.experiment.model import Api, Client, Database, Durations, Load, Relative
 from lab.paths import ROOT
 from lab.plan import PlannedTrial
+from lab.redaction import LOCAL, LOCAL_ENV, read_factors
 from lab.servers.asgi import Asgi
 from lab.servers.base import Variant
 from lab.servers.gunicorn import GunicornSync
@@ -33,7 +34,6 @@ from lab.trial.compose import Composed, compose, share_load
 from lab.trial.containers import Phase, TrialContainers
 from lab.trial.rates import NoRate
 from lab.trial.starting import start_services
-from lab.whereabouts import LOCAL, LOCAL_ENV, read_factors
 from tests.synthetic import Request, make_trial, visit
 
 BEHIND = GunicornSync(server="gunicorn-sync", workers=2)

@@ -20,8 +20,8 @@ from lab.experiment.model import Script
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
 from lab.plan.placement import assign, k6_service
+from lab.redaction import LOCAL_ENV, redact_composed
 from lab.trial.files import RESULTS_THERE
-from lab.whereabouts import LOCAL_ENV, placeless
 
 START_UP_S = 0.5
 """The time that one trial's load generators need to start up. The times of trials side by side add up."""
@@ -71,7 +71,7 @@ def compose(
     resolved["services"] = _complete(resolved["services"], trial.load.generators)
     if workload:
         workload.extend(resolved, trial.variant.service)
-    whole = placeless(resolved, local)
+    whole = redact_composed(resolved, local)
     if not engines.overlay:
         [machine] = engines.machines
         return [_write(on_machine(whole, machine), machine, part / "compose.yml", trial, project)]

@@ -37,6 +37,7 @@ from lab.engine.leftovers import remove_project
 from lab.engine.machine_usage import Quiet
 from lab.errors import LabError
 from lab.plan import PlannedTrial
+from lab.redaction import LOCAL_ENV, local_words, redact
 from lab.servers.workload import BEFORE
 from lab.trial import calibration, checking, reasons, starting
 from lab.trial.alone import Answer, Front, alone_ms, ask
@@ -47,7 +48,6 @@ from lab.trial.observing import keep_who_served, observe
 from lab.trial.points import compress_points, points_of
 from lab.trial.rates import NoRate, rate_after
 from lab.trial.starting import create_generators, start_order, start_services
-from lab.whereabouts import LOCAL_ENV, here, without
 
 K6_STOPS_WITHIN_S = 10
 _ONE_NETWORK = threading.Lock()
@@ -445,7 +445,7 @@ class TrialContainers:
             logs=self.logs,
             seconds=Seconds(settle=quiet and quiet.waited_s, **self.took_s),
         )
-        told = record.reason and without(record.reason, here(results=self.folder.parents[4]))
+        told = record.reason and redact(record.reason, local_words(results=self.folder.parents[4]))
         write_record(self.part / "trial.json", record.model_copy(update={"reason": told}))
         self.part.rename(self.folder)
         return record

@@ -1,4 +1,4 @@
-"""lab.whereabouts and lab.export: no record and no archive tells where a run was made."""
+"""lab.redaction and lab.export: no record and no archive tells where a run was made."""
 
 import json
 import platform
@@ -13,7 +13,7 @@ from analysis.pipeline import derive
 from analysis.records.checksums import MANIFEST, read_manifest, seal, sha256
 from analysis.records.folder import read_run
 from analysis.records.run import TrialRecord
-from lab import machine_lock, whereabouts
+from lab import machine_lock, redaction
 from lab import run as running
 from lab.engine import leftovers
 from lab.engine.cluster.engines import Engines
@@ -23,8 +23,8 @@ from lab.experiment.file import load_experiment
 from lab.options import MeasureOptions, RunRequest
 from lab.paths import COMPOSE_FILE
 from lab.plan import Plan, lay_out
+from lab.redaction import LOCAL, local_words, redact, redact_composed
 from lab.trial import batch
-from lab.whereabouts import LOCAL, here, placeless, without
 from tests.archives import telling, unpack
 from tests.conftest import Lab, on_host
 from tests.synthetic import Request, make_run, make_trial
@@ -259,12 +259,12 @@ def test_an_archive_does_not_tell_who_packs_it_either(lab: Lab, tmp_path: Path) 
 def dolores(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return what would tell that Dolores made a run on her machine."""
     monkeypatch.setattr(platform, "node", lambda: f"{HOST}.example.org")
-    monkeypatch.setattr(whereabouts, "ROOT", Path(CHECKOUT))
-    monkeypatch.setattr(whereabouts, "ca_bundle", lambda: "/opt/company/ca.pem")
+    monkeypatch.setattr(redaction, "ROOT", Path(CHECKOUT))
+    monkeypatch.setattr(redaction, "ca_bundle", lambda: "/opt/company/ca.pem")
     monkeypatch.setattr(tempfile, "tempdir", "/scratch/tmp")
     monkeypatch.setenv("HOME", "/data/homes/dolly")
     monkeypatch.setenv("LOGNAME", USER)
-    return here(Path(f"{CHECKOUT}/results"))
+    return local_words(Path(f"{CHECKOUT}/results"))
 
 
 @pytest.mark.parametrize(
@@ -286,8 +286,8 @@ def dolores(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     ],
 )
 def test_a_reason_has_words_for_what_tells_where_a_run_is_made(dolores: dict[str, str], text: str, told: str) -> None:
-    assert without(text, dolores) == told
-    assert without(told, dolores) == told
+    assert redact(text, dolores) == told
+    assert redact(told, dolores) == told
 
 
 def test_a_host_whose_name_is_any_word_is_replaced_in_addresses_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +295,7 @@ def test_a_host_whose_name_is_any_word_is_replaced_in_addresses_alone(monkeypatc
     monkeypatch.setattr(platform, "node", lambda: "nginx")
     text = "nginx ended during the load; tcp://nginx:2375, root@nginx and nginx:22 of nginx-1000 do not answer"
 
-    assert without(text, here(Path("/nowhere"))) == (
+    assert redact(text, local_words(Path("/nowhere"))) == (
         "nginx ended during the load; tcp://$HOST:2375, root@$HOST and $HOST:22 of $OWNER do not answer"
     )
 
@@ -331,7 +331,7 @@ def test_a_run_on_an_engine_elsewhere_mounts_no_folder_that_could_tell_a_place()
     """k6 has its scripts in a volume there."""
     k6 = {"volumes": [{"type": "volume", "target": "/k6"}], "user": "1500:1500"}
 
-    kept = placeless({"services": {"k6": k6}}, {"LAB_USER": "1500:1500"})
+    kept = redact_composed({"services": {"k6": k6}}, {"LAB_USER": "1500:1500"})
 
     assert kept == {"services": {"k6": k6 | {"user": LOCAL["LAB_USER"]}}}
 

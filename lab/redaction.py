@@ -45,7 +45,7 @@ Words = dict[str, str]
 """Regular expressions for private values, each with the word that replaces the values in a text."""
 
 
-def here(results: Path) -> Words:
+def local_words(results: Path) -> Words:
     """Return the words for the private values of this user and this machine, given the folder of results."""
     paths = {
         str(results): "$RESULTS",
@@ -57,7 +57,7 @@ def here(results: Path) -> Words:
     return _of_paths(paths) | _of_host(platform.node()) | _of_user()
 
 
-def told_by(factors: Mapping[str, str], composed: Composed) -> Words:
+def recorded_words(factors: Mapping[str, str], composed: Composed) -> Words:
     """Return the words for the private values in the records of a trial: its factors and its resolved Compose file.
 
     Only records of older runs contain private values.
@@ -70,14 +70,14 @@ def told_by(factors: Mapping[str, str], composed: Composed) -> Words:
     return _of_paths(paths) | _of_host(factors.get("LAB_OWNER", "").rpartition("-")[0])
 
 
-def without(text: str, words: Words) -> str:
+def redact(text: str, words: Words) -> str:
     """Return a text whose private values are replaced by words, the longest pattern first."""
     for pattern, word in sorted((words | _ANYWHERE).items(), key=lambda entry: len(entry[0]), reverse=True):
         text = re.sub(pattern, word, text)
     return text
 
 
-def placeless(composed: Composed, factors: Mapping[str, str]) -> Composed:
+def redact_composed(composed: Composed, factors: Mapping[str, str]) -> Composed:
     """Return a resolved Compose file with variables instead of the values of local factors.
 
     Paths in the checkout become relative to the checkout. With the local factors, and with the checkout as the
@@ -85,7 +85,7 @@ def placeless(composed: Composed, factors: Mapping[str, str]) -> Composed:
     """
     variables = {factors[name].replace("$", "$$"): asked for name, asked in LOCAL.items() if name in factors}
     checkout = _checkout(composed)
-    return {key: _placeless(value, key, variables, checkout) for key, value in composed.items()}
+    return {key: _redact_value(value, key, variables, checkout) for key, value in composed.items()}
 
 
 def read_factors(text: str) -> dict[str, str]:
@@ -93,11 +93,11 @@ def read_factors(text: str) -> dict[str, str]:
     return dict(re.findall(r"^(\w+)='(.*)'$", text, flags=re.MULTILINE))
 
 
-def _placeless(value: object, key: str, variables: Mapping[str, str], checkout: Path | None) -> object:
+def _redact_value(value: object, key: str, variables: Mapping[str, str], checkout: Path | None) -> object:
     if isinstance(value, dict):
-        return {name: _placeless(item, name, variables, checkout) for name, item in value.items()}
+        return {name: _redact_value(item, name, variables, checkout) for name, item in value.items()}
     if isinstance(value, list):
-        return [_placeless(item, key, variables, checkout) for item in value]
+        return [_redact_value(item, key, variables, checkout) for item in value]
     if key not in _TELLING or not isinstance(value, str):
         return value
     if value in variables:
