@@ -1,41 +1,29 @@
 # `make help` prints one sentence for each target. The targets call `lab`, which does the work and is tested.
 .DEFAULT_GOAL := help
 LAB := .venv/bin/lab
+option = $(if $($(1)),--$(2) "$($(1))")
+flag = $(if $($(1)),--$(2))
 CPU_OPTION = $(if $(filter command line,$(origin CPU)),--cpu $(CPU))  # some shells have a CPU of their own
+MEASURED = $(call option,VARIANTS,variants) $(call flag,FULL,full) $(call option,DURATION,duration) $(call option,TRIALS,trials) $(call option,UNTIL,until) $(call option,JOBS,jobs) $(call option,SEED,seed) $(CPU_OPTION) $(call option,MACHINES,machines)
+ANSWERS = $(call option,PREDICT,predict) $(call option,SET,set) $(call flag,SOLUTION,solution) $(call flag,PAGE,page) $(call flag,RESTART,restart)
 
-.PHONY: help lesson experiment watch reproduce list plan try init report verify notebook setup doctor down schema check quick test soak bench lock
+.PHONY: help lesson experiment try report notebook setup down check quick test soak bench lock
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@echo 'Everything else is a command of $(LAB):'
+	@[ ! -x $(LAB) ] || $(LAB) --help
 
 lesson: .venv/core  ## take the lesson in six steps, or go on with it (STEP=3 PREDICT=300 SET=threads=5 PAGE=1 SOLUTION=1 RESTART=1)
-	@$(LAB) lesson
+	@$(LAB) lesson $(STEP) $(ANSWERS)
 
-experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml AGAINST_ITSELF=1)
-	@$(LAB) run $(NAME) $(CPU_OPTION)
+experiment: .venv/core  ## measure NAME (VARIANTS=a,b FULL=1 DURATION=90s TRIALS=5 UNTIL=decided JOBS=1 SEED=7 CPU=burn MACHINES=machines.yaml)
+	@$(LAB) run $(NAME) $(MEASURED)
 
-watch: .venv/core  ## measure NAME, and show its requests in a browser while the load runs (PORT=8377)
-	@$(LAB) watch $(NAME) $(CPU_OPTION)
+try: .venv/core  ## measure your own service, which lab init describes (SERVICE=my-service.yaml WAYS=limit,least-conn TRIALS=5)
+	@$(LAB) try $(SERVICE) $(call option,WAYS,ways) $(call flag,FULL,full) $(call option,DURATION,duration) $(call option,TRIALS,trials)
 
-reproduce: .venv/core  ## measure every experiment, or go on with it, and write one page of all published figures (FRESH=1 SHOW=1 TO=mine.json)
-	@$(LAB) reproduce
-
-list: .venv/core  ## list the experiments and their questions
-	@$(LAB) list
-
-plan: .venv/core  ## print what NAME would measure, in which order, and for how long
-	@$(LAB) plan $(NAME) $(CPU_OPTION)
-
-try: .venv/core  ## measure your own service as it is served today and in other ways (SERVICE=my-service.yaml WAYS=limit,least-conn)
-	@$(LAB) try $(SERVICE)
-
-init: .venv/core  ## write the file that describes the service in FOLDER, for make try (LOG=access.log TO=my-service.yaml)
-	@$(LAB) init $(FOLDER)
-
-report: .venv/core  ## compute all results again from the raw points of RUN (default: the latest run; TABLES=1, TABLE=claims, MARKDOWN=1)
-	@$(LAB) report $(RUN)
-
-verify: .venv/core  ## check that RUN (default: the latest run) was not changed, and compute its results again (AGAINST=older/summary.json)
-	@$(LAB) verify $(RUN)
+report: .venv/core  ## compute the results of RUN again from its raw points (default: the latest run; TABLES=1, TABLE=claims)
+	@$(LAB) report $(RUN) $(call flag,TABLES,tables) $(call option,TABLE,table)
 
 notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
 	@.venv/bin/jupyter lab lab/apps/notebook/explore.ipynb
@@ -43,14 +31,8 @@ notebook: .venv/core .venv/notebook  ## open any number of runs in JupyterLab
 setup: .venv/core  ## make this machine ready without measuring anything
 	@$(LAB) setup
 
-doctor: .venv/core  ## say what this machine has and lacks, and change nothing
-	@$(LAB) doctor
-
 down: .venv/core  ## remove the containers and networks of killed runs, and close the records of these runs
 	@$(LAB) down
-
-schema: .venv/core  ## print the JSON schema of experiment files, for editors
-	@$(LAB) schema
 
 check: .venv/core .venv/tests  ## run the linter, the type checker, and the check of imports between floors
 	@.venv/bin/ruff check && .venv/bin/ruff format --check && .venv/bin/mypy && PYTHONPATH=. .venv/bin/lint-imports --no-logo --no-cache

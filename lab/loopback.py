@@ -78,7 +78,7 @@ def serving(port: int, get: Get, post: Post | None = None) -> Iterator[None]:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LabError(
-            f"The page cannot be shown on port {port} of {HOST}: {reason}.", hint=f"PORT={port % 65535 + 1}"
+            f"The page cannot be shown on port {port} of {HOST}: {reason}.", hint=f"--port {port % 65535 + 1}"
         ) from None
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     with uninterrupted():

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from lab.engine.cluster.machines import Cluster
     from lab.experiment.model import Experiment
 
-Results = Annotated[Path, typer.Option(envvar="RESULTS", resolve_path=True, help="The folder that keeps the runs.")]
-Full = Annotated[bool, typer.Option(envvar="FULL", help="Use the full durations, as in the article.")]
-Duration = Annotated[str, typer.Option(envvar="DURATION", help="How long each load lasts, e.g. 90s or 5m.")]
+Results = Annotated[
+    Path, typer.Option(resolve_path=True, show_default="results/", help="The folder that keeps the runs.")
+]
+Full = Annotated[bool, typer.Option("--full", help="Use the full durations, as in the article.")]
+Duration = Annotated[str, typer.Option(help="How long each load lasts, e.g. 90s or 5m.")]
 Trials = Annotated[
     int,
-    typer.Option(envvar="TRIALS", min=0, max=1000, help="How often each variant is measured; 0: as the file says."),
+    typer.Option(min=0, max=1000, help="How often each variant is measured; 0: as the file says."),
 ]
-Seed = Annotated[int, typer.Option(envvar="SEED", help="The seed of the random order of the variants.")]
+Seed = Annotated[int, typer.Option(help="The seed of the random order of the variants.")]
 Machines = Annotated[
     Path | None,
-    typer.Option("--machines", envvar="MACHINES", help="Measure on the machines that this file names."),
+    typer.Option("--machines", help="Measure on the machines that this file names."),
 ]
 Name = Annotated[str, typer.Argument(show_default=False, help="The experiment: a file of experiments/.")]
 RunFolder = Annotated[Path | None, typer.Argument(help="The folder of a run; default: the latest run.")]
@@ -37,17 +39,13 @@ RunFolder = Annotated[Path | None, typer.Argument(help="The folder of a run; def
 class MeasureOptions:
     """How an experiment is measured. An option that was not given leaves the choice to the experiment's file."""
 
-    variants: Annotated[str, typer.Option(envvar="VARIANTS", help="Measure only these variants, e.g. a,b.")] = ""
+    variants: Annotated[str, typer.Option(help="Measure only these variants, e.g. a,b.")] = ""
     full: Full = False
     duration: Duration = ""
     trials: Trials = 0
-    until: Annotated[
-        str, typer.Option(envvar="UNTIL", help="decided: measure rounds until every claim is decided.")
-    ] = ""
-    budget: Annotated[str, typer.Option(envvar="BUDGET", help="The longest time for that, e.g. 30m.")] = "15m"
-    jobs: Annotated[
-        int, typer.Option(envvar="JOBS", min=0, max=1000, help="Most variants side by side; 0: four for each core.")
-    ] = 0
+    until: Annotated[str, typer.Option(help="decided: measure rounds until every claim is decided.")] = ""
+    budget: Annotated[str, typer.Option(help="The longest time for that, e.g. 30m.")] = "15m"
+    jobs: Annotated[int, typer.Option(min=0, max=1000, help="Most variants side by side; 0: four for each core.")] = 0
     seed: Seed = 0
     cpu: Annotated[str, typer.Option(help="burn: requests compute; hold: they only hold the interpreter lock.")] = ""
     machines: Machines = None
@@ -75,7 +73,7 @@ class MeasureOptions:
         if self.trials:
             raise WrongUse(
                 "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
-                hint="UNTIL=decided BUDGET=30m",
+                hint="--until decided --budget 30m",
             )
         check_duration(self.budget, "BUDGET")
 
@@ -109,16 +107,12 @@ class MeasureOptions:
         )
 
     def command(self, beginning: str, **further: object) -> str:
-        """Return the command that measures the same again: a target of make, or a command of lab."""
+        """Return the command of lab that measures the same again; ``beginning`` has its arguments."""
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         options |= {"budget": self.budget if self.until else "", "machines": self.machines and self.machines.name}
-        given = {name: value for name, value in {**further, **options}.items() if value}
-        if beginning.startswith("lab "):
-            flags = (f"--{name.lower()}" + ("" if value is True else f" {value}") for name, value in given.items())
-            return " ".join([beginning, *flags])
-        return " ".join(
-            [beginning, *(f"{name.upper()}={int(value) if value is True else value}" for name, value in given.items())]
-        )
+        given = {name.replace("_", "-"): value for name, value in {**further, **options}.items() if value}
+        flags = (f"--{name}" + ("" if value is True else f" {value}") for name, value in given.items())
+        return " ".join([beginning, *flags])
 
 
 @dataclass(frozen=True)

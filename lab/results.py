@@ -24,7 +24,7 @@ ROOM_NEEDED = 256 * 2**20
 """The free bytes that a run needs to start. A minute at k6's full rate writes all of them, a light load 1 %."""
 UNCOMPRESSED = 16
 """How many times as much room points take before they are compressed."""
-_OTHER_PLACE = "Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
+_OTHER_PLACE = "Free some space, or choose another place: --results /path"
 
 
 def check_room(results: Path, *, live: bool = False) -> None:

@@ -175,7 +175,7 @@ def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
         if decided + hopeless == len(claims):
             return True
     if spent_s + spent_s / run.rounds > budget_s:
-        larger = f"BUDGET={max(1, round(2 * budget_s / 60))}m"
+        larger = f"--budget {max(1, round(2 * budget_s / 60))}m"
         say(f"Another round would exceed the budget of {budget_s / 60:g} min. A larger budget: {larger}")
         return True
     return False

@@ -1,5 +1,6 @@
 """What the command line prints: data to standard output, messages and progress to standard error."""
 
+import json
 import sys
 from collections.abc import Iterator, Sized
 from contextlib import contextmanager, suppress
@@ -66,6 +67,11 @@ def tell(error: LabError) -> None:
 def say(text: str) -> None:
     """Print a message to standard error."""
     talk.print(text, markup=False, soft_wrap=True)
+
+
+def print_json(values: object) -> None:
+    """Print values as one line of JSON."""
+    out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
 
 
 def print_plan(console: Console, name: str, planned: "Plan", budget_s: float | None = None) -> None:

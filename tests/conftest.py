@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import hypothesis
 import pytest
+import typer
 from python_on_whales import DockerClient
 from rich.console import Console
 from xdist.remote import Producer
@@ -87,6 +88,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: item.path.stem not in ENGINE)
 
 
+COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]  # it is a group
+NARROW = {"COLUMNS": "80", "NO_COLOR": "1"}
+
+
 @dataclass
 class Lab:
     """The lab in the folder ``root`` with its results in another folder. Commands run as separate processes."""
@@ -96,12 +101,13 @@ class Lab:
     environment: dict[str, str] = field(default_factory=dict)
     before: list[str] = field(default_factory=list)
     started: "list[subprocess.Popen[str]]" = field(default_factory=list, repr=False)
+    machines: str = ""
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """Start a command, and return the process, from which a test can read the output."""
-        environment = {"PYTHONPATH": str(self.root)} | self._told(*arguments)
+        environment = {"PYTHONPATH": str(self.root)} | NARROW | self.environment
         process = subprocess.Popen(
-            [*self.before, sys.executable, "-m", "lab", *arguments],
+            [*self.before, sys.executable, "-m", "lab", *self._with_results(*arguments)],
             cwd=self.root, env=os.environ | environment, text=True, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
@@ -115,8 +121,8 @@ class Lab:
         out, err = io.StringIO(), io.StringIO()
         narrow = Console(width=80, highlight=False)
         with (
-            patch.dict(os.environ, self._told(*arguments)),
-            patch.object(sys, "argv", ["lab", *arguments]),
+            patch.dict(os.environ, NARROW | self.environment),
+            patch.object(sys, "argv", ["lab", *self._with_results(*arguments)]),
             patch.object(cli, "heed_signals"),
             patch.object(cli, "out", narrow),
             patch.object(commands, "out", narrow),
@@ -128,10 +134,17 @@ class Lab:
         assert isinstance(ended.value.code, int)
         return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
 
-    def _told(self, *arguments: str) -> dict[str, str]:
-        """Return the environment of a command. A run measures each variant once unless the command says otherwise."""
-        once = {"TRIALS": "1"} if arguments[:1] in (("run",), ("watch",)) and "--until" not in arguments else {}
-        return {"COLUMNS": "80", "NO_COLOR": "1", "RESULTS": str(self.results)} | once | self.environment
+    def _with_results(self, *arguments: str) -> list[str]:
+        """Return a command with this lab's results. A run measures each variant once unless the command says more."""
+        if arguments[:1] == ("machines",) and self.machines:
+            return [*arguments, "--machines", self.machines]
+        if not arguments or arguments[0] not in COMMANDS or arguments[0] == "machines":
+            return [*arguments]
+        once = ["--trials", "1"] if arguments[0] in ("run", "watch") and "--until" not in arguments else []
+        options = {option for parameter in COMMANDS[arguments[0]].params for option in parameter.opts}
+        results = ["--results", str(self.results)] if "--results" in options else []
+        machines = ["--machines", self.machines] if self.machines and "--machines" in options else []
+        return [arguments[0], *results, *once, *machines, *arguments[1:]]
 
     def end(self) -> None:
         """Interrupt the commands that a failed test left running, so that they disturb no other test."""

@@ -194,7 +194,7 @@ def test_no_room_for_results_is_said_before_anything_starts(lab: Lab, tmp_path: 
     assert done.stderr.splitlines() == [
         f"error: There is no room for results: 20 MiB are free in {tmp_path}/disk/results, but a run needs 256 MiB.",
         "",
-        "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path",
+        "hint: Free some space, or choose another place: --results /path",
     ]
 
 

@@ -19,7 +19,7 @@ from tests.conftest import Lab
 from tests.spoilt import fill, needs_root, small_disk
 from tests.synthetic import Request, make_run
 
-OTHER_PLACE = "Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
+OTHER_PLACE = "Free some space, or choose another place: --results /path"
 
 
 @pytest.fixture

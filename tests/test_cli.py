@@ -547,7 +547,7 @@ def test_results_that_cannot_be_written_stop_a_run_before_it_starts(lab: Lab) ->
     assert done.stderr.endswith(
         REPLY.format(
             message=f"Results cannot be written to {lab.results}: File exists.",
-            hint="Free some space, or choose another place: make experiment NAME=… RESULTS=/path",
+            hint="Free some space, or choose another place: --results /path",
         )
     )
 

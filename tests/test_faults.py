@@ -27,7 +27,7 @@ from tests.conftest import Lab, finish, lab_objects, wait_for_line
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.synthetic import Request, make_run, write_points
 
-OTHER_PLACE = "hint: Free some space, or choose another place: make experiment NAME=… RESULTS=/path"
+OTHER_PLACE = "hint: Free some space, or choose another place: --results /path"
 
 
 def runs(lab: Lab) -> list[Path]:

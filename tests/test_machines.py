@@ -76,7 +76,7 @@ def engines() -> Iterator[Cluster]:
 @pytest.fixture
 def cluster(engines: Cluster, lab: Lab) -> Iterator[Cluster]:
     """The engines in one swarm. Nothing of the lab is left on any of them after a test."""
-    lab.environment["MACHINES"] = str(engines.file)
+    lab.machines = str(engines.file)
     joined = lab.run("machines", "join")
     assert joined.returncode == 0, joined.stderr
     yield engines
@@ -305,7 +305,7 @@ def test_two_people_measure_one_after_the_other(lab: Lab, copied_lab: Lab) -> No
     """The second lab is on another computer: it has another host name, and does not see the lock of the first lab."""
     copied_lab.edit("lab/machine_lock.py", "/tmp/stampede.lock", "/tmp/stampede-elsewhere.lock")
     copied_lab.before = on_host("elsewhere")
-    copied_lab.environment |= lab.environment
+    copied_lab.machines = lab.machines
     first = lab.start(*RUN)
     wait_for_line(first, "load (")
     second = copied_lab.start(*RUN)
@@ -331,7 +331,7 @@ def test_eight_machines_carry_64_replicas_behind_least_conn(engines: Cluster, la
                      "balance": "least_conn", "memory_mib": 64},
     }  # fmt: skip
     add_experiment(copied_lab, "many-replicas", load, variants)
-    copied_lab.environment |= lab.environment
+    copied_lab.machines = lab.machines
     assert copied_lab.run_for(300, "machines", "join").returncode == 0
 
     done = copied_lab.run_for(300, "run", "many-replicas")

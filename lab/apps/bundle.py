@@ -75,9 +75,9 @@ def target_of(to: Path | None) -> Path:
                        hint="git clone the lab, and make the bundle there.")  # fmt: skip
     target = to or Path(f"stampede-{commit}-{platform.system().lower()}-{platform.machine()}.tar")
     if os.path.lexists(target):
-        raise WrongUse(f"{target} exists already.", hint="Remove the file, or choose another name: TO=/path/name.tar")
+        raise WrongUse(f"{target} exists already.", hint="Remove the file, or choose another name: --to /path/name.tar")
     if not target.parent.is_dir():
-        raise WrongUse(f"There is no folder {target.parent}.", hint="Make it, or choose another: TO=/path/name.tar")
+        raise WrongUse(f"There is no folder {target.parent}.", hint="Make it, or choose another: --to /path/name.tar")
     if changed := output(["git", "-C", str(ROOT), "status", "--porcelain"]):
         names = ", ".join(line.split(maxsplit=1)[-1] for line in changed.splitlines()[:3])
         raise WrongUse(f"A bundle has the committed files of the lab, and some have changed: {names}.",
@@ -124,7 +124,7 @@ def write_bundle(names: Sequence[str], pythons: Sequence[str], target: Path, say
             part.rename(target)
     except OSError as error:
         problem = f"{target} cannot be written: {error.strerror or error}."
-        raise LabError(problem, hint="Free some space, or choose another place: TO=/path/name.tar") from None
+        raise LabError(problem, hint="Free some space, or choose another place: --to /path/name.tar") from None
     return target.stat().st_size
 
 
@@ -214,7 +214,7 @@ def _pack_images(images: Sequence[str], path: Path) -> None:
         assert saving.stdout
         saving.stdout.close()  # so that an engine that saves does not wait for ever for a packer that has failed
     if saving.returncode or packing.returncode:
-        raise LabError("The images could not be packed.", hint="make doctor")
+        raise LabError("The images could not be packed.", hint="lab doctor")
 
 
 _XZ = "import lzma, shutil, sys; shutil.copyfileobj(sys.stdin.buffer, lzma.open(sys.stdout.buffer, 'wb'), 2**20)"

@@ -15,10 +15,10 @@ from lab.terminal import out, say
 machines = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="The machines that make experiment MACHINES=machines.yaml measures on.",
+    help="The machines that lab run --machines machines.yaml measures on.",
 )
 
-MachinesFile = Annotated[Path, typer.Option("--machines", envvar="MACHINES", help="The file that names the machines.")]
+MachinesFile = Annotated[Path, typer.Option("--machines", help="The file that names the machines.")]
 DEFAULT = Path("machines.yaml")
 
 

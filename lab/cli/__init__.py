@@ -1,6 +1,5 @@
 """The command line ``lab``, which nearly every make target calls."""
 
-import json
 import os
 import sys
 from dataclasses import replace
@@ -17,6 +16,7 @@ from lab.apps.kubernetes.commands import manifests
 from lab.apps.lesson.commands import lesson
 from lab.apps.machines import machines as machines_app
 from lab.apps.service.commands import init, try_
+from lab.cli.help import GroupedCommands, add_command
 from lab.cli.reading import class_, compare, export, power, report, verify
 from lab.errors import LabError, WrongUse
 from lab.interruption import heed_signals
@@ -24,10 +24,11 @@ from lab.measuring import measure
 from lab.options import Machines, MeasureOptions, Name, Results, RunRequest, measure_options
 from lab.paths import RESULTS
 from lab.plan import lay_out
-from lab.terminal import count, out, print_plan, say, tell, time_in_words
+from lab.terminal import count, out, print_json, print_plan, say, tell, time_in_words
 
 EXTENSIONS.append("lab.apps.service.diagnosis.extension")
 app = typer.Typer(
+    cls=GroupedCommands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -37,18 +38,15 @@ app = typer.Typer(
 )
 
 
-@app.command()
 @measure_options()
 def run(
     options: MeasureOptions,
     name: Name = "",
     against_itself: Annotated[
         bool,
-        typer.Option(envvar="AGAINST_ITSELF", help="Measure one variant twice, to see which differences are chance."),
+        typer.Option("--against-itself", help="Measure one variant twice, to see which differences are chance."),
     ] = False,
-    strict: Annotated[
-        bool, typer.Option(envvar="STRICT", help="Exit with 1 unless every claim is reproduced.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless every claim is reproduced.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment and print its verdicts, e.g. lab run heavy-mix."""
@@ -58,7 +56,7 @@ def run(
     from lab.experiment.variations import measured_against_itself  # noqa: PLC0415
 
     options.check()
-    command = options.command(f"make experiment NAME={name}", AGAINST_ITSELF=against_itself)
+    command = options.command(f"lab run {name}", against_itself=against_itself)
     with read_cluster(options.machines) as cluster:
         cores = cores_for_servers(cluster)
         experiment = load_experiment(name)
@@ -73,12 +71,11 @@ def run(
         raise typer.Exit(1)
 
 
-@app.command()
 @measure_options("until", "budget", "machines")
 def watch(
     options: MeasureOptions,
     name: Name = "",
-    port: Annotated[int, typer.Option(envvar="PORT", min=1, max=65535, help="The port of the page.")] = 8377,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the page.")] = 8377,
     results: Results = RESULTS,
 ) -> None:
     """Measure an experiment, and show its requests in a browser meanwhile, e.g. lab watch heavy-mix."""
@@ -90,19 +87,16 @@ def watch(
     if not (engine := find_machine()).shares_files:
         raise WrongUse(f"The engine of {engine.name} shares no folders with this machine, so its requests cannot be "
                        "watched.", hint=f"make experiment NAME={name}")  # fmt: skip
-    command = options.command(f"make watch NAME={name}")
+    command = options.command(f"lab watch {name}")
     with live_page(results / name, port) as feed:
         say(f"Watch the requests at http://127.0.0.1:{port}/")
         measure(RunRequest(name, experiment, options, results, command, live=True), feed.stage.follow)
 
 
-@app.command()
 def reproduce(
-    fresh: Annotated[bool, typer.Option(envvar="FRESH", help="Measure every experiment again.")] = False,
-    show: Annotated[bool, typer.Option(envvar="SHOW", help="Measure nothing; only write the page.")] = False,
-    to: Annotated[
-        Path | None, typer.Option(envvar="TO", help="Also write what the page says to this file, e.g. mine.json.")
-    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure every experiment again.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Measure nothing; only write the page.")] = False,
+    to: Annotated[Path | None, typer.Option(help="Also write what the page says to this file, e.g. mine.json.")] = None,
     results: Results = RESULTS,
 ) -> None:
     """Measure every experiment by its default settings, and show all published figures on a page, e.g. lab reproduce.
@@ -125,7 +119,7 @@ def reproduce(
     for position, timed in enumerate(todo, start=1):
         rest_s = sum(other.expected_s for other in todo[position - 1 :])
         say(f"\n{position} of {len(todo)}: {timed.name}; about {time_in_words(rest_s)} left in all")
-        command = f"make experiment NAME={timed.name}"
+        command = f"lab run {timed.name}"
         try:
             measure(RunRequest(timed.name, timed.experiment, MeasureOptions(), results, command))
         except typer.Exit as stopped:
@@ -144,24 +138,22 @@ def reproduce(
         raise typer.Exit(1)
 
 
-@app.command()
 @measure_options("until", "budget", "machines")
-def plan(options: MeasureOptions, name: Name = "") -> None:
+def plan(
+    options: MeasureOptions,
+    name: Name = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
+) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
     from lab.engine.engine import memory_budget  # noqa: PLC0415
 
-    print_plan(out, name, options.plan(options.experiment(name), memory_budget()))
+    planned = options.plan(options.experiment(name), memory_budget())
+    if as_json:
+        print_json({"experiment": name, **planned.as_json()})
+    else:
+        print_plan(out, name, planned)
 
 
-app.add_typer(machines_app, name="machines")
-app.command(name="try")(try_)
-app.command()(init)
-app.command()(lesson)
-for command in (predict, advise, requests, what_if, validate, manifests):
-    app.command(name=command.__name__.replace("_", "-"))(command)
-
-
-@app.command(name="list")
 def list_experiments(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per experiment.")] = False,
 ) -> None:
@@ -184,7 +176,7 @@ def list_experiments(
                 "variants": {key: value.model_dump(mode="json") for key, value in experiment.variants.items()},
                 "loads": {key: value.model_dump(mode="json") for key, value in experiment.all_loads.items()},
             }
-            out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
+            print_json(values)
         else:
             out.print(f"{name}\n  {experiment.title}\n  {experiment.question}", markup=False)
     if broken:
@@ -193,12 +185,6 @@ def list_experiments(
         )
 
 
-for finished in (report, power, compare, verify, export):
-    app.command()(finished)
-app.command(name="class")(class_)
-
-
-@app.command()
 def schema() -> None:
     """Print the JSON schema of experiment files, e.g. lab schema > experiments/schema.json."""
     from lab.experiment.file import editor_schema  # noqa: PLC0415
@@ -206,7 +192,6 @@ def schema() -> None:
     sys.stdout.write(editor_schema())
 
 
-@app.command()
 def doctor() -> None:
     """Say what the lab needs and whether this machine has it, without changing anything, e.g. lab doctor."""
     from lab.engine.doctor import checks  # noqa: PLC0415
@@ -222,7 +207,6 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-@app.command()
 def setup() -> None:
     """Install the engine, and pull or build the images, without measuring anything, e.g. lab setup."""
     from lab.apps.bundle import bundled, images_for  # noqa: PLC0415
@@ -244,7 +228,6 @@ def setup() -> None:
         build_images(images.values(), say)
 
 
-@app.command()
 def bundle(
     experiments: Annotated[list[str] | None, typer.Argument(show_default=False, help="Whose images it has.")] = None,
     pythons: Annotated[str, typer.Option(help="Releases of Python, e.g. 3.11,3.13.")] = "",
@@ -256,7 +239,6 @@ def bundle(
     out.print(str(make_bundle(experiments or [], pythons, to, say)), markup=False, soft_wrap=True)
 
 
-@app.command()
 def down(machines: Machines = None, results: Results = RESULTS) -> None:
     """Remove the containers and networks of killed runs, and close the records of these runs, e.g. lab down."""
     from lab.engine.cluster.machines import machines_of, read_machines  # noqa: PLC0415
@@ -273,6 +255,17 @@ def down(machines: Machines = None, results: Results = RESULTS) -> None:
     found = machines_of(cluster) if cluster else (find_machine(),)
     with machine_lock(say, "make down"), writing(results), heartbeat(found, say):
         clean_up(results, say, found)
+
+
+for function in (
+    run, watch, reproduce, plan, init, lesson, predict, advise, requests, what_if, validate, manifests, report, power,
+    compare, verify, export, schema, doctor, setup, bundle, down,
+):  # fmt: skip
+    add_command(app, function)
+add_command(app, try_, "try")
+add_command(app, class_, "class")
+add_command(app, list_experiments, "list")
+app.add_typer(machines_app, name="machines")
 
 
 def main() -> NoReturn:
@@ -296,7 +289,7 @@ def main() -> NoReturn:
     except typer.Abort:
         sys.exit(130)
     except DockerException as error:
-        tell(LabError(f"The container engine refused or stopped answering: {last_line(error)}", hint="make doctor"))
+        tell(LabError(f"The container engine refused or stopped answering: {last_line(error)}", hint="lab doctor"))
         sys.exit(1)
     except LabError as error:
         tell(error)

@@ -10,7 +10,7 @@ from lab.errors import LabError, WrongUse
 from lab.finished import latest, print_differences, reported, run_for, summary_of, verified
 from lab.options import Results, RunFolder
 from lab.paths import RESULTS
-from lab.terminal import count, out, say, short_path, talk
+from lab.terminal import count, out, print_json, say, short_path, talk
 
 if TYPE_CHECKING:
     from analysis.statistics.compare import Side
@@ -18,16 +18,12 @@ if TYPE_CHECKING:
 
 def report(
     run: RunFolder = None,
-    tables: Annotated[
-        bool, typer.Option("--tables", envvar="TABLES", help="Print every table instead of the answer.")
-    ] = False,
+    tables: Annotated[bool, typer.Option("--tables", help="Print every table instead of the answer.")] = False,
     table: Annotated[
         list[str] | None,
-        typer.Option(envvar="TABLE", show_default=False, help="Print the tables with this word in their title."),
+        typer.Option(show_default=False, help="Print the tables with this word in their title."),
     ] = None,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
-    ] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON.")] = False,
     results: Results = RESULTS,
 ) -> None:
@@ -73,8 +69,9 @@ def compare(
     a: Annotated[str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT.")] = "",
     b: Annotated[str, typer.Argument(show_default=False, help="What to compare it with.")] = "",
     force: Annotated[
-        bool, typer.Option(help="Compare all the same, and print the reasons against it as warnings.")
+        bool, typer.Option("--force", help="Compare all the same, and print the reasons against it as warnings.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what differs as JSON.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Say how two runs or variants differ, e.g. lab compare results/heavy-mix/latest:reuse-port …:least-conn."""
@@ -91,9 +88,12 @@ def compare(
         raise WrongUse(problem, hint=f"{_COMPARE} --force" if comparing.have_common(first, other) else _COMPARE)
     for reason in (*reasons, *comparing.suspect_sides(first, other)):
         say(f"warning: {reason}")
-    setup, changes = comparison_tables(
-        (first.name, other.name), comparing.changes(first, other), [*comparing.what_differs(first, other)]
-    )
+    found, differs = comparing.changes(first, other), [*comparing.what_differs(first, other)]
+    if as_json:
+        settings = [{"setting": name, "a": of_a, "b": of_b} for name, of_a, of_b in differs]
+        print_json({"a": a, "b": b, "settings": settings, "changes": [change._asdict() for change in found]})
+        return
+    setup, changes = comparison_tables((first.name, other.name), found, differs)
     out.print(terminal_table(setup), terminal_table(changes), sep="\n")
 
 
@@ -120,7 +120,7 @@ def verify(
     against: Annotated[
         Path | None,
         typer.Option(
-            envvar="AGAINST", show_default=False,
+            show_default=False,
             help="Compare the results with those of this folder or summary.json instead; any version wrote them.",
         ),
     ] = None,
@@ -170,7 +170,7 @@ def class_(
         list[Path] | None, typer.Argument(show_default=False, help="Archives of lab export, or folders of runs.")
     ] = None,
     check: Annotated[
-        bool, typer.Option(help="Compute all results again from the raw points: minutes for each run.")
+        bool, typer.Option("--check", help="Compute all results again from the raw points: minutes for each run.")
     ] = False,
     to: Annotated[
         Path | None, typer.Option(show_default=False, help="The page; default: class.html in RESULTS.")
@@ -187,7 +187,7 @@ def class_(
         raise WrongUse("Give the archives that the class has handed in.", hint="lab class a.tar.gz b.tar.gz")
     target = to or results / "class.html"
     if target.is_dir():
-        raise WrongUse(f"{target} is a folder, but the page is a file.", hint="TO=class.html")
+        raise WrongUse(f"{target} is a folder, but the page is a file.", hint="--to class.html")
     own = own_experiments()
     handed = read_all(files, set(own), check=check)
     problems = [problem for submission in handed for problem in submission.problems]

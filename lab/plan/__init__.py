@@ -73,6 +73,22 @@ class Plan:
         parts = groupby(self.batches, lambda batch: batch[0].number)
         return [Plan(tuple(batches), self.jobs, self.seed) for _, batches in parts]
 
+    def as_json(self) -> dict[str, object]:
+        """Return the plan for JSON: the trials of each batch in order, and the expected time in seconds."""
+        batches = [
+            [
+                {
+                    "variant": trial.variant_name,
+                    "load": trial.load_name,
+                    "trial": trial.number,
+                    "duration": trial.duration,
+                }
+                for trial in batch
+            ]
+            for batch in self.batches
+        ]
+        return {"expected_s": self.expected_s, "jobs": self.jobs, "seed": self.seed, "batches": batches}
+
     @property
     def expected_s(self) -> int:
         """About how long measuring takes."""

@@ -135,5 +135,5 @@ def next_lines(run: Run, summary: Summary, report: str) -> Iterator[str]:
     cure = next(iter(cures(run, summary)), None)
     further = ""
     if pair and cure and pair[0].value.variant != cure[0].value.variant:
-        further = f" · make watch NAME={name} VARIANTS={pair[0].value.variant},{cure[0].value.variant}"
+        further = f" · lab watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}"
     yield f"Next: make report TABLES=1{further}"

@@ -16,7 +16,7 @@ from lab.finished import latest_of_each, results_of, run_and_variant, summary_of
 from lab.measuring import measure
 from lab.options import Duration, MeasureOptions, Name, Results, RunRequest, Trials, measure_options
 from lab.paths import RESULTS
-from lab.terminal import out, say
+from lab.terminal import out, print_json, say
 
 if TYPE_CHECKING:
     from lab.experiment.model import Experiment
@@ -49,11 +49,12 @@ def advise(
     ] = 0,
     duration: Duration = "",
     trials: Trials = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ranked ways as JSON.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Rank the ways to serve a load, e.g. lab advise results/heavy-mix/latest:shared-socket --try 3."""
     from lab.apps.advise.load import find_cell, offered_in  # noqa: PLC0415
-    from lab.apps.advise.show import MOST_WAYS, print_advice  # noqa: PLC0415
+    from lab.apps.advise.show import MOST_WAYS, as_values, print_advice  # noqa: PLC0415
     from lab.experiment.file import load_experiment  # noqa: PLC0415
     from lab.experiment.variations import computing, served_by  # noqa: PLC0415
     from lab.serving.options import option_of_today  # noqa: PLC0415
@@ -64,14 +65,19 @@ def advise(
                        hint="lab advise --classes mine.yaml, or lab advise results/heavy-mix/latest --try 3",
         )  # fmt: skip
     measure_tried = partial(_measure_tried, attempts=attempts, duration=duration, trials=trials, results=results)
+    if as_json and attempts:
+        raise WrongUse("--json prints the ranking, and --try measures it.", hint="lab advise --json, without --try")
     if classes:
-        _advise_by_file(classes, attempts, measure_tried)
+        _advise_by_file(classes, attempts, measure_tried, as_json=as_json)
         return
     _, record, variant = run_and_variant("advise", run, results)
     under, serving = find_cell(record, variant, load or None)
     offered = offered_in(record, under, serving)
     experiment = load_experiment(record.experiment) if attempts else None
     ranked = rank(offered)
+    if as_json:
+        print_json({"today": as_values(predict_today(offered)), "ways": [as_values(each) for each in ranked]})
+        return
     memory_of = "workers with the lab's own application"
     print_advice(out, best_of(ranked, MOST_WAYS), predict_today(offered), offered, memory_of)
     if experiment:
@@ -82,7 +88,7 @@ def advise(
         measure_tried(record.experiment, computing(served, under.settings.get("CPU", "")), tried, asked)
 
 
-def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., None]) -> None:
+def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., None], *, as_json: bool) -> None:
     from lab.apps.advise import show  # noqa: PLC0415
     from lab.apps.advise.assumptions import assumptions, ranked_for_all  # noqa: PLC0415
     from lab.apps.advise.service import read_service, tries  # noqa: PLC0415
@@ -93,7 +99,15 @@ def _advise_by_file(classes: Path, attempts: int, measure_tried: Callable[..., N
         if attempts:
             raise WrongUse(f"{classes.name}: the durations include waits, so there is nothing to try.",
                            hint="docs/advice.md says which durations to take.")  # fmt: skip
+        if as_json:
+            raise WrongUse(f"{classes.name}: the durations include waits, so no way can be ranked.",
+                           hint="docs/advice.md says which durations to take.")  # fmt: skip
         show.print_bounds(out, service)
+        return
+    if as_json:
+        cases = assumptions(service) if service.unknown else []
+        ways = [{"computes": case.computes, "ways": [*map(show.as_values, case.ways.values())]} for case in cases]
+        print_json({"assumptions": ways} if cases else {"ways": [*map(show.as_values, rank(service.load()))]})
         return
     show.print_work(out, service)
     if service.unknown:
@@ -126,7 +140,7 @@ def _measure_tried(
     from lab.apps.advise.show import print_whether_it_held  # noqa: PLC0415
 
     options = MeasureOptions(duration=duration, trials=trials)
-    command = options.command(f"lab advise {asked}", TRY=attempts)
+    command = options.command(f"lab advise {asked}", **{"try": attempts})
     summary = measure(RunRequest(f"{name}-advice", experiment, options, results, command))
     print_whether_it_held(out, summary, tried)
 
@@ -193,9 +207,7 @@ def validate(
     runs: Annotated[
         list[Path] | None, typer.Argument(show_default=False, help="Folders of runs; default: the latest of each.")
     ] = None,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", envvar="MARKDOWN", help="Print the tables as Markdown.")
-    ] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the tables as Markdown.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Say how many predicted figures of runs were measured like that, e.g. lab validate results/heavy-mix/latest."""

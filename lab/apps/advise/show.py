@@ -28,6 +28,19 @@ _SPARE = (1.0, 1.5)
 in four waits, with b = 1.5 about one in ten."""
 
 
+def as_values(ranked: RankedOption | None) -> dict[str, object] | None:
+    """Return what theory predicts of an option, for JSON: times in ms, waits and refusals as shares."""
+    if ranked is None:
+        return None
+    option = ranked.option
+    settings = option.variant.model_dump(mode="json", exclude_defaults=True)
+    return {
+        "way": option.name, "settings": settings, "memory_mib": option.memory_mib,
+        "p50_ms": ranked.p50_ms, "p99_ms": ranked.p99_ms, "avoidable_wait_share": ranked.beside,
+        "refused_share": ranked.refused,
+    }  # fmt: skip
+
+
 def print_advice(
     console: Console, best: Sequence[RankedOption], today: RankedOption | None, load: OfferedLoad, memory_of: str | None
 ) -> None:

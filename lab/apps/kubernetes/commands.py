@@ -23,7 +23,9 @@ def manifests(
     variant: Annotated[str, typer.Option(help="The variant; default: the first.")] = "",
     load: Annotated[str, typer.Option(help="The load; default: the first of the variant.")] = "",
     generators: Annotated[int, typer.Option(min=0, max=16, help="How many pods of k6; 0: as the file says.")] = 0,
-    unsafe_sysctls: Annotated[bool, typer.Option(help="Also set what a node must be told to allow.")] = False,
+    unsafe_sysctls: Annotated[
+        bool, typer.Option("--unsafe-sysctls", help="Also set what a node must be told to allow.")
+    ] = False,
     full: Full = False,
     duration: Duration = "",
 ) -> None:
@@ -36,7 +38,7 @@ def manifests(
     experiment = load_experiment(name)
     trial = trial_of(experiment, variant, load, generators, full=full, duration=duration)
     if not is_v2(plugin_version("compose")):
-        raise LabError("Compose v2 is missing, which reads docker-compose.yml.", hint="make doctor")
+        raise LabError("Compose v2 is missing, which reads docker-compose.yml.", hint="lab doctor")
     start_at_ms = 1000 * (round(time.time()) + BEGINS_AFTER_S) if begins_together(trial) else 0
     setup = Setup(name, trial, services_of(trial), start_at_ms, unsafe_sysctls)
     sys.stdout.write(as_yaml(documents(setup)))

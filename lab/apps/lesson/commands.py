@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def lesson(
-    step: Annotated[int, typer.Argument(envvar="STEP", show_default=False, help="The step; default: the next.")] = 0,
-    predict: Annotated[str, typer.Option(envvar="PREDICT", help="Your predictions, e.g. 10000,1000.")] = "",
-    explain: Annotated[str, typer.Option(envvar="EXPLAIN", help="Your explanation, in a sentence.")] = "",
-    change: Annotated[str, typer.Option("--set", envvar="SET", help="A change to try, e.g. threads=5.")] = "",
-    solution: Annotated[bool, typer.Option(envvar="SOLUTION", help="Show the solution of the exercise.")] = False,
-    page: Annotated[bool, typer.Option(envvar="PAGE", help="Take the lesson in a browser.")] = False,
-    port: Annotated[int, typer.Option(envvar="PORT", min=1, max=65535, help="The port of the page.")] = 8377,
-    restart: Annotated[bool, typer.Option(envvar="RESTART", help="Forget all predictions and answers first.")] = False,
+    step: Annotated[int, typer.Argument(show_default=False, help="The step; default: the next.")] = 0,
+    predict: Annotated[str, typer.Option(help="Your predictions, e.g. 10000,1000.")] = "",
+    explain: Annotated[str, typer.Option(help="Your explanation, in a sentence.")] = "",
+    change: Annotated[str, typer.Option("--set", help="A change to try, e.g. threads=5.")] = "",
+    solution: Annotated[bool, typer.Option("--solution", help="Show the solution of the exercise.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Take the lesson in a browser.")] = False,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of the page.")] = 8377,
+    restart: Annotated[bool, typer.Option("--restart", help="Forget all predictions and answers first.")] = False,
     results: Results = RESULTS,
 ) -> None:
     """Take the lesson, or go on with it: predict, measure, explain, try a change, e.g. lab lesson."""

@@ -86,7 +86,7 @@ class LessonServer:
         try:
             work()
         except DockerException as refused:
-            error = LabError(f"The container engine refused or stopped answering: {last_line(refused)}", "make doctor")
+            error = LabError(f"The container engine refused or stopped answering: {last_line(refused)}", "lab doctor")
         except LabError as known:
             error = known
         if error:

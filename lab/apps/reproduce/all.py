@@ -66,10 +66,10 @@ def check_target(target: Path) -> None:
     """Raise WrongUse if what the experiments say cannot be written to this file."""
     if target.suffix == ".svg" or target.is_dir():
         raise WrongUse(
-            f"TO={target} cannot be the file, because the picture is written beside it.", hint="TO=mine.json"
+            f"--to {target} cannot be the file, because the picture is written beside it.", hint="--to mine.json"
         )
     if not target.parent.is_dir():
-        raise WrongUse(f"TO={target} is in a folder that does not exist.", hint=f"mkdir -p {target.parent}")
+        raise WrongUse(f"--to {target} is in a folder that does not exist.", hint=f"mkdir -p {target.parent}")
 
 
 def write_reference(target: Path, own: Reproduction) -> None:

@@ -101,7 +101,10 @@ def _is_default(run: Run, variants: list[str], trials: int) -> bool:
     return (
         run.outcome == "completed"
         and run.method == METHOD
-        and re.fullmatch(rf"make experiment NAME={re.escape(run.experiment)}( TRIALS=\d+)?", run.command) is not None
+        and re.fullmatch(
+            rf"(make experiment NAME=|lab run ){re.escape(run.experiment)}( TRIALS=\d+| --trials \d+)?", run.command
+        )
+        is not None
         and run.trials >= trials
         and [variant.name for variant in run.variants] == variants
     )

@@ -18,7 +18,7 @@ def try_(
     service: Annotated[
         Path | None, typer.Argument(show_default=False, help="The file that describes the service.")
     ] = None,
-    ways: Annotated[str, typer.Option(envvar="WAYS", help="Which ways to try, e.g. limit,least-conn.")] = "",
+    ways: Annotated[str, typer.Option(help="Which ways to try, e.g. limit,least-conn.")] = "",
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
@@ -36,10 +36,8 @@ def try_(
 
 def init(
     folder: Annotated[Path | None, typer.Argument(show_default=False, help="The folder of the application.")] = None,
-    log: Annotated[
-        Path | None, typer.Option(envvar="LOG", help="The access log of the service; - is standard input.")
-    ] = None,
-    to: Annotated[Path, typer.Option(envvar="TO", help="The file to write.")] = Path("my-service.yaml"),
+    log: Annotated[Path | None, typer.Option(help="The access log of the service; - is standard input.")] = None,
+    to: Annotated[Path, typer.Option(help="The file to write.")] = Path("my-service.yaml"),
 ) -> None:
     """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
     from analysis.records.folder import write_whole  # noqa: PLC0415
@@ -47,11 +45,11 @@ def init(
     from lab.logs.access_log import read_logs  # noqa: PLC0415
 
     if folder is None:
-        raise WrongUse("No folder of an application is named.", hint="make init FOLDER=path/of/the/application")
+        raise WrongUse("No folder of an application is named.", hint="lab init path/of/the/application")
     if not folder.is_dir():
-        raise WrongUse(f"There is no folder {folder}.", hint="make init FOLDER=path/of/the/application")
+        raise WrongUse(f"There is no folder {folder}.", hint="lab init path/of/the/application")
     if to.exists():
-        raise WrongUse(f"{to} exists already.", hint=f"make init FOLDER={folder} TO=another.yaml")
+        raise WrongUse(f"{to} exists already.", hint=f"lab init {folder} --to another.yaml")
     text = describe_folder(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None)
     write_whole(to, text)
     guesses = text.count("# guessed")

@@ -27,7 +27,7 @@ READY_PATTERN = rf"{PATH_PATTERN}|^$"
 MOST_PORT = 65535
 MOST_ASKED = 100_000
 """How long the description of all requests may be; Linux allows 128 KiB for one variable."""
-NEEDS_A_FILE = "make try SERVICE=my-service.yaml; make init FOLDER=path/of/the/application writes such a file"
+NEEDS_A_FILE = "make try SERVICE=my-service.yaml; lab init path/of/the/application writes such a file"
 
 
 class Application(Model):

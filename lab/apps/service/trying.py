@@ -61,7 +61,7 @@ def try_service(
         ) -> tuple[Path, Summary]:
             experiment = experiment_of(path, service, tried, replay)
             taken = replace(options, trials=trials)
-            command = taken.command(f"make try SERVICE={path.name}", WAYS=ways)
+            command = taken.command(f"lab try {path.name}", ways=ways)
             return measure_quietly(RunRequest(name, experiment, replace(taken, jobs=1), results, command, check=check))
 
         cores = engine_cores()

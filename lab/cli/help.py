@@ -1,0 +1,56 @@
+"""``lab --help`` on one screen, its commands in groups; the help of each command ends with an example."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+GROUPS = {
+    "Measure": {
+        "run, watch": "measure an experiment; show its requests in a browser meanwhile",
+        "list, plan": "the experiments; what would be measured, and for how long",
+        "reproduce": "measure every experiment, and show all published figures",
+    },
+    "Read": {
+        "report, power": "a run's answer and tables; how many trials decide its claims",
+        "compare": "how two runs or variants differ",
+        "predict, validate": "what theory predicts; how many predictions came true",
+        "verify, export": "check that a run is unchanged; pack it for somebody else",
+    },
+    "Your service": {
+        "init, try": "describe your service; measure it, and what would help",
+        "requests, advise": "read an access log; rank the ways to serve a load",
+        "what-if": "who would have waited if a run was served in another way",
+        "manifests": "a variant and a load as manifests for Kubernetes",
+    },
+    "Teach": {"lesson, class": "six steps for one learner; a page of what a class measured"},
+    "Machine": {
+        "setup, doctor": "make this machine ready; say what it has and lacks",
+        "down, bundle": "clean up after killed runs; pack the lab for offline use",
+        "machines, schema": "several machines; the schema of experiment files",
+    },
+}
+"""What ``lab --help`` says of each command; commands that belong together share a line."""
+
+
+class GroupedCommands(TyperGroup):
+    """The commands of ``lab``, in groups."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002  # typer's signature
+        """Write a line for each command, or for commands that belong together, below the name of their group."""
+        formatter.write("Usage: lab COMMAND …, e.g. lab run heavy-mix. lab COMMAND --help has its options.\n")
+        for group, lines in GROUPS.items():
+            formatter.write(f"{group}\n")
+            for names, says in lines.items():
+                formatter.write(f"  {names:18} {says}\n")
+
+
+def add_command(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
+    """Add a command to an app: what its docstring says after "e.g." becomes the example at the end of its help."""
+    says, _, rest = (function.__doc__ or "").partition(", e.g. ")
+    example, _, more = rest.partition("\n")
+    text = "\n".join(filter(None, (f"{says}.", more.strip() and f"\n{more.strip()}")))
+    spelled = name or re.sub("_+", "-", function.__name__).strip("-")
+    app.command(name=spelled, help=text, epilog=f"Example: {example.removesuffix('.')}")(function)
