@@ -12,10 +12,12 @@ from typer.main import get_command
 
 from analysis.metrics import STATISTICS
 from lab.cli import app
+from lab.cli.help import GROUPS
 from lab.experiment.file import load_experiment, names
 from lab.paths import EXPERIMENTS, K6, ROOT
 from lab.servers import Server
 from tests.conftest import ENGINE
+from tools.reference import PARTS, renewed
 
 DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,16 +29,13 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"
 TARGETS = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
 GROUP = get_command(app)
 assert isinstance(GROUP, TyperGroup)
+LAB_COMMANDS = GROUP.commands
 LAB = {
     f"{name} {part}".strip(): command.params
-    for name, whole in GROUP.commands.items()
+    for name, whole in LAB_COMMANDS.items()
     for part, command in (whole.commands if isinstance(whole, TyperGroup) else {"": whole}).items()
 }
-FACTORS = {str(one.envvar) for parameters in LAB.values() for one in parameters if one.envvar} | {"NAME", "RUN", "CPU"}
 LESSON = ["Question", "Think first", "Run", "See", "Conclude", "What would change our mind", "Exercise"]
-OPTIONS = [
-    (name, option) for name, parameters in LAB.items() for one in parameters for option in one.opts if "--" in option
-]
 
 
 def rows(text: str) -> list[list[str]]:
@@ -85,23 +84,46 @@ def test_every_make_target_in_a_document_exists(document: Path) -> None:
     assert document.name == "CHANGELOG.md" or set(named) <= set(TARGETS)
 
 
-@pytest.mark.parametrize("command", LAB)
-def test_every_command_of_lab_is_among_the_commands(command: str) -> None:
-    assert f"| `lab {command}` | `lab {command}" in COMMANDS
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_generated_in_the_documents_follows_from_the_code(part: str) -> None:
+    """``python -m tools.reference`` renews it."""
+    now, fresh = renewed(part)
+
+    assert now == fresh
 
 
-@pytest.mark.parametrize("factor", sorted(FACTORS))
-def test_every_option_of_make_has_a_row_among_the_commands(factor: str) -> None:
-    assert [row for row in rows(COMMANDS) if row[0].startswith(f"`{factor}=")]
+def test_every_command_has_one_line_in_the_help_and_an_example() -> None:
+    shown = [name for lines in GROUPS.values() for names in lines for name in names.split(", ")]
+    examples = {name: command.epilog for name, command in LAB_COMMANDS.items() if name != "machines"}
+
+    assert sorted(shown) == sorted(LAB_COMMANDS)
+    assert [name for name, example in examples.items() if not (example or "").startswith(f"Example: lab {name}")] == []
 
 
-@pytest.mark.parametrize(("command", "option"), OPTIONS)
-def test_every_option_of_lab_is_among_the_commands(command: str, option: str) -> None:
-    assert re.search(rf"{option}(?![a-z-])", COMMANDS), f"lab {command} {option}"
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_gives_make_only_the_options_that_it_has(document: Path) -> None:
+    """The changelog also names options that were dropped."""
+    given = re.findall(r"make [a-z]+((?: [A-Z_]+=[^\s`]+)+)", document.read_text())
+    options = {option for options in given for option in re.findall(r"([A-Z_]+)=", options)}
+    known = set(re.findall(r"\$\(?(?:call (?:option|flag),)?([A-Z]+)", (ROOT / "Makefile").read_text()))
+
+    assert document.name == "CHANGELOG.md" or options <= known, options - known
 
 
-def test_the_commands_name_no_option_that_lab_does_not_have() -> None:
-    assert set(re.findall(r"--[a-z]+(?:-[a-z]+)*", COMMANDS)) <= {option for _, option in OPTIONS} | {"--help"}
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_gives_lab_only_the_options_that_it_has(document: Path) -> None:
+    """A command may be indented, or stand between backquotes."""
+    text = " ".join(re.findall(r"`[^`]+`|^    .+$", document.read_text(), re.MULTILINE))
+    unknown = []
+    for name, options in re.findall(r"\blab ([a-z-]+)((?: [^\s`]+)*? --[a-z-]+[^`]*)", text):
+        known = {
+            "--help",
+            *(option for key in LAB if key.split()[0] == name for each in LAB[key] for option in each.opts),
+        }
+        given = re.findall(r"--[a-z-]+", re.split(r" lab | [|>;] ", options)[0])
+        unknown += [option for option in given if name in LAB_COMMANDS and option not in known]
+
+    assert document.name == "CHANGELOG.md" or unknown == []
 
 
 @pytest.mark.parametrize("name", names())
@@ -232,7 +254,7 @@ def test_make_alone_prints_help() -> None:
     by_hand = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(["make"], cwd=ROOT, env=by_hand, capture_output=True, text=True, check=True)
 
-    assert [line.split()[0] for line in done.stdout.splitlines()] == TARGETS
+    assert [line.split()[0] for line in done.stdout.splitlines()][: len(TARGETS)] == TARGETS
 
 
 def test_nothing_names_a_package_registry_or_an_absolute_path_of_somebody() -> None:
