@@ -75,7 +75,7 @@ class MeasureOptions:
                 "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
                 hint="--until decided --budget 30m",
             )
-        check_duration(self.budget, "BUDGET")
+        check_duration(self.budget, "--budget")
 
     def experiment(self, name: str) -> "Experiment":
         """Read an experiment, and adapt it to these options."""

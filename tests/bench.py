@@ -486,7 +486,7 @@ WAYS: dict[str, tuple[tuple[str, ...], dict[str, str], dict[str, str]]] = {
     "fewer system tags": ((*FEW_TAGS, *PLAIN[2:]), {}, AS_IT_WAS),
     "also a script that reads exec.vu once": ((*FEW_TAGS, *PLAIN[2:]), {}, {}),
     "also less garbage collection: as the lab runs k6": (AS_THE_LAB, {}, {}),
-    "as the lab, points not compressed, for make watch": (AS_THE_LAB, {"LAB_POINTS": "json"}, {}),
+    "as the lab, points not compressed, for lab watch": (AS_THE_LAB, {"LAB_POINTS": "json"}, {}),
     "as the lab, but CSV": (
         (*FEW_TAGS, "--out", "csv=/results/points.csv.gz"),
         {"GOGC": "400", "K6_CSV_TIME_FORMAT": "unix_nano"},

@@ -193,10 +193,10 @@ def test_wrong_use_is_named_before_anything_is_packed(
          "A bundle has the committed files of the lab, and some have changed: lab/run.py, x.",
          "git stash --include-untracked, or commit the changes."),
         ("0123abcd", "?? /.tar", Path("/"), "/ exists already.",
-         "Remove the file, or choose another name: TO=/path/name.tar"),
+         "Remove the file, or choose another name: --to /path/name.tar"),
         ("0123abcd", "", Path("/gone/lab.tar"), "There is no folder /gone.",
-         "Make it, or choose another: TO=/path/name.tar"),
-        ("0123abcd", "", Path("/"), "/ exists already.", "Remove the file, or choose another name: TO=/path/name.tar"),
+         "Make it, or choose another: --to /path/name.tar"),
+        ("0123abcd", "", Path("/"), "/ exists already.", "Remove the file, or choose another name: --to /path/name.tar"),
     ],
 )  # fmt: skip
 def test_only_committed_files_are_packed_and_nothing_is_overwritten(
@@ -309,7 +309,7 @@ def test_an_engine_that_cannot_save_leaves_no_bundle(packed: Path, tmp_path: Pat
     with pytest.raises(LabError) as caught:
         bundle.write_bundle(["ten-at-once"], ["3.11"], packed, lambda _: None)
 
-    assert (caught.value.message, caught.value.hint) == ("The images could not be packed.", "make doctor")
+    assert (caught.value.message, caught.value.hint) == ("The images could not be packed.", "lab doctor")
     assert not packed.exists()
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 
@@ -339,7 +339,7 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, packed: Path) -> N
         bundle.write_bundle(["ten-at-once"], ["3.11"], packed, lambda _: None)
 
     assert caught.value.message == f"{packed} cannot be written: No space left on device."
-    assert caught.value.hint == "Free some space, or choose another place: TO=/path/name.tar"
+    assert caught.value.hint == "Free some space, or choose another place: --to /path/name.tar"
 
 
 def test_a_lab_from_a_bundle_knows_what_it_can_measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

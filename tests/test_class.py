@@ -429,7 +429,7 @@ def test_a_question_that_only_one_laptop_has_is_not_shown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message", "hint"),
     [([], "Give the archives that the class has handed in.", 'lab class a.tar.gz b.tar.gz'),
-     (["a.tar.gz", "--to", "."], ". is a folder, but the page is a file.", "TO=class.html")],
+     (["a.tar.gz", "--to", "."], ". is a folder, but the page is a file.", "--to class.html")],
 )  # fmt: skip
 def test_wrong_use_is_named(lab: Lab, arguments: list[str], message: str, hint: str) -> None:
     done = lab.call("class", *arguments)

@@ -57,13 +57,13 @@ NAMES = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
          "The duration 'soon' must be whole seconds or minutes, such as 90s or 5m.",
          "DURATION=90s or DURATION=5m"),
         (["run", "heavy-mix", "--trials", "-1"],
-         "Invalid value for '--trials' (env var: 'TRIALS'): Input should be greater than or equal to 0", "lab --help"),
+         "Invalid value for '--trials': Input should be greater than or equal to 0", "lab --help"),
         (["run", "heavy-mix", "--until", "bored"], "UNTIL=bored is unknown.", "UNTIL=decided"),
         (["run", "heavy-mix", "--until", "decided", "--trials", "3"],
          "TRIALS and UNTIL contradict each other: one names the number of rounds, the other finds it.",
-         "UNTIL=decided BUDGET=30m"),
+         "--until decided --budget 30m"),
         (["run", "heavy-mix", "--until", "decided", "--budget", "15"],
-         "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "BUDGET=90s or BUDGET=5m"),
+         "The duration '15' must be whole seconds or minutes, such as 90s or 5m.", "--budget=90s or --budget=5m"),
         (["run", "heavy-mix", "--against-itself", "--trials", "1"],
          "TRIALS=1 measures each variant only once, which shows no spread.",
          "TRIALS=5"),
@@ -515,7 +515,7 @@ def test_one_trial_against_itself_is_refused(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("beginning", "said"),
     [("lab advise results/mine", "lab advise results/mine --full --trials 3"),
-     ("make experiment NAME=mine", "make experiment NAME=mine FULL=1 TRIALS=3")],
+     ("lab run mine", "lab run mine --full --trials 3")],
 )  # fmt: skip
 def test_a_recorded_command_can_be_typed_again(beginning: str, said: str) -> None:
     assert MeasureOptions(full=True, trials=3).command(beginning) == said
@@ -577,5 +577,5 @@ def test_every_command_explains_itself_with_an_example(lab: Lab, command: str) -
 
     assert done.returncode == 0
     assert done.stdout.startswith(f"Usage: lab {command}")
-    assert f"e.g. lab {command}" in " ".join(done.stdout.split())
+    assert f"Example: lab {command}" in " ".join(done.stdout.split())
     assert all(len(line) <= 80 for line in done.stdout.splitlines())

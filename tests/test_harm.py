@@ -186,9 +186,9 @@ def test_a_machine_that_runs_short_of_memory_ends_the_load(copied_lab: Lab) -> N
 def test_a_lab_whose_parent_is_killed_ends_its_load(copied_lab: Lab) -> None:
     """As make is, or a terminal that is closed; nobody is left to interrupt it."""
     write_experiment(copied_lab, duration="2m")
-    run = "subprocess.run([sys.executable, '-m', 'lab', 'run', 'spoilt', '--trials', '1'])"
+    run = f"subprocess.run([sys.executable, '-m', 'lab', 'run', 'spoilt', '--results', {str(copied_lab.results)!r}])"
     command = f"{NOT_UNDER_NOHUP}; import subprocess, sys; {run}"
-    environment = os.environ | {"PYTHONPATH": str(copied_lab.root), "RESULTS": str(copied_lab.results), "NO_COLOR": "1"}
+    environment = os.environ | {"PYTHONPATH": str(copied_lab.root), "NO_COLOR": "1"}
     said = copied_lab.root / "said.txt"
     with said.open("w") as file:
         parent = subprocess.Popen(

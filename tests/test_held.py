@@ -39,9 +39,10 @@ GAVE_OUT = (
 def measured(lab: Lab, load: str, duration: str = "60s") -> tuple[dict[str, Any], Path, int]:
     """Measure a load; return the summary, the trial's folder and the most memory that the lab had, in KiB."""
     (lab.root / "experiments" / "held.yaml").write_text(EXPERIMENT.format(load=load))
-    environment = os.environ | {"PYTHONPATH": str(lab.root), "RESULTS": str(lab.results), "DURATION": duration}
+    environment = os.environ | {"PYTHONPATH": str(lab.root)}
+    options = ["--trials", "1", "--duration", duration, "--results", str(lab.results)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "lab", "run", "held", "--trials", "1"],
+        [sys.executable, "-m", "lab", "run", "held", *options],
         cwd=lab.root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     _, status, usage = os.wait4(process.pid, 0)

@@ -1,4 +1,4 @@
-"""make watch: the page tells what the load generators write, while they write it, and draws what the report draws."""
+"""lab watch: the page tells what the load generators write, while they write it, and draws what the report draws."""
 
 import errno
 import gzip
@@ -218,7 +218,7 @@ def test_a_port_in_use_is_refused_with_a_way_out(tmp_path: Path) -> None:
             pass
 
     assert caught.value.message == f"The page cannot be shown on port {port} of 127.0.0.1: Address already in use."
-    assert caught.value.hint == f"PORT={port + 1}"
+    assert caught.value.hint == f"--port {port + 1}"
 
 
 def test_wrong_use_is_reported_as_for_other_commands(lab: Lab) -> None:

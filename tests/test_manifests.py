@@ -592,4 +592,4 @@ def test_without_compose_the_command_says_what_is_missing(
     done = lab.call("manifests", "heavy-mix")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == refused("Compose v2 is missing, which reads docker-compose.yml.", "make doctor")
+    assert done.stderr == refused("Compose v2 is missing, which reads docker-compose.yml.", "lab doctor")

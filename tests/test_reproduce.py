@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_measuring(
     with pytest.raises(WrongUse) as caught:
         cli.reproduce(fresh=True, show=False, to=tmp_path / to, results=tmp_path)
 
-    assert caught.value.message == f"TO={tmp_path / to} {said}"
+    assert caught.value.message == f"--to {tmp_path / to} {said}"
     assert three == []
 
 

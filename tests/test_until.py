@@ -99,7 +99,7 @@ def test_the_budget_ends_the_rounds_and_nothing_is_decided_too_early(
 ) -> None:
     _, summary, said = measure(tmp_path, monkeypatch, record, [60], 0)
 
-    assert said == ["Another round would exceed the budget of 0 min. A larger budget: BUDGET=1m"]
+    assert said == ["Another round would exceed the budget of 0 min. A larger budget: --budget 1m"]
     assert [(claim.verdict, claim.measured) for claim in summary.claims] == [("undecided", 60)]
 
 
