@@ -196,7 +196,8 @@ def test_wrong_use_is_named_before_anything_is_packed(
          "Remove the file, or choose another name: --to /path/name.tar"),
         ("0123abcd", "", Path("/gone/lab.tar"), "There is no folder /gone.",
          "Make it, or choose another: --to /path/name.tar"),
-        ("0123abcd", "", Path("/"), "/ exists already.", "Remove the file, or choose another name: --to /path/name.tar"),
+        ("0123abcd", "", Path("/"), "/ exists already.",
+         "Remove the file, or choose another name: --to /path/name.tar"),
     ],
 )  # fmt: skip
 def test_only_committed_files_are_packed_and_nothing_is_overwritten(

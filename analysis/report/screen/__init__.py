@@ -12,6 +12,7 @@ from rich.text import Text
 
 from analysis.records.run import Run
 from analysis.records.summary import Summary
+from analysis.report.article import article_sentence
 from analysis.report.screen import words
 from analysis.report.screen.table import screen_table
 from analysis.report.section import Section
@@ -75,6 +76,8 @@ def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section])
     shown = [*words.answers(run, summary), *words.cures(run, summary)]
     for place, sentence in enumerate(words.claim_sentences(run, summary, shown)):
         yield _Part(sentence, gives_way=place)
+    if run.trials > 1 and (judged := article_sentence(run, summary)):
+        yield _Part(judged)
     for sentence in words.next_lines(run, summary, report):
         yield _Part(sentence, most=1)
 
