@@ -3,6 +3,9 @@
 The simulated requests depend on each other as those of heavy-mix do: now and then a worker is full for some seconds,
 and some of the requests that are sent meanwhile wait until the worker has a free thread. Each start of the servers
 draws anew how often this happens. Of a study (``tests.study``) the truth is the median over all its trials.
+
+Pooled intervals are those of runs whose single trials are too small for a p99: simulated requests of which there are
+few, and the light requests of heavy-mix, as theory simulates them. The truth is the p99 of the requests of all trials.
 """
 
 import random
@@ -17,7 +20,7 @@ from analysis.metrics import likely
 from analysis.metrics.likely import Times
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
-from tests.study import read
+from tests.study import drawn_pools, read, simulated_waits
 
 SIMULATED = 300
 """How many starts are simulated for each line."""
@@ -27,7 +30,7 @@ SECONDS = (20, 60)
 TRIALS = (2, 3, 5, 8, 12)
 FULL_FOR_S = 5.0
 """How long a worker is full on average."""
-RATE_PER_S = 10.0
+RATE_PER_S, FEW_PER_S = 10.0, 3.0
 LONG_S = 4000.0
 """A load of this length tells the true percentiles of one start."""
 
@@ -39,9 +42,9 @@ def start() -> float:
     return float(np.exp(chance.normal(np.log(1 / 15), 0.7)))
 
 
-def load(full_per_s: float, seconds: float) -> tuple[Times, Times]:
+def load(full_per_s: float, seconds: float, rate_per_s: float = RATE_PER_S) -> tuple[Times, Times]:
     """Return when the requests of one load were sent, in s, and how long each waited, in ms."""
-    sent_s = np.sort(chance.uniform(0, seconds, chance.poisson(RATE_PER_S * seconds)))
+    sent_s = np.sort(chance.uniform(0, seconds, chance.poisson(rate_per_s * seconds)))
     waited_ms = 4 * np.exp(0.3 * chance.standard_normal(sent_s.size))
     began_s = -FULL_FOR_S
     while (began_s := began_s + chance.exponential(1 / full_per_s)) < seconds:
@@ -109,6 +112,25 @@ def measured(study: Path) -> Iterator[tuple[str, list[float]]]:
             yield f"{seconds} s | any start, {trials}", [sum(some) / len(some) if some else 0.0 for some in shares]
 
 
+def pooled(studies: Sequence[Path]) -> Iterator[tuple[str, float]]:
+    """Yield how often pooled intervals of 20 s hold the p99 of all trials; of a study, averaged over its variants."""
+    sources = {"simulated": [[load(start(), SECONDS[0], FEW_PER_S)[1] for _ in range(SIMULATED)]]}
+    sources |= {f"{run.experiment}, theory": [*simulated_waits(run, SECONDS[0]).values()]
+                for run, _ in map(read, studies)}  # fmt: skip
+    for source, every in sources.items():
+        for trials in TRIALS[1:]:
+            shares = [_pooled_over_starts(found, trials) for found in every]
+            pools = [share for share in shares if share is not None]
+            yield f"{source} | {SECONDS[0]} s | any start, {trials}, pooled", sum(pools) / len(pools)
+
+
+def _pooled_over_starts(found: Sequence[Times], trials: int) -> float | None:
+    """Return how often the pooled interval of so many trials holds the p99 of all; None: single trials carry it."""
+    truth = float(np.quantile(np.concatenate(found), LEVELS["p99"]))
+    holding = [holds((one.low, one.high), truth) for one in drawn_pools(found, trials, DRAWN)]
+    return sum(holding) / len(holding) if holding else None
+
+
 def main() -> None:
     """Print the table in Markdown."""
     print(f"| requests | load | truth, trials | {' | '.join(LEVELS)} |\n| --- | --- | --- {'| --- ' * len(LEVELS)}|")
@@ -118,6 +140,8 @@ def main() -> None:
     lines += [(f"heavy-mix | {what}", shares) for path in sys.argv[1:] for what, shares in measured(Path(path))]
     for what, shares in lines:
         print(f"| {what} | {' | '.join(f'{share:.0%}' for share in shares)} |")
+    for what, share in pooled([*map(Path, sys.argv[1:])]):
+        print(f"| {what} | – | – | {share:.0%} |", flush=True)
 
 
 if __name__ == "__main__":

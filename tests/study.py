@@ -3,11 +3,15 @@
     python -m tests.study keep RUN docs/heavy-mix-study.json.gz 20 60
     python -m tests.study table docs/heavy-mix-study.json.gz
     python -m tests.study default RUN [RUN …]
+    python -m tests.study pooled docs/heavy-mix-study.json.gz 20
+    python -m tests.study pooled RUN 20
 
 ``keep`` computes from a run of many trials what the first seconds of each trial's load say, and writes it to a small
 file. ``table`` draws trials from such a file, with replacement, as if each draw were a run, and prints for each claim
 of the experiment how many runs decide it, and how many contradict the median over all trials of the study. ``default``
 draws from the few trials of ordinary runs as many as the experiment's default has, and prints a line for each run.
+``pooled`` prints what pooled percentiles would decide, and how often falsely. A study's file does not keep requests, so
+theory simulates the trials of its run; the requests of a run of many trials are used as they were measured.
 """
 
 import gzip
@@ -15,11 +19,18 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
 
 import duckdb
+import numpy as np
 
+from analysis.metrics.likely import Times
+from analysis.metrics.metric import rows_needed
+from analysis.metrics.simulated import SimulatedTrial
+from analysis.predict.system import system_of
 from analysis.read.rows import opened
 from analysis.read.trial_data import RawTrial, read_raw_trial, read_trial_data
 from analysis.records.checksums import sealed
@@ -27,9 +38,11 @@ from analysis.records.claims import Claim
 from analysis.records.folder import read_run, trial_folders
 from analysis.records.run import Run
 from analysis.statistics.intervals import Draw
+from analysis.statistics.pooling import Pooled, pooled_percentile
 from analysis.statistics.results import Cells, Results, TrialValues, measure_cells, with_loads
 from analysis.verdict.claims import claim_row
 from lab.experiment.file import load_experiment
+from theory.simulate import simulate_trials
 
 KEPT = (
     ("overhead", "p50"), ("overhead", "p90"), ("overhead", "p99"), ("avoidable_wait", "share"),
@@ -41,6 +54,11 @@ RUNS = 2000
 ROUGHLY = 400
 """How many runs are drawn from the few trials of an ordinary run."""
 TRIALS = (1, 2, 3, 5, 8)
+SIMULATED = 1000
+"""How many trials theory simulates of each variant."""
+POOLED_TRIALS = (3, 5, 8)
+CLAIMED_MS, WITHIN = 1000.0, 0.25
+"""What pooled values are asked: whether they are at least so much, and how near a published figure they are."""
 
 
 def first_seconds(run: Run, evidence: dict[Path, RawTrial], seconds: int) -> Cells:
@@ -181,6 +199,86 @@ def default(run_folder: Path) -> str:
     return f"| {run.experiment} | {run.trials} | {experiment.trials} | {claims} | {told} | {false / ROUGHLY:.1%} |"
 
 
+Waits = dict[str, list[Times]]
+"""What light requests lose in each trial of each variant, in ms."""
+
+
+def simulated_waits(run: Run, seconds: int) -> Waits:
+    """Return the waits of many trials of so many seconds, as theory simulates them."""
+    load = run.loads[0].model_copy(update={"duration": f"{seconds}s"})
+    found: Waits = {}
+    for variant in run.variants:
+        system = system_of(variant, load, run.jobs, run.cores)
+        place, seed = [each.name for each in system.classes].index("light"), crc32(variant.name.encode())
+        for rows in simulate_trials(system, seconds, range(seed, seed + SIMULATED)):
+            trial = SimulatedTrial.from_rows(variant, load, [], rows)
+            light = trial.answered & (trial.request_class == place)
+            found.setdefault(variant.name, []).append(1000 * (trial.ended_s - trial.sent_s - trial.asked_s)[light])
+    return found
+
+
+def measured_waits(run_folder: Path, seconds: int) -> Waits:
+    """Return the waits in the first seconds of each trial of a run."""
+    found: Waits = {}
+    for trial in trial_folders(run_folder):
+        rows = f"FROM '{trial}/requests.parquet'"
+        first = f"SELECT min(sent) + to_seconds({seconds}) {rows}"
+        query = f"SELECT overhead_ms {rows} WHERE request_class = 'light' AND error IS NULL AND sent < ({first})"
+        found.setdefault(trial.parents[1].name, []).append(duckdb.execute(query).fetchnumpy()["overhead_ms"])
+    return found
+
+
+def drawn_pools(waits: Sequence[Times], trials: int, runs: int = RUNS) -> Iterator[Pooled]:
+    """Yield the p99 of each drawn run whose single trials are too small for it; trials are drawn with replacement."""
+    chance = random.Random(1)  # a simulation, not a secret
+    for _ in range(runs):
+        drawn = chance.choices(waits, k=trials)
+        if min(map(len, drawn)) < rows_needed("p99") <= sum(map(len, drawn)):
+            yield pooled_percentile(drawn, 0.99)
+
+
+class _Bound(NamedTuple):
+    """What a value is asked: whether it lies between ``least`` and ``most``."""
+
+    least: float
+    most: float = float("inf")
+
+    def decided(self, pooled: Pooled) -> bool | None:
+        """Return whether the whole interval keeps the bound, or breaks it on one side; None: it does neither."""
+        if self.least <= pooled.low and pooled.high <= self.most:
+            return True
+        return False if pooled.high < self.least or pooled.low > self.most else None
+
+
+def pooled_table(
+    experiment: str, waits: Waits, numbers: Sequence[int] = POOLED_TRIALS, runs: int = RUNS
+) -> Iterator[str]:
+    """Yield the lines of a table in Markdown: what pooled values decide, and how often they decide falsely.
+
+    ``numbers`` are how many trials the drawn runs have.
+    """
+    asked = f"at least {CLAIMED_MS:g} ms: decided / falsely | within {WITHIN:.0%} of the article: decided / falsely"
+    yield f"| variant | p99 of all trials, ms | trials | runs whose p99 is pooled | {asked} |"
+    yield "| --- " * 6 + "|"
+    published = {each.variant: each.stats["p99"] for each in load_experiment(experiment).published
+                 if each.request_class == "light" and "p99" in each.stats}  # fmt: skip
+    for variant, of_trials in waits.items():
+        truth = float(np.quantile(np.concatenate(of_trials), 0.99))
+        for trials in numbers:
+            pools = [*drawn_pools(of_trials, trials, runs)]
+            if not pools or variant not in published:
+                continue
+            bounds = _Bound(CLAIMED_MS), _Bound(published[variant] / (1 + WITHIN), published[variant] * (1 + WITHIN))
+            shown = [_share_decided(pools, bound, holds=bound.least <= truth <= bound.most) for bound in bounds]
+            yield f"| {variant} | {truth:.0f} | {trials} | {len(pools) / runs:.0%} | {' | '.join(shown)} |"
+
+
+def _share_decided(pools: Sequence[Pooled], bound: _Bound, *, holds: bool) -> str:
+    verdicts = [bound.decided(pooled) for pooled in pools]
+    decided, false = sum(each is not None for each in verdicts), verdicts.count(not holds)
+    return f"{decided / len(pools):.1%} / {false / len(pools):.1%}"
+
+
 def main() -> None:
     """Run the command that the command line names."""
     match sys.argv[1:]:
@@ -189,6 +287,12 @@ def main() -> None:
         case ["table", path]:
             for line in table(Path(path)):
                 print(line, flush=True)
+        case ["pooled", source, seconds] if Path(source).is_dir():
+            waits = measured_waits(Path(source), int(seconds))
+            print("\n".join(pooled_table(read_run(Path(source)).experiment, waits)))
+        case ["pooled", source, seconds]:
+            simulated, _ = read(Path(source))
+            print("\n".join(pooled_table(simulated.experiment, simulated_waits(simulated, int(seconds)))))
         case ["default", *runs] if runs:
             print("| experiment | trials | by default | claims decided | the answer | false, the worst claim |")
             print("| --- " * 6 + "|")
