@@ -267,7 +267,7 @@ class Results:
         """Return all that is known of a quantity; None: nothing."""
         key = quantity.metric, quantity.stat
         predicted = self.predictions.values.get((cell, *key))
-        trials, pooled = self._carrying(quantity), self.pools.get((cell, *key))
+        trials, pooled = self._carrying(quantity), self.pooled(quantity)
         if not (trials or pooled) and quantity not in self._published and (self.cells or not predicted):
             return None
         low, high = self.interval(quantity) or (None, None)
