@@ -309,7 +309,7 @@ def the_wrapper(folder: Path) -> None:
     (folder / "environment.json").write_text("{}")
     (folder / "plain.py").write_text(WRAPPED)
     shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
-    text = (SERVERS / "own" / "own.py").read_text().replace('"/tmp/served"', repr(str(folder / "served")))
+    text = (SERVERS / "user-service" / "own.py").read_text().replace('"/tmp/served"', repr(str(folder / "served")))
     (folder / "wrapper.py").write_text(text)
     rows = []
     for what, called in (("WSGI", "app"), ("ASGI", "asgi")):

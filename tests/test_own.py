@@ -421,7 +421,8 @@ def test_the_experiment_has_the_requests_and_the_ways(service: Path) -> None:
     assert json.loads(load.environment()["CLASSES"])["report"] == {"users": 3, "path": "/report"}
     assert json.loads(load.derived_environment("5s")["USERS_MAX"]) == {"home": 4, "report": 3, "stream": 20}
     factors = experiment.variants[TODAY].factors()
-    assert (factors["LAB_CALLABLE"], factors["LAB_APP"], factors["LAB_OWN"]) == ("app:app", "own:app", "-own-abc")
+    assert (factors["LAB_CALLABLE"], factors["LAB_APP"]) == ("app:app", "own:app")
+    assert factors["LAB_USER_SERVICE"] == "-own-abc"
     assert "nowhere" not in experiment.variants[TODAY].record(TODAY).model_dump_json()
     assert results_name(service) == "my-service-tried"
     many = found.model_copy(update={"requests": {"home": found.requests["home"].model_copy(update={"users": 90_000})}})
@@ -498,7 +499,7 @@ def wrapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     def wrap(source: str) -> ModuleType:
         (tmp_path / "wrapped_shop.py").write_text(source)
         (tmp_path / "environment.json").write_text('{"GREETING": "hello"}')
-        text = (SERVERS / "own" / "own.py").read_text()
+        text = (SERVERS / "user-service" / "own.py").read_text()
         (tmp_path / "wrapper_of_shop.py").write_text(
             text.replace('"/opt/application"', repr(str(tmp_path))).replace(
                 '"/tmp/served"', repr(str(tmp_path / "served"))
@@ -610,7 +611,7 @@ def test_a_factory_that_is_not_called_is_named_with_the_way_out(wrapped: Any, mo
 
 
 def own_points(folder: Path, requests: list[Request], served: str) -> None:
-    """Write the points of requests as k6/own.js does, and what the wrapper noted."""
+    """Write the points of requests as k6/user-service.js does, and what the wrapper noted."""
     folder.mkdir(parents=True)
     kept = ("id", "status", "error", "blocked_ms", "connecting_ms")
     with gzip.open(folder / "points.json.gz", "wt") as file:
@@ -1747,7 +1748,7 @@ def test_an_image_gets_the_programs_of_the_lab(tmp_path: Path) -> None:
 def test_an_image_that_cannot_be_measured_says_what_it_lacks(
     monkeypatch: pytest.MonkeyPatch, version: str | None, programs: str, says: str | None
 ) -> None:
-    spec = spec_from_file_location("check", SERVERS / "own" / "image" / "check.py")
+    spec = spec_from_file_location("check", SERVERS / "user-service" / "image" / "check.py")
     assert spec
     assert spec.loader
     check = module_from_spec(spec)

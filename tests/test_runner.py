@@ -416,7 +416,7 @@ def test_an_application_that_outgrows_its_memory_while_it_is_asked_is_told_by_th
 ) -> None:
     """The balancer's 502 is only a consequence."""
     stack = overload(tmp_path)
-    monkeypatch.setattr("lab.trial.containers.OWN", stack.planned.load.script)
+    monkeypatch.setattr("lab.trial.containers.USER_SERVICE", stack.planned.load.script)
     monkeypatch.setattr(TrialContainers, "_asked", lambda _: {"home": OwnRequestClass(path="/", users=1)})
     monkeypatch.setattr(TrialContainers, "_front", lambda _: None)
 

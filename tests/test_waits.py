@@ -106,7 +106,7 @@ def loaded(tmp_path: Path, source: str, within_s: float = 60) -> "subprocess.Com
     (tmp_path / "application").mkdir()
     (tmp_path / "application" / "shop.py").write_text(source)
     (tmp_path / "environment.json").write_text("{}")
-    for name in ("own/own.py", "app/counters.py"):
+    for name in ("user-service/own.py", "app/counters.py"):
         (tmp_path / Path(name).name).write_bytes((SERVERS / name).read_bytes())
     environment = os.environ | {
         "LAB_FOLDER": str(tmp_path / "application"), "LAB_CALLABLE": "shop:app", "LAB_APP": "own:app",

@@ -95,8 +95,9 @@ FROM (SELECT count(*) AS requests, count(answered) AS answered FROM requests WHE
         FROM requests WHERE visit IS NOT NULL) AS visits
 """
 
-# Somebody's own application does not say who gave an answer: the wrapper around it has noted that on the worker's side,
-# see servers/own/own.py. The time at work stands in for the service time that a request of the lab's workload asks for.
+# Somebody's own application does not say who gave an answer: the wrapper around it (servers/user-service/own.py) has
+# noted that on the worker's side. The time at work stands in for the service time that a request of the lab's workload
+# asks for.
 _SERVED = """
 CREATE OR REPLACE TABLE served AS
 SELECT id, arg_min(worker, time) AS worker, arg_min(thread, time) AS thread, arg_min(connection, time) AS connection,

@@ -144,9 +144,11 @@ _KINDS_OF_OLDER_RECORDS: dict[str, LoadKind] = {"burst.js": "burst", "crash.js":
 """The kinds of the scripts of older records, which lack the kind. A script that is not here was steady."""
 
 
+SCRIPTS_OF_OLDER_RECORDS = {"own.js": "user-service.js"}
+"""Scripts that older records and experiments call otherwise, and their names today."""
 TODAY = "today"
 """The variant that serves somebody's own application as it is served today."""
-OWN, REPLAY = "own.js", "replay.js"
+USER_SERVICE, REPLAY = "user-service.js", "replay.js"
 """The scripts that send requests to somebody's own application: classes of requests, and the requests of a log."""
 
 
@@ -216,7 +218,12 @@ class LoadRecord(Record):
     @property
     def is_of_user_service(self) -> bool:
         """Whether the requests are for somebody's own application."""
-        return self.script in (OWN, REPLAY)
+        return self.script_today in (USER_SERVICE, REPLAY)
+
+    @property
+    def script_today(self) -> str:
+        """The name that the script has today."""
+        return SCRIPTS_OF_OLDER_RECORDS.get(self.script, self.script)
 
 
 class SourceRecord(Record):

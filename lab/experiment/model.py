@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, field_validator, model_validator
 
 from analysis.records.duration import in_seconds
 from analysis.records.model import Model, Name
 from analysis.records.nearest import nearest_first
+from analysis.records.run import SCRIPTS_OF_OLDER_RECORDS
 from lab import limits
 from lab.errors import Misplaced, WrongUse
 from lab.experiment.entries import ClaimEntry, CurveEntry, PublishedEntry, QuantityEntry
@@ -94,6 +95,11 @@ class Script(Model):
 
     programs: ClassVar[tuple[Path, Mapping[str, LoadScript]]]
     """The folder of the programs, and the declaration of each program."""
+
+    @field_validator("script", mode="after")
+    @classmethod
+    def _name_today(cls, script: str) -> str:
+        return SCRIPTS_OF_OLDER_RECORDS.get(script, script)
 
     @model_validator(mode="after")
     def _script_can(self) -> Self:

@@ -18,7 +18,7 @@ from python_on_whales.exceptions import DockerException
 from analysis.records.classes import OwnRequestClass, read_own_classes
 from analysis.records.files import ALONE
 from analysis.records.folder import trial_folder, write_record, write_whole
-from analysis.records.run import OWN, TODAY, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
+from analysis.records.run import TODAY, USER_SERVICE, Calibration, ContainerLog, MachineRecord, Seconds, TrialRecord
 from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.images import image_difference
 from lab.engine.cluster.machines import Machine
@@ -237,7 +237,7 @@ class TrialContainers:
     def measures_unloaded_latency(self) -> bool:
         """Whether requests to somebody's own application are first sent one at a time: once in a run."""
         trial = self.planned
-        return trial.load.script == OWN and trial.variant_name == TODAY and trial.number == 1
+        return trial.load.script == USER_SERVICE and trial.variant_name == TODAY and trial.number == 1
 
     def measure_unloaded_latency(self) -> None:
         """Find out how long requests to somebody's own application take alone, and keep it."""
@@ -254,7 +254,7 @@ class TrialContainers:
         """
         if self.outcome == "failed":
             raise self._not_healthy()
-        if self.planned.load.script != OWN:
+        if self.planned.load.script != USER_SERVICE:
             return []
         try:
             workload = self.planned.variant.workload

@@ -49,7 +49,7 @@ def observe(
 
 
 def keep_who_served(containers: Sequence[ContainerInfo], service: str, part: Path) -> None:
-    """Keep what the wrapper around somebody's own application has noted; see servers/own/own.py."""
+    """Keep what the wrapper around somebody's own application has noted; see servers/user-service/own.py."""
     for container in containers:
         if container.service == service and container.state.status == "running":
             said = container.execute(["sh", "-c", "cat /tmp/served/* || true"])

@@ -65,7 +65,7 @@ LOADED_WITHIN_S = 120
 
 def program_text(name: str) -> str:
     """Return the text of a program that runs once in a container."""
-    return (SERVERS / "own" / name).read_text(encoding="utf-8")
+    return (SERVERS / "user-service" / name).read_text(encoding="utf-8")
 
 
 def _run_once(options: list[str], image: str, words: list[str], what: str, problem: str, say: Say) -> None:

@@ -43,7 +43,7 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
             settings = served.settings if served.server == server else None
             (folder / name).write_bytes(settings.read_bytes() if settings else b"")
         for name in ("own.py", "before.py", "forward.py"):
-            shutil.copyfile(SERVERS / "own" / name, folder / name)
+            shutil.copyfile(SERVERS / "user-service" / name, folder / name)
         if application.folder:
             _lay_out_folder(application.folder, folder)
             required = _required(application.requirements) if application.requirements else []
@@ -90,7 +90,7 @@ def _lay_out_folder(application: Path, folder: Path) -> None:
             f"{application} has {size / 2**20:,.0f} MiB, but an application may have {MOST_MIB}.",
             hint=f"Move data elsewhere. The lab leaves out {', '.join(LEFT_OUT)}.",
         )
-    shutil.copyfile(SERVERS / "own" / "Dockerfile", folder / "Dockerfile")
+    shutil.copyfile(SERVERS / "user-service" / "Dockerfile", folder / "Dockerfile")
 
 
 def _lay_out_programs(served: Served, folder: Path) -> None:
@@ -99,7 +99,7 @@ def _lay_out_programs(served: Served, folder: Path) -> None:
     for name in _PROGRAMS:
         shutil.copyfile(SERVERS / name, folder / "programs" / name)
     shutil.copyfile(SERVERS / "observe-counted", folder / "programs" / "observe-own")
-    shutil.copyfile(SERVERS / "own" / "image" / "curl", folder / "programs" / "curl")
+    shutil.copyfile(SERVERS / "user-service" / "image" / "curl", folder / "programs" / "curl")
     serve = folder / "programs" / "serve"
     if served.server == "uvicorn":
         shutil.copyfile(SERVERS / "asgi" / "start", serve)
@@ -108,7 +108,7 @@ def _lay_out_programs(served: Served, folder: Path) -> None:
     shutil.copyfile(SERVERS / "app" / "counters.py", folder / "counters.py")
     for name in ("gunicorn.conf.py", "idle_thread.py"):
         shutil.copyfile(SERVERS / "gunicorn" / name, folder / name)
-    shutil.copyfile(SERVERS / "own" / "image" / "Dockerfile", folder / "Dockerfile")
+    shutil.copyfile(SERVERS / "user-service" / "image" / "Dockerfile", folder / "Dockerfile")
     (folder / "release").write_text(f"{served.server} {served.release}", encoding="utf-8")  # a part of the digest
 
 

@@ -10,7 +10,7 @@ from analysis.records.classes import own_classes_as_json
 from analysis.records.folder import read_trial, trial_folder
 from analysis.records.model import name_from
 from analysis.records.nearest import nearest_first
-from analysis.records.run import OWN, REPLAY, TODAY
+from analysis.records.run import REPLAY, TODAY, USER_SERVICE
 from analysis.records.summary import Summary
 from lab.apps.service.description import UserService, read_user_service
 from lab.apps.service.diagnosis.model import Diagnosis, read_diagnosis
@@ -140,7 +140,7 @@ def experiment_of(
     path: Path, service: UserService, ways: Sequence[ServingOption], replay: Replay | None = None
 ) -> Experiment:
     """Return the experiment, with the requests of the service or of a log. Raise WrongUse if k6 cannot send them."""
-    asked = {"script": OWN, "settings": {"classes": own_classes_as_json(service.requests)}, "duration": LASTS}
+    asked = {"script": USER_SERVICE, "settings": {"classes": own_classes_as_json(service.requests)}, "duration": LASTS}
     if replay:
         settings = {"classes": own_classes_as_json(replay.classes), "users_max": replay.users_max}
         lasts = {name: f"{min(most_s, replay.lasts_s)}s" for name, most_s in REPLAY_LASTS_S.items()}
@@ -153,7 +153,7 @@ def experiment_of(
     return Experiment(
         title=f"{path.stem}, as it is served today and in other ways",
         question="Do requests wait for a worker although another worker has a free thread, and what helps?",
-        load=load,
+        loads={"replay" if replay else "own": load},  # names by which runs of any version are compared
         trials=TRIALS,
         variants={way.name: way.variant for way in ways},
     )

@@ -78,7 +78,7 @@ class _UserApplication(Variant, ABC):
         """Return the factors that docker-compose.yml reads."""
         factors = super().factors()
         release = {} if self.server == "uwsgi" else {"LAB_RELEASE": ""}  # the layer has its own release of the server
-        return factors | {"LAB_CALLABLE": self.callable, "LAB_OWN": f"-own-{self.layer.tag}"} | release
+        return factors | {"LAB_CALLABLE": self.callable, "LAB_USER_SERVICE": f"-own-{self.layer.tag}"} | release
 
 
 class UserGthread(_UserApplication, GunicornGthread):

@@ -35,7 +35,7 @@ from lab.experiment.loads.settings import (
 VISIT_REQUESTS = 3
 VISIT_SLACK_S = 5
 """After a load of visits, k6 waits for the longest possible visit and these seconds."""
-USER_SERVICE = "how long somebody's own application works on a request"
+_USER_SERVICE = "how long somebody's own application works on a request"
 """What theory lacks to simulate somebody's own application."""
 
 
@@ -193,21 +193,6 @@ K6_SCRIPTS = {
             "heavy": _waiting(asked["heavy_delay_s"], users=asked["heavy_vus"]),
         },
     ),
-    "own.js": LoadScript(
-        "the requests of `make try` to [your own application](your-service.md): classes of paths, with headers, "
-        "bodies, and users or a rate",
-        {
-            "classes": AskedFor(
-                '{"home": {"path": "/?delay=0.1", "users": 5, "pause_s": 1}, '
-                '"report": {"path": "/?delay=2", "per_second": 0.5}}'
-            )
-        },
-        users=("classes",),
-        missing=USER_SERVICE,
-        rate_rps=lambda asked: asked["classes_per_s"],
-        derived=lambda asked, _: _users_max(asked),
-        needs="The paths are those of the lab's own application.",
-    ),
     "replay.js": LoadScript(
         "the requests of an access log to [your own application](your-service.md#the-requests-of-a-log), at the times "
         "at which they came",
@@ -218,7 +203,7 @@ K6_SCRIPTS = {
             "users_max": count(10),
         },
         users=("users_max",),
-        missing=USER_SERVICE,
+        missing=_USER_SERVICE,
         rate_rps=lambda asked: asked["classes_per_s"],
         open_loop=True,
         needs="It sends the requests of replay.json to the lab's application.",
@@ -229,6 +214,21 @@ K6_SCRIPTS = {
         users=("users",),
         traffic=_rounds,
         fits=_work_ends,
+    ),
+    "user-service.js": LoadScript(
+        "the requests of `make try` to [your own application](your-service.md): classes of paths, with headers, "
+        "bodies, and users or a rate",
+        {
+            "classes": AskedFor(
+                '{"home": {"path": "/?delay=0.1", "users": 5, "pause_s": 1}, '
+                '"report": {"path": "/?delay=2", "per_second": 0.5}}'
+            )
+        },
+        users=("classes",),
+        missing=_USER_SERVICE,
+        rate_rps=lambda asked: asked["classes_per_s"],
+        derived=lambda asked, _: _users_max(asked),
+        needs="The paths are those of the lab's own application.",
     ),
     "users.js": LoadScript(
         "requests of users who wait for each answer, and then pause",

@@ -17,7 +17,7 @@ from analysis.records.files import ALONE, SERVED
 from analysis.records.folder import trial_folder
 from analysis.records.summary import Summary
 
-# servers/own/own.py writes the lines; the column of the connection has the seconds, which end at the time.
+# servers/user-service/own.py writes the lines; the column of the connection has the seconds, which end at the time.
 _NOTES = """
 (SELECT what, worker, thread, connection::DOUBLE AS seconds, {time} AS time
     FROM read_csv($files, header = false, delim = ',', columns = {{
@@ -63,7 +63,7 @@ class Held(NamedTuple):
     """How long requests of one class held up event loops in one trial, in all and at most, in seconds.
 
     ``what`` is why: a function on the loop blocked (``held``; in older runs, also if it computed) or ``computed``, or
-    other threads had the interpreter lock (``locked``; servers/own/own.py).
+    other threads had the interpreter lock (``locked``; servers/user-service/own.py).
     """
 
     what: str
