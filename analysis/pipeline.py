@@ -1,6 +1,7 @@
 """From a run's raw points to its report: rows, observed, judged, measured, verdicts, shown (see docs/method.md).
 
-You can delete everything that ``derive`` writes and call ``derive`` again: it writes the same files.
+Each stage passes finished values to the next. You can delete everything that ``derive`` writes and call ``derive``
+again: it writes the same files.
 """
 
 import json
@@ -9,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from analysis.metrics import bursts, failures, servers, spread, visits
-from analysis.metrics.unknown import unknown
+from analysis.metrics.simulated import NOTHING, Predictions
+from analysis.metrics.unknown import known_claim, known_entries, unknown
 from analysis.predict.prediction import not_predicted
 from analysis.predict.stored import predictions_of
 from analysis.read.rows import opened
@@ -21,9 +23,10 @@ from analysis.records.summary import Summary
 from analysis.report.extensions import write_extensions
 from analysis.report.html import write_report
 from analysis.statistics.pooling import pool_cells
-from analysis.statistics.results import Results, completion_times, measure_cells, seconds_of_round
+from analysis.statistics.results import completion_times, measure_cells, results_of, seconds_of_round, too_few
+from analysis.statistics.rows import completion_times_rows, difference_rows, figure_rows
 from analysis.verdict.article import circumstances, judge_article
-from analysis.verdict.claims import claim_row, difference_rows, published_rows
+from analysis.verdict.claims import claim_row, published_rows
 from analysis.verdict.validity import doubt_effects, judge_run, judge_trials, several_clocks, unapplied
 
 READ_AT_ONCE = 2
@@ -38,13 +41,16 @@ def derive(run_folder: Path) -> Summary:
     If the raw files of a trial cannot be read, or differ from manifest.sha256, the trial is judged invalid with the
     reason. Raise BadRun if run.json, a trial.json or the manifest cannot be read.
     """
-    summary = derive_summary(run_folder)
+    summary = derive_summary(run_folder, predictions_of(run_folder))
     write_report(run_folder, summary, write_extensions(run_folder, summary))
     return summary
 
 
-def derive_summary(run_folder: Path) -> Summary:
-    """Do the same as ``derive``, but without report.html and the files of apps."""
+def derive_summary(run_folder: Path, predictions: Predictions = NOTHING) -> Summary:
+    """Do the same as ``derive``, but without predicted.json, report.html and the files of apps.
+
+    ``predictions`` has what theory predicts of the run; without it, the summary has no predictions.
+    """
     run, folders = read_run(run_folder), trial_folders(run_folder)
     read = partial(read_raw_trial, run_folder, hashes=sealed(run_folder))
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:  # DuckDB reads without the interpreter lock
@@ -55,35 +61,38 @@ def derive_summary(run_folder: Path) -> Summary:
         classes = {trial.key: trial.classes for trial in judged if trial.is_trusted}
         trusted = sorted((trial for trial in trials if trial.key in classes), key=lambda trial: trial.key)
         doubts = [*unknown(run, [trial.record for trial in trials]), *unapplied(trials), *several_clocks(trials)]
-        predictions = predictions_of(run_folder, run)
-        cells = measure_cells(rows, trusted, classes)
+        claims, entries = [known_claim(run, claim) for claim in run.claims], known_entries(run)
+        workers, waves = spread.worker_rows(rows, classes), list(bursts.wave_rows(rows, run, trusted))
+        rate_steps, errors = list(visits.rate_step_rows(rows, trusted)), list(failures.error_rows(rows, classes))
+        cells, times = measure_cells(rows, trusted, classes), completion_times(rows, trusted)
         pools = pool_cells(rows, trusted, cells)
-        results = Results(run, cells, completion_times(rows, trusted), seconds_of_round(trials), predictions, pools)
-        doubts += results.too_few()
-        judged = doubt_effects(judged, cells)
-        keys = {*classes}
-        figures, claims = list(results.rows()), [claim_row(claim, results, judged) for claim in run.claims]
-        apart = circumstances(figures)
-        published = list(published_rows(results, judged, apart))
-        summary = Summary(
-            experiment=run.experiment,
-            round_s=results.round_s,
-            validity=judge_run(run, judged, doubts),
-            trials=judged,
-            rows=figures,
-            completion_times=list(results.completion_times_rows()),
-            claims=claims,
-            published=published,
-            article=judge_article(run, claims, published, apart.floors),
-            differences=list(difference_rows(results)) if run.against_itself else [],
-            workers=spread.worker_rows(rows, keys),
-            counters=list(servers.counter_rows(trials)),
-            waves=list(bursts.wave_rows(rows, run, keys)),
-            rate_steps=list(visits.rate_step_rows(rows, trusted)),
-            errors=list(failures.error_rows(rows, keys)),
-            not_predicted=not_predicted(predictions),
-            clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
-        )
+    results = results_of(run, cells, claims, entries, predictions, pools, times, seconds_of_round(trials))
+    doubts += too_few(results, cells, claims, pools)
+    judged = doubt_effects(judged, cells)
+    validity = judge_run(run, judged, doubts)
+    figures, completions = list(figure_rows(results, predictions)), list(completion_times_rows(results, predictions))
+    differences = list(difference_rows(results)) if run.against_itself else []
+    decided, apart = [claim_row(claim, results, judged) for claim in claims], circumstances(figures)
+    published = list(published_rows(results, judged, apart))
+    summary = Summary(
+        experiment=run.experiment,
+        round_s=results.round_s,
+        validity=validity,
+        trials=judged,
+        rows=figures,
+        completion_times=completions,
+        differences=differences,
+        claims=decided,
+        published=published,
+        article=judge_article(run, decided, published, apart.floors),
+        workers=workers,
+        counters=list(servers.counter_rows(trials)),
+        waves=waves,
+        rate_steps=rate_steps,
+        errors=errors,
+        not_predicted=not_predicted(predictions),
+        clocks=[trial.raw.clocks.record(trial.key) for trial in trials if trial.raw.clocks],
+    )
     values = {"schema": SCHEMA, **summary.model_dump(mode="json")}
     write_whole(run_folder / "summary.json", json.dumps(values, indent=1, ensure_ascii=False) + "\n")
     return summary

@@ -12,7 +12,7 @@ from typing import Any
 from analysis.metrics import METRICS
 from analysis.metrics.unknown import unknown
 from analysis.pipeline import derive, derive_summary
-from analysis.predict.stored import PREDICTED
+from analysis.predict.stored import PREDICTED, predictions_of
 from analysis.records.checksums import MANIFEST, FileDifference, changed_files, files, is_derived, read_manifest, sha256
 from analysis.records.folder import BadRun, read_run, read_summary, read_trial, read_values, trial_folders
 from analysis.records.run import SCHEMA
@@ -186,7 +186,7 @@ def derived_elsewhere(run_folder: Path) -> Iterator[tuple[Path, Summary]]:
         again = Path(folder)
         link_recorded(run_folder, again, PREDICTED)
         try:
-            summary = derive_summary(again)
+            summary = derive_summary(again, predictions_of(again))
         except BadRun as error:
             raise BadRun(str(error).replace(folder, str(run_folder))) from None
         yield again, summary

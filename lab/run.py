@@ -163,11 +163,12 @@ def measure_rounds(
 def _is_enough(run: OpenRun, spent_s: float, budget_s: float, say: Say) -> bool:
     """Whether every claim is decided after so many rounds, or another round would exceed the budget."""
     from analysis.pipeline import derive_summary  # noqa: PLC0415
+    from analysis.predict.stored import predictions_of  # noqa: PLC0415
     from analysis.verdict.claims import missing_cores  # noqa: PLC0415
 
     if run.rounds >= RESAMPLED_FROM:
         with uninterrupted():
-            claims = derive_summary(run.folder).claims
+            claims = derive_summary(run.folder, predictions_of(run.folder)).claims
         hopeless = sum(missing_cores(claim, run.record) is not None for claim in run.record.claims)
         decided = sum(claim.decided for claim in claims)
         lack = f"; {hopeless} cannot be decided for want of cores" if hopeless else ""

@@ -30,6 +30,7 @@ import numpy as np
 from analysis.metrics.likely import Times
 from analysis.metrics.metric import rows_needed
 from analysis.metrics.simulated import SimulatedTrial
+from analysis.metrics.unknown import known_claim
 from analysis.predict.system import system_of
 from analysis.read.rows import opened
 from analysis.read.trial_data import RawTrial, read_raw_trial, read_trial_data
@@ -37,9 +38,10 @@ from analysis.records.checksums import sealed
 from analysis.records.claims import Claim
 from analysis.records.folder import read_run, trial_folders
 from analysis.records.run import Run
+from analysis.records.summary import ClaimRow
 from analysis.statistics.intervals import Draw
 from analysis.statistics.pooling import Pooled, pooled_percentile
-from analysis.statistics.results import Cells, Results, TrialValues, measure_cells, with_loads
+from analysis.statistics.results import Cells, Results, TrialValues, figures_of, measure_cells
 from analysis.verdict.claims import claim_row
 from lab.experiment.file import load_experiment
 from theory.simulate import simulate_trials
@@ -132,7 +134,7 @@ def table(path: Path) -> Iterator[str]:
         yield "| --- " * (4 + len(TRIALS)) + "|"
         in_all = dict.fromkeys(TRIALS, 0)
         for claim in claims:
-            row = claim_row(claim, Results(run, cells), [])
+            row = row_of(claim, run, cells)
             if row.measured is None:
                 yield f"| {claim.says} | {claim.bound} | – | – | {' | '.join('–' for _ in TRIALS)} |"
                 continue
@@ -150,11 +152,16 @@ def table(path: Path) -> Iterator[str]:
 
 def _each(claim: Claim, run: Run, cells: Cells) -> list[bool]:
     """Return whether the claim holds in each trial of the study."""
-    results = Results(run, cells)
-    claim = with_loads(run, claim)
-    values = results.values(claim.value)
-    others = results.values(claim.relative_to) if claim.relative_to else dict.fromkeys(values, 1.0)
-    return [claim.holds(values[trial] / others[trial]) for trial in values.keys() & others.keys()]
+    figures = figures_of(cells, known_claim(run, claim).claim.quantities, {})
+    values, *others = [{trial: draw.value for trial, draw in figure.draws.items()} for figure in figures.values()]
+    divisors = others[0] if others else dict.fromkeys(values, 1.0)
+    return [claim.holds(values[trial] / divisors[trial]) for trial in values.keys() & divisors.keys()]
+
+
+def row_of(claim: Claim, run: Run, cells: Cells) -> ClaimRow:
+    """Return the verdict on a claim from the statistics of trials, all of which are trusted."""
+    known = known_claim(run, claim)
+    return claim_row(known, Results(run, figures_of(cells, known.claim.quantities, {})), [])
 
 
 def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, runs: int = RUNS) -> tuple[int, int]:
@@ -171,7 +178,7 @@ def chances(claim: Claim, run: Run, cells: Cells, trials: int, *, holds: bool, r
                 cell: [ones[place]._replace(trial=number) for number, place in enumerate(chosen, start=1)]
                 for (cell, ones), chosen in zip(needed.items(), places, strict=True)
             }
-            verdicts[places] = claim_row(claim, Results(run, drawn), []).verdict
+            verdicts[places] = row_of(claim, run, drawn).verdict
         decided += verdicts[places] in ("reproduced", "not reproduced")
         false += verdicts[places] == ("not reproduced" if holds else "reproduced")
     return decided, false
@@ -187,7 +194,7 @@ def default(run_folder: Path) -> str:
     experiment = load_experiment(run.experiment)
     decided, false, headline = 0, 0, None
     for claim in experiment.claims:
-        row = claim_row(claim, Results(run, cells), [])
+        row = row_of(claim, run, cells)
         if row.measured is None:
             continue
         mine, wrong = chances(claim, run, cells, experiment.trials, holds=claim.holds(row.measured), runs=ROUGHLY)

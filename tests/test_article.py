@@ -16,7 +16,8 @@ from analysis.records.summary import Article, ClaimRow, PublishedFigure, Publish
 from analysis.report.article import LONGEST, article_sentence, article_tables
 from analysis.report.figures.drawing import svg
 from analysis.report.figures.published import LOOKS, published_chart
-from analysis.verdict.article import circumstances, edges_of, judge_article
+from analysis.verdict.article import circumstances, judge_article
+from analysis.verdict.claims import edges_of
 from tests.synthetic import Request, make_run
 
 

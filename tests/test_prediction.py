@@ -302,7 +302,7 @@ def test_tornado_knows_the_stalls() -> None:
 def predicted(tmp_path: Path) -> Path:
     """The folder of a run whose predictions are stored."""
     run = make_run(tmp_path / "run", {"one": [Request(overhead_ms=5)]}, variants=[variant()], loads=[load()])
-    derive_summary(run)
+    derive_summary(run, stored.predictions_of(run))
     return run
 
 
@@ -313,9 +313,9 @@ def test_a_run_is_predicted_once(predicted: Path, monkeypatch: pytest.MonkeyPatc
     before = (predicted / "summary.json").read_bytes()
     monkeypatch.setattr(stored, "predict_run", lambda _: pytest.fail("simulated again"))
 
-    assert stored.predictions_of(predicted, run) == simulated
+    assert stored.predictions_of(predicted) == simulated
     assert simulated.values
-    derive_summary(predicted)
+    derive_summary(predicted, stored.predictions_of(predicted))
     assert (predicted / "summary.json").read_bytes() == before
     with derived_elsewhere(predicted) as (_, summary):
         assert any(row.predicted is not None for row in summary.rows)
@@ -342,9 +342,16 @@ def test_a_prediction_of_other_settings_or_versions_is_not_trusted(
     with derived_elsewhere(predicted):
         assert simulate.call_count == 1
     assert path.exists() == (broken != "missing"), "a command that reads a run writes nothing into it"
-    derive_summary(predicted)
+    derive_summary(predicted, stored.predictions_of(predicted))
     assert simulate.call_count == 2
     assert json.loads(path.read_text())["theory"] == THEORY
+
+
+def test_a_summary_without_predictions_says_nothing_of_theory(predicted: Path) -> None:
+    summary = derive_summary(predicted)
+
+    assert not any(row.predicted is not None for row in summary.rows)
+    assert [row for row in derive(predicted).rows if row.predicted is not None]
 
 
 def test_an_edited_prediction_is_found(predicted: Path) -> None:

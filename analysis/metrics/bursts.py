@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -101,15 +101,15 @@ def _waves(database: duckdb.DuckDBPyConnection, key: Key, size: int) -> list[tup
     return [] if quick or any(wave > WAVES for _, wave, _ in found) else [(*row,) for row in found]
 
 
-def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Iterable[Key]) -> Iterator[WaveRow]:
+def wave_rows(database: duckdb.DuckDBPyConnection, run: Run, trusted: Sequence[TrialData]) -> Iterator[WaveRow]:
     """Yield the waves of the first burst in each variant's first trusted trial, if the variant has several workers."""
     variants, loads = [each.name for each in run.variants], [each.name for each in run.loads]
-    firsts = {key[:2]: key for key in sorted(trusted, reverse=True)}
-    for variant, load, trial in sorted(firsts.values(), key=lambda key: (variants.index(key[0]), loads.index(key[1]))):
-        size = run.load(load).burst
-        if not size or run.variant(variant).workers < 2:
+    firsts = {trial.key[:2]: trial for trial in reversed(trusted)}
+    for variant, load in sorted(firsts, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]))):
+        first = firsts[variant, load]
+        if not first.load.burst or first.variant.workers < 2:
             continue
-        found = _waves(database, (variant, load, trial), size)
+        found, trial = _waves(database, first.key, first.load.burst), first.record.trial
         order = workers.in_order({worker for worker, _, _ in found})
         for worker, wave, requests in sorted(found, key=lambda row: (order.index(row[0]), row[1])):
             yield WaveRow(variant=variant, load=load, trial=trial, burst=1, worker=worker, wave=wave, requests=requests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING
 
 from analysis.metrics.metric import Family, Metric, MetricValues
@@ -37,7 +37,7 @@ def _measure(_: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[MetricV
         yield MetricValues(request_class, FAILURES.keyed({"share": share, "count": count.failed}))
 
 
-def error_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> Iterator[ErrorRow]:
+def error_rows(database: duckdb.DuckDBPyConnection, trusted: Container[Key]) -> Iterator[ErrorRow]:
     """Yield why requests failed in the trusted trials, the most frequent reason first."""
     names = list(ErrorRow.model_fields)
     for row in database.execute(_ERRORS).fetchall():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import groupby
 from statistics import correlation
 from typing import TYPE_CHECKING
@@ -71,7 +71,7 @@ def _measure(database: duckdb.DuckDBPyConnection, trial: TrialData) -> Iterator[
         yield MetricValues(request_class, REQUESTS_BY_CONNECTION.keyed({"avg": average, "max": most}))
 
 
-def worker_rows(database: duckdb.DuckDBPyConnection, trusted: set[Key]) -> list[WorkerRow]:
+def worker_rows(database: duckdb.DuckDBPyConnection, trusted: Container[Key]) -> list[WorkerRow]:
     """Return how many requests of each class each worker answered in the trusted trials, the smallest number first."""
     rows = _rows(database.execute(_WORKERS.format(and_of_trial="")).fetchall())
     return [row for row in rows if (row.variant, row.load, row.trial) in trusted]

@@ -26,8 +26,7 @@ def unknown(run: Run, trials: Iterable[TrialRecord] = ()) -> Iterator[str]:
         if what := unknown_in_claim(run, claim):
             yield f"not judged by this version: the claim {claim.says!r} asks for {what}"
     for published in run.published:
-        known = known_figures(run, published)
-        if what := known.reason or ", ".join(known.unknown.values()):
+        if what := _unknown_in_published(run, published) or ", ".join(_unknown_statistics(published).values()):
             yield f"not judged by this version: of {published.variant}, {what} was published"
     for measure in run.curve.values if run.curve else []:
         if what := unknown_in_measure(measure):
@@ -60,6 +59,21 @@ def unknown_in_claim(run: Run, claim: Claim) -> str | None:
     return None if claim.has_one_bound else "a bound other than at_least or at_most"
 
 
+class KnownClaim(NamedTuple):
+    """A claim whose quantities name their load. ``unknown`` is what this version does not know of it; None: nothing."""
+
+    claim: Claim
+    unknown: str | None
+
+
+def known_claim(run: Run, claim: Claim) -> KnownClaim:
+    """Return a claim of a run whose quantities name their load, also if the run has only one."""
+    value, other = claim.value, claim.relative_to
+    value = value.model_copy(update={"load": value.load or run.loads[0].name})
+    other = other and other.model_copy(update={"load": other.load or run.loads[0].name})
+    return KnownClaim(claim.model_copy(update={"value": value, "relative_to": other}), unknown_in_claim(run, claim))
+
+
 class KnownFigures(NamedTuple):
     """What this version knows of a published entry, which names its load.
 
@@ -73,6 +87,12 @@ class KnownFigures(NamedTuple):
     reason: str | None
 
 
+def known_entries(run: Run) -> list[KnownFigures]:
+    """Return what this version knows of each published entry, for the variants that are part of the run."""
+    variants = {variant.name for variant in run.variants}
+    return [known_figures(run, entry) for entry in run.published if entry.variant in variants]
+
+
 def known_figures(run: Run, published: Published) -> KnownFigures:
     """Return which figures of a published entry this version can judge, and why it cannot judge the others."""
     entry = published.model_copy(update={"load": published.load or next((load.name for load in run.loads), None)})
@@ -84,9 +104,7 @@ def known_figures(run: Run, published: Published) -> KnownFigures:
         ): value
         for stat, value in comparable_figures(published).items()
     }
-    known = STATISTICS[entry.metric]
-    unknown = {stat: f"the statistic {stat} of {entry.metric}" for stat in entry.stats if stat not in known}
-    return KnownFigures(entry, figures, unknown, None)
+    return KnownFigures(entry, figures, _unknown_statistics(published), None)
 
 
 def _unknown_in_published(run: Run, published: Published) -> str | None:
@@ -97,6 +115,12 @@ def _unknown_in_published(run: Run, published: Published) -> str | None:
     if not (published.stats or published.counts or published.completion_times):
         return f"no figure of {published.metric} that this version knows"
     return _unknown_load(run, published.load)
+
+
+def _unknown_statistics(published: Published) -> dict[str, str]:
+    """Return in words each statistic of a known metric that this version does not know."""
+    known, metric = STATISTICS[published.metric], published.metric
+    return {stat: f"the statistic {stat} of {metric}" for stat in published.stats if stat not in known}
 
 
 def comparable_figures(published: Published) -> dict[str, float]:

@@ -13,12 +13,14 @@ import numpy as np
 from analysis.metrics import FAMILIES, bursts
 from analysis.metrics.metric import percentile
 from analysis.metrics.simulated import Prediction, Predictions, SimulatedTrial
+from analysis.metrics.unknown import known_entries
 from analysis.predict.system import NotModelled, system_of
 from analysis.records.duration import in_seconds
 from analysis.records.run import LoadRecord, Run, VariantRecord
 from analysis.records.summary import NotPredicted, Summary
 from analysis.statistics.intervals import median_of_each
-from analysis.statistics.results import Results
+from analysis.statistics.results import results_of
+from analysis.statistics.rows import completion_times_rows, figure_rows
 from theory.model import QueueingSystem
 
 SIMULATED, LEAST_SIMULATED = 60, 10
@@ -60,10 +62,10 @@ def predict_run(run: Run) -> Predictions:
 def predict_summary(run: Run) -> Summary:
     """Return what is published and predicted of a run, as the summary of a run without trials."""
     predictions = predict_run(run)
-    results = Results(run, {}, predictions=predictions)
+    results = results_of(run, {}, [], known_entries(run), predictions, {})
     found = {
-        "rows": list(results.rows()),
-        "completion_times": list(results.completion_times_rows()),
+        "rows": list(figure_rows(results, predictions)),
+        "completion_times": list(completion_times_rows(results, predictions)),
         "not_predicted": not_predicted(predictions),
     }
     return Summary.of_nothing(run.experiment).model_copy(update=found)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from analysis.metrics.simulated import Prediction, Predictions
 from analysis.predict.prediction import predict_run
-from analysis.records.folder import BadRun, read_values, validated, write_whole
+from analysis.records.folder import BadRun, read_run, read_values, validated, write_whole
 from analysis.records.model import Record
 from analysis.records.run import SCHEMA, THEORY, Run
 
@@ -53,12 +53,12 @@ class PredictedRun(Record):
     cells: list[PredictedCell]
 
 
-def predictions_of(run_folder: Path, run: Run) -> Predictions:
+def predictions_of(run_folder: Path) -> Predictions:
     """Return what predicted.json says, if this version predicted it from the run's settings; simulate otherwise.
 
-    Write the file if it had to be simulated.
+    Write the file if it had to be simulated. Raise BadRun if run.json cannot be read.
     """
-    path = run_folder / PREDICTED
+    run, path = read_run(run_folder), run_folder / PREDICTED
     try:
         values = read_values(path)
         stored = validated(path, PredictedRun, {"schema_": values.pop("schema"), **values})

@@ -1,4 +1,4 @@
-"""The statistics of a run's trusted trials, and how to look up a quantity in them."""
+"""The statistics of a run's trusted trials, and from them the figure of each quantity that somebody asks for."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -10,18 +10,17 @@ import duckdb
 from analysis.metrics import FAMILIES, METRICS, STATISTICS, bursts, statistics_of, unit
 from analysis.metrics.failures import FAILURES
 from analysis.metrics.metric import PRINTED, MetricValues, failures_allowed, percentile, rows_needed
-from analysis.metrics.simulated import NOTHING, Cell, Predictions
-from analysis.metrics.unknown import known_figures
+from analysis.metrics.simulated import Cell, Predictions
+from analysis.metrics.unknown import KnownClaim, KnownFigures
 from analysis.metrics.visits import VISITS_FAILED
 from analysis.read import Key
 from analysis.read.rows import by_other_clocks
 from analysis.read.trial_data import TrialData
-from analysis.records.claims import Claim, Quantity
+from analysis.records.claims import Quantity
 from analysis.records.run import Run
-from analysis.records.summary import CompletionTimesRow, Row
 from analysis.statistics import intervals
 from analysis.statistics.intervals import Draw
-from analysis.statistics.pooling import Pooled
+from analysis.statistics.pooling import Pooled, Pools
 from analysis.statistics.stopping import Interval
 
 
@@ -130,200 +129,140 @@ def _of_trials(trials: list[list[float]]) -> CompletionTimes:
     return CompletionTimes([median(values) for values in times], ends, [*map(len, times)])
 
 
-class Results:
-    """The statistics of a run's trusted trials, and how to look up a quantity in them.
+class MeasuredFigure(NamedTuple):
+    """A quantity over all trusted trials, in the metric's unit.
 
-    ``completion_times`` has those of bursts by variant and load. ``pools`` has the percentiles of all trials together,
-    which rows and published figures show, and on which no claim rests. ``round_s`` is how long it took to measure every
-    variant once. ``known`` says of each published entry what this version knows of it. Quantities name their load.
+    ``draws`` has the value of each trial by the number of the trial; none if a percentile is missing in any trial.
+    ``n`` is how many answered requests, or visits, the values were computed from. ``interval`` is the interval of the
+    median, or of the value of a single trial; None: there is no interval. ``missing`` says why there are no values,
+    although there are trials. ``pooled`` is then the percentile of all trials together, on which no claim rests.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        cells: Cells,
-        completion_times: Mapping[tuple[str, str], CompletionTimes] = {},
-        round_s: float = 0.0,
-        predictions: Predictions = NOTHING,
-        pools: Mapping[tuple[Cell, str, str], Pooled] = {},
-    ) -> None:
-        self.run = run
-        self.predictions = predictions
-        self.cells = cells
-        self.pools = pools
-        self.completion_times = completion_times
-        self.round_s = round_s
-        variants = {variant.name for variant in run.variants}
-        self.known = [known_figures(run, entry) for entry in run.published if entry.variant in variants]
-        self._published = {quantity: value for known in self.known for quantity, value in known.figures.items()}
-        self._intervals: dict[Quantity, Interval | None] = {}
+    draws: Mapping[int, Draw]
+    n: int = 0
+    median: float | None = None
+    interval: Interval | None = None
+    missing: str = ""
+    pooled: Pooled | None = None
 
-    def draws(self, quantity: Quantity) -> dict[int, Draw]:
-        """Return the values of a statistic by the number of the trial; none if a percentile is missing in any trial.
 
-        A closed loop sends fewer requests while requests wait. So the trials with too few requests for a percentile
-        are those in which it is the longest, and a median over the other trials would be too short.
-        """
-        return {trial.trial: trial.draws[quantity.metric, quantity.stat] for trial in self._carrying(quantity)}
+class Results(NamedTuple):
+    """What was measured in a run's trusted trials, and what was published.
 
-    def values(self, quantity: Quantity) -> dict[int, float]:
-        """Return the same values as numbers, in the metric's unit."""
-        return {trial: draw.value for trial, draw in self.draws(quantity).items()}
+    ``figures`` is in the experiment's order. ``entries`` says what this version knows of each published entry, and
+    ``published`` has the figures of all entries. ``completion_times`` has those of bursts by variant and load.
+    ``round_s`` is how long it took to measure every variant once. Quantities name their load.
+    """
 
-    def median(self, quantity: Quantity) -> float | None:
-        """Return the median over trials, in the metric's unit; None: no trial has the statistic."""
-        values = self.values(quantity)
-        return median(values.values()) if values else None
+    run: Run
+    figures: Mapping[Quantity, MeasuredFigure]
+    entries: Sequence[KnownFigures] = ()
+    published: Mapping[Quantity, float] = {}
+    completion_times: Mapping[tuple[str, str], CompletionTimes] = {}
+    round_s: float = 0.0
 
-    def interval(self, quantity: Quantity) -> Interval | None:
-        """Return the interval of the median over trials, or of the value of one trial; None: there is no interval."""
-        if quantity not in self._intervals:
-            found = intervals.of_median([*self.draws(quantity).values()])
-            if found and unit(quantity.metric, quantity.stat) in ("share", "index"):
-                found = found[0], min(found[1], 1.0)
-            self._intervals[quantity] = found
-        return self._intervals[quantity]
 
-    def pooled(self, quantity: Quantity) -> Pooled | None:
-        """Return a percentile of the requests of all trials together; None: single trials have enough, or all too few.
+def too_few(results: Results, cells: Cells, claims: Iterable[KnownClaim], pools: Pools) -> Iterator[str]:
+    """Yield a sentence for each percentile that a table would show if there were more requests.
 
-        No claim rests on it.
-        """
-        cell = quantity.variant, quantity.load or "", quantity.request_class
-        return self.pools.get((cell, quantity.metric, quantity.stat))
+    For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
+    """
+    claimed = [quantity for known in claims for quantity in known.claim.quantities]
+    spoken_of = {*results.published, *(each for each in claimed if each.stat in STATISTICS.get(each.metric, ()))}
+    percentiles = {quantity for quantity in spoken_of if percentile(quantity.stat)}
+    wanted = {quantity.stat for quantity in results.published if percentile(quantity.stat)} | {*PRINTED}
+    for load, request_class in sorted({(load, request_class) for _, load, request_class in cells if request_class}):
+        counts = {cell[0]: [trial.answered for trial in trials]
+                  for cell, trials in cells.items() if cell[1:] == (load, request_class)}  # fmt: skip
+        counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
+        if results.run.load(load).has_small_bursts:
+            stats = {each.stat for each in percentiles if (each.load, each.request_class) == (load, request_class)}
+        else:
+            stats = wanted
+        for stat in sorted(stats, key=lambda stat: (rows_needed(stat), stat)):
+            needed = rows_needed(stat)
+            if lacking := [
+                variant for variant, ns in counts.items()
+                if min(ns) < needed and ((variant, load, request_class), "overhead", stat) not in pools
+            ]:  # fmt: skip
+                which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
+                most = max(max(counts[variant]) for variant in lacking)
+                fewest = min(min(counts[variant]) for variant in lacking)
+                yield f"no {stat} of {request_class} requests of {which}: it " + (
+                    f"needs {needed} a trial, there were {most} at most" if most < needed else
+                    f"needs {needed} in every trial, one trial had {fewest}"
+                )  # fmt: skip
+                break  # higher percentiles need even more requests
 
-    def explain_missing(self, quantity: Quantity) -> str:
-        """Return why no trial has a statistic, although there are trials."""
-        cell = self._cell(quantity)
-        if not cell:
-            return f"no {quantity.request_class or ''} request was answered".replace("  ", " ")
-        sample = METRICS[quantity.metric].sample
-        of_failures = (VISITS_FAILED if sample == "visits" else FAILURES).name, "share"
-        failing = [trial.draws[of_failures].value for trial in cell if of_failures in trial.draws]
-        nothing = f"nothing was seen that {quantity.metric} could be computed from"
-        if not failing or sample is None:
-            return nothing
-        if max(failing) >= failures_allowed(quantity.stat):
-            return f"{max(failing):.1%} of the {sample} failed, too many to leave out of {quantity.stat}"
-        needed, counts = rows_needed(quantity.stat), [trial.carrying(quantity.metric) for trial in cell]
-        if min(counts) >= needed:
-            return nothing
-        had = f"there were {max(counts)} at most" if max(counts) < needed else f"one trial had {min(counts)}"
-        return f"{quantity.stat} needs {needed} {sample} a trial; {had}"
 
-    def too_few(self) -> Iterator[str]:
-        """Yield a sentence for each percentile that a table would show if there were more requests.
-
-        For small bursts, tables show every request, so only published or claimed percentiles are mentioned.
-        """
-        claimed = [quantity for claim in self.run.claims for quantity in with_loads(self.run, claim).quantities]
-        spoken_of = {*self._published, *(each for each in claimed if each.stat in STATISTICS.get(each.metric, ()))}
-        percentiles = {quantity for quantity in spoken_of if percentile(quantity.stat)}
-        wanted = {quantity.stat for quantity in self._published if percentile(quantity.stat)} | {*PRINTED}
-        for load, request_class in sorted(
-            {(load, request_class) for _, load, request_class in self.cells if request_class}
-        ):
-            counts = {cell[0]: [trial.answered for trial in trials]
-                      for cell, trials in self.cells.items() if cell[1:] == (load, request_class)}  # fmt: skip
-            counts = {variant: ns for variant, ns in counts.items() if max(ns)}  # else all failed, as the reasons say
-            if self.run.load(load).has_small_bursts:
-                stats = {each.stat for each in percentiles if (each.load, each.request_class) == (load, request_class)}
-            else:
-                stats = wanted
-            for stat in sorted(stats, key=lambda stat: (rows_needed(stat), stat)):
-                needed = rows_needed(stat)
-                if lacking := [
-                    variant for variant, ns in counts.items()
-                    if min(ns) < needed and ((variant, load, request_class), "overhead", stat) not in self.pools
-                ]:  # fmt: skip
-                    which = ", ".join(lacking) if len(lacking) < len(counts) else "any variant"
-                    most = max(max(counts[variant]) for variant in lacking)
-                    fewest = min(min(counts[variant]) for variant in lacking)
-                    yield f"no {stat} of {request_class} requests of {which}: it " + (
-                        f"needs {needed} a trial, there were {most} at most" if most < needed else
-                        f"needs {needed} in every trial, one trial had {fewest}"
-                    )  # fmt: skip
-                    break  # higher percentiles need even more requests
-
-    def rows(self) -> Iterator[Row]:
-        """Yield every quantity that was measured or published, in the experiment's order.
-
-        If nothing was measured at all, yield everything that is predicted, too.
-        """
-        cells = {*self.cells, *((each.variant, each.load or "", each.request_class) for each in self._published)}
-        if not self.cells:
-            cells |= {cell for cell, _, _ in self.predictions.values}
-        variants = [variant.name for variant in self.run.variants]
-        loads = [load.name for load in self.run.loads]
+def results_of(
+    run: Run,
+    cells: Cells,
+    claims: Iterable[KnownClaim],
+    entries: Sequence[KnownFigures],
+    predictions: Predictions,
+    pools: Pools,
+    completion_times: Mapping[tuple[str, str], CompletionTimes] = {},
+    round_s: float = 0.0,
+) -> Results:
+    """Return the figure of every quantity that was measured, published, predicted or claimed."""
+    published = {quantity: value for known in entries for quantity, value in known.figures.items()}
+    asked = [*published, *(each for known in claims if not known.unknown for each in known.claim.quantities)]
+    found = {*cells, *map(_cell, published), *(cell for cell, _, _ in predictions.values)}
+    variants, loads = [variant.name for variant in run.variants], [load.name for load in run.loads]
+    quantities = [
+        Quantity(variant=variant, load=load, request_class=request_class, metric=metric, stat=stat)
         for variant, load, request_class in sorted(
-            cells, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]), cell[2] is None, cell[2] or "")
-        ):
-            for metric, stat in statistics_of(request_class):
-                quantity = Quantity(variant=variant, load=load, request_class=request_class, metric=metric, stat=stat)
-                if row := self._row(quantity, (variant, load, request_class)):
-                    yield row
-
-    def _row(self, quantity: Quantity, cell: Cell) -> Row | None:
-        """Return all that is known of a quantity; None: nothing."""
-        key = quantity.metric, quantity.stat
-        predicted = self.predictions.values.get((cell, *key))
-        trials, pooled = self._carrying(quantity), self.pooled(quantity)
-        if not (trials or pooled) and quantity not in self._published and (self.cells or not predicted):
-            return None
-        low, high = self.interval(quantity) or (None, None)
-        clocks = {trial.trial: ends for trial in trials if (ends := trial.draws[key].clocks)}
-        row = Row(
-            **dict(quantity),
-            unit=unit(*key),
-            published=self._published.get(quantity),
-            predicted=predicted.median if predicted else None,
-            predicted_low=predicted.low if predicted else None,
-            predicted_high=predicted.high if predicted else None,
-            measured=self.median(quantity),
-            low=low,
-            high=high,
-            n=sum(trial.carrying(quantity.metric) for trial in trials),
-            trials=len(trials),
-            values=self.values(quantity),
-            by_clocks=clocks or None,
+            found, key=lambda cell: (variants.index(cell[0]), loads.index(cell[1]), cell[2] is None, cell[2] or "")
         )
-        return row.model_copy(update={**pooled._asdict(), "pooled": True}) if pooled else row
-
-    def completion_times_rows(self) -> Iterator[CompletionTimesRow]:
-        """Yield the completion times that were measured or published, in the experiment's order."""
-        published = {
-            (known.entry.variant, known.entry.load): known.entry.expected_completion_times
-            for known in self.known
-            if known.entry.completion_times and not known.reason
-        }
-        for load in self.run.loads:
-            for variant in self.run.variants:
-                cell = variant.name, load.name
-                if load.has_small_bursts and (cell in self.completion_times or cell in published):
-                    times = self.completion_times.get(cell, CompletionTimes())
-                    yield CompletionTimesRow(
-                        variant=variant.name,
-                        load=load.name,
-                        published=published.get(cell),
-                        predicted=[step.median for step in self.predictions.completion_times.get(cell, [])] or None,
-                        measured=[*times.measured],
-                        low=[interval[0] for interval in times.intervals if interval] or None,
-                        high=[interval[1] for interval in times.intervals if interval] or None,
-                    )
-
-    def _cell(self, quantity: Quantity) -> Sequence[TrialValues]:
-        return self.cells.get((quantity.variant, quantity.load or "", quantity.request_class), ())
-
-    def _carrying(self, quantity: Quantity) -> list[TrialValues]:
-        cell = self._cell(quantity)
-        carrying = [trial for trial in cell if (quantity.metric, quantity.stat) in trial.draws]
-        return [] if percentile(quantity.stat) is not None and len(carrying) < len(cell) else carrying
+        for metric, stat in statistics_of(request_class)
+    ]
+    figures = figures_of(cells, [*quantities, *asked], pools)
+    return Results(run, figures, entries, published, completion_times, round_s)
 
 
-def with_loads(run: Run, claim: Claim) -> Claim:
-    """Return a claim whose quantities name their load, also if the run has only one."""
-    update = {"load": claim.value.load or run.loads[0].name}
-    value, other = claim.value.model_copy(update=update), claim.relative_to
-    if other:
-        other = other.model_copy(update={"load": other.load or run.loads[0].name})
-    return claim.model_copy(update={"value": value, "relative_to": other})
+def figures_of(cells: Cells, quantities: Iterable[Quantity], pools: Pools) -> dict[Quantity, MeasuredFigure]:
+    """Return the figure of each quantity, which this version must know and which must name its load."""
+    return {quantity: _measured(quantity, cells.get(_cell(quantity), ()), pools) for quantity in quantities}
+
+
+def _cell(quantity: Quantity) -> Cell:
+    return quantity.variant, quantity.load or "", quantity.request_class
+
+
+def _measured(quantity: Quantity, cell: Sequence[TrialValues], pools: Pools) -> MeasuredFigure:
+    """Return the figure of a quantity; a percentile that is missing in any trial has none.
+
+    A closed loop sends fewer requests while requests wait. So the trials with too few requests for a percentile are
+    those in which it is the longest, and a median over the other trials would be too short.
+    """
+    metric, stat = quantity.metric, quantity.stat
+    carrying = [trial for trial in cell if (metric, stat) in trial.draws]
+    if not carrying or (percentile(stat) is not None and len(carrying) < len(cell)):
+        pooled = pools.get((_cell(quantity), metric, stat))
+        return MeasuredFigure({}, missing=_explain_missing(quantity, cell), pooled=pooled)
+    draws = {trial.trial: trial.draws[metric, stat] for trial in carrying}
+    interval = intervals.of_median([*draws.values()])
+    if interval and unit(metric, stat) in ("share", "index"):
+        interval = interval[0], min(interval[1], 1.0)
+    n = sum(trial.carrying(metric) for trial in carrying)
+    return MeasuredFigure(draws, n, median(draw.value for draw in draws.values()), interval)
+
+
+def _explain_missing(quantity: Quantity, cell: Sequence[TrialValues]) -> str:
+    """Return why no trial has a statistic, although there are trials."""
+    if not cell:
+        return f"no {quantity.request_class or ''} request was answered".replace("  ", " ")
+    sample = METRICS[quantity.metric].sample
+    of_failures = (VISITS_FAILED if sample == "visits" else FAILURES).name, "share"
+    failing = [trial.draws[of_failures].value for trial in cell if of_failures in trial.draws]
+    nothing = f"nothing was seen that {quantity.metric} could be computed from"
+    if not failing or sample is None:
+        return nothing
+    if max(failing) >= failures_allowed(quantity.stat):
+        return f"{max(failing):.1%} of the {sample} failed, too many to leave out of {quantity.stat}"
+    needed, counts = rows_needed(quantity.stat), [trial.carrying(quantity.metric) for trial in cell]
+    if min(counts) >= needed:
+        return nothing
+    had = f"there were {max(counts)} at most" if max(counts) < needed else f"one trial had {min(counts)}"
+    return f"{quantity.stat} needs {needed} {sample} a trial; {had}"

@@ -134,17 +134,6 @@ def _requests_wait(row: Row, rows: Rows) -> bool:
     return share >= WAITED_SHARE or most - least > WAITED_MS
 
 
-def edges_of(published: float, within: float, floor_ms: float = 0.0) -> Interval:
-    """Return the least and the most that do not contradict a published figure.
-
-    A request through the article's stack costs up to the floor more than a request of this run. So the tolerance
-    reaches further down by the floor; if the floor is negative, it reaches further up. The tolerance itself is that of
-    the figure as published.
-    """
-    least, most = sorted((published / (1 + within), published * (1 + within)))
-    return least - max(floor_ms, 0.0), most - min(floor_ms, 0.0)
-
-
 def judge_article(
     run: Run, claims: Sequence[ClaimRow], published: Sequence[PublishedRow], floors: Sequence[Floor]
 ) -> Article | None:

@@ -1,27 +1,25 @@
-"""Verdicts on claims and published figures, and the differences between two measurements of the same variant."""
+"""Verdicts on claims and published figures."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil, isclose
-from statistics import median
 from typing import Literal, NamedTuple
 
-from analysis.metrics import bursts, statistics_of, unit
-from analysis.metrics.unknown import KnownFigures, unknown_in_claim
+from analysis.metrics import bursts, unit
+from analysis.metrics.unknown import KnownClaim, KnownFigures
 from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.run import SMALL_BURST, LoadRecord, Run
 from analysis.records.summary import (
     ClaimRow,
     ClaimVerdict,
-    DifferenceRow,
     FigureVerdict,
     PublishedFigure,
     PublishedRow,
     TrialValidity,
 )
 from analysis.statistics import intervals
-from analysis.statistics.results import CompletionTimes, Results, with_loads
+from analysis.statistics.results import CompletionTimes, MeasuredFigure, Results
 from analysis.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
-from analysis.verdict.article import ALIKE, Circumstances, edges_of
+from analysis.verdict.article import ALIKE, Circumstances
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
@@ -44,9 +42,9 @@ class _Decision(NamedTuple):
     doubts: Sequence[str] = ()
 
 
-def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
+def claim_row(known: KnownClaim, results: Results, judged: list[TrialValidity]) -> ClaimRow:
     """Return a claim with its measured value and its verdict, given the verdicts on all trials."""
-    found = _decide(with_loads(results.run, claim), results, judged)
+    claim, found = known.claim, _decide(known, results, judged)
     low, high = found.interval or (None, None)
     return ClaimRow(
         says=claim.says,
@@ -63,38 +61,39 @@ def claim_row(claim: Claim, results: Results, judged: list[TrialValidity]) -> Cl
     )
 
 
-def _decide(claim: Claim, results: Results, judged: list[TrialValidity]) -> _Decision:
-    if what := unknown_in_claim(results.run, claim):
-        return _Decision("undecided", [f"not judged by this version: the claim asks for {what}"])
-    for quantity in claim.quantities:
-        if not results.draws(quantity):
-            no_verdict, reason = _no_verdict(quantity, results, judged)
+def _decide(known: KnownClaim, results: Results, judged: list[TrialValidity]) -> _Decision:
+    if known.unknown:
+        return _Decision("undecided", [f"not judged by this version: the claim asks for {known.unknown}"])
+    claim, figures = known.claim, [results.figures[quantity] for quantity in known.claim.quantities]
+    for quantity, figure in zip(claim.quantities, figures, strict=True):
+        if not figure.draws:
+            no_verdict, reason = _no_verdict(quantity, figure, judged)
             return _Decision(no_verdict, [reason])
-    if claim.relative_to and not all(results.values(claim.relative_to).values()):
+    if claim.relative_to and not all(draw.value for draw in figures[1].draws.values()):
         return _Decision(
             "undecided", [f"a trial of {claim.relative_to.variant} has 0, by which nothing can be divided"]
         )
-    measured, interval = _measured(claim, results)
+    measured, interval = _measured(*figures)
     doubts = _doubts({(quantity.variant, quantity.load) for quantity in claim.quantities}, judged)
     if few := missing_cores(claim, results.run):
         return _Decision("undecided", [few], measured, interval, None, doubts)
-    trials = min(len(results.draws(quantity)) for quantity in claim.quantities)
+    trials = min(len(figure.draws) for figure in figures)
+    sides = _sides(claim, *figures)
+    verdict, undecided = _verdict(claim, interval, trials)
+    if not undecided and results.run.until_decided and sequential_verdict(sides) != (verdict == "reproduced"):
+        verdict, undecided = "undecided", "looking after every round needs more certainty"
     needed = trials_needed(trials, measured, interval, [claim.limit])
-    verdict, undecided = _verdict(claim, results, interval, trials)
     reasons = [undecided, _advice(results, trials, needed)] if undecided else []
     return _Decision(verdict, reasons, measured, interval, needed, doubts)
 
 
-def _measured(claim: Claim, results: Results) -> tuple[float, Interval | None]:
+def _measured(value: MeasuredFigure, divisor: MeasuredFigure | None = None) -> tuple[float, Interval | None]:
     """Return the value or ratio that a claim is about, and its interval."""
-    value = results.median(claim.value)
-    assert value is not None
-    if not claim.relative_to:
-        return value, results.interval(claim.value)
-    divisor = results.median(claim.relative_to)
-    assert divisor
-    sides = [[*results.draws(quantity).values()] for quantity in claim.quantities]
-    return value / divisor, intervals.of_ratio(*sides)
+    assert value.median is not None
+    if divisor is None:
+        return value.median, value.interval
+    assert divisor.median
+    return value.median / divisor.median, intervals.of_ratio([*value.draws.values()], [*divisor.draws.values()])
 
 
 def missing_cores(claim: Claim, run: Run) -> str | None:
@@ -105,7 +104,7 @@ def missing_cores(claim: Claim, run: Run) -> str | None:
     return None
 
 
-def _verdict(claim: Claim, results: Results, interval: Interval | None, trials: int) -> tuple[ClaimVerdict, str | None]:
+def _verdict(claim: Claim, interval: Interval | None, trials: int) -> tuple[ClaimVerdict, str | None]:
     """Return the verdict on a claim that was measured in so many trials; if it is undecided, also return why."""
     if trials < LEAST:
         return "undecided", "one trial decides nothing"
@@ -114,16 +113,14 @@ def _verdict(claim: Claim, results: Results, interval: Interval | None, trials: 
     kept = {claim.holds(end) for end in interval}
     if len(kept) > 1:
         return "undecided", "the interval straddles the bound"
-    if results.run.until_decided and sequential_verdict(_sides(claim, results)) not in kept:
-        return "undecided", "looking after every round needs more certainty"
     return ("reproduced" if kept == {True} else "not reproduced"), None
 
 
-def _sides(claim: Claim, results: Results) -> list[bool]:
+def _sides(claim: Claim, value: MeasuredFigure, divisor: MeasuredFigure | None = None) -> list[bool]:
     """Return whether the claim holds in each trial, in the order of measuring."""
-    values = results.values(claim.value)
-    divisors = results.values(claim.relative_to) if claim.relative_to else dict.fromkeys(values, 1.0)
-    return [claim.holds(values[trial] / divisors[trial]) for trial in sorted(values.keys() & divisors.keys())]
+    divisors = divisor.draws if divisor else dict.fromkeys(value.draws, intervals.Draw(1.0))
+    both = sorted(value.draws.keys() & divisors.keys())
+    return [claim.holds(value.draws[trial].value / divisors[trial].value) for trial in both]
 
 
 def _advice(results: Results, trials: int, needed: int | None) -> str:
@@ -147,7 +144,7 @@ def published_rows(
 
     ``apart`` is what sets the run apart from the article.
     """
-    for known in results.known:
+    for known in results.entries:
         within = WITHIN if known.entry.within is None else known.entry.within
         if figures := _figures(known, within, results, judged, apart):
             yield _published_row(known.entry, within, figures, results, judged)
@@ -232,12 +229,12 @@ def _published_figure(
 
     A percentile for which single trials have too few requests is that of the requests of all trials together.
     """
-    of_unit = unit(quantity.metric, quantity.stat)
-    measured, interval, trials = results.median(quantity), results.interval(quantity), len(results.draws(quantity))
-    if pooled := results.pooled(quantity):
+    found, of_unit = results.figures[quantity], unit(quantity.metric, quantity.stat)
+    measured, interval, trials = found.median, found.interval, len(found.draws)
+    if pooled := found.pooled:
         measured, interval, trials = pooled.measured, (pooled.low, pooled.high), pooled.trials
     if measured is None:
-        verdict, reason = _no_verdict(quantity, results, judged)
+        verdict, reason = _no_verdict(quantity, found, judged)
         short = verdict == "undecided" and quantity in apart.short
         word: FigureVerdict = "not measured in a short run" if short else verdict
         return Compared(_figure(quantity.stat, of_unit, published, word), reason)
@@ -318,6 +315,17 @@ def _nearness(
     return "contradicted" if len(sides) == 1 and (high < least or low > most) else "undecided"
 
 
+def edges_of(published: float, within: float, floor_ms: float = 0.0) -> Interval:
+    """Return the least and the most that do not contradict a published figure.
+
+    A request through the article's stack costs up to the floor more than a request of this run. So the tolerance
+    reaches further down by the floor; if the floor is negative, it reaches further up. The tolerance itself is that of
+    the figure as published.
+    """
+    least, most = sorted((published / (1 + within), published * (1 + within)))
+    return least - max(floor_ms, 0.0), most - min(floor_ms, 0.0)
+
+
 def _side(measured: float, published: float, within: float) -> Literal["below", "within", "above"]:
     """Return where a figure lies: from published / (1 + within) to published * (1 + within), edges included, or beside.
 
@@ -331,40 +339,11 @@ def _side(measured: float, published: float, within: float) -> Literal["below", 
     return "above" if ratio > 1 else "below"
 
 
-def difference_rows(results: Results) -> Iterator[DifferenceRow]:
-    """Yield the differences between a run's two variants, for each statistic that both have from two or more trials."""
-    first, second = (variant.name for variant in results.run.variants)
-    for variant, load, request_class in sorted(
-        results.cells, key=lambda cell: (cell[1], cell[2] is None, cell[2] or "")
-    ):
-        for metric, stat in statistics_of(request_class) if variant == first else ():
-            quantity = Quantity(variant=first, load=load, request_class=request_class, metric=metric, stat=stat)
-            a, b = (
-                [*results.draws(quantity.model_copy(update={"variant": side})).values()] for side in (first, second)
-            )
-            if min(len(a), len(b)) < LEAST:
-                continue
-            low, high = intervals.of_difference(b, a)
-            yield DifferenceRow(
-                load=load,
-                request_class=request_class,
-                metric=metric,
-                stat=stat,
-                unit=unit(metric, stat),
-                a=median(draw.value for draw in a),
-                b=median(draw.value for draw in b),
-                low=low,
-                high=high,
-                smallest=max(abs(low), abs(high)),
-                trials=min(len(a), len(b)),
-            )
-
-
-def _no_verdict(quantity: Quantity, results: Results, judged: list[TrialValidity]) -> tuple[_NoVerdict, str]:
+def _no_verdict(quantity: Quantity, figure: MeasuredFigure, judged: list[TrialValidity]) -> tuple[_NoVerdict, str]:
     """Return why a quantity has no value: no trial can be trusted, or the trusted trials do not have the statistic."""
     if untrusted := _not_trusted(quantity.variant, quantity.load, quantity.request_class, judged):
         return "invalid", untrusted
-    return "undecided", results.explain_missing(quantity)
+    return "undecided", figure.missing
 
 
 def _not_trusted(variant: str, load: str | None, request_class: str | None, judged: list[TrialValidity]) -> str | None:

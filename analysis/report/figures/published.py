@@ -20,7 +20,7 @@ from analysis.report.figures.drawing import (
 )
 from analysis.report.wording import number, plain_name
 from analysis.statistics.stopping import LEAST, has_interval
-from analysis.verdict.article import edges_of
+from analysis.verdict.claims import edges_of
 
 LOOKS: dict[str, tuple[str, str]] = {
     "reproduced": ("circle", "#1f5fa8"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from analysis.pipeline import derive_summary
+from analysis.predict.stored import predictions_of
 from analysis.records.archive import BadArchive, PackedRun, read_archive, unpack
 from analysis.records.checksums import (
     MANIFEST,
@@ -191,7 +192,7 @@ def _again(source: _Source) -> Summary:
         try:
             source.complete()
             link_recorded(source.folder, again)
-            derive_summary(again)
+            derive_summary(again, predictions_of(again))
             return read_summary(again)
         except BadRun as error:
             raise BadRun(str(error).replace(str(again), source.name)) from None
