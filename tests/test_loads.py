@@ -12,7 +12,7 @@ import yaml
 from lab import limits
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names, read_experiment
-from lab.experiment.loads.__main__ import generated
+from lab.experiment.loads.__main__ import dependent_files
 from lab.experiment.loads.clients import CLIENT_SCRIPTS
 from lab.experiment.loads.k6 import K6_SCRIPTS
 from lab.experiment.loads.script import RATE_MAX_RPS
@@ -105,7 +105,9 @@ def test_every_script_has_a_declaration() -> None:
 
 def test_what_follows_from_the_declarations_is_up_to_date() -> None:
     """If it is not, this test writes it; so a load needs no file for people who start k6 by hand, and no table."""
-    outdated = [(path, text) for path, text in generated() if not path.exists() or path.read_text("utf-8") != text]
+    outdated = [
+        (path, text) for path, text in dependent_files() if not path.exists() or path.read_text("utf-8") != text
+    ]
     for path, text in outdated:
         path.write_text(text, encoding="utf-8")
 

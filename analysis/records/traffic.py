@@ -63,10 +63,10 @@ class Traffic(Record):
 
 def described_traffic(classes: Mapping[str, RequestClass]) -> dict[str, TrafficClass]:
     """Return classes that a person describes, whose requests only wait."""
-    return {name: _waiting(described) for name, described in classes.items()}
+    return {name: _waiting_class(described) for name, described in classes.items()}
 
 
-def _waiting(described: RequestClass) -> TrafficClass:
+def _waiting_class(described: RequestClass) -> TrafficClass:
     takes = described.takes_s
     work = [Work(takes_s=Range(least=takes.least, most=takes.most) if isinstance(takes, Between) else takes)]
     if described.users:

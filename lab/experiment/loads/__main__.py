@@ -15,12 +15,12 @@ from lab.paths import CLIENTS, K6, ROOT
 EXTENDING = ROOT / "docs" / "extending.md"
 
 
-def generated() -> Iterator[tuple[Path, str]]:
+def dependent_files() -> Iterator[tuple[Path, str]]:
     """Yield each file that follows from the declarations, and the text that it must have."""
     extending = EXTENDING.read_text(encoding="utf-8")
     for folder, what, scripts in ((K6, "what it sends", K6_SCRIPTS), (CLIENTS, "what it does", CLIENT_SCRIPTS)):
         for name, script in scripts.items():
-            yield (folder / name).with_suffix(".env"), script.by_hand(folder / name)
+            yield (folder / name).with_suffix(".env"), script.env_file(folder / name)
         extending = _with_table(extending, folder.name, what, scripts)
     yield EXTENDING, extending
 
@@ -34,5 +34,5 @@ def _with_table(text: str, folder: str, what: str, scripts: Mapping[str, LoadScr
 
 
 if __name__ == "__main__":
-    for path, text in generated():
+    for path, text in dependent_files():
         path.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """The scripts of clients/: clients that misbehave beside k6 in ways that k6 cannot."""
 
-from lab.experiment.loads.script import GRACE_S, LoadScript, each_rps
+from lab.experiment.loads.script import GRACE_S, LoadScript, closed_loop_rps
 from lab.experiment.loads.settings import HOUR_S, Number, pause_s
 
 CLIENT_GRACE_S = GRACE_S - 5
@@ -17,7 +17,7 @@ CLIENT_SCRIPTS = {
         {"connections": _connections(1), "linger_s": Number(3, 0.1, HOUR_S), "pause_s": pause_s(1)},
         users=("connections",),
         classes=("lingering",),
-        rate_rps=lambda asked: each_rps(asked["connections"], asked["linger_s"] + asked["pause_s"]),
+        rate_rps=lambda asked: closed_loop_rps(asked["connections"], asked["linger_s"] + asked["pause_s"]),
         grace_s=lambda _asked, _duration_s: CLIENT_GRACE_S,
     ),
     "silent.py": LoadScript(
@@ -25,7 +25,7 @@ CLIENT_SCRIPTS = {
         {"connections": _connections(2), "silent_s": Number(10, 0.1, HOUR_S)},
         users=("connections",),
         classes=("silent",),
-        rate_rps=lambda asked: each_rps(asked["connections"], asked["silent_s"]),
+        rate_rps=lambda asked: closed_loop_rps(asked["connections"], asked["silent_s"]),
         grace_s=lambda _asked, _duration_s: CLIENT_GRACE_S,
     ),
 }

@@ -12,8 +12,8 @@ from lab.experiment.loads.script import (
     Settings,
     WrongSetting,
     as_variables,
+    closed_loop_rps,
     described_classes,
-    each_rps,
     numbers_of,
     request_environment,
     service_time_ms,
@@ -95,7 +95,7 @@ def _rounds(settings: Settings) -> dict[str, TrafficClass]:
     return {"work": TrafficClass(users=settings["users"], work=work, rounds=times)}
 
 
-def _waiting(takes_s: object, does: str = "wait", **arrivals: object) -> TrafficClass:
+def _waiting_class(takes_s: object, does: str = "wait", **arrivals: object) -> TrafficClass:
     return TrafficClass.model_validate({"work": [Work.model_validate({"does": does, "takes_s": takes_s})], **arrivals})
 
 
@@ -104,7 +104,7 @@ K6_SCRIPTS = {
         "requests at a fixed rate, whether or not earlier requests were answered",
         {"rate_rps": count(50), "users_max": count(100), "delay_s": delay_s(0.1)},
         users=("users_max",),
-        traffic=lambda asked: {"arrival": _waiting(asked["delay_s"], per_second=asked["rate_rps"])},
+        traffic=lambda asked: {"arrival": _waiting_class(asked["delay_s"], per_second=asked["rate_rps"])},
         open_loop=True,
     ),
     "burst.js": LoadScript(
@@ -126,7 +126,7 @@ K6_SCRIPTS = {
         kind="burst",
         fits=_work_ends,
         # what requests that compute ask for, each trial finds out (lab/trial/calibration.py)
-        derived=lambda asked, _: {} if "cpu_ms" in asked else request_environment(asked),
+        variables=lambda asked, _: {} if "cpu_ms" in asked else request_environment(asked),
     ),
     "calls.js": LoadScript(
         "requests that wait for another service, and quick requests that do not",
@@ -139,8 +139,8 @@ K6_SCRIPTS = {
         },
         users=("users_max", "users_max"),  # each of the two classes has users_max users
         traffic=lambda asked: {
-            "call": _waiting(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
-            "quick": _waiting(asked["quick_delay_s"], per_second=asked["quick_rps"]),
+            "call": _waiting_class(asked["call_delay_s"], "call", per_second=asked["call_rps"]),
+            "quick": _waiting_class(asked["quick_delay_s"], per_second=asked["quick_rps"]),
         },
         open_loop=True,
         needs="The service api must run, too.",
@@ -155,7 +155,7 @@ K6_SCRIPTS = {
         },
         users=("classes",),
         traffic=lambda asked: described_traffic(read_classes(str(asked["classes"]))),
-        derived=lambda asked, _: _users_max(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
+        variables=lambda asked, _: _users_max(asked) | {"LONGEST_S": str(ANSWER_WITHIN_S)},
     ),
     "crash.js": LoadScript(
         "some requests at the same moment, one that kills its worker, and some more",
@@ -177,7 +177,9 @@ K6_SCRIPTS = {
         users=("users",),
         missing="how long this machine computes",
         classes=("fibonacci",),
-        rate_rps=lambda asked: each_rps(asked["users"], 0),  # how long the computing takes is not known beforehand
+        rate_rps=lambda asked: closed_loop_rps(
+            asked["users"], 0
+        ),  # how long the computing takes is not known beforehand
     ),
     "heavy-mix.js": LoadScript(
         "many light requests and a few heavy requests",
@@ -189,8 +191,8 @@ K6_SCRIPTS = {
         },
         users=("light_vus", "heavy_vus"),
         traffic=lambda asked: {
-            "light": _waiting(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
-            "heavy": _waiting(asked["heavy_delay_s"], users=asked["heavy_vus"]),
+            "light": _waiting_class(Range(least=0, most=asked["light_delay_max_s"]), users=asked["light_vus"]),
+            "heavy": _waiting_class(asked["heavy_delay_s"], users=asked["heavy_vus"]),
         },
     ),
     "replay.js": LoadScript(
@@ -227,7 +229,7 @@ K6_SCRIPTS = {
         users=("classes",),
         missing=_USER_SERVICE,
         rate_rps=lambda asked: asked["classes_per_s"],
-        derived=lambda asked, _: _users_max(asked),
+        variables=lambda asked, _: _users_max(asked),
         needs="The paths are those of the lab's own application.",
     ),
     "users.js": LoadScript(
@@ -235,7 +237,7 @@ K6_SCRIPTS = {
         {"users": count(30), "delay_min_s": delay_s(0), "delay_max_s": delay_s(1), "pause_s": pause_s(0)},
         users=("users",),
         traffic=lambda asked: {
-            "user": _waiting(
+            "user": _waiting_class(
                 Range(least=asked["delay_min_s"], most=asked["delay_max_s"]),
                 users=asked["users"],
                 pause_s=asked["pause_s"],
@@ -260,7 +262,7 @@ K6_SCRIPTS = {
         open_loop=True,
         fits=_patience_ends,
         grace_s=_visit_grace_s,
-        derived=_visit_steps,
+        variables=_visit_steps,
         needs="The application must be Django, and its database must run, too.",
     ),
 }

@@ -29,7 +29,7 @@ GRACE_S = 60
 """How long k6 waits for the last answers after a load: longer than any wait that a trial should show."""
 RELATIVE = frozenset({"first_per_s", "last_per_s"})
 """The settings that give a rate of visits. A load whose rate is relative leaves these settings out."""
-BY_HAND = {"DURATION": "30s", "START_AT_MS": "0", "START_AFTER": "0s"}
+ENVIRONMENT_BY_HAND = {"DURATION": "30s", "START_AT_MS": "0", "START_AFTER": "0s"}
 """What a script that is started by hand reads besides its settings."""
 _READ = re.compile(r"""\b(?:text|numbers?|count|duration_s)\(["'](?!LAB_)(\w+)["']\)""")
 """How a script reads a variable: with a function of k6/lib/settings.js or of clients/lib/settings.py. Compose sets the
@@ -57,7 +57,7 @@ class LoadScript:
     answer comes as soon as possible.
 
     ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
-    waits for the last answers after a load of the given number of seconds. ``derived`` returns variables that follow
+    waits for the last answers after a load of the given number of seconds. ``variables`` returns variables that follow
     from the settings and the duration (e.g. ``7s``). ``needs`` says, to people who start the script by hand, what else
     must run.
     """
@@ -73,7 +73,7 @@ class LoadScript:
     open_loop: bool = False
     fits: Callable[[Numbers], None] = lambda _: None
     grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
-    derived: Callable[[Settings, str], dict[str, str]] = lambda _settings, _duration: {}
+    variables: Callable[[Settings, str], dict[str, str]] = lambda _settings, _duration: {}
     needs: str = ""
 
     def check(self, name: str, values: Settings, generators: int, *, relative: bool = False) -> None:
@@ -120,7 +120,7 @@ class LoadScript:
     def derived_environment(self, settings: Settings, duration: str) -> dict[str, str]:
         """Return the variables that follow from checked settings and a duration (e.g. ``7s``)."""
         grace_s = self.grace_s(numbers_of(settings), in_seconds(duration))
-        return {"GRACE_S": f"{grace_s:.10g}", **self.derived(settings, duration)}
+        return {"GRACE_S": f"{grace_s:.10g}", **self.variables(settings, duration)}
 
     def recorded_traffic(self, settings: Settings) -> Traffic:
         """Return what a run records of the requests that the script sends with checked settings."""
@@ -148,10 +148,14 @@ class LoadScript:
         words = {name: setting.example for name, setting in self.settings.items()}
         return {name: setting.example for name, setting in self.declared(words).items()}
 
-    def by_hand(self, script: Path) -> str:
+    def env_file(self, script: Path) -> str:
         """Return the text of the env file with which people start the script by hand: each variable that it reads."""
         settings = self.example | ({"cpu": "hold"} if "cpu_ms" in self.example else {})
-        known = as_variables(settings) | self.derived_environment(self.example, BY_HAND["DURATION"]) | BY_HAND
+        known = (
+            as_variables(settings)
+            | self.derived_environment(self.example, ENVIRONMENT_BY_HAND["DURATION"])
+            | ENVIRONMENT_BY_HAND
+        )
         if "rounds" in settings:
             known |= request_environment(settings)
         shared = {name for file in (script.parent / "lib").glob(f"*{script.suffix}") for name in _read_by(file)}
@@ -232,7 +236,7 @@ def request_environment(settings: Settings, further: str = "") -> dict[str, str]
     return {"ASKS": request_path(settings) + further, "ASKED_MS": f"{service_time_ms(settings):.10g}"}
 
 
-def each_rps(users: float, takes_s: float) -> float:
+def closed_loop_rps(users: float, takes_s: float) -> float:
     """Return the requests per second of a closed loop whose users need ``takes_s`` for a request and its pause."""
     return users / max(takes_s, QUICKEST_S)
 
@@ -240,7 +244,7 @@ def each_rps(users: float, takes_s: float) -> float:
 def _most_per_second(asked: TrafficClass) -> float:
     """Return how many requests of a class come per second if every answer comes as soon as possible."""
     if asked.users:
-        return each_rps(asked.users, asked.rounds * sum(work.mean_s for work in asked.work) + asked.pause_s)
+        return closed_loop_rps(asked.users, asked.rounds * sum(work.mean_s for work in asked.work) + asked.pause_s)
     return asked.burst / asked.every_s if asked.burst else asked.per_second or 0.0
 
 
