@@ -126,7 +126,6 @@ uvicorn-fastapi-async    1800   1700   1100   1070  ━◆
 gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
 gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
 gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
-
 5 of 5 claims hold.
 Report: results/x/report.html
 Next: make report TABLES=1\
@@ -144,8 +143,7 @@ Answer, in a single trial: FastAPI with def answers all ten requests in the time
 of one: 1234 ms.
 Answer, in a single trial: Flask on a sync worker serves ten requests one after
 the other, so the last takes ten times as long as the first: 1234 times.
-Suspect: 5 of 5 trials; reason 1: the machine was busy  (and 7 more reasons in
-the report).
+Suspect: 5 of 5 trials; reason 1: the machine was busy  (and 7 more reasons in …
 
                                burst
                             response
@@ -156,7 +154,6 @@ uvicorn-fastapi-async    1800   1700   1100   1070  ━◆
 gunicorn-fastapi-sync    2000   1900   1200   1070  ━◆━
 gunicorn-fastapi-async   2200   2100   1300   1070  ━◆━━
 gunicorn-flask-sync      2400   2300   1400   1070  ━◆━━━
-
 One trial decides no claim; 3 of 5 hold so far (to decide: TRIALS=7, 7 min).
 Report: results/x/report.html
 Next: make report TABLES=1\
@@ -184,7 +181,7 @@ def test_a_claim_that_does_not_hold_has_a_line_with_its_value_and_bound() -> Non
     text = " ".join(line.plain for line in screen_lines(run, summary, "report.html"))
 
     assert f"4 of {len(run.claims)} claims hold." in text
-    assert f"Not so: {row.says}" in text
+    assert f"Not so: {row.says[:30]}" in text
     assert "1234" in text
     assert row.bound in text
 

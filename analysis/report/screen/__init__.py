@@ -18,6 +18,8 @@ from analysis.report.screen.table import screen_table
 from analysis.report.section import Section
 
 WIDTH, LINES = 80, 24
+FEWEST_TABLE_LINES = 10
+"""A paragraph that may give way does so only if the table would have fewer lines."""
 _STYLES = {
     "Answer": "green", "Helps": "green", "Not so": "yellow", "Does not": "yellow", "Not sure": "yellow",
     "May help": "yellow", "Suspect": "yellow", "Invalid": "magenta", "Not measured": "magenta", "Valid": "green",
@@ -45,14 +47,14 @@ def screen_lines(run: Run, summary: Summary, report: str, sections: Sequence[Sec
     above, below = [*_above(run, summary, sections)], [*_below(run, summary, report, sections)]
     section = next((section for section in sections if section.columns), None)
     table = screen_table(run, summary, WIDTH, LINES, section)
-    while (room := LINES - 2 - _height([*above, *below])) < len(table):
+    while (room := LINES - 1 - _height([*above, *below])) < min(len(table), FEWEST_TABLE_LINES):
         weakest = max([*above, *below], key=lambda part: part.gives_way)
         if not weakest.gives_way:
             break
         (above if weakest in above else below).remove(weakest)
     table = screen_table(run, summary, WIDTH, room, section)
     return [
-        *(line for part in above for line in _lines(part)), Text(""), *table, *([Text("")] if table else []),
+        *(line for part in above for line in _lines(part)), Text(""), *table,
         *(line for part in below for line in _lines(part)),
     ]  # fmt: skip
 
@@ -65,17 +67,16 @@ def _above(run: Run, summary: Summary, sections: Sequence[Section]) -> Iterator[
     else:
         for place, pair in enumerate(words.answers(run, summary)):
             yield _Part(words.answer_sentence(run, summary, pair), most=3, gives_way=6 * place)
-        for place, pair in enumerate(words.cures(run, summary)):
-            yield _Part(words.cure_sentence(run, summary, pair), gives_way=5 * place)
-    yield _Part(words.sureness(run, summary))
+        yield from map(_Part, words.cure_sentences(run, summary))
+    yield _Part(words.sureness(run, summary), most=1)
 
 
 def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section]) -> Iterator[_Part]:
     for place, remark in enumerate(remark for section in sections for remark in section.remarks):
         yield _Part(remark, most=3, gives_way=3 * place, style="" if place else "bold")
     shown = [*words.answers(run, summary), *words.cures(run, summary)]
-    for place, sentence in enumerate(words.claim_sentences(run, summary, shown)):
-        yield _Part(sentence, gives_way=place)
+    for place, sentence in enumerate(words.claim_sentences(run, summary, shown, WIDTH)):
+        yield _Part(sentence, most=1, gives_way=max(place - 1, 0))
     if run.trials > 1 and (judged := article_sentence(run, summary)):
         yield _Part(judged)
     for sentence in words.next_lines(run, summary, report):

@@ -1,7 +1,7 @@
 """Which columns decide: the quantities that the claims of an experiment are about, the answer's first."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from analysis.metrics import METRICS
@@ -32,13 +32,13 @@ class Group(NamedTuple):
         """Return the row of a variant and a statistic."""
         return summary.row(variant, self.load, self.request_class, self.metric, stat)
 
-    def title(self, run: Run, summary: Summary) -> str:
-        """Return what the columns measure, with the load and the class if the table has several of them."""
+    def title(self, run: Run, summary: Summary, *, named: bool) -> str:
+        """Return what the columns measure, with the load if there are several; ``named``: with the class, too."""
         units = {row.unit for row in summary.rows if (row.metric, row.stat) in {(self.metric, s) for s in self.stats}}
         of_unit = f", {units.pop()}" if len(units) == 1 and not units & {"share", "ratio", "index"} else ""
         called = "avoidable waits" if self.metric == AVOIDABLE_WAIT.name else plain_name(self.metric)
         words = [self.load] if self.load and len(run.loads) > 1 else []
-        return " ".join([*words, *([self.request_class] if self.request_class else []), called]) + of_unit
+        return " ".join([*words, *([self.request_class] if self.request_class and named else []), called]) + of_unit
 
 
 class Lead(NamedTuple):
@@ -67,21 +67,22 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
         return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
     if not weights:
         return _default_columns(run, summary)
-    groups = _fitting(_grouped(weights))
+    groups = _fitting(_grouped(weights), MOST_COLUMNS)
     wanted = min(leading, key=lambda pair: pair[0])[1]
     place = (wanted.load or run.loads[0].name, wanted.request_class, wanted.metric)
     return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == place), None)
 
 
-def _grouped(weights: Counter[Quantity]) -> list[Group]:
-    """Return the groups of quantities, the heaviest first, each with its statistics."""
+def _grouped(weights: Counter[Quantity]) -> Iterator[tuple[Group, int]]:
+    """Yield the groups of quantities with their weights, the heaviest first, each with its statistics."""
     totals: Counter[tuple[str, str | None, str]] = Counter()
     stats: dict[tuple[str, str | None, str], Counter[str]] = {}
     for quantity, weight in weights.items():
         place = (quantity.load or "", quantity.request_class, quantity.metric)
         totals[place] += weight
         stats.setdefault(place, Counter())[quantity.stat] += weight
-    return [Group(*place, _with_neighbours(place[2], stats[place])) for place, _ in totals.most_common()]
+    for place, weight in totals.most_common():
+        yield Group(*place, _with_neighbours(place[2], stats[place])), weight
 
 
 def _with_neighbours(metric: str, stats: Counter[str]) -> tuple[str, ...]:
@@ -93,12 +94,15 @@ def _with_neighbours(metric: str, stats: Counter[str]) -> tuple[str, ...]:
     return tuple(stat for stat in known if stat in wanted)
 
 
-def _fitting(groups: Sequence[Group]) -> list[Group]:
-    """Return as many groups as the table has room for; of a group that does not fit, its first statistics."""
+def _fitting(groups: Iterable[tuple[Group, int]], most: int) -> list[Group]:
+    """Return as many groups as the table has room for; of a group that does not fit, its first statistics.
+
+    The last column is only for what answers the question or names a cure.
+    """
     fitting: list[Group] = []
-    for group in groups:
-        room = MOST_COLUMNS - sum(len(taken.stats) for taken in fitting)
-        if room:
+    for group, weight in groups:
+        room = most - (weight < _WEIGHTS["cure"]) - sum(len(taken.stats) for taken in fitting)
+        if room > 0:
             fitting.append(group._replace(stats=group.stats[:room]))
     return fitting
 

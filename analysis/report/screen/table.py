@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from analysis.metrics import unit
+from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import Row, Summary
 from analysis.report.screen.columns import Group, Lead, deciding_columns
@@ -42,17 +43,22 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
     variants = _variants(run, summary, groups)
     if not variants:
         return []
-    name_width = min(max(map(cell_len, ["variant", *(labels.get(name, name) for name in variants)])), _WIDEST_NAME)
-    columns = [*_columns(run, summary, groups, lead, variants)]
-    head, widths = _head(columns, name_width)
+    classes = {group.request_class for group in groups}
+    corner = f"{classes.copy().pop()} requests" if len(classes) == 1 and None not in classes else ""
+    shown = ["variant", corner, *(labels.get(name, name) for name in variants)]
+    name_width = min(max(map(cell_len, shown)), _WIDEST_NAME)
+    columns = [*_columns(run, summary, groups, lead, variants, named=not corner)]
+    head, widths = _head(columns, name_width, corner)
     while cell_len(head[-1]) > width or (len(columns) > _FEWEST_COLUMNS and cell_len(head[-1]) + 2 + _STRIP > width):
         columns.pop()
-        head, widths = _head(columns, name_width)
+        head, widths = _head(columns, name_width, corner)
     strips = _strips(summary, lead, variants, width - cell_len(head[-1]) - 2) if lead else []
     if strips:
         head[-1] += "  " + strips[0]
     starred = any(cell.endswith("*") for column in columns for cell in column.cells)
-    kept = _kept(run, summary, variants, max(room - len(head) - starred, _FEWEST_ROWS))
+    fitting = room - len(head) - starred
+    fitting -= len(variants) > fitting and not starred  # a line says how many variants are left out
+    kept = _kept(run, summary, variants, max(fitting, _FEWEST_ROWS))
     lines = [Text(line.rstrip(), style="dim") for line in head]
     for place, variant in enumerate(variants):
         if variant in kept:
@@ -62,11 +68,9 @@ def screen_table(run: Run, summary: Summary, width: int, room: int, section: Sec
             line.append("  " + strips[place + 1] if strips else "", style="cyan")
             line.rstrip()
             lines.append(line)
-    if len(kept) < len(variants):
-        lines.append(Text(f"… and {len(variants) - len(kept)} more variants: make report TABLES=1", style="dim"))
-    if starred:
-        lines.append(Text("* pooled: the percentile of the requests of all trials together", style="dim"))
-    return lines
+    notes = [f"… and {plural(len(variants) - len(kept), 'more variant')}"] if len(kept) < len(variants) else []
+    notes += ["* pooled: of the requests of all trials together"] if starred else []
+    return [*lines, *([Text("   ".join(notes), style="dim")] if notes else [])]
 
 
 def _variants(run: Run, summary: Summary, groups: Sequence[Group]) -> list[str]:
@@ -85,22 +89,24 @@ def _kept(run: Run, summary: Summary, variants: Sequence[str], rows: int) -> set
     pairs = [*answers(run, summary), *cures(run, summary)]
     telling = [quantity.variant for claim, _ in pairs for quantity in claim.quantities]
     ranked = dict.fromkeys([*telling, *variants])
-    return {*[variant for variant in ranked if variant in variants][: rows - 1]}
+    return {*[variant for variant in ranked if variant in variants][:rows]}
 
 
 def _columns(
-    run: Run, summary: Summary, groups: Sequence[Group], lead: Lead | None, variants: Sequence[str]
+    run: Run, summary: Summary, groups: Sequence[Group], lead: Lead | None, variants: Sequence[str], *, named: bool
 ) -> Iterator[_Column]:
+    """Yield the columns of all groups; ``named``: their titles name the class of requests."""
     for group in groups:
-        title = group.title(run, summary)
+        title = group.title(run, summary, named=named)
         for stat in group.stats:
             is_lead = lead is not None and (lead.group, lead.stat) == (group, stat)
             rows = [group.row(summary, variant, stat) for variant in variants]
             cells = [_cell(row) for row in rows]
-            yield _Column(title, plain_name(stat), cells, "bold" if is_lead else "")
+            name = "" if group.stats == ("share",) else plain_name(stat)
+            yield _Column(title, name, cells, "bold" if is_lead else "")
             title = ""
             if is_lead and any(row and row.published is not None for row in rows):
-                published = [number(row.published) if row and row.published is not None else "" for row in rows]
+                published = [_figure(row, row.published) if row and row.published is not None else "" for row in rows]
                 yield _Column("", "publ.", published, "dim")
 
 
@@ -112,31 +118,41 @@ def _cell(row: Row | None) -> str:
     """Return a measured value: a share in percent, and a value of all trials together with a star."""
     if row is None or row.measured is None:
         return number(None)
-    pooled = "*" if row.pooled else ""
+    return _figure(row, row.measured) + "*" * row.pooled
+
+
+def _figure(row: Row, value: float) -> str:
     if unit(row.metric, row.stat) == "share":
-        return percent(row.measured).replace(".0%", "%") + pooled
-    return number(whole_number(row.unit, row.measured)) + pooled
+        return percent(value).replace(".0%", "%")
+    return number(whole_number(row.unit, value))
 
 
-def _head(columns: Sequence[_Column], name_width: int) -> tuple[list[str], list[int]]:
-    """Return the lines above the rows, and the width of each column, with room for the titles of groups."""
+def _head(columns: Sequence[_Column], name_width: int, corner: str) -> tuple[list[str], list[int]]:
+    """Return the lines above the rows, and the width of each column, with room for the titles of groups.
+
+    ``corner`` says what all columns are about. The title of a single column includes its statistic.
+    """
     widths = [column.width for column in columns]
     spans = [place for place, column in enumerate(columns) if column.title] + [len(columns)]
-    titles: list[list[str]] = []
+    blocks: list[list[str]] = []
     for start, end in pairwise(spans):
-        longest = max(_NARROWEST_GROUP, *map(len, columns[start].title.split()))
+        single = end == start + 1
+        title = columns[start].title + (f", {columns[start].head}" if single and columns[start].head else "")
+        longest = max(_NARROWEST_GROUP, *map(len, title.split()))
+        if single:
+            widths[start] = max(*map(len, columns[start].cells), longest)
+        else:
+            widths[start] += max(longest - (sum(widths[start:end]) + end - start - 1), 0)
         room = sum(widths[start:end]) + end - start - 1
-        widths[start] += max(longest - room, 0)
-        titles.append(textwrap.wrap(columns[start].title, max(room, longest)))
-    lines = []
-    for line in range(-max(map(len, titles)), 0):
-        cells = [
-            (title[line] if len(title) >= -line else "").rjust(sum(widths[start:end]) + end - start - 1)
-            for title, start, end in zip(titles, spans, spans[1:], strict=False)
-        ]
-        lines.append(" " * name_width + "".join(f" {cell}" for cell in cells))
-    stats = "".join(" " + column.head.rjust(width) for column, width in zip(columns, widths, strict=True))
-    return [*lines, "variant".ljust(name_width) + stats], widths
+        stats = " ".join(
+            column.head.rjust(width) for column, width in zip(columns[start:end], widths[start:end], strict=True)
+        )
+        blocks.append([line.rjust(room) for line in textwrap.wrap(title, room)] + ([] if single else [stats]))
+    height = max(2 if corner else 1, *map(len, blocks))
+    padded = [[" " * len(block[0])] * (height - len(block)) + block for block in blocks]
+    names = [*[""] * (height - 2), *([corner] if height > 1 else []), "variant"]
+    lines = [" ".join([name.ljust(name_width), *parts]) for name, *parts in zip(names, *padded, strict=True)]
+    return lines, widths
 
 
 def _strips(summary: Summary, lead: Lead, variants: Sequence[str], width: int) -> list[str]:

@@ -7,7 +7,7 @@ from analysis.records.claims import Claim
 from analysis.records.plural import plural
 from analysis.records.run import Run
 from analysis.records.summary import ClaimRow, Summary
-from analysis.report.spread import claim_values, spread
+from analysis.report.spread import claim_values, spread, word_list
 from analysis.report.wording import number, percent, unit_suffix, whole_number
 from analysis.statistics.stopping import ENOUGH, has_interval
 
@@ -39,9 +39,17 @@ def answer_sentence(run: Run, summary: Summary, pair: Pair) -> str:
     return f"{_lead(_ANSWERS, run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
 
 
-def cure_sentence(run: Run, summary: Summary, pair: Pair) -> str:
-    """Return a claim that names a cure, with its number."""
-    return f"{_lead(_CURES, run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+def cure_sentences(run: Run, summary: Summary) -> Iterator[str]:
+    """Yield the first cure with its number, and a sentence on all other cures by the names of their variants."""
+    pairs = cures(run, summary)
+    for pair in pairs[:1]:
+        yield f"{_lead(_CURES, run, pair)} {pair[1].says}: {measured_phrase(run, summary, pair)}."
+    by_lead: dict[str, list[str]] = {}
+    for pair in pairs[1:]:
+        short = f"{pair[0].value.variant} ({measured_phrase(run, summary, pair)})"
+        by_lead.setdefault(_lead(_CURES, run, pair), []).append(short)
+    for lead, told in by_lead.items():
+        yield f"{lead} also {word_list(told)}." if lead == _CURES["reproduced"] else f"{lead} {word_list(told)}."
 
 
 def _lead(leads: dict[str, str], run: Run, pair: Pair) -> str:
@@ -64,7 +72,8 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
     stat = f"{row.stat} " if row.stat.startswith("p") and row.stat[1:2].isdigit() else ""
     of_unit = row.unit.removesuffix("s") if row.measured == 1 else row.unit
     suffix = " times" if claim.relative_to else unit_suffix(of_unit)
-    return f"{stat}{_figure(claim, row, row.measured)}{suffix}" + (f" ({interval})" if interval else "")
+    low, _, high = interval.partition(" to ")
+    return f"{stat}{_figure(claim, row, row.measured)}{suffix}" + (f" ({interval})" if low != high and interval else "")
 
 
 def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
@@ -98,7 +107,7 @@ def _reasons(summary: Summary) -> list[str]:
     return [*dict.fromkeys([*of_trials, *(summary.validity.reasons if not of_trials else [])])]
 
 
-def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], most: int = 2) -> Iterator[str]:
+def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: int, most: int = 2) -> Iterator[str]:
     """Yield how many claims hold, and each claim that does not hold, but for those that are ``shown`` already."""
     pairs = [*zip(run.claims, summary.claims, strict=True)]
     if not pairs:
@@ -113,11 +122,16 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], most: int
     yield f"{holding} of {plural(len(pairs), 'claim')} hold{'s' if holding == 1 == len(pairs) else ''}."
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
-        bound = f"; the claim is {row.bound}" if row.measured is not None else ""
-        lead = _OTHERS.get(row.verdict, "Not measured:")
-        yield f"{lead} {row.says}: {measured_phrase(run, summary, (claim, row))}{bound}."
+        bound = f" for {row.bound}" if row.measured is not None else ""
+        lead, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
+        yield f"{lead} {_shortened(row.says, width - len(lead + value + bound) - 4)}: {value}{bound}."
     if len(others) > most:
         yield f"… and {plural(len(others) - most, 'more claim')}: make report TABLE=claims"
+
+
+def _shortened(text: str, most: int) -> str:
+    most = max(most, 30)
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def more_trials(summary: Summary) -> str:
