@@ -1,5 +1,6 @@
 """lab reproduce: every experiment once by default, and one page of everything that was published."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,31 @@ def test_the_page_shows_each_figure_and_links_its_report_and_its_article(tmp_pat
 
     page = reproduction_page(own, None)
 
-    assert "1 of 5 published figures were reproduced on this machine" in page
+    assert "1 of 5 measured figures agree with the articles, 4 contradict them: this machine" in page
+    assert page.count("A blog, 2020</a>: same conclusion; 1 of 5 figures within 25 %, 4 contradicted.") == 1
+    assert "A blog, 2020: same conclusion; 1 of 5 figures within 25 %, 4 contradicted. Measured 2026-01-02 on" in page
     assert 'href="made-up/20260101T000000Z/report.html"' in page
     assert 'href="https://example.org/an-article"' in page
     assert page.count('<td class="verdict text contradicted">contradicted</td>') == 4
+
+
+def test_a_file_of_an_older_version_is_shown_with_its_own_words(tmp_path: Path) -> None:
+    """It has no verdict on the article, and a figure that was not reproduced is drawn as contradicted."""
+    write_reproduction(
+        tmp_path / "kept.json", Reproduction(experiments=[read_reproduced(measured(tmp_path), tmp_path)])
+    )
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    for experiment in kept["experiments"]:
+        del experiment["judged"], experiment["sentence"]
+        for figure in experiment["figures"]:
+            figure["verdict"] = figure["verdict"].replace("contradicted", "not reproduced")
+    (tmp_path / "older.json").write_text(json.dumps(kept))
+
+    page = reproduction_page(read_reproduction(tmp_path / "older.json"), None)
+
+    assert page.count('<td class="verdict text not-reproduced">not reproduced</td>') == 4
+    assert "A blog, 2020</a>: 1 reproduced, 4 not reproduced</td>" in page
+    assert "1 of 5 measured figures agree with the articles, 4 contradict them" in page
 
 
 def test_a_page_of_no_run_says_so() -> None:
@@ -86,7 +108,7 @@ def test_a_reference_is_shown_beside_and_has_no_reports(tmp_path: Path) -> None:
     page = reproduction_page(own, reference)
 
     assert [one.report for one in reference.experiments] == [""]
-    assert "were reproduced on the reference" in page
+    assert "1 of 5 measured figures agree with the articles, 4 contradict them: the reference" in page
 
 
 @pytest.mark.parametrize(
@@ -143,7 +165,7 @@ def test_what_the_page_says_can_be_kept_as_a_file_and_a_picture(tmp_path: Path) 
     [kept] = read_reproduction(tmp_path / "kept.json").experiments
     assert (kept.experiment, kept.report, len(kept.figures)) == ("ten-at-once", "", 1)
     picture = (tmp_path / "kept.svg").read_text()
-    assert "1 of 1 published figures were reproduced on a processor, 2 cores" in picture
+    assert "1 of 1 measured figures agree with the articles: a processor, 2 cores" in picture
 
 
 @pytest.mark.parametrize(

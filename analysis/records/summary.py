@@ -239,15 +239,17 @@ class ArticleFigures(Record):
 
 
 class Floor(Record):
-    """How many ms more a request costs in the article than in this run, while nobody waits.
+    """How much more a request costs in the article than in this run, while nobody waits, computed from ``variants``.
 
-    It was computed from ``variants``. ``request_class``: None for all classes together.
+    ``ms`` is how much more the median request costs, and ``p90_ms`` the request that nine of ten cost less than.
+    ``request_class``: None for all classes together.
     """
 
     load: str
     request_class: str | None
     metric: str
     ms: float
+    p90_ms: float
     variants: list[str]
 
 

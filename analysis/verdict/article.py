@@ -52,11 +52,14 @@ class Circumstances(NamedTuple):
     def floor_ms(self, of: Quantity) -> float:
         """Return the floor that applies to a figure; 0: no floor is known, or it moves no such figure.
 
-        What is added to the time of every request does not spread the times, so a standard deviation stays as it is.
+        Above the median, it is that of the p90, because the cost of a request varies. Standard deviations have none.
         """
         of_figure = (of.load, of.request_class, of.metric)
-        found = (floor.ms for floor in self.floors if (floor.load, floor.request_class, floor.metric) == of_figure)
-        return 0.0 if of.stat == "stdev" else next(found, 0.0)
+        floor = next((each for each in self.floors if (each.load, each.request_class, each.metric) == of_figure), None)
+        if floor is None or of.stat == "stdev":
+            return 0.0
+        q = 0.0 if of.stat == "min" else percentile(of.stat)
+        return floor.ms if q is not None and q <= 50 else floor.p90_ms
 
 
 ALIKE = Circumstances()
@@ -95,11 +98,11 @@ def _lacks_requests(row: Row, rows: Rows) -> bool:
 def _floors(published: Iterable[Row], rows: Rows) -> Iterator[Floor]:
     """Yield the floor of each metric of times, for each load and class of request that has published figures.
 
-    The floor is the published p50 minus the measured p50, in the variants in which nobody waits: the median over these
-    variants. A class without such a variant gets the floor of the other classes under the same load, because the
-    requests of all classes go through the same stack.
+    The floor is the published p50 minus the measured p50, and the same of the p90, in the variants in which nobody
+    waits: the median over these variants. A class without such a variant gets the floor of the other classes under the
+    same load, because the requests of all classes go through the same stack.
     """
-    found: dict[tuple[str, str], dict[str | None, dict[str, float]]] = {}
+    found: dict[tuple[str, str], dict[str | None, dict[str, tuple[float, float]]]] = {}
     for row in published:
         if METRICS[row.metric].is_of_times:
             of_class = found.setdefault((row.load, row.metric), {}).setdefault(row.request_class, {})
@@ -110,18 +113,20 @@ def _floors(published: Iterable[Row], rows: Rows) -> Iterator[Floor]:
         for request_class, floors in classes.items():
             if used := [*floors.items()] or every:
                 yield Floor(
-                    load=load, request_class=request_class, metric=metric, ms=median(floor for _, floor in used),
+                    load=load, request_class=request_class, metric=metric,
+                    ms=median(floor for _, (floor, _) in used), p90_ms=median(floor for _, (_, floor) in used),
                     variants=[*dict.fromkeys(variant for variant, _ in used)],
                 )  # fmt: skip
 
 
-def _floor_of_variant(p50: Row, rows: Rows) -> float | None:
-    """Return published minus measured p50 in ms; None: requests wait, here or in the article, or nobody can tell."""
+def _floor_of_variant(p50: Row, rows: Rows) -> tuple[float, float] | None:
+    """Return published minus measured p50 and p90 in ms; None: requests wait, here or in the article, or may wait."""
     p90 = rows.get(_quantity(p50, stat="p90"))
-    if p50.published is None or p50.median is None or p90 is None or p90.published is None:
+    if p90 is None or None in (p50.published, p50.median, p90.published, p90.median):
         return None
-    waits = p90.published - p50.published > WAITED_MS or _requests_wait(p50, rows)
-    return None if waits else p50.published - p50.median
+    published, measured = (p50.published or 0.0, p90.published or 0.0), (p50.median or 0.0, p90.median or 0.0)
+    waits = published[1] - published[0] > WAITED_MS or _requests_wait(p50, rows)
+    return None if waits else (published[0] - measured[0], published[1] - measured[1])
 
 
 def _requests_wait(row: Row, rows: Rows) -> bool:

@@ -35,6 +35,22 @@ _LEAST, _MOST = 0.1, 10.0
 """The ends of the axis of ratios. A ratio beyond is drawn at the end."""
 
 
+def verdict_drawn(verdict: str) -> str | None:
+    """Return the verdict in LOOKS as which a verdict is drawn, also one of an older version; None: it is not drawn."""
+    verdict = "contradicted" if verdict == "not reproduced" else verdict
+    return verdict if verdict in LOOKS else None
+
+
+def verdict_looks() -> dict[str, Any]:
+    """Return the channels of the field ``verdict``, with a legend above the picture."""
+    legend = alt.Legend(orient="top", title=None, columnPadding=24)
+    shapes, colours = zip(*LOOKS.values(), strict=True)
+    return {
+        "color": alt.Color("verdict:N", legend=legend, scale=alt.Scale(domain=[*LOOKS], range=[*colours])),
+        "shape": alt.Shape("verdict:N", legend=legend, scale=alt.Scale(domain=[*LOOKS], range=[*shapes])),
+    }
+
+
 def published_chart(run: Run, summary: Summary) -> alt.TopLevelMixin | None:
     """Draw each published figure against the measured figure; None: none of the published figures was measured.
 
@@ -71,7 +87,7 @@ def _marks(row: PublishedRow) -> Marks:
     return [
         _mark(row, figure, figure.measured)
         for figure in row.figures
-        if figure.measured is not None and figure.published and figure.verdict in LOOKS
+        if figure.measured is not None and figure.published and verdict_drawn(figure.verdict)
     ]
 
 
@@ -87,16 +103,13 @@ def _mark(row: PublishedRow, figure: PublishedFigure, measured: float) -> dict[s
     }
     ratios = {f"{name}_ratio": min(value / figure.published, _MOST) for name, value in values.items()}
     name = f"{row.request_class or ''} {plain_name(figure.stat)}".strip()
-    return {"variant": row.variant, "name": name, "verdict": figure.verdict, "is_time": is_time, **values, **ratios}
-
-
-def _looks() -> dict[str, Any]:
-    """Return the channels of a mark's verdict, with a legend above the picture."""
-    legend = alt.Legend(orient="top", title=None, columnPadding=24)
-    shapes, colours = zip(*LOOKS.values(), strict=True)
     return {
-        "color": alt.Color("verdict:N", legend=legend, scale=alt.Scale(domain=[*LOOKS], range=[*colours])),
-        "shape": alt.Shape("verdict:N", legend=legend, scale=alt.Scale(domain=[*LOOKS], range=[*shapes])),
+        "variant": row.variant,
+        "name": name,
+        "verdict": verdict_drawn(figure.verdict),
+        "is_time": is_time,
+        **values,
+        **ratios,
     }
 
 
@@ -125,7 +138,7 @@ def _panel(
     )
     x = alt.X("published:Q", title="published, ms" if last else None, scale=scale, axis=axis)
     y = alt.Y("measured:Q", title="measured, ms" if first else None, scale=scale, axis=axis)
-    drawn, looks = alt.Chart(inline_data(times)).encode(x=x), _looks()
+    drawn, looks = alt.Chart(inline_data(times)).encode(x=x), verdict_looks()
     lines = drawn.mark_rule(opacity=0.4, strokeWidth=1.5).encode(
         y=alt.Y("low:Q", scale=scale), y2="high:Q", color=looks["color"]
     )
@@ -146,7 +159,7 @@ def _bands(summary: Summary, variant: str, domain: tuple[float, float], scale: a
     rows = [row for row in summary.published if row.variant == variant]
     within = max(row.within for row in rows)
     floors = summary.article.floors if summary.article else []
-    floor_ms = max((floor.ms for row in rows for floor in floors
+    floor_ms = max((floor.p90_ms for row in rows for floor in floors
                     if (floor.load, floor.request_class, floor.metric) == (row.load, row.request_class, row.metric)),
                    key=abs, default=0.0)  # fmt: skip
     steps = [domain[0] * (domain[1] / domain[0]) ** (step / 60) for step in range(61)]
@@ -190,7 +203,7 @@ def _ratios(summary: Summary, others: Marks, order: list[str]) -> alt.LayerChart
     y, offset, looks = (
         variant_axis(named, grid=True),
         alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.2, 1.2])),
-        _looks(),
+        verdict_looks(),
     )
     bands = [
         {"variant": name, "from": 1 / (1 + within), "to": 1 + within}

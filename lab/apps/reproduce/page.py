@@ -5,17 +5,13 @@ from typing import Any
 import altair as alt
 from markupsafe import Markup
 
-from analysis.report.figures.drawing import CROSS, inline_data, jitter, style_chart, svg
+from analysis.report.figures.drawing import inline_data, jitter, style_chart, svg
+from analysis.report.figures.published import verdict_drawn, verdict_looks
 from analysis.report.page import render
 from analysis.report.wording import metric_phrase, number, plain_name
 from analysis.statistics.stopping import has_interval
 from lab.apps.reproduce.reproduction import Figure, Reproduced, Reproduction
 
-_LOOKS: dict[str, tuple[str, str]] = {
-    "reproduced": ("circle", "#1a7f37"),
-    "undecided": ("diamond", "#b07d00"),
-    "not reproduced": (CROSS, "#c02020"),
-}
 _LEAST, _MOST = 0.01, 100.0
 """The ends of the axis. A ratio beyond is drawn at the end."""
 
@@ -41,7 +37,7 @@ def reproduction_page(own: Reproduction, reference: Reproduction | None) -> str:
 
 def _can_be_drawn(figure: Figure) -> bool:
     """Whether a figure was measured, and has a verdict that this version knows."""
-    return figure.ratio is not None and figure.verdict in _LOOKS
+    return figure.ratio is not None and verdict_drawn(figure.verdict) is not None
 
 
 def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
@@ -58,7 +54,7 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
             dots.append({
                 "experiment": experiment.experiment,
                 "ratio": min(max(figure.ratio, _LEAST), _MOST),
-                "verdict": figure.verdict,
+                "verdict": verdict_drawn(figure.verdict),
                 "offset": jitter(place),
                 "link": experiment.report,
             })  # fmt: skip
@@ -72,11 +68,6 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
     x = alt.X("ratio:Q", title="measured / published", scale=scale).axis(
         values=[0.01, 0.1, 0.5, 1, 2, 10, 100], format="~g"
     )
-    names = list(_LOOKS)
-    colour = alt.Color("verdict:N", title=None, legend=alt.Legend(orient="top"))
-    colour = colour.scale(domain=names, range=[look for _, look in _LOOKS.values()])
-    shape = alt.Shape("verdict:N", title=None, legend=alt.Legend(orient="top"))
-    shape = shape.scale(domain=names, range=[look for look, _ in _LOOKS.values()])
     band = alt.Chart(inline_data(bands)).mark_bar(height={"band": 0.9}, color="#dbe7f3").encode(
         x=alt.X("from:Q", scale=scale), x2="to:Q", y=y
     )  # fmt: skip
@@ -85,14 +76,14 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
     drawn = points.encode(
         x=x,
         y=y,
-        color=colour,
-        shape=shape,
+        **verdict_looks(),
         yOffset=alt.YOffset("offset:Q", scale=alt.Scale(domain=[-1.4, 1.4])),
         **links,
     )
-    near = sum(figure.verdict == "reproduced" for experiment in shown for figure in experiment.figures)
-    title = (
-        f"{near} of {sum(len(experiment.figures) for experiment in shown)} published figures were reproduced on {where}"
-    )
+    verdicts = [dot["verdict"] for dot in dots]
+    near = verdicts.count("reproduced") + verdicts.count("differs by the floor")
+    contradict = verdicts.count("contradicted")
+    end = f", {contradict} contradict them" if contradict else ""
+    title = f"{near} of {len(dots)} measured figures agree with the articles{end}: {where}"
     subtitle = "each mark is a figure; the band is the largest tolerance; ratios beyond the axis are drawn at its ends"
     return style_chart(alt.layer(band, drawn), title, subtitle, 30 * len(order))

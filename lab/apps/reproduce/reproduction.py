@@ -1,6 +1,7 @@
 """What all experiments of this machine say of everything that the articles published: one figure after the other."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,8 @@ from pydantic import Field
 from analysis.records.folder import BadRun, read_run, read_summary, write_whole
 from analysis.records.model import Record
 from analysis.records.run import METHOD, Run
-from analysis.records.summary import Summary
+from analysis.records.summary import Article, Summary
+from analysis.report.article import article_sentence
 
 
 class Figure(Record):
@@ -32,7 +34,11 @@ class Figure(Record):
 
 
 class Reproduced(Record):
-    """What one experiment's run says. ``claims`` counts the verdicts on claims; ``report`` is a path or empty."""
+    """What one experiment's run says. ``claims`` counts the verdicts on claims; ``report`` is a path or empty.
+
+    ``judged`` is the verdict on the article, and ``sentence`` is the same in words; None: nothing was published, or an
+    older version judged the run.
+    """
 
     experiment: str
     title: str
@@ -43,14 +49,19 @@ class Reproduced(Record):
     trials: int
     validity: str
     claims: dict[str, int]
+    judged: Article | None = None
+    sentence: str | None = None
     figures: list[Figure]
     report: str = ""
 
     @property
-    def verdicts(self) -> dict[str, int]:
-        """How many published figures have each verdict."""
-        found = [figure.verdict for figure in self.figures]
-        return {verdict: found.count(verdict) for verdict in dict.fromkeys(found)}
+    def told(self) -> str:
+        """The verdict on the article in words; of an older file, how many published figures have each verdict."""
+        if self.sentence:
+            return self.sentence.partition(": ")[2]
+        return ", ".join(
+            f"{count} {verdict}" for verdict, count in Counter(each.verdict for each in self.figures).items()
+        )
 
 
 class Reproduction(Record):
@@ -74,6 +85,8 @@ def read_reproduced(folder: Path, results: Path) -> Reproduced:
         trials=run.trials,
         validity=summary.validity.verdict,
         claims={verdict: found.count(verdict) for verdict in dict.fromkeys(found)},
+        judged=summary.article,
+        sentence=article_sentence(run, summary),
         figures=list(_figures(summary)),
         report=str((folder / "report.html").relative_to(results)),
     )
