@@ -6,18 +6,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from lab.engine.machine_usage import LOOK_S, QUIET_WITHIN_S, Progress, expected_settle_s
 from lab.options import RunRequest
-from lab.terminal import interruptible, out, print_plan, say, short_path, showing_progress, talk
+from lab.plan import Plan, timing
+from lab.progress import Expected, showing_progress
+from lab.terminal import interruptible, out, print_plan, say, short_path, talk
 
 if TYPE_CHECKING:
     from analysis.records.summary import Summary
-    from lab.engine.machine_usage import Progress
-
-    Follow = Callable[[Progress], Progress]
-    """Returns a Progress that also tells a page what the lab is doing."""
 
 
-def measure(request: RunRequest, follow: "Follow | None" = None) -> "Summary":
+Follow = Callable[[Progress], Progress]
+"""Returns a Progress that also tells a page what the lab is doing."""
+
+
+def measure(request: RunRequest, follow: Follow | None = None) -> "Summary":
     """Make the machine ready, measure, and print the results. Exit with 1 when the results are invalid."""
     folder, summary = measure_quietly(request, follow)
     print_measured(folder, summary)
@@ -35,7 +38,7 @@ def print_measured(folder: Path, summary: "Summary") -> None:
         raise typer.Exit(1)
 
 
-def measure_quietly(request: RunRequest, follow: "Follow | None" = None) -> "tuple[Path, Summary]":
+def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple[Path, Summary]":
     """Make the machine ready and measure. Return the run's folder and its summary, without printing results.
 
     While another run measures, its containers take up memory. So the plan is laid out again after that run has ended.
@@ -56,7 +59,20 @@ def measure_quietly(request: RunRequest, follow: "Follow | None" = None) -> "tup
         wait_for_turn(say)
         with heartbeat([default_machine()], say):
             plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
-            print_plan(talk, request.name, plan, options.budget_s)
+            settle_s = expected_settle_s()
+            print_plan(talk, request.name, plan, _plan_s(request, plan, settle_s), options.budget_s)
+            if settle_s > LOOK_S:
+                say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
             make_ready(say, images_of(plan))
-    with interruptible(), showing_progress() as progress:
-        return run_plan(request, plan, say, follow(progress) if follow else progress)
+    before_s = timing.before_s(plan, check=request.check)
+    expected = Expected(plan, timing.batches_s(plan, settle_s), before_s, options.budget_s)
+    with interruptible(), showing_progress(expected) as shown:
+        progress = follow(shown.progress) if follow else shown.progress
+        return run_plan(request, plan, say, progress, shown.end_batch)
+
+
+def _plan_s(request: RunRequest, plan: Plan, settle_s: float) -> int:
+    """Return about how long a run takes; if rounds go on until all claims are decided, the first of them."""
+    if request.options.budget_s is not None:
+        return round(sum(timing.batches_s(plan.rounds[0], settle_s)))
+    return timing.expected_s(plan, settle_s=settle_s, check=request.check)

@@ -18,7 +18,6 @@ from analysis.records.run import (
     RelativeRate,
     Run,
     SourceRecord,
-    TrialRecord,
 )
 from analysis.records.summary import Summary
 from analysis.statistics.stopping import RESAMPLED_FROM
@@ -33,13 +32,12 @@ from lab.interruption import stop_reason, uninterrupted
 from lab.machine_lock import Say, machine_lock
 from lab.options import RunRequest
 from lab.plan import Plan
+from lab.plan.timing import PREDICT_S, report_s
+from lab.progress import BatchEnd, trial_lines
 from lab.redaction import local_words, redact
 from lab.results import clean_up, close_run, new_folder, writing
 from lab.trial import batch
 from lab.trial.containers import now
-
-PREDICT_S = 1
-"""About how long theory takes to predict one variant under one load."""
 
 
 @dataclass
@@ -58,9 +56,12 @@ class OpenRun:
         return close_run(self.folder, self.record.model_copy(update=outcome))
 
 
-def run_plan(request: RunRequest, plan: Plan, say: Say, progress: Progress) -> tuple[Path, Summary]:
+def run_plan(
+    request: RunRequest, plan: Plan, say: Say, progress: Progress, end_batch: BatchEnd | None = None
+) -> tuple[Path, Summary]:
     """Measure a plan on a machine that is ready, and return the run's folder and its summary.
 
+    ``end_batch`` is told what each batch has measured; None: ``say`` says a line for each trial.
     Raise LabError when measuring failed, and KeyboardInterrupt after an interrupt. In both cases clean up first, and
     keep the finished trials in the folder, with summary.json and report.html.
     """
@@ -71,8 +72,8 @@ def run_plan(request: RunRequest, plan: Plan, say: Say, progress: Progress) -> t
             with closing(run, engines, say):
                 keep_predictions(run, progress)
                 check_application(request, run, plan, engines, say, progress)
-                measure_rounds(request, run, plan, engines, say, progress)
-            progress("writing the report", 0, 2)
+                measure_rounds(request, run, plan, engines, say, progress, end_batch or trial_lines(say))
+            progress("writing the report", 0, report_s(plan))
             with uninterrupted():
                 return run.folder, run.close(outcome="completed")
 
@@ -146,15 +147,14 @@ def check_application(
 
 
 def measure_rounds(
-    request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress
+    request: RunRequest, run: OpenRun, plan: Plan, engines: Engines, say: Say, progress: Progress, end_batch: BatchEnd
 ) -> None:
     """Measure round after round, until the plan ends or the rounds suffice."""
     began = time.monotonic()
     for run.rounds, part in enumerate(plan.rounds, start=1):
         for trials in batch.measure_plan(part, run.folder, progress, engines):
             seal(run.folder)
-            for trial in trials:
-                say(trial_line(trial))
+            end_batch(run.folder, run.record, trials)
         budget_s = request.options.budget_s
         if budget_s is not None and _is_enough(run, time.monotonic() - began, budget_s, say):
             return
@@ -194,13 +194,6 @@ def _noting(note: Callable[[str], None], say: Say, progress: Progress) -> tuple[
         progress(what, passed_s, expected_s)
 
     return noted, progressing
-
-
-def trial_line(trial: TrialRecord) -> str:
-    """Return one line that says how a trial went, with the reason if the trial failed."""
-    name = f"{trial.variant} ({trial.load}, trial {trial.trial})"
-    took = f"{trial.seconds.load:.0f} s of load" if trial.seconds.load else "no load"
-    return f"{name}: {trial.outcome}, {took}" + (f": {trial.reason}" if trial.reason else "")
 
 
 def record_of(

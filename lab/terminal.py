@@ -15,12 +15,7 @@ from lab.errors import LabError
 from lab.interruption import was_left
 
 if TYPE_CHECKING:
-    from lab.engine.machine_usage import Progress
     from lab.plan import Plan
-
-
-WORD_EVERY_S = 60
-"""How often a step that takes longer than expected says so, if there is no terminal."""
 
 
 class Unheard:
@@ -74,17 +69,18 @@ def print_json(values: object) -> None:
     out.print(json.dumps(values, ensure_ascii=False), soft_wrap=True, markup=False)
 
 
-def print_plan(console: Console, name: str, planned: "Plan", budget_s: float | None = None) -> None:
+def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, budget_s: float | None = None) -> None:
     """Print which trials are measured, in which order, and about how long it takes.
 
-    ``budget_s``: rounds are measured until every claim is decided, but for no longer than this.
+    ``budget_s``: rounds are measured until every claim is decided, but for no longer than this; ``expected_s`` is then
+    about the first of these rounds.
     """
     first, *further = planned.rounds
     if budget_s is None:
         size = f"{count(planned.trials, 'trial')} in {count(planned.batches, 'batch', 'batches')}"
-        console.print(f"{escape(name)}: {size}, about {time_in_words(planned.expected_s)}.", soft_wrap=True)
+        console.print(f"{escape(name)}: {size}, about {time_in_words(expected_s)}.", soft_wrap=True)
     else:
-        each = f"{count(first.trials, 'trial')}, about {time_in_words(first.expected_s)}"
+        each = f"{count(first.trials, 'trial')}, about {time_in_words(expected_s)}"
         until = f"until every claim is decided or {time_in_words(round(budget_s))} are over"
         console.print(f"{escape(name)}: rounds of {each}, {until}.", soft_wrap=True)
     for number, batch in enumerate(first.batches, start=1):
@@ -122,26 +118,3 @@ def interruptible() -> Iterator[None]:
             say("The terminal was closed, or the parent process ended. Start the lab under nohup to keep it running.")
         say("Interrupted. Nothing is left running; what was measured is kept.")
         raise typer.Exit(130) from None
-
-
-@contextmanager
-def showing_progress() -> "Iterator[Progress]":
-    """Yield a Progress: a live line on a terminal; elsewhere a plain line per step, and more if it takes too long."""
-    if talk.is_terminal:
-        with talk.status("") as status:
-            yield lambda what, spent, of: status.update(f"{what}: {spent:.0f} s of about {of:.0f} s")
-        return
-    said: list[str] = []
-    next_word_s = 0.0
-
-    def progress(what: str, spent: float, of: float) -> None:
-        nonlocal next_word_s
-        if said[-1:] != [what]:
-            said.append(what)
-            next_word_s = max(of, 0) + WORD_EVERY_S
-            say(f"{what} (about {of:.0f} s) …")
-        elif spent >= next_word_s:
-            next_word_s = spent + WORD_EVERY_S
-            say(f"{what}: {spent:.0f} s of about {of:.0f} s …")
-
-    yield progress

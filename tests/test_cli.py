@@ -24,7 +24,8 @@ from lab.experiment.file import load_experiment
 from lab.options import MeasureOptions, RunRequest
 from lab.paths import ROOT
 from lab.plan import lay_out
-from lab.terminal import print_plan
+from lab.plan.timing import expected_s
+from lab.terminal import print_plan, time_in_words
 from tests.archives import unpack
 from tests.conftest import Lab
 from tests.synthetic import Request, make_run
@@ -95,11 +96,17 @@ def test_the_plan_says_how_long_and_in_which_order(lab: Lab) -> None:
     asked = "plan", "heavy-mix", "--variants", "one-process,reuse-port", "--jobs", "1", "--full"
     once, by_default = lab.call(*asked, "--trials", "1"), lab.call(*asked)
 
+    def takes(trials: int) -> str:
+        laid_out = lay_out(
+            load_experiment("heavy-mix"), variants=["one-process", "reuse-port"], full=True, trials=trials
+        )
+        return time_in_words(expected_s(laid_out))
+
     order = "  1. heavy-mix, 5m: one-process\n  2. heavy-mix, 5m: reuse-port\n"
     assert (once.returncode, once.stderr) == (0, "")
-    assert once.stdout == f"heavy-mix: 2 trials in 2 batches, about 10 min 54 s.\n{order}"
+    assert once.stdout == f"heavy-mix: 2 trials in 2 batches, about {takes(1)}.\n{order}"
     assert by_default.stdout == (
-        f"heavy-mix: 10 trials in 10 batches, about 54 min 30 s.\n{order}"
+        f"heavy-mix: 10 trials in 10 batches, about {takes(5)}.\n{order}"
         "  4 further rounds: the same, each in an order of its own\n"
     )
 
@@ -109,10 +116,10 @@ def test_the_plan_of_rounds_until_all_is_decided_names_its_end() -> None:
     planned = lay_out(load_experiment("heavy-mix"), variants=["one-process"], trials=100)
     out = io.StringIO()
 
-    print_plan(Console(file=out, width=80), "heavy-mix", planned, 900)
+    print_plan(Console(file=out, width=80), "heavy-mix", planned, 32, 900)
 
     assert out.getvalue() == (
-        "heavy-mix: rounds of 1 trial, about 47 s, until every claim is decided or 15 min 00 s are over.\n"
+        "heavy-mix: rounds of 1 trial, about 32 s, until every claim is decided or 15 min 00 s are over.\n"
         "  1. heavy-mix, 20s: one-process\n"
         "  Further rounds: the same, each in an order of its own\n"
     )

@@ -20,6 +20,7 @@ from lab.experiment.model import Api, Database, Experiment
 from lab.experiment.variations import computing
 from lab.paths import EXPERIMENTS
 from lab.plan import lay_out
+from lab.plan.timing import expected_s
 from lab.servers import KINDS, Server
 from lab.servers.base import Variant
 from lab.services import image_of
@@ -669,7 +670,7 @@ def check(path: Path) -> None:
         error.message.encode()  # whatever it quotes can be printed
         return
     laid_out = lay_out(experiment, trials=2, jobs=3)
-    assert laid_out.expected_s > 0
+    assert expected_s(laid_out) > 0
     json.dumps(experiment.model_dump(mode="json"), allow_nan=False, ensure_ascii=False).encode()
     for trial in laid_out.trials:
         for name, value in [*trial.variant.factors().items(), *trial.load.environment().items()]:

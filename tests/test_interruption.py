@@ -104,13 +104,15 @@ def test_under_nohup_neither_a_terminal_nor_a_parent_stops_the_lab(hang_ups: str
 
 TALKING = """
 import os, signal, sys
-from lab.terminal import say, showing_progress
+from lab.plan import Plan
+from lab.progress import Expected, showing_progress
+from lab.terminal import say
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-with showing_progress() as progress:
-    progress("load", 1, 2)
+with showing_progress(Expected(Plan((), 1, 0), [])) as shown:
+    shown.progress("load", 1, 2)
     os.write(1, b"shown\\n")  # print would go to the terminal
     sys.stdin.read()
-    progress("load", 2, 2)
+    shown.progress("load", 2, 2)
     say("What was measured is kept.")
 say("Interrupted.")
 print("cleaned up", flush=True)

@@ -9,7 +9,7 @@ from lab.errors import WrongUse
 from lab.experiment.file import load_experiment
 from lab.experiment.model import Experiment
 from lab.experiment.variations import computing, measured_against_itself
-from lab.plan import lay_out
+from lab.plan import PlannedTrial, lay_out, timing
 
 HEAVY_MIX = load_experiment("heavy-mix")
 ALONE = Experiment.model_validate(HEAVY_MIX.model_dump(exclude_unset=True) | {"parallel": False})
@@ -85,10 +85,6 @@ def test_a_duration_that_is_none_is_refused(duration: str) -> None:
         lay_out(HEAVY_MIX, duration=duration)
 
     assert caught.value.message == f"The duration {duration!r} must be whole seconds or minutes, such as 90s or 5m."
-
-
-def test_the_expected_duration_counts_batches_not_trials() -> None:
-    assert lay_out(HEAVY_MIX, jobs=8).expected_s == lay_out(HEAVY_MIX, jobs=1).expected_s / 8
 
 
 def test_a_load_may_be_for_some_variants_only() -> None:
@@ -200,3 +196,100 @@ def test_a_plan_needs_the_images_of_its_servers_and_of_a_balancer_only_where_the
         "stampede/haproxy:trixie": "haproxy", "stampede/gunicorn:25.3.0": "gunicorn",
     }  # fmt: skip
     assert [one.factors["LAB_RELEASE"] for one in behind if one.service == "gunicorn"] == ["25.3.0"]
+
+
+def planned(
+    experiment: str, variant: str, load: str | None = None, *, full: bool = False, duration: str | None = None
+) -> PlannedTrial:
+    laid_out = lay_out(load_experiment(experiment), variants=[variant], full=full, duration=duration)
+    return next(trial for trial in laid_out.trials if load in (None, trial.load_name))
+
+
+def answered_after_s(trial: PlannedTrial) -> float:
+    """Return after how many seconds the last request of a load should be answered."""
+    return timing.load_s(trial) - timing.GENERATOR_DOWN_S
+
+
+@pytest.mark.parametrize(
+    ("trial", "seconds"),
+    [
+        (planned("ten-at-once", "uvicorn-fastapi-async"), 2 + 1),  # the loop serves all ten at the same time
+        (planned("ten-at-once", "gunicorn-flask-sync"), 2 + 10 * 1),  # one after the other
+        (planned("ten-at-once", "gunicorn-flask-sync", full=True), 2 + 4 * 12 + 10 * 1),  # the fifth burst
+        (planned("thousand-at-once", "uvicorn-fastapi-sync"), 2 + 5 * 1),  # 200 threads
+        (planned("worker-types", "gthread", "waiting-10"), 2 + 5 * 2),  # two threads
+        (planned("worker-types", "tornado", "waiting-10"), 2 + 10 * 2),  # a blocked loop
+        (planned("worker-types", "gevent", "computing-10"), 2 + 10 * 1.5),  # one interpreter lock
+        (planned("one-gpu", "fastapi-sync", "two-at-once"), 2 + 8 + 2 * 3),  # one device
+        (planned("worker-types", "sync", "crash"), 2 + 0.5 + 10 * 1),
+        (planned("heavy-mix", "one-process"), 20 + 0.15 * 10),  # two heavy requests, which may wait
+        (planned("heavy-mix", "one-process", duration="8s"), 10 + 0.15 * 10),
+        (planned("pid-skew", "least-conn"), 30 + (0.5 + 0.15) * 0.5),  # somewhere in a request
+        (planned("connection-deadlock", "limit-23"), 10 + 60),  # nobody is answered any more
+        (planned("connection-deadlock", "limit-24"), 10 + (0.5 + 0.15) * 0.1),
+        (planned("django-fastcgi", "gunicorn-5", "capacity"), 7),
+    ],
+)  # fmt: skip
+def test_a_load_ends_when_its_last_requests_are_answered(trial: PlannedTrial, seconds: float) -> None:
+    assert answered_after_s(trial) == pytest.approx(seconds)
+
+
+def test_what_comes_at_twice_the_capacity_takes_as_long_again() -> None:
+    laid_out = lay_out(DJANGO, variants=["gunicorn-5"])
+    [overload] = [trial for trial in laid_out.trials if trial.load_name == "overload"]
+
+    assert answered_after_s(overload) == pytest.approx(4 + 4)
+
+
+def test_a_batch_takes_as_long_as_its_steps() -> None:
+    """Two trials behind nginx have six containers, two without a balancer have four."""
+    [mix], [ten] = (
+        lay_out(load_experiment(name), variants=variants, jobs=8).batches
+        for name, variants in (
+            ("heavy-mix", ["one-process", "reuse-port"]),
+            ("ten-at-once", ["gunicorn-flask-sync", "uvicorn-fastapi-sync"]),
+        )
+    )
+    fixed_s = timing.UP_S + timing.OBSERVE_S + timing.COLLECT_S + timing.DOWN_S + 2 * timing.GENERATOR_UP_S
+    each_s = timing.UP_EACH_S + timing.DOWN_EACH_S
+    loads_s = (20 + 0.15 * 10 + timing.GENERATOR_DOWN_S, 12 + timing.GENERATOR_DOWN_S)
+
+    assert timing.batch_s(mix, settle_s=0) == pytest.approx(fixed_s + 6 * each_s + loads_s[0])
+    assert timing.batch_s(ten, settle_s=0) == pytest.approx(fixed_s + 4 * each_s + loads_s[1])
+    assert timing.batch_s(ten, settle_s=10) == pytest.approx(timing.batch_s(ten, settle_s=0) + 10)
+
+
+def test_trials_that_compute_are_calibrated_one_after_the_other() -> None:
+    computing = planned("worker-types", "sync", "computing-2"), planned("worker-types", "gthread", "computing-2")
+    short = planned("gil-sharing", "4x4", "four-connections")
+
+    assert timing.calibrate_s(computing[0].load) == pytest.approx(4 * 1.6)
+    assert timing.calibrate_s(short.load) == pytest.approx(11 * 0.2)
+    shorter_s, longer_s = (timing.batch_s(batch, settle_s=0) for batch in (computing[:1], computing))
+    assert longer_s - shorter_s == pytest.approx(
+        4 * 1.6 + timing.GENERATOR_UP_S + 2 * (timing.UP_EACH_S + timing.DOWN_EACH_S)
+    )
+
+
+def test_a_database_and_further_load_generators_take_time_to_start() -> None:
+    trial = planned("django-fastcgi", "gunicorn-5", "capacity")  # nginx, gunicorn, MariaDB, and four of k6
+
+    assert timing.up_s([trial]) == pytest.approx(timing.UP_S + 7 * timing.UP_EACH_S + timing.DATABASE_UP_S)
+    assert timing.generators_up_s([trial, trial]) == 2 * (0.5 + 3 * 0.25)
+
+
+def test_a_run_takes_as_long_as_its_batches_and_what_is_around_them() -> None:
+    alone, together = lay_out(HEAVY_MIX, jobs=1), lay_out(HEAVY_MIX, jobs=8)
+    around_s = timing.READY_S + 8 * timing.PREDICT_S + timing.REPORT_S + 8 * timing.REPORT_EACH_S
+
+    assert timing.expected_s(together) == round(around_s + timing.batch_s(together.batches[0]))
+    assert timing.expected_s(alone) == round(around_s + sum(map(timing.batch_s, alone.batches)))
+    assert timing.expected_s(together, settle_s=10) - timing.expected_s(together) in (9, 10)
+
+
+def test_the_time_that_is_left_follows_from_the_batches_that_have_ended() -> None:
+    """The first two batches were 5 s late on average, so the other two will be, too."""
+    assert timing.left_s([20, 20, 30, 40], [24, 26], spent_s=10) == (30 + 5 - 10) + (40 + 5)
+    assert timing.left_s([20, 20], [20], spent_s=60) == 0
+    assert timing.left_s([20, 20], [], spent_s=0) == 40
+    assert timing.left_s([20, 20], [20, 20], spent_s=5) == 0

@@ -13,7 +13,7 @@ import pytest
 from python_on_whales import DockerClient
 from python_on_whales.exceptions import DockerException
 
-from lab import interruption, machine_lock, terminal
+from lab import interruption, machine_lock
 from lab.apps.service import build
 from lab.apps.service.layer import Layer
 from lab.engine import commands, heartbeat
@@ -283,15 +283,3 @@ def test_who_waits_for_another_run_is_told_who_it_is_again_and_again(
     assert "now: load" in said[0]
     assert "now: stopping the servers" in said[1]
     assert said[-1] == "my turn"
-
-
-def test_a_step_that_takes_longer_than_expected_says_so_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    with terminal.showing_progress() as progress:
-        for spent_s in (0, 4, 60, 65, 70, 130):
-            progress("starting the servers", spent_s, 4)
-
-    assert capfd.readouterr().err.splitlines() == [
-        "starting the servers (about 4 s) …",
-        "starting the servers: 65 s of about 4 s …",
-        "starting the servers: 130 s of about 4 s …",
-    ]

@@ -9,7 +9,7 @@ import duckdb
 
 from analysis.metrics import FAMILIES, METRICS, STATISTICS, bursts, statistics_of, unit
 from analysis.metrics.failures import FAILURES
-from analysis.metrics.metric import PRINTED, MetricValues, failures_allowed, percentile, rows_needed
+from analysis.metrics.metric import PRINTED, Family, MetricValues, failures_allowed, percentile, rows_needed
 from analysis.metrics.simulated import Cell, Predictions
 from analysis.metrics.unknown import KnownClaim, KnownFigures
 from analysis.metrics.visits import VISITS_FAILED
@@ -56,7 +56,10 @@ class CompletionTimes(NamedTuple):
 
 
 def measure_cells(
-    database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData], rejected: Mapping[Key, Container[str]] = {}
+    database: duckdb.DuckDBPyConnection,
+    trials: Iterable[TrialData],
+    rejected: Mapping[Key, Container[str]] = {},
+    families: Sequence[Family] = FAMILIES,
 ) -> dict[Cell, list[TrialValues]]:
     """Collect what every family measures in each trial, and return the statistics of every cell.
 
@@ -64,7 +67,7 @@ def measure_cells(
     """
     cells: dict[Cell, list[TrialValues]] = {}
     for trial in trials:
-        measured = [values for family in FAMILIES for values in family.measure(database, trial)]
+        measured = [values for family in families for values in family.measure(database, trial)]
         clocks = _ends_by_clocks(database, trial, measured)
         variant, load, number = trial.key
         for request_class in trial.requests.names:

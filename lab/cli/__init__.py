@@ -146,12 +146,13 @@ def plan(
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
     from lab.engine.engine import memory_budget  # noqa: PLC0415
+    from lab.plan.timing import expected_s  # noqa: PLC0415
 
     planned = options.plan(options.experiment(name), memory_budget())
     if as_json:
-        print_json({"experiment": name, **planned.as_json()})
+        print_json({"experiment": name, "expected_s": expected_s(planned), **planned.as_json()})
     else:
-        print_plan(out, name, planned)
+        print_plan(out, name, planned, expected_s(planned))
 
 
 def list_experiments(

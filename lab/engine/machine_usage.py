@@ -9,7 +9,8 @@ from typing import Literal
 import psutil
 
 QUIET = 0.2
-QUIET_WITHIN_S = 10
+QUIET_WITHIN_S, SOON_S = 10, 2
+"""For how long the lab waits until a machine is quiet: before a load, and before it says how long a run takes."""
 LOOK_S = 0.4
 """For how long the lab looks whether a machine is quiet."""
 HARDLY_ANY_MEMORY = 0.05, 1 * 2**30
@@ -88,17 +89,23 @@ def local_state() -> MachineState:
     )
 
 
-def settle(progress: Progress, looks: Collection[Look]) -> Quiet:
-    """Wait until machines are quiet, for at most QUIET_WITHIN_S, and return how busy the busiest of them still is."""
+def expected_settle_s() -> float:
+    """Return about how long the lab will wait before a load until the machine is quiet, judging by how it is now."""
+    quiet = settle(lambda *_: None, [local_state], SOON_S)
+    return LOOK_S if quiet.busy <= QUIET else QUIET_WITHIN_S
+
+
+def settle(progress: Progress, looks: Collection[Look], within_s: float = QUIET_WITHIN_S) -> Quiet:
+    """Wait until machines are quiet, for at most ``within_s``, and return how busy the busiest of them still is."""
     began = time.monotonic()
     while True:
         before = [look() for look in looks]
         time.sleep(LOOK_S)
         busy = max(look().usage_since(state).busy for look, state in zip(looks, before, strict=True))
         waited_s = time.monotonic() - began
-        if busy <= QUIET or waited_s > QUIET_WITHIN_S:
+        if busy <= QUIET or waited_s > within_s:
             return Quiet(waited_s, busy)
-        progress("waiting until the machine is quiet", waited_s, QUIET_WITHIN_S)
+        progress("waiting until the machine is quiet", waited_s, within_s)
 
 
 class MemorySampler:

@@ -7,18 +7,10 @@ from itertools import groupby
 from math import ceil
 from typing import Protocol
 
-from analysis.records.duration import in_seconds
 from lab import limits
 from lab.errors import WrongUse
 from lab.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
 from lab.servers.base import Variant
-
-START_S = 12
-"""About how long a batch takes in addition to its load: starting, settling, collecting, stopping."""
-CALIBRATE_S = 3
-"""About how long the calibration of a trial takes if its requests compute."""
-TAIL_S = 15
-"""About how long the last requests in flight take after the load has ended."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,7 @@ class Plan:
         return [Plan(tuple(batches), self.jobs, self.seed) for _, batches in parts]
 
     def as_json(self) -> dict[str, object]:
-        """Return the plan for JSON: the trials of each batch in order, and the expected time in seconds."""
+        """Return the plan for JSON: the trials of each batch in order."""
         batches = [
             [
                 {
@@ -87,18 +79,7 @@ class Plan:
             ]
             for batch in self.batches
         ]
-        return {"expected_s": self.expected_s, "jobs": self.jobs, "seed": self.seed, "batches": batches}
-
-    @property
-    def expected_s(self) -> int:
-        """About how long measuring takes."""
-        return sum(
-            START_S
-            + TAIL_S
-            + max(in_seconds(trial.duration) for trial in batch)
-            + sum(CALIBRATE_S for trial in batch if trial.load.computes)
-            for batch in self.batches
-        )
+        return {"jobs": self.jobs, "seed": self.seed, "batches": batches}
 
 
 class Memory(Protocol):

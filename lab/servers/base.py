@@ -169,6 +169,11 @@ class Variant(Model, ABC):
         """Whether the server starts and ends workers as needed, up to ``workers``."""
         return False
 
+    @property
+    def can_deadlock(self) -> bool:
+        """Whether a client that connects and says nothing for a while can stop a worker for ever."""
+        return False
+
     def record(self, name: str) -> VariantRecord:
         """Return how a run records the variant."""
         return VariantRecord(

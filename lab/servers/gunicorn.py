@@ -10,6 +10,7 @@ from lab.servers.asgi import AsgiApplication
 from lab.servers.base import Release, Variant, check_lock_file
 
 FIRST_WITH_REUSE_PORT = 24
+FIRST_THAT_STOPS_ACCEPTING = 24
 IDLE_THREAD, FIRST_WITH_IDLE_THREAD = "idle_thread.IdleThreadWorker", 24
 
 
@@ -96,6 +97,11 @@ class GunicornGthread(GunicornWsgi):
                 f"{IDLE_THREAD} needs gunicorn {FIRST_WITH_IDLE_THREAD} or later; the release is {self.release}"
             )
         return self
+
+    @property
+    def can_deadlock(self) -> bool:
+        """Up to 23.0.0, a worker at its limit of connections does not notice that silent connections begin to speak."""
+        return int(self.release.split(".")[0]) < FIRST_THAT_STOPS_ACCEPTING and self.worker_connections <= self.threads
 
     @property
     def queueing(self) -> Queueing:

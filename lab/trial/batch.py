@@ -20,13 +20,10 @@ from lab.engine.cluster.engines import Engines, UsageSamplers, UsageUnderLoad
 from lab.engine.cluster.probe import MachineLost
 from lab.engine.machine_usage import Progress, Quiet
 from lab.interruption import uninterrupted
-from lab.plan import TAIL_S, Plan, PlannedTrial
-from lab.trial.compose import START_UP_S
+from lab.plan import Plan, PlannedTrial, timing
 from lab.trial.containers import TrialContainers
 from lab.trial.early_end import end_late_loads, end_when_memory_is_short, end_with_servers
 
-FURTHER_START_UP_S = 0.25
-"""The start-up time of each further load generator of a trial; START_UP_S is the time of the first."""
 K6_SLACK_S = 60
 LOOK_EVERY_S = 0.5
 
@@ -155,11 +152,13 @@ def _prepare(
         quiet = engines.settle(progress_until_stopped)
         conditions.quiet = max(filter(None, (conditions.quiet, quiet)), key=lambda wait: wait.busy)
 
-    _do(replace(START, expected_s=3 + len(trials)), trials, progress, stop_signals)
+    planned = [trial.planned for trial in trials]
+    _do(replace(START, expected_s=timing.up_s(planned)), trials, progress, stop_signals)
     if computing := [trial for trial in _ready(trials) if trial.planned.load.computes]:
         settle()
         for trial in computing:  # one after the other, because calibration needs requests that run alone
-            _do(CALIBRATE, [trial], progress, stop_signals)
+            expected_s = timing.calibrate_s(trial.planned.load)
+            _do(replace(CALIBRATE, expected_s=expected_s), [trial], progress, stop_signals)
     for trial in _ready(trials):
         if trial.measures_unloaded_latency:
             _do(UNLOADED_LATENCY, [trial], progress, stop_signals)
@@ -176,8 +175,7 @@ def _load(
         raise KeyboardInterrupt
     samplers = UsageSamplers(engines)
     planned = [trial.planned for trial in trials]
-    further = sum(trial.load.generators - 1 for trial in planned)
-    begins_at = time.time() + START_UP_S * len(trials) + FURTHER_START_UP_S * further
+    begins_at = time.time() + timing.generators_up_s(planned)
     start = partial(TrialContainers.start_load, at=begins_at, samplers=samplers)
     _do(BatchStep(start, "starting the load", 1), trials, progress)
     started = _ready(trials)
@@ -186,13 +184,12 @@ def _load(
             trial.end_load()
     if not started:
         return samplers.read()
-    duration_s = max(in_seconds(trial.duration) for trial in planned)
     within_s = K6_SLACK_S + max(in_seconds(trial.duration) + trial.load.grace_s(trial.duration) for trial in planned)
     with end_late_loads(started, begins_at, within_s), end_when_memory_is_short(started, engines):
         while not stop_signals and (left_s := begins_at - time.time()) > 0:
             time.sleep(min(left_s, LOOK_EVERY_S))
         samplers.begin()
-        _do(replace(WAIT_FOR_LOAD, expected_s=duration_s + TAIL_S), started, progress, stop_signals)
+        _do(replace(WAIT_FOR_LOAD, expected_s=max(map(timing.load_s, planned))), started, progress, stop_signals)
     return samplers.read()
 
 
@@ -210,9 +207,10 @@ def _finish(
                     trial.interrupt()
         records.extend(_save(trials, conditions))
 
+    remove = replace(REMOVE, expected_s=timing.down_s([trial.planned for trial in trials]))
     with ExitStack() as steps:  # the last callback is called first
         steps.callback(save)
-        steps.callback(_do, REMOVE, trials, progress)
+        steps.callback(_do, remove, trials, progress)
         steps.callback(_do, COLLECT, [trial for trial in trials if trial.composed], progress)
     return records
 

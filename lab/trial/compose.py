@@ -20,12 +20,9 @@ from lab.experiment.model import Script
 from lab.paths import COMPOSE_FILE, ROOT
 from lab.plan import PlannedTrial
 from lab.plan.placement import assign, k6_service
+from lab.plan.timing import GENERATOR_UP_S
 from lab.redaction import LOCAL_ENV, redact_composed
 from lab.trial.files import RESULTS_THERE
-
-START_UP_S = 0.5
-"""The time that one trial's load generators need to start up. The times of trials side by side add up."""
-
 
 Services = dict[str, dict[str, Any]]
 """The services of a Compose file after Compose has resolved its variables."""
@@ -66,7 +63,7 @@ def compose(
     workload = trial.variant.workload
     if workload:
         local |= workload.variables
-    local |= write_settings(trial, part, start_after_s=START_UP_S * side_by_side, visits_per_s=visits_per_s)
+    local |= write_settings(trial, part, start_after_s=GENERATOR_UP_S * side_by_side, visits_per_s=visits_per_s)
     resolved = resolve(trial, part, local, project)
     resolved["services"] = _complete(resolved["services"], trial.load.generators)
     if workload:

@@ -56,21 +56,27 @@ def deciding_columns(run: Run, summary: Summary, measures: Sequence[Measure] = (
     frequent requests and the avoidable waits.
     """
     weights: Counter[Quantity] = Counter()
-    leading: list[tuple[int, Quantity]] = []
     for claim in run.claims:
         weight = _WEIGHTS.get(claim.role, 1)
-        leading.append((-weight, claim.value))
         for quantity in claim.quantities:
             weights[quantity.model_copy(update={"variant": "", "load": quantity.load or run.loads[0].name})] += weight
     if not weights and measures:
         groups = [Group(None, measure.request_class, measure.metric, (measure.stat,)) for measure in measures]
         return groups[:MOST_COLUMNS], Lead(groups[0], measures[0].stat)
-    if not weights:
+    wanted = leading_quantity(run)
+    if not wanted:
         return _default_columns(run, summary)
     groups = _fitting(_grouped(weights), MOST_COLUMNS)
-    wanted = min(leading, key=lambda pair: pair[0])[1]
-    place = (wanted.load or run.loads[0].name, wanted.request_class, wanted.metric)
+    place = (wanted.load, wanted.request_class, wanted.metric)
     return groups, next((Lead(group, wanted.stat) for group in groups if group[:3] == place), None)
+
+
+def leading_quantity(run: Run) -> Quantity | None:
+    """Return what the heaviest claim is about, with its load; None: there are no claims."""
+    if not run.claims:
+        return None
+    wanted = max(run.claims, key=lambda claim: _WEIGHTS.get(claim.role, 1)).value
+    return wanted.model_copy(update={"load": wanted.load or run.loads[0].name})
 
 
 def _grouped(weights: Counter[Quantity]) -> Iterator[tuple[Group, int]]:

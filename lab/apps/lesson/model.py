@@ -16,6 +16,7 @@ from lab.experiment.variations import computing
 from lab.experiment.yaml_file import YamlFile
 from lab.paths import LESSONS
 from lab.plan import lay_out
+from lab.plan.timing import expected_s
 from lab.servers import Server
 from lab.servers.base import Variant
 
@@ -161,6 +162,6 @@ def _check(lesson: Lesson, step: LessonStep, folder: Path, place: tuple[str | in
     except WrongUse as error:
         raise Misplaced(error.message.rstrip("."), *inside, "answer") from None
     for measured in experiments:
-        expected_s = lay_out(measured, trials=measured.trials, jobs=lesson.jobs).expected_s
-        if expected_s > LONGEST_S:
-            raise Misplaced(f"measuring takes {expected_s} s; a step takes at most {LONGEST_S} s", *place, "name")
+        takes_s = expected_s(lay_out(measured, trials=measured.trials, jobs=lesson.jobs))
+        if takes_s > LONGEST_S:
+            raise Misplaced(f"measuring takes {takes_s} s; a step takes at most {LONGEST_S} s", *place, "name")

@@ -14,6 +14,7 @@ from lab.errors import LabError, WrongUse
 from lab.measuring import measure_quietly
 from lab.options import MeasureOptions, RunRequest
 from lab.plan import lay_out
+from lab.plan.timing import expected_s
 from lab.trial.containers import now
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Student:
     def expected_s(self, step: LessonStep) -> int:
         """Return about how long the measuring of a step takes."""
         experiment = step_experiment(self.lesson, step)
-        return lay_out(experiment, trials=experiment.trials, jobs=self.lesson.jobs).expected_s
+        return expected_s(lay_out(experiment, trials=experiment.trials, jobs=self.lesson.jobs))
 
     def predict(self, step: LessonStep, values: list[float]) -> None:
         """Record a prediction before anything is measured."""

@@ -19,6 +19,7 @@ from lab.experiment.file import load_experiment, names
 from lab.experiment.model import Experiment
 from lab.paths import ROOT
 from lab.plan import lay_out
+from lab.plan.timing import expected_s
 
 REFERENCE = ROOT / "docs" / "reference.json"
 """What the experiments said on the machine of this lab's authors."""
@@ -43,7 +44,7 @@ def timed_experiments() -> list[TimedExperiment]:
     for name in names():
         experiment = load_experiment(name)
         planned = lay_out(experiment, trials=experiment.trials, jobs=default_jobs(), seed=0)
-        found.append(TimedExperiment(name, experiment, planned.expected_s))
+        found.append(TimedExperiment(name, experiment, expected_s(planned)))
     return sorted(found, key=lambda timed: timed.expected_s)
 
 

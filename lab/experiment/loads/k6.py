@@ -35,6 +35,8 @@ from lab.experiment.loads.settings import (
 VISIT_REQUESTS = 3
 VISIT_SLACK_S = 5
 """After a load of visits, k6 waits for the longest possible visit and these seconds."""
+ALL_ARE_THERE_S = 2
+"""How long k6 waits before a first burst, as k6/lib/shapes.js says, so that all of its users are there."""
 _USER_SERVICE = "how long somebody's own application works on a request"
 """What theory lacks to simulate somebody's own application."""
 
@@ -90,6 +92,11 @@ def _burst(settings: Settings) -> dict[str, TrafficClass]:
     return {"burst": TrafficClass(burst=settings["burst"], every_s=settings["every_s"], work=work, rounds=times)}
 
 
+def _last_burst_s(asked: Numbers, duration_s: float) -> float:
+    """Return when the last burst is sent: bursts come for as many times as fit into the load, and at least once."""
+    return ALL_ARE_THERE_S + (max(1, duration_s // asked["every_s"]) - 1) * asked["every_s"]
+
+
 def _rounds(settings: Settings) -> dict[str, TrafficClass]:
     work, times = computing_rounds(numbers_of(settings))
     return {"work": TrafficClass(users=settings["users"], work=work, rounds=times)}
@@ -125,6 +132,7 @@ K6_SCRIPTS = {
         traffic=_burst,
         kind="burst",
         fits=_work_ends,
+        last_sent_s=_last_burst_s,
         # what requests that compute ask for, each trial finds out (lab/trial/calibration.py)
         variables=lambda asked, _: {} if "cpu_ms" in asked else request_environment(asked),
     ),
@@ -170,6 +178,7 @@ K6_SCRIPTS = {
         classes=("before", "crash", "after"),
         rate_rps=lambda _: 0.0,  # it sends every request once
         kind="crash",
+        last_sent_s=lambda asked, _: ALL_ARE_THERE_S + 2 * asked["crash_after_s"],
     ),
     "fibonacci.js": LoadScript(
         "requests for a Fibonacci number: a fixed amount of computing",

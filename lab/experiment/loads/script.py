@@ -57,9 +57,9 @@ class LoadScript:
     answer comes as soon as possible.
 
     ``fits`` raises WrongSetting if the settings contradict each other. ``grace_s`` returns how many seconds the script
-    waits for the last answers after a load of the given number of seconds. ``variables`` returns variables that follow
-    from the settings and the duration (e.g. ``7s``). ``needs`` says, to people who start the script by hand, what else
-    must run.
+    waits for the last answers after a load of the given number of seconds, and ``last_sent_s`` after how many seconds
+    it sends its last requests. ``variables`` returns variables that follow from the settings and the duration (e.g.
+    ``7s``). ``needs`` says, to people who start the script by hand, what else must run.
     """
 
     sends: str
@@ -73,6 +73,7 @@ class LoadScript:
     open_loop: bool = False
     fits: Callable[[Numbers], None] = lambda _: None
     grace_s: Callable[[Numbers, float], float] = lambda _asked, _duration_s: GRACE_S
+    last_sent_s: Callable[[Numbers, float], float] = lambda _asked, duration_s: duration_s
     variables: Callable[[Settings, str], dict[str, str]] = lambda _settings, _duration: {}
     needs: str = ""
 
