@@ -408,6 +408,47 @@ def test_a_phone_scrolls_the_page_only_down(page: Page) -> None:
     assert lanes(page).locator("canvas").bounding_box()["width"] <= 390  # type: ignore[index]
 
 
+def test_a_long_report_has_a_table_of_contents(page: Page) -> None:
+    """Its links lead to the headings of all sections that are shown."""
+    contents = page.get_by_role("navigation", name="Contents")
+
+    for link in contents.get_by_role("link").all():
+        target = page.locator(link.get_attribute("href") or "")
+        link.click()
+        assert abs((target.bounding_box() or {"y": -1})["y"]) < 5 or at_the_end(page)
+    assert contents.get_by_role("link").all_inner_texts() == [
+        "Requests (quick)", "Requests (heavy-mix)", "Verdicts", "Pictures", "Can this be believed?",
+        "Published and measured", "Variants and loads", "Environment", "Method", "Run it again",
+    ]  # fmt: skip
+
+
+def test_a_report_of_three_screens_has_no_table_of_contents(browser: Browser, measured: Measured) -> None:
+    with browser.new_context(viewport={"width": 1100, "height": 5000}) as context:
+        page = context.new_page()
+        page.goto(measured.report.as_uri())
+        assert page.locator("main").bounding_box()["height"] < 3 * 5000  # type: ignore[index]
+        assert page.get_by_role("navigation").count() == 0
+
+
+def at_the_end(page: Page) -> bool:
+    """Return whether the page cannot be scrolled further down."""
+    return bool(page.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 5"))
+
+
+def test_lines_of_text_have_at_most_75_characters_beside_wide_pictures(page: Page) -> None:
+    characters = page.locator("main p:visible, main > ul > li").evaluate_all(
+        """(all) => all.map((box) => {
+            const lines = Math.round(box.clientHeight / parseFloat(getComputedStyle(box).lineHeight));
+            return box.textContent.replace(/\\s+/g, ' ').trim().length / lines;
+        })"""
+    )
+    assert max(characters) <= 75
+    widths = page.locator("figure:visible > svg, .lanes canvas").evaluate_all(
+        "(all) => all.map((one) => one.clientWidth)"
+    )
+    assert min(widths) >= 0.9 * page.locator("main").bounding_box()["width"]  # type: ignore[index]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_that_shuts_people_out(page: Page, scheme: Any) -> None:
     page.emulate_media(color_scheme=scheme)

@@ -69,6 +69,16 @@ def test_no_text_of_a_run_becomes_markup(tmp_path: Path) -> None:
     assert "{{ 7 * 7 }}" in "".join(page.texts)
 
 
+def test_the_link_to_an_article_says_its_address(tmp_path: Path) -> None:
+    """A title in Japanese can be recognised by the address where no font has its characters."""
+    address = "https://example.org/gunicorn-load-balancing"
+    source = SourceRecord(title="gunicornの負荷分散", publisher="A blog", address=address)
+    derive(make_run(tmp_path, {"one": [Request()]}, source=source))
+
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert f'<a href="{address}"><cite>gunicornの負荷分散</cite> ({address})</a>.' in page
+
+
 def test_the_page_judges_published_figures_under_verdicts(tmp_path: Path) -> None:
     """Of 1, 2, … 10 ms the average is 5.5, and p99 needs a hundred."""
     published = [

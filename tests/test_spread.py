@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -42,44 +43,53 @@ def told(tmp_path: Path, *waits_ms: float) -> tuple[Summary, dict[str, str]]:
     }  # fmt: skip
 
 
-def words_of(summary: Summary, tmp_path: Path) -> list[str]:
-    """Return the first words of the lines below the measured line of the overhead."""
-    return [row[1] for row in next(quantity_tables(read_run(tmp_path), summary)).rows]
+def cells(summary: Summary, run: Path) -> dict[str, str]:
+    """Return what the measured line of the overhead has for each statistic."""
+    table = next(quantity_tables(read_run(run), summary))
+    return {name: cell for row in table.rows if "measured" in row for name, cell in zip(table.head, row, strict=True)}
 
 
-def test_two_trials_have_a_line_each_and_no_interval(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("waits_ms", "p50", "p99"),
+    [
+        ((142,), "1.0", "142"),
+        ((142, 3219), "1.0", "142 and 3219"),
+        ((142, 150, 160), "1.0", "150\n3.8 to 5928"),
+        ((4, 90, 9000), "1.0", "4.0, 90.0 and 9000"),
+    ],
+)
+def test_a_cell_has_the_interval_or_the_trials_and_equal_numbers_once(
+    tmp_path: Path, waits_ms: Sequence[float], p50: str, p99: str
+) -> None:
+    """One trial has its value, two have theirs, and three that differ a thousandfold have no interval that tells."""
+    summary, _ = told(tmp_path, *waits_ms)
+
+    found = cells(summary, tmp_path)
+
+    assert (found["p50"], found["p99"]) == (p50, p99)
+    assert "" in found  # one line of kind measured, and none of another kind
+    assert len(next(quantity_tables(read_run(tmp_path), summary)).rows) == 1
+
+
+def test_two_trials_have_no_interval(tmp_path: Path) -> None:
     summary, said = told(tmp_path, 142, 3219)
 
-    assert words_of(summary, tmp_path) == ["measured", "trial 1", "trial 2"]
     [row] = [one for one in summary.rows if (one.metric, one.stat) == ("overhead", "p99") and one.request_class]
     assert row.high is not None
     assert row.high > 100_000  # what was computed stays in summary.json
     for where, text in said.items():
         assert not re.search(r"\d{6}", re.sub(r"20\d{6}T?", "", text)), where
-        assert "142 and 3219" in text, where  # the claim
+        assert text.count("142 and 3219") == 2, where  # the figure and the claim
 
 
-def test_a_single_trial_has_only_its_value(tmp_path: Path) -> None:
-    summary, _ = told(tmp_path, 142)
+def test_three_trials_have_an_interval_in_the_cell_of_the_value(tmp_path: Path) -> None:
+    """A terminal has it below the value, Markdown and the report beside it."""
+    _, said = told(tmp_path, 142, 150, 160)
 
-    assert words_of(summary, tmp_path) == ["measured"]
-
-
-def test_three_trials_have_an_interval(tmp_path: Path) -> None:
-    summary, said = told(tmp_path, 142, 150, 160)
-
-    assert words_of(summary, tmp_path) == ["measured", "low", "high"]
-    assert all(re.search(r"\d to \d{4}", text) for text in said.values())
-
-
-def test_three_trials_that_differ_a_thousandfold_have_no_interval(tmp_path: Path) -> None:
-    summary, _ = told(tmp_path, 4, 90, 9000)
-
-    table = next(quantity_tables(read_run(tmp_path), summary))
-    p99 = [(row[1], row[table.head.index("p99")]) for row in table.rows]
-    assert [value for word, value in p99 if word in ("low", "high")] in ([], ["–", "–"])
-    trials = [float(value) for word, value in p99 if word.startswith("trial")]
-    assert trials == pytest.approx([4, 90, 9000], rel=0.1)
+    assert "| one | measured | 1.0 | 1.0 | 1.0 | 150 (3.8 to 5928) | 300 |" in said["Markdown"]
+    assert "<td>150 <small>(3.8 to 5928)</small></td>" in said["report"]
+    lines = [line.split() for line in said["terminal"].splitlines()]
+    assert lines[lines.index(["one", "measured", "1.0", "1.0", "1.0", "150", "300"]) + 1] == ["3.8", "to", "5928"]
 
 
 @pytest.mark.parametrize(

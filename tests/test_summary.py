@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from inline_snapshot import snapshot
 from rich.console import Console
 
 from analysis import pipeline
@@ -23,7 +24,7 @@ from analysis.records.summary import Row, Summary
 from analysis.report.html import write_report
 from analysis.report.markdown import markdown
 from analysis.report.tables import Table
-from analysis.report.tables.quantities import counts_by_worker, workers_tables
+from analysis.report.tables.quantities import counts_by_worker, quantity_tables, workers_tables
 from analysis.report.tables.verdicts import claims_table
 from analysis.report.terminal import print_tables, terminal_table
 from analysis.report.wording import figures_phrase, published_quantity
@@ -732,6 +733,85 @@ def test_a_long_name_breaks_before_a_number_does() -> None:
     assert max(map(len, lines)) <= 80
     assert "".join(one.split()[0] for one in lines[2:]) == row[0]
     assert lines[2].split()[1:] == ["measured", *["12.3"] * len(statistics), "1234"]
+
+
+def test_quantities_of_several_trials_fit_80_columns_in_as_many_parts_as_it_takes(tmp_path: Path) -> None:
+    """Intervals stand below the medians, and the columns are dealt evenly to the parts."""
+    published = [near({"p50": 25, "p60": 20, "p80": 20000}, variant=name) for name in ("one", "two-with-a-long-name")]
+    trials: dict[str, list[float]] = {
+        "one": [10, 30, 20, 90, 15],
+        "two-with-a-long-name": [11000, 31000, 21000, 91000, 15000],
+    }
+
+    text = printed(tmp_path, repeated(tmp_path, trials, published=published))
+
+    lines = text[text.index("Overhead of light requests") : text.index("measured: the median")].splitlines()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\n".join(line.rstrip() for line in lines) == snapshot("""\
+Overhead of light requests, ms
+variant                                     min             p50    n
+one                   published               –            25.0
+                      measured             20.0            20.0  500
+                                   10.0 to 90.0    10.0 to 90.0
+two-with-a-long-name  published               –            25.0
+                      measured            21000           21000  500
+                                 11000 to 91000  11000 to 91000
+
+Overhead of light requests, ms
+variant                                     p60             p80    n
+one                   published            20.0           20000
+                      measured             20.0            20.0  500
+                                   10.0 to 90.0    10.0 to 90.0
+two-with-a-long-name  published            20.0           20000
+                      measured            21000           21000  500
+                                 11000 to 91000  11000 to 91000
+
+Overhead of light requests, ms
+variant                                    p90             p99    n
+one                   measured            20.0            20.0  500
+                                  10.0 to 90.0    10.0 to 90.0
+two-with-a-long-name  measured           21000           21000  500
+                                11000 to 91000  11000 to 91000\
+""")
+
+
+def test_what_has_no_figure_has_no_row_and_no_column() -> None:
+    """The column n says how many requests there were, and a variant without a figure may have had some."""
+    table = Table(
+        "Times", ("variant", "", "p50", "p99", "max", "n"), words=2,
+        rows=[("one", "published", "–", "–", "9", ""), ("one", "measured", "1", "–", "–", "12"),
+              ("two", "measured", "–", "–", "–", "3")],
+    )  # fmt: skip
+
+    found = table.without_gaps()
+
+    assert found.head == ["variant", "", "p50", "max", "n"]
+    assert found.rows == [["one", "published", "–", "9", ""], ["one", "measured", "1", "–", "12"]]
+    assert found.words == 2
+
+
+def test_a_table_names_the_variants_of_which_nothing_was_measured(tmp_path: Path) -> None:
+    failed = [Request(error="refused") for _ in range(10)]
+    derive(make_run(tmp_path, {"one": HUNDRED, "two": failed, "three": failed}))
+
+    table = next(quantity_tables(read_run(tmp_path), derive_summary(tmp_path)))
+
+    assert {row[0] for row in table.rows} == {"one"}
+    assert table.note == "nothing was measured of two and three"
+
+
+def test_a_reason_that_all_claims_share_is_said_once_below_the_table(tmp_path: Path) -> None:
+    claims = [Claim(says=says, value=p99("one"), at_most=1e9) for says in ("it is fast", "it is quick")]
+    run = make_run(tmp_path, {"one": HUNDRED}, claims=claims)
+    summary = derive_summary(run)
+
+    table = claims_table(read_run(run), summary)
+
+    assert [row[1] for row in table.rows] == ["it is fast", "it is quick"]
+    assert table.note.startswith(
+        "one trial decides nothing; about 5 trials (5 min) would decide: TRIALS=5; reproduced:"
+    )
+    assert markdown(read_run(run), summary).count("ne trial decides nothing; about 5") == 1
 
 
 def test_published_figures_are_judged_in_a_table_of_80_columns(tmp_path: Path) -> None:

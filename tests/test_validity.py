@@ -763,7 +763,7 @@ def test_of_an_elastic_server_nobody_knows_who_was_idle_or_free(tmp_path: Path) 
     summary = derive_summary(tmp_path)
 
     [table] = workers_tables(read_run(tmp_path), summary)
-    assert [row[3] for row in table.rows] == ["50 150"]
+    assert [row[-1] for row in table.rows] == ["50 150"]
     rows = {(row.metric, row.stat): row.measured for row in summary.rows if row.request_class is None}
 
     assert rows["requests_by_worker", "max_over_mean"] == 1.5

@@ -36,6 +36,7 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
     page = render(
         "report.html",
         *_SCRIPTS,
+        "contents.js",
         run=run,
         summary=summary,
         sections=sections,
@@ -51,7 +52,7 @@ def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section]
         published=published_table(run, summary) if summary.published else None,
         clocks=clocks_table(run, summary),
         quantities=quantities,
-        legend=legend(quantities),
+        legend=legend(run, quantities),
         further=[*visits_tables(run, summary), *errors_tables(run, summary), *stairs_tables(run, summary)],
         made_visits=any(visits_tables(run, summary)),
         common={key: value for key, value in run.variants[0].settings.items() if _is_common(run, key)},

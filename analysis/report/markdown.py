@@ -5,8 +5,7 @@ import re
 from analysis.records.run import Run
 from analysis.records.summary import Summary
 from analysis.report.article import article_tables
-from analysis.report.spread import POOLED
-from analysis.report.tables import Table
+from analysis.report.tables import Table, in_one_line
 from analysis.report.tables.quantities import legend, quantity_tables, stairs_tables
 from analysis.report.tables.verdicts import claims_table, published_table
 from analysis.report.tables.visits import errors_tables, visits_tables
@@ -17,7 +16,7 @@ def markdown(run: Run, summary: Summary) -> str:
     """Return the claims and figures that ``print_tables`` prints, as tables in Markdown."""
     doubts = "".join(f"- {reason}\n" for reason in summary.validity.reasons)
     quantities = [*quantity_tables(run, summary)]
-    pooled = [f"{capitalised(POOLED)}.\n"] if POOLED in legend(quantities) else []
+    notes = [f"{capitalised(sentence)}.\n" for sentence in legend(run, quantities)]
     before = [
         *([claims_table(run, summary)] if summary.claims else []),
         *article_tables(run, summary),
@@ -30,14 +29,21 @@ def markdown(run: Run, summary: Summary) -> str:
         *stairs_tables(run, summary),
     ]
     head = f"The measurement is {summary.validity.verdict}.\n\n{doubts}"
-    return "\n".join([head, *map(markdown_table, before), *pooled, *map(markdown_table, after)])
+    return "\n".join([head, *map(markdown_table, before), *notes, *map(markdown_table, after)])
 
 
 def markdown_table(table: Table) -> str:
     """Return a table in Markdown; characters that Markdown would take for markup are escaped."""
-    cells = [[_escaped(cell).replace("\n", "<br>") for cell in row] for row in table.rows]
+    cells = [
+        [
+            _escaped(cell if place < table.words else in_one_line(cell)).replace("\n", "<br>")
+            for place, cell in enumerate(row)
+        ]
+        for row in table.rows
+    ]
     lines = "".join(f"| {' | '.join(row)} |\n" for row in (table.head, ["---"] * len(table.head), *cells))
-    return f"{table.title}:\n\n{lines}"
+    note = f"\n{capitalised(table.note)}.\n" if table.note else ""
+    return f"{table.title}:\n\n{lines}{note}"
 
 
 def _escaped(text: str) -> str:

@@ -13,10 +13,9 @@ from analysis.report.wording import number
 from analysis.statistics.stopping import ENOUGH, FAR, MOST, has_interval
 
 INTERVAL = (
-    f"low and high: 95 % interval of the median over trials; of fewer than {ENOUGH} trials, and if the interval "
-    f"reaches {FAR} times beyond all values, each trial has a line instead"
+    f"measured: the median over trials, with its 95 % interval; of fewer than {ENOUGH} trials, and if the interval "
+    f"reaches {FAR} times beyond all values, what each trial measured; numbers that are equal are shown once"
 )
-
 POOLED = (
     "pooled: single trials have too few requests for the percentile, so it is the percentile of the requests of all "
     "trials together; its interval resamples whole trials, and no claim rests on it"

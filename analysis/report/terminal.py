@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil
 
 from rich import table as rich
 from rich.console import Console, Group, RenderableType
@@ -26,8 +27,8 @@ from analysis.report.tables.visits import errors_tables, visits_tables
 _STYLES = {
     "reproduced": "green", "not reproduced": "red", "contradicted": "red", "undecided": "yellow",
     "differs by the floor": "dim", "not measured in a short run": "dim", "invalid": "magenta", "valid": "green",
-    "suspect": "yellow", "measured": "bold", "pooled": "bold", "published": "dim", "predicted": "dim", "low": "dim",
-    "high": "dim", "trial": "dim", "higher": "yellow", "lower": "cyan", "~": "dim",
+    "suspect": "yellow", "measured": "bold", "pooled": "bold", "published": "dim", "predicted": "dim",
+    "higher": "yellow", "lower": "cyan", "~": "dim",
 }  # fmt: skip
 """How rows of each kind, and verdicts, are printed."""
 
@@ -38,7 +39,7 @@ def print_tables(console: Console, run: Run, summary: Summary, sections: Sequenc
     console.print(validity_text(summary))
     quantities = [*quantity_tables(run, summary)]
     _print_all(console, quantities)
-    for sentence in legend(quantities):
+    for sentence in legend(run, quantities):
         console.print(Text(sentence, style="dim"))
     _print_all(console, _counting_tables(run, summary))
     for section in sections:
@@ -104,7 +105,7 @@ def _print_question(console: Console, run: Run) -> None:
 
 def _print_all(console: Console, tables: Iterable[Table]) -> None:
     for table in tables:
-        for part in _parts(table):
+        for part in _parts(table, console.width):
             console.print()
             console.print(terminal_table(part))
 
@@ -153,20 +154,40 @@ def terminal_table(table: Table) -> RenderableType:
     return Group(shown, Text(table.note, style="dim")) if table.note else shown
 
 
-_FIGURES, _VERDICT = 6, 15
-"""How many columns of figures fit a terminal, and how wide a verdict is before it wraps."""
+_VERDICT, _NAME, _GAP = 15, 24, 2
+"""How wide a verdict and the name of a variant are before they wrap, and how far apart columns are."""
 
 
-def _parts(table: Table) -> Iterator[Table]:
-    """Yield a table of quantities in parts that fit a terminal and leave room for the names of variants."""
-    if table.head[-1] != "n":
+def _parts(table: Table, width: int) -> Iterator[Table]:
+    """Yield a table of quantities in parts of at most ``width`` columns of text; each has the names and ``n``."""
+    if "" not in table.head:
         yield table
         return
-    for start in range(table.words, len(table.head) - 1, _FIGURES):
-        part = slice(start, min(start + _FIGURES, len(table.head) - 1))
-        rows = [(*row[: table.words], *row[part], row[-1]) for row in table.rows
-                if row[-1] or any(cell != "–" for cell in row[part])]  # fmt: skip
-        yield replace(table, head=[*table.head[: table.words], *table.head[part], table.head[-1]], rows=rows)
+    words, numbers = [*range(table.words)], [place for place, name in enumerate(table.head) if name == "n"]
+    figures = [place for place in range(table.words, len(table.head)) if place not in numbers]
+    cells = zip(table.head, *table.rows, strict=True)
+    widths = [_GAP + max(map(len, "\n".join(column).split("\n"))) for column in cells]
+    widths[0] = min(widths[0], _NAME + _GAP)
+    room = width + _GAP - sum(widths[place] for place in (*words, *numbers))
+    least = len([*_fitting(figures, widths, room, len(figures))])
+    parts = [*_fitting(figures, widths, room, ceil(len(figures) / max(least, 1)))] or [[]]
+    for part in parts:
+        kept = [*words, *part, *numbers]
+        rows = [[row[place] for place in kept] for row in table.rows]
+        note = table.note if part is parts[-1] else ""
+        yield replace(table, head=[table.head[place] for place in kept], rows=rows, note=note).without_gaps()
+
+
+def _fitting(places: Sequence[int], widths: Sequence[int], room: int, most: int) -> Iterator[list[int]]:
+    """Yield the columns in parts of at most ``most``, which are at most ``room`` wide together or a single column."""
+    part: list[int] = []
+    for place in places:
+        if part and (len(part) == most or sum(widths[other] for other in (*part, place)) > room):
+            yield part
+            part = []
+        part.append(place)
+    if part:
+        yield part
 
 
 def _in_one_cell(stairs: Table) -> Table:

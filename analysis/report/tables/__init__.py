@@ -1,7 +1,10 @@
 """The tables of a run's results as text. The terminal, Markdown and the page print the same tables."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+_EMPTY = ("", "–")
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,33 @@ class Table:
     def kind(self, row: Sequence[str]) -> str:
         """Return of which kind a row is, by which it has its colour; empty: of no kind.
 
-        The kind is the verdict of the row, or the first word in the column that has no name (published, low, …).
+        The kind is the verdict of the row, or the first word in the column that has no name (published, …).
         """
         if "verdict" in self.head:
             return row[self.head.index("verdict")].rpartition(", ")[2]
         return row[self.head.index("")].partition(" ")[0] if "" in self.head else ""
+
+    def groups(self) -> list[list[Sequence[str]]]:
+        """Return the rows, those together that differ in their kind and have the same name in the first column."""
+        if "" not in self.head:
+            return [[row] for row in self.rows]
+        return [list(rows) for _, rows in groupby(self.rows, key=lambda row: row[0])]
+
+    def without_gaps(self) -> "Table":
+        """Return the table without the rows that have no figure, and without the columns that have nothing at all.
+
+        The column ``n`` says how many requests there were, which is no figure.
+        """
+        figures = [place for place in range(self.words, len(self.head)) if self.head[place] != "n"]
+        rows = [row for row in self.rows if not figures or any(row[place] not in _EMPTY for place in figures)]
+        kept = [place for place in range(len(self.head)) if any(row[place] not in _EMPTY for row in rows)]
+        return replace(
+            self, head=[self.head[place] for place in kept], rows=[[row[place] for place in kept] for row in rows],
+            words=sum(place < self.words for place in kept),
+        )  # fmt: skip
+
+
+def in_one_line(cell: str) -> str:
+    """Return a cell of figures with its detail in parentheses: 8489 (2100 to 9400)."""
+    value, _, detail = cell.partition("\n")
+    return f"{value} ({detail})" if detail else value

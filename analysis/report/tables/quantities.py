@@ -8,7 +8,7 @@ from analysis.metrics.bursts import ordinal
 from analysis.metrics.metric import PRINTED, TIME_STATISTICS, Metric
 from analysis.records.run import LoadRecord, Run
 from analysis.records.summary import Row, Summary, WorkerRow
-from analysis.report.spread import INTERVAL, POOLED, is_certain
+from analysis.report.spread import INTERVAL, POOLED, is_certain, line_ends, word_list
 from analysis.report.tables import Table
 from analysis.report.wording import (
     difference_interval,
@@ -42,12 +42,15 @@ def quantity_tables(run: Run, summary: Summary) -> Iterator[Table]:
             for request_class in classes:
                 found = [row for row in rows if (row.metric, row.request_class) == (metric.name, request_class)]
                 if found and ((metric.name, request_class) in wanted or _is_shown(metric, request_class, found, load)):
-                    yield _quantity_table(run, summary, load.name, metric.name, request_class, found)
+                    table = _quantity_table(run, summary, load.name, metric.name, request_class, found)
+                    if table.rows:
+                        yield table
 
 
-def legend(tables: Iterable[Table]) -> list[str]:
+def legend(run: Run, tables: Iterable[Table]) -> list[str]:
     """Return what the lines of tables of quantities mean, each a sentence without a capital letter and a full stop."""
-    return [INTERVAL, *([POOLED] if any(row[1] == "pooled" for table in tables for row in table.rows) else [])]
+    has_pooled = any(row[1] == "pooled" for table in tables for row in table.rows)
+    return [INTERVAL] * (run.trials > 1) + [POOLED] * has_pooled
 
 
 def _is_shown(metric: Metric, request_class: str | None, rows: Sequence[Row], load: LoadRecord) -> bool:
@@ -67,45 +70,62 @@ def _quantity_table(
     published = {row.stat for row in rows if row.published is not None}
     of_times = STATISTICS[metric] == TIME_STATISTICS
     statistics = [stat for stat in STATISTICS[metric] if stat in PRINTED or stat in published or not of_times]
-    lines = []
-    for variant in run.variants_under(load):
-        found = (summary.row(variant.name, load, request_class, metric, stat) for stat in statistics)
-        mine = {row.stat: row for row in found if row}
-        for word, values in _lines_of(mine, was_measured=any(row.trials for row in rows)):
-            figures = [number(whole_number(unit(metric, stat), values.get(stat))) for stat in statistics]
-            by = (
-                _divided_by(run, variant.name, load, metric, request_class, completion_times=False)
-                if word == "published"
-                else 1
-            )
-            n = str(max((row.n for row in mine.values()), default=0)) if word in ("measured", "pooled") else ""
-            lines.append((variant.name, word + divisor_suffix(by), *figures, n))
+    names = [variant.name for variant in run.variants_under(load)]
+    lines: list[tuple[str, ...]] = []
+    for name in names:
+        asked = (summary.row(name, load, request_class, metric, stat) for stat in statistics)
+        mine = {row.stat: row for row in asked if row}
+        n = str(max((row.n for row in mine.values()), default=0))
+        for word, cells in _lines_of(mine):
+            by = _divided_by(run, name, load, metric, request_class, completion_times=False)
+            kind = word + divisor_suffix(by) if word == "published" else word
+            figures = [cells.get(stat, number(None)) for stat in statistics]
+            lines.append((name, kind, *figures, n if word in ("measured", "pooled") else ""))
     units = {stat: unit(metric, stat) for stat in statistics}
     title = metric_phrase(metric, request_class)
     only, *others = set(units.values())
     of_unit = f", {only}" if not others and only not in title.split() else ""
-    names = [f"{plain_name(stat)}, ms" if others and units[stat] == "ms" else plain_name(stat) for stat in statistics]
-    head = ("variant", "", *names, "n")
-    return Table(f"{title[0].upper()}{title[1:]}{of_unit}{load_suffix(run, load)}", head, lines, words=2)
+    stats = [f"{plain_name(stat)}, ms" if others and units[stat] == "ms" else plain_name(stat) for stat in statistics]
+    title = f"{title[0].upper()}{title[1:]}{of_unit}{load_suffix(run, load)}"
+    note = _without_a_value(names, rows)
+    return Table(title, ("variant", "", *stats, "n"), lines, words=2, note=note).without_gaps()
 
 
-def _lines_of(
-    rows: Mapping[Statistic, Row], *, was_measured: bool
-) -> Iterator[tuple[str, Mapping[Statistic, float | None]]]:
-    """Yield the lines of one variant: published, predicted, measured, and the ends of intervals, or each trial."""
-    for word, key in (("published", "published"), ("predicted", "predicted"), ("measured", "median")):
-        values = {stat: value for stat, row in rows.items() if (value := getattr(row, key)) is not None}
-        if values or (word == "measured" and was_measured):
-            yield word, values
-    if pooled := {stat: row.measured for stat, row in rows.items() if row.pooled}:
-        yield "pooled", pooled
-    certain = {stat: row for stat, row in rows.items() if is_certain(row)}
-    if certain:
-        yield "low", {stat: row.low for stat, row in certain.items()}
-        yield "high", {stat: row.high for stat, row in certain.items()}
-    scattered = {stat: row for stat, row in rows.items() if stat not in certain and len(row.values) > 1}
-    for trial in sorted({trial for row in scattered.values() for trial in row.values}):
-        yield f"trial {trial}", {stat: row.values.get(trial) for stat, row in scattered.items()}
+def _lines_of(rows: Mapping[Statistic, Row]) -> Iterator[tuple[str, Mapping[Statistic, str]]]:
+    """Yield the lines of one variant that have a figure, published to pooled, with a cell for each figure."""
+    for word in ("published", "predicted"):
+        values = {stat: value for stat, row in rows.items() if (value := getattr(row, word)) is not None}
+        if values:
+            yield word, {stat: number(whole_number(rows[stat].unit, value)) for stat, value in values.items()}
+    for word, pooled in (("measured", False), ("pooled", True)):
+        cells = {
+            stat: _measured_cell(row, row.measured)
+            for stat, row in rows.items()
+            if row.measured is not None and row.pooled == pooled
+        }
+        if cells:
+            yield word, cells
+
+
+def _measured_cell(row: Row, measured: float) -> str:
+    """Return a value, and below it its interval; or what each trial measured. Equal numbers are shown once."""
+
+    def shown(value: float) -> str:
+        return number(whole_number(row.unit, value))
+
+    ends = [*map(shown, line_ends(row))]
+    if {*ends} == {shown(measured)}:
+        return shown(measured)
+    if is_certain(row):
+        return f"{shown(measured)}\n{' to '.join(ends)}"
+    return word_list([*map(shown, row.values.values())])
+
+
+def _without_a_value(variants: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return which variants have no measured value although others have; empty: all have, or none has."""
+    has = {row.variant for row in rows if row.measured is not None}
+    lacking = [name for name in variants if name not in has]
+    return f"nothing was measured of {word_list(lacking)}" if has and lacking else ""
 
 
 def _divided_by(
@@ -143,7 +163,10 @@ def stairs_tables(run: Run, summary: Summary) -> Iterator[Table]:
                     shown = [seconds(time_ms / 1000) for time_ms in completion_times_ms[:most]]
                     lines.append((row.variant, word, *shown, *["–"] * (most - len(shown))))
         title = f"Response times in seconds, in order of completion{load_suffix(run, load.name)}"
-        yield Table(title, ("variant", "", *(ordinal(place) for place in range(1, most + 1))), lines, words=2)
+        head = ("variant", "", *(ordinal(place) for place in range(1, most + 1)))
+        table = Table(title, head, lines, words=2).without_gaps()
+        if table.rows:
+            yield table
 
 
 def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
@@ -167,7 +190,8 @@ def workers_tables(run: Run, summary: Summary) -> Iterator[Table]:
         if lines:
             which = f", mean of {run.trials} trials" if run.trials > 1 else ""
             head = ("variant", "request", "published", "measured")
-            yield Table(f"Requests by worker, least first{which}{load_suffix(run, load)}", head, lines, words=4)
+            title = f"Requests by worker, least first{which}{load_suffix(run, load)}"
+            yield Table(title, head, lines, words=4).without_gaps()
 
 
 def counts_by_worker(rows: Sequence[WorkerRow], workers: int) -> list[int]:

@@ -18,13 +18,16 @@ from analysis.verdict.claims import missing_cores
 def claims_table(run: Run, summary: Summary, *, explained: bool = False) -> Table:
     """Return the claims with their measured values and verdicts; ``explained``: also what each bound means."""
     rows = []
+    reasons = [row.reason for row in summary.claims if row.reason]
+    shared = reasons[:1] if len(reasons) > 1 and len({*reasons}) == 1 else []
     for claim, row in zip(run.claims, summary.claims, strict=True):
-        says = row.says + (f" — {row.reason}" if row.reason else "")
+        says = row.says + (f" — {row.reason}" if row.reason and row.reason not in shared else "")
         says += f"\nbound: {bound_phrase(claim)}" if explained else ""
         measured = "\n".join(filter(None, (claim_value(row), claim_spread(claim, row, run, summary))))
         rows.append((verdict_phrase(row), says, measured, row.bound + (" ms" if row.unit == "ms" else "")))
     note = "reproduced: the measured value satisfies the bound; it may differ from the published value"
-    return Table("Claims", ("verdict", "claim", "measured", "bound"), rows, words=2, note=note)
+    head = ("verdict", "claim", "measured", "bound")
+    return Table("Claims", head, rows, words=2, note="; ".join([*shared, note]))
 
 
 def power_table(run: Run, summary: Summary) -> Table:

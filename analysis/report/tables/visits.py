@@ -63,7 +63,7 @@ def visits_tables(run: Run, summary: Summary) -> Iterator[Table]:
                 lines.append(("  published", "–", *["–"] * steady, *shown))
         if lines:
             head = ("variant", "visits", *["per s"] * steady, *(column.name for column in columns))
-            yield Table(f"Visits, ms{load_suffix(run, load.name)}{median_suffix(run)}", head, lines)
+            yield Table(f"Visits, ms{load_suffix(run, load.name)}{median_suffix(run)}", head, lines).without_gaps()
 
 
 def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
