@@ -2,7 +2,7 @@
 
 import filecmp
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isclose
@@ -151,13 +151,7 @@ def _is_close(value: float | None, other: float | None) -> bool:
 
 def _compare_derived(run_folder: Path) -> tuple[list[str], list[FileDifference]]:
     """Derive all results again, in a folder of links to the recorded files, and compare them with the run's results."""
-    with tempfile.TemporaryDirectory(prefix="stampede-verify-") as folder:
-        again = Path(folder)
-        link_recorded(run_folder, again)
-        try:
-            derive(again)
-        except BadRun as error:
-            raise BadRun(str(error).replace(folder, str(run_folder))) from None
+    with derived_elsewhere(run_folder, derive, keep=()) as (again, _):
         new, old = _derived(again), _derived(run_folder)
         differences = []
         for name in sorted(new | old):
@@ -168,25 +162,28 @@ def _compare_derived(run_folder: Path) -> tuple[list[str], list[FileDifference]]
     return sorted(new), differences
 
 
-def link_recorded(run_folder: Path, again: Path, *more: str) -> None:
-    """Make a folder of links to the measured and recorded files of a run, to its manifest, and to ``more`` files."""
-    for name in files(run_folder):
-        if (name in (MANIFEST, *more) or not is_derived(name)) and (run_folder / name).is_file():
-            (again / name).parent.mkdir(parents=True, exist_ok=True)
-            (again / name).symlink_to((run_folder / name).resolve())
+def compute_summary(run_folder: Path) -> Summary:
+    """Compute the summary of a run, with what theory predicts of it."""
+    return derive_summary(run_folder, predictions_of(run_folder))
 
 
 @contextmanager
-def derived_elsewhere(run_folder: Path) -> Iterator[tuple[Path, Summary]]:
+def derived_elsewhere(
+    run_folder: Path, compute: Callable[[Path], Summary] = compute_summary, *, keep: Sequence[str] = (PREDICTED,)
+) -> Iterator[tuple[Path, Summary]]:
     """Compute a run's results in a temporary folder of links to its files, and yield this folder and the summary.
 
-    Write nothing into the run's folder, and no report.html. Raise BadRun if the run cannot be understood.
+    The links are to the measured and recorded files, to the manifest, and to those derived files that ``keep`` names.
+    Write nothing into the run's folder. Raise BadRun if the run cannot be understood.
     """
     with tempfile.TemporaryDirectory(prefix="stampede-derived-") as folder:
         again = Path(folder)
-        link_recorded(run_folder, again, PREDICTED)
+        for name in files(run_folder):
+            if (name in (MANIFEST, *keep) or not is_derived(name)) and (run_folder / name).is_file():
+                (again / name).parent.mkdir(parents=True, exist_ok=True)
+                (again / name).symlink_to((run_folder / name).resolve())
         try:
-            summary = derive_summary(again, predictions_of(again))
+            summary = compute(again)
         except BadRun as error:
             raise BadRun(str(error).replace(folder, str(run_folder))) from None
         yield again, summary

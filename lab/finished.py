@@ -139,11 +139,13 @@ def print_differences(folder: Path, against: Path, console: Console) -> None:
 
 def _derived(paths: list[str]) -> str:
     """Return the names of derived files as part of a sentence. The files of the whole run come first."""
+    from analysis.report.spread import word_list  # noqa: PLC0415
+
     names = sorted(
         {Path(path).name for path in paths},
         key=["predicted.json", "summary.json", "diagnosis.json", "report.html", "requests.parquet"].index,
     )
-    return ", ".join(names[:-1]) + " and " + names[-1]
+    return word_list(names)
 
 
 def run_and_variant(command: str, run: str, results: Path) -> "tuple[Path, Run, str | None]":

@@ -14,11 +14,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from analysis.pipeline import derive_summary
 from analysis.records import archive as reading
 from analysis.records.checksums import FileDifference, changed_in_archive, seal
 from analysis.records.folder import read_run
-from analysis.verification import link_recorded
+from analysis.records.summary import Summary
+from analysis.verification import compute_summary
 from lab.apps.classroom import submissions
 from lab.apps.classroom.drawing import RADIUS, Scale, assign_lanes, scale_of
 from lab.apps.classroom.outliers import Reason, far_from_median, find_reasons, kernel_name, outliers
@@ -210,22 +210,22 @@ def test_a_record_that_cannot_be_read_is_named_without_a_path_of_the_lab(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(submissions, "link_recorded", full)
+    monkeypatch.setattr(submissions, "compute_summary", full)
     _, full_disk, _ = shown(lab, some[0], "--check")
 
-    def broken(source: Path, target: Path) -> None:
-        link_recorded(source, target)
+    def broken(target: Path) -> Summary:
         record = next(target.glob("*/*/1/trial.json"))
         record.unlink()
         record.write_text("{}")
+        return compute_summary(target)
 
-    monkeypatch.setattr(submissions, "link_recorded", broken)
+    monkeypatch.setattr(submissions, "compute_summary", broken)
     _, bad_record, _ = shown(lab, some[0], "--check")
 
     assert full_disk.splitlines()[0] == (f"{some[0]}: the results cannot be computed again: No space left on device.")
     assert bad_record.startswith(f"{some[0]}: {reading.read_archive(some[0]).runs[0].top}/")
     assert bad_record.splitlines()[0].endswith("/trial.json has schema None; this version reads the schemas 1 to 2.")
-    assert "stampede-class-" not in bad_record
+    assert "stampede-derived-" not in bad_record
 
 
 @pytest.mark.parametrize(

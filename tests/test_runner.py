@@ -32,7 +32,7 @@ from lab.servers.gunicorn import GunicornSync
 from lab.trial.alone import Answer
 from lab.trial.compose import Composed, compose, share_load
 from lab.trial.containers import Phase, TrialContainers
-from lab.trial.rates import NoRate
+from lab.trial.rates import NoRate, rate_after
 from lab.trial.starting import start_services
 from tests.synthetic import Request, make_trial, visit
 
@@ -122,6 +122,11 @@ FOLLOWED = PlannedTrial("one", DJANGO, "mix", CLIMB, "7s", 2)
 RUN = "results/django-fastcgi/20260102T030405Z"
 
 
+def rate_of(stack: TrialContainers, follows: PlannedTrial) -> float:
+    """Return the rate of a trial that follows from another trial of its run."""
+    return rate_after(stack.planned, follows, stack.folder.parents[2])
+
+
 def overload(folder: Path) -> TrialContainers:
     """Return the stack of a trial in a run's folder whose rate follows from the second trial of one under mix."""
     (folder / RUN).mkdir(parents=True, exist_ok=True)
@@ -198,7 +203,7 @@ def test_what_a_trial_keeps_does_not_tell_where_it_was_made(monkeypatch: pytest.
         read.append(read_factors((stack.part / LOCAL_ENV).read_text()))
         raise DockerException(["docker"], 1, None, f"invalid mount: {stack.part} and {ROOT}/k6".encode())
 
-    monkeypatch.setattr(TrialContainers, "_rate_after", lambda *_: 75.6)
+    monkeypatch.setattr("lab.trial.containers.rate_after", lambda *_: 75.6)
     monkeypatch.setattr(TrialContainers, "_why_not_healthy", lambda _, error: last_line(error))
     monkeypatch.setattr(Docker, "up", refuse)
 
@@ -297,7 +302,7 @@ def test_a_rate_follows_from_the_capacity_of_the_same_round(tmp_path: Path) -> N
     make_trial(tmp_path / RUN, "one", 1, climbing(0, 0, 0))
     make_trial(tmp_path / RUN, "one", 2, climbing(0, 0, 1))
 
-    assert overload(tmp_path)._rate_after(FOLLOWED) == 300.0
+    assert rate_of(overload(tmp_path), FOLLOWED) == 300.0
 
 
 @pytest.mark.parametrize(
@@ -348,15 +353,15 @@ def test_a_rate_after_a_trial_that_left_nothing_or_did_not_climb_is_not_known(tm
     folder = tmp_path / RUN / "one" / "mix" / "2"
 
     with pytest.raises(NoRate) as caught:
-        stack._rate_after(FOLLOWED)
+        rate_of(stack, FOLLOWED)
     assert str(caught.value) == f"{relative}, which has no record"
     make_trial(tmp_path / RUN, "one", 2, climbing(0))
     with pytest.raises(NoRate) as caught:
-        stack._rate_after(PlannedTrial("one", DJANGO, "mix", CLIMB, "2s", 2))
+        rate_of(stack, PlannedTrial("one", DJANGO, "mix", CLIMB, "2s", 2))
     assert str(caught.value) == f"{start}the rate of visits does not climb"
     (folder / "points.json.gz").unlink()
     with pytest.raises(NoRate) as caught:
-        stack._rate_after(FOLLOWED)
+        rate_of(stack, FOLLOWED)
     assert str(caught.value) == f"{start}{folder} has no points.json.gz"
 
 
@@ -379,7 +384,7 @@ def test_a_command_before_the_application_that_does_not_end_has_a_limit(
     monkeypatch.setattr("lab.trial.containers.compose", lambda *_: [composed])
     monkeypatch.setattr("lab.trial.containers.containers_of", lambda *_: [before])
     stack = overload(tmp_path)
-    monkeypatch.setattr(TrialContainers, "_rate_after", lambda *_: 75.6)
+    monkeypatch.setattr("lab.trial.containers.rate_after", lambda *_: 75.6)
     monkeypatch.setattr("lab.trial.containers.output_of", lambda _: b"migrating\n")
 
     stack.start()

@@ -38,7 +38,6 @@ RECOVERY = Metric(
     "how long requests still waited for a thread after the end of a stall ([recovery](#recovery))",
     of_all=True,
     between_clocks="max",
-    shown="if asked for",
 )
 
 

@@ -33,6 +33,7 @@ BURST = Metric(
     },
     of_all=True,
     between_clocks="total",
+    shown="always",
 )
 
 WAVES = 60

@@ -19,7 +19,6 @@ FAILURES = Metric(
     "failures",
     {"share": "share", "count": "requests"},
     "requests that failed: refused, cut off, unanswered or answered with an error; the share is of the requests sent",
-    shown="if asked for",
     compared=("share",),
 )
 

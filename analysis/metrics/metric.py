@@ -60,7 +60,7 @@ class Metric:
     sample: Literal["requests", "visits"] | None = "requests"
     called: str = "{metric} of {requests} requests"
     between_clocks: str | None = None
-    shown: Literal["always", "if not 0", "if asked for"] = "always"
+    shown: Literal["always", "if not 0", "if asked for"] = "if asked for"
     compared: tuple[str, ...] | None = None
 
     @property

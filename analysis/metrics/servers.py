@@ -23,14 +23,12 @@ ACCEPT_ATTEMPTS = Metric(
     {"per_connection": "attempts"},
     "the workers' attempts to accept, divided by the connections that they accepted; the workers count both",
     of_all=True,
-    shown="if asked for",
 )
 ACCEPT_FAILURES = Metric(
     "accept_failures",
     {"per_connection": "failures"},
     "attempts that found no connection (EAGAIN), divided by the connections that the workers accepted",
     of_all=True,
-    shown="if asked for",
 )
 PROCESSOR = Metric(
     "processor",
@@ -38,14 +36,12 @@ PROCESSOR = Metric(
     "the processor time of the servers' containers during the load, divided by the requests that they served; "
     "observing the containers before and after the load adds about 30 ms to the processor time",
     of_all=True,
-    shown="if asked for",
 )
 MEMORY = Metric(
     "memory",
     {"total": "MiB"},
     "the anonymous memory that the servers' processes hold after the load, in all containers together",
     of_all=True,
-    shown="if asked for",
 )
 QUEUED = Metric(
     "queued",
@@ -53,7 +49,6 @@ QUEUED = Metric(
     "requests that waited in the balancer's queue for a server, as the balancer counts them; only HAProxy has such a "
     "queue here",
     of_all=True,
-    shown="if asked for",
 )
 OUTPUT = Metric(
     "output",
@@ -62,7 +57,6 @@ OUTPUT = Metric(
     "requests that they served; if the engine has dropped the beginning of a log, what their processes write() beyond "
     "what the containers send, files included",
     of_all=True,
-    shown="if asked for",
 )
 
 

@@ -27,7 +27,6 @@ REQUESTS_BY_WORKER = Metric(
         "max_over_mean": "the requests of the busiest worker, divided by the mean of all workers; 1 is even",
         "jain_index": "Jain's index of the requests by worker",
     },
-    shown="if asked for",
     compared=("largest_share",),
 )
 CONNECTIONS_BY_WORKER = Metric(
@@ -35,13 +34,11 @@ CONNECTIONS_BY_WORKER = Metric(
     {**REQUESTS_BY_WORKER.units, "correlation": "index"},
     dict.fromkeys(REQUESTS_BY_WORKER.units, "the same statistics of the connections by worker")
     | {"correlation": "the correlation of requests and connections"},
-    shown="if asked for",
 )
 REQUESTS_BY_CONNECTION = Metric(
     "requests_by_connection",
     {"avg": "requests", "max": "requests"},
     "how many answered requests each connection carried",
-    shown="if asked for",
 )
 
 _WORKERS = """

@@ -23,7 +23,6 @@ THROUGHPUT = Metric(
         "without waits: 1 − Σ overhead / Σ (time from a user's first request to its last answer)",
     },
     between_clocks="per_second",
-    shown="if asked for",
     compared=("per_second",),
 )
 

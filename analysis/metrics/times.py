@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from analysis.metrics.simulated import SimulatedTrial
     from analysis.read.trial_data import TrialData
 
-OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request")
-RESPONSE_TIME = Metric(
-    "response_time", TIMES, "k6's `http_req_duration` of each answered request", shown="if asked for"
-)
+OVERHEAD = Metric("overhead", TIMES, "response time minus service time of each answered request", shown="always")
+RESPONSE_TIME = Metric("response_time", TIMES, "k6's `http_req_duration` of each answered request")
 _COLUMNS = ((OVERHEAD, "overhead_ms"), (RESPONSE_TIME, "duration_ms"))
 
 

@@ -45,7 +45,6 @@ VISIT = Metric(
     "the time from the first request of a [visit](visits.md) to the visit's last answer, for visits that succeeded",
     of_all=True,
     sample="visits",
-    shown="if asked for",
     compared=("p50", "p99"),
 )
 VISITS_FAILED = Metric(
@@ -54,7 +53,6 @@ VISITS_FAILED = Metric(
     "visits that failed; the share is of the visits made",
     of_all=True,
     sample="visits",
-    shown="if asked for",
     compared=("share",),
 )
 CAPACITY = Metric(
@@ -64,7 +62,6 @@ CAPACITY = Metric(
     of_all=True,
     sample=None,
     between_clocks="per_second",
-    shown="if asked for",
 )
 ROWS_WRITTEN = Metric(
     "rows_written",
@@ -72,7 +69,6 @@ ROWS_WRITTEN = Metric(
     "the rows in the database after the load; the database is empty before the load",
     of_all=True,
     sample=None,
-    shown="if asked for",
 )
 ROWS_UNREPORTED = Metric(
     "rows_unreported",
@@ -80,7 +76,6 @@ ROWS_UNREPORTED = Metric(
     "rows in the database although the visit's post failed, or was never answered",
     of_all=True,
     sample=None,
-    shown="if asked for",
 )
 DATABASE_CONNECTIONS = Metric(
     "database_connections",
@@ -88,7 +83,6 @@ DATABASE_CONNECTIONS = Metric(
     "the highest number of simultaneous connections since the database started, as the database counts them",
     of_all=True,
     sample=None,
-    shown="if asked for",
 )
 
 LAST = "newest"
@@ -104,7 +98,6 @@ WITH of_trial AS (
     FROM requests WHERE {OF_TRIAL} AND visit IS NOT NULL),
 together AS (
     SELECT visit, min(sent) AS arrived, arg_min(error, (sent, request_class)) AS error,
-        arg_min(request_class, (sent, request_class)) FILTER (WHERE error IS NOT NULL) AS failed_in,
         bool_or(request_class = '{LAST}') AS complete,
         CASE WHEN count(*) = count(answered) THEN max(answered) END AS ended
     FROM of_trial GROUP BY visit),
@@ -118,13 +111,12 @@ visits AS (
 class Visit(NamedTuple):
     """One visit of a trial: when it came, in seconds since the first visit came, and how long it took, in seconds.
 
-    ``outcome`` is the error of the visit's request of class ``failed_in``, or CUT_OFF; None: the visit succeeded.
+    ``outcome`` is the error of the visit's request that failed, or CUT_OFF; None: the visit succeeded.
     """
 
     arrived_s: float
     took_s: float
     outcome: str | None
-    failed_in: str | None
 
 
 class Count(NamedTuple):
@@ -132,14 +124,6 @@ class Count(NamedTuple):
 
     made: int
     succeeded: int
-
-
-class RateStep(NamedTuple):
-    """The visits that were due while the rate was ``per_s`` visits a second, and how many of these visits failed."""
-
-    per_s: int
-    visits: int
-    failed: int
 
 
 class Written(NamedTuple):
@@ -175,7 +159,7 @@ def read_visits(database: duckdb.DuckDBPyConnection, key: Key) -> list[Visit]:
     query = """
         SELECT (epoch_us(arrived) - epoch_us(min(arrived) OVER ())) / 1e6,
             (epoch_us(coalesce(ended, (SELECT max(coalesce(answered, sent)) FROM of_trial))) - epoch_us(arrived)) / 1e6,
-            outcome, failed_in
+            outcome
         FROM visits ORDER BY arrived, visit
     """
     return [Visit(*row) for row in _rows(database, query, key)]
@@ -221,7 +205,9 @@ def _sample(database: duckdb.DuckDBPyConnection, trial: TrialData, request_class
     return Sample({VISIT.name: times_ms}, count_visits(database, trial.key).made)
 
 
-def rate_steps(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> list[RateStep]:
+def rate_steps(
+    database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float
+) -> list[RateStepRow]:
     """Return the visits of each level of a trial; rates are in visits/s, and each level lasts ``level_s`` seconds.
 
     All load generators together number the visits from 0, in the order in which the visits are due, so the number of a
@@ -234,7 +220,11 @@ def rate_steps(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[in
         place = min(bisect_right(ends, number), len(rates) - 1)
         made[place] += 1
         failed[place] += has_failed
-    return [RateStep(per_s, made[place], failed[place]) for place, per_s in enumerate(rates)]
+    variant, load, trial = key
+    return [
+        RateStepRow(variant=variant, load=load, trial=trial, per_s=per_s, visits=made[place], failed=failed[place])
+        for place, per_s in enumerate(rates)
+    ]
 
 
 def capacity_per_s(database: duckdb.DuckDBPyConnection, key: Key, rates: Sequence[int], level_s: float) -> float | None:
@@ -259,9 +249,7 @@ def rate_step_rows(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialDa
         settings, asked_per_s = trial.load.settings, trial.record.visits_per_s
         due = rates_per_s(settings, trial.load.duration) if asked_per_s is None else [round(asked_per_s)]
         if due and count_visits(database, trial.key).made:
-            variant, load, number = trial.key
-            for step in rate_steps(database, trial.key, due, float(settings.get("STEP_S", 1))):
-                yield RateStepRow(variant=variant, load=load, trial=number, **step._asdict())
+            yield from rate_steps(database, trial.key, due, float(settings.get("STEP_S", 1)))
 
 
 def compare_rows(rows: Sequence[str], posts: Posts) -> Written:

@@ -123,19 +123,13 @@ def find(messages: Sequence[Messages], pairs: Sequence[Pair]) -> ClockEstimates:
 
 def _rough(name: str, messages: Iterable[Messages]) -> float:
     """Return about how far a clock is ahead of the lab's, by the questions for its time. Raise UnknownClock if none."""
-    at_most = [
-        float((message.arrived - message.sent).min())
-        for message in messages
-        if (message.origin, message.target) == (None, name)
-    ]
-    at_least = [
-        float((message.sent - message.arrived).max())
-        for message in messages
-        if (message.origin, message.target) == (name, None)
-    ]
-    if not at_most or not at_least:
+    asked = [message for message in messages if (message.origin, message.target) == (None, name)]
+    told = [message for message in messages if (message.origin, message.target) == (name, None)]
+    if not asked or not told:
         raise UnknownClock(f"the clock of {name} is unknown: the lab did not ask {name} for its time")
-    return (min(at_most) + max(at_least)) / 2
+    at_most = min(float((message.arrived - message.sent).min()) for message in asked)
+    at_least = max(float((message.sent - message.arrived).max()) for message in told)
+    return (at_most + at_least) / 2
 
 
 def _why(machines: Sequence[str]) -> str:
@@ -193,12 +187,7 @@ def _middle(ends: Times, machines: int) -> Times:
     from the lab's clock.
     """
     alone, pairs = ends[: 4 * machines].reshape(machines, 4, machines, 2), ends[4 * machines :]
-    of_each = np.array(
-        [
-            (machine_terms[:2, place] + machine_terms[2:, place]).diagonal() / 2
-            for place, machine_terms in enumerate(alone)
-        ]
-    )
+    of_each = np.array([(of[:2, place] + of[2:, place]).diagonal() / 2 for place, of in enumerate(alone)])
     if not len(pairs):
         return of_each.ravel()
     apart = pairs.mean(axis=0).reshape(-1, 2)

@@ -146,11 +146,9 @@ def _put(database: duckdb.DuckDBPyConnection, table: str, places: Mapping[str, i
 def _questions(machines: Iterable[MachineRecord]) -> Iterator[Messages]:
     """Yield the questions for the time of each machine, and the answers."""
     for machine in machines:
-        asked, told, answered = (
-            np.array([getattr(exchange, name) for exchange in machine.exchanges])
-            for name in ("asked", "told", "answered")
-        )
-        if machine.exchanges:
+        times = [(exchange.asked, exchange.told, exchange.answered) for exchange in machine.exchanges]
+        if times:
+            asked, told, answered = np.array(times).T
             yield Messages(None, machine.name, asked, told)
             yield Messages(machine.name, None, told, answered)
 
@@ -158,11 +156,10 @@ def _questions(machines: Iterable[MachineRecord]) -> Iterator[Messages]:
 def _of_requests(database: duckdb.DuckDBPyConnection, names: Sequence[str], *, own: bool) -> Iterator[Messages]:
     """Yield the requests between machines, and their answers: the tightest of each part of the load."""
     at_work, parts = ("began" if own else "ended"), {"parts": PARTS}
-    there = database.execute(_TIGHTEST.format(left="epoch(sent)", arrived="began", known="true"), parts).fetchnumpy()
-    back = database.execute(
-        _TIGHTEST.format(left=at_work, arrived="epoch(answered)", known="error IS NULL"), parts
-    ).fetchnumpy()
-    for found, is_back in ((there, False), (back, True)):
+    there = _TIGHTEST.format(left="epoch(sent)", arrived="began", known="true")
+    back = _TIGHTEST.format(left=at_work, arrived="epoch(answered)", known="error IS NULL")
+    for query, is_back in ((there, False), (back, True)):
+        found = database.execute(query, parts).fetchnumpy()
         for asks, serves in sorted({*zip(found["asks"].tolist(), found["serves"].tolist(), strict=True)}):
             mine = (found["asks"] == asks) & (found["serves"] == serves)
             sent, arrived = (np.asarray(found[name][mine], dtype=np.float64) for name in ("sent", "arrived"))
@@ -215,7 +212,7 @@ def clocks_of_hosts(found: Iterable[TrialClocks], key: Key) -> dict[str, Clock]:
     return {
         host: Clock(machine.ahead_ms / 1000, machine.drift_ppm / 1e6, machine.since)
         for trial in found
-        if (trial.variant, trial.load, trial.trial) == key
+        if trial.key == key
         for machine in trial.machines
         for host in machine.hosts
     }

@@ -130,7 +130,7 @@ class TrialData(NamedTuple):
     @property
     def key(self) -> Key:
         """The trial's variant, load and number."""
-        return self.record.variant, self.record.load, self.record.trial
+        return self.record.key
 
     @property
     def variant(self) -> VariantRecord:
@@ -160,7 +160,7 @@ def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
         try:
             containers = read_containers(folder)
             stalled = [container.after.host for container in containers if container.after and container.after.stalls]
-            dropped, clocks = write_requests(folder, trial.variant, trial.load, trial.trial, trial.machines, stalled)
+            dropped, clocks = write_requests(folder, *trial.key, trial.machines, stalled)
             return RawTrial(
                 containers=stalls_by_lab_clock(containers, clocks.of_hosts) if clocks else containers,
                 generators=read_generators(folder, clocks.of_generators if clocks else None),
@@ -176,12 +176,10 @@ def read_raw_trial(run_folder: Path, folder: Path, hashes: Hashes) -> RawTrial:
 def read_trial_data(database: duckdb.DuckDBPyConnection, run: Run, folder: Path, raw: RawTrial) -> TrialData:
     """Return what is known of a trial. Raise BadRun if run.json lacks the trial's variant or load."""
     record = read_trial(folder)
-    if record.variant not in {planned.name for planned in run.variants} or record.load not in {
-        planned.name for planned in run.loads
-    }:
+    variants, loads = ({planned.name for planned in known} for known in (run.variants, run.loads))
+    if record.variant not in variants or record.load not in loads:
         raise BadRun(f"{folder}/trial.json is of {record.variant} under {record.load}, which run.json does not know")
-    key = (record.variant, record.load, record.trial)
-    return TrialData(run, record, _requests(database, key, run.load(record.load).burst), raw)
+    return TrialData(run, record, _requests(database, record.key, run.load(record.load).burst), raw)
 
 
 def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) -> RequestTotals:
@@ -215,12 +213,7 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
                 "bool_and(generator = '{client}') {of_trial} GROUP BY request_class ORDER BY request_class"
             )
         ],
-        errors=[
-            error
-            for (error,) in rows(
-                "SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error"
-            )
-        ],
+        errors=[error for (error,) in rows(_ERRORS)],
         with_status=with_status,
         by_worker=dict(rows("SELECT worker, count(*) {of_trial} AND error IS NULL GROUP BY worker")),
         in_flight=in_flight,
@@ -233,6 +226,8 @@ def _requests(database: duckdb.DuckDBPyConnection, key: Key, burst: int | None) 
         posts=posts(database, key),
     )
 
+
+_ERRORS = "SELECT error {of_trial} AND error IS NOT NULL GROUP BY error ORDER BY count(*) DESC, error"
 
 # L = lambda W (Little 1961). L comes from the wall clock, W from k6's own timings, which use another clock. k6 itself
 # needs about a quarter of a millisecond for each request, which its timings leave out. We add the median of this time

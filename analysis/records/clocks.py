@@ -1,6 +1,6 @@
 """What was found of the clocks of several machines, as a summary keeps it."""
 
-from analysis.records.model import Record
+from analysis.records.model import Record, TrialPart
 
 
 class MachineClock(Record):
@@ -19,16 +19,13 @@ class MachineClock(Record):
     uncertain_ms: float
 
 
-class TrialClocks(Record):
+class TrialClocks(TrialPart):
     """The clocks in a trial whose containers ran on several machines.
 
     ``apart_ms`` is how far the difference between the clocks of ``pair``, the machines of a load generator and of a
     server, may be from what was found. No other pair is less certain. None: no request went to another machine.
     """
 
-    variant: str
-    load: str
-    trial: int
     pair: tuple[str, str] | None
     apart_ms: float
     machines: list[MachineClock]

@@ -54,3 +54,16 @@ class Record(BaseModel):
         if (metric := METRICS_OF_SCHEMA_1.get(str(values.get("metric")))) and "metric" in cls.model_fields:
             renamed["metric"] = metric
         return renamed
+
+
+class TrialPart(Record):
+    """What is said of one trial, or of a part of one: a variant under a load, and the number of the trial."""
+
+    variant: str
+    load: str
+    trial: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The trial's variant, load and number."""
+        return self.variant, self.load, self.trial

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, model_validator
 
 from analysis.records.claims import Claim, Curve, Published
-from analysis.records.model import Record
+from analysis.records.model import Record, TrialPart
 from analysis.records.queueing import Queueing, queueing_of_schema_1
 from analysis.records.traffic import Traffic
 
@@ -395,7 +395,7 @@ class ContainerLog(Record):
     cut: bool = False
 
 
-class TrialRecord(Record):
+class TrialRecord(TrialPart):
     """trial.json: one variant under one load, measured once.
 
     The state of the machine is given in shares between 0 and 1: ``busy`` and ``steal`` are shares of the time of all
@@ -407,9 +407,6 @@ class TrialRecord(Record):
     """
 
     schema_: int = SCHEMA
-    variant: str
-    load: str
-    trial: int
     outcome: str
     reason: str | None = None
     k6_exit_code: int | None = None

@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from analysis.records.clocks import TrialClocks
-from analysis.records.model import Record
+from analysis.records.model import Record, TrialPart
 
 Verdict = Literal["valid", "suspect", "invalid"]
 ClaimVerdict = Literal["reproduced", "not reproduced", "undecided", "invalid"]
@@ -20,14 +20,6 @@ ArticleVerdict = Literal["same", "partly the same", "different", "undecided"]
 """The verdicts on the order of an article's variants, and on its conclusion."""
 
 
-class TrialPart(Record):
-    """What is said of one trial, or of a part of one: a variant under a load, and the number of the trial."""
-
-    variant: str
-    load: str
-    trial: int
-
-
 class TrialValidity(TrialPart):
     """The verdict on one trial. ``reasons`` has the reasons to doubt the trial, and notes, also on a valid trial.
 
@@ -39,11 +31,6 @@ class TrialValidity(TrialPart):
     reasons: list[str]
     notes: list[str] = Field([], exclude_if=lambda value: not value)
     classes: dict[str, str] = Field({}, exclude_if=lambda value: not value)
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """The trial's variant, load and number."""
-        return self.variant, self.load, self.trial
 
     @property
     def is_trusted(self) -> bool:

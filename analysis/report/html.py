@@ -1,13 +1,12 @@
 """report.html: one page that contains everything it needs, so it opens offline."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 from markupsafe import Markup
 
-from analysis.read.rows import COLUMNS
+from analysis.read.rows import opened
 from analysis.records.folder import read_run, trial_folder, write_whole
 from analysis.records.run import Run
 from analysis.records.summary import Summary
@@ -29,7 +28,8 @@ _DOCS = Path(__file__).parents[2] / "docs"
 def write_report(run_folder: Path, summary: Summary, sections: Sequence[Section] = ()) -> None:
     """Write report.html of a run, whole or not at all. ``sections`` are what an app adds."""
     run = read_run(run_folder)
-    with _trusted_requests(run_folder, summary) as database:
+    trusted = [trial_folder(run_folder, *trial.key) for trial in summary.trials if trial.is_trusted]
+    with opened(trusted) as database:
         figures = sorted(pictures(database, run, summary), key=lambda picture: not picture.telling)
         timelines = [(load, _data(run, load)) for load in load_timelines(database, run_folder, run, summary)]
     quantities = list(quantity_tables(run, summary))
@@ -84,20 +84,6 @@ def _verdicts(run: Run, summary: Summary) -> Table | None:
 
 def _is_common(run: Run, setting: str) -> bool:
     return len({repr(variant.settings.get(setting)) for variant in run.variants}) == 1
-
-
-@contextmanager
-def _trusted_requests(run_folder: Path, summary: Summary) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the requests of the trials that can be trusted as ``requests``."""
-    trusted = [
-        trial_folder(run_folder, trial.variant, trial.load, trial.trial) for trial in summary.trials if trial.is_trusted
-    ]
-    with duckdb.connect() as database:
-        if trusted:
-            database.read_parquet([str(folder / "requests.parquet") for folder in trusted]).create_view("requests")
-        else:
-            database.execute(f"CREATE TABLE requests ({COLUMNS})")
-        yield database
 
 
 def _cite(run: Run) -> str:

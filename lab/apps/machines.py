@@ -1,6 +1,7 @@
 """The commands about the machines of a cluster: what each of them has, and whether they are in one swarm."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -22,15 +23,22 @@ MachinesFile = Annotated[Path, typer.Option("--machines", help="The file that na
 DEFAULT = Path("machines.yaml")
 
 
-@machines.command("check")
-def check_machines(file: MachinesFile = DEFAULT) -> None:
-    """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
+@contextmanager
+def _reached(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
+    """Yield the machines of a file, while a thread asks their engines whether they are there."""
     from lab.engine.cluster.ready import use_cluster  # noqa: PLC0415  # so that other commands start faster
     from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
 
     cluster = read_machines(file)
     machines = machines_of(cluster)
     with use_cluster(cluster), heartbeat(machines, say):
+        yield cluster, machines
+
+
+@machines.command("check")
+def check_machines(file: MachinesFile = DEFAULT) -> None:
+    """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
+    with _reached(file) as (cluster, machines):
         lacks = [*_show_machines(machines), *_show_links(cluster, machines)]
     for lack in lacks:
         out.print(f"lacking: {lack}", markup=False, soft_wrap=True)
@@ -44,14 +52,10 @@ def join_machines(file: MachinesFile = DEFAULT) -> None:
     from lab.engine.cluster import swarm  # noqa: PLC0415
     from lab.engine.cluster.images import bring_images  # noqa: PLC0415
     from lab.engine.cluster.probe import IMAGE  # noqa: PLC0415
-    from lab.engine.cluster.ready import use_cluster  # noqa: PLC0415
     from lab.engine.doctor import make_ready  # noqa: PLC0415
-    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
     from lab.engine.images import BESIDE_SERVERS, build_images  # noqa: PLC0415
 
-    cluster = read_machines(file)
-    machines = machines_of(cluster)
-    with use_cluster(cluster), heartbeat(machines, say):
+    with _reached(file) as (cluster, machines):
         swarm.nodes_of(machines)
         make_ready(say)
         build_images([BESIDE_SERVERS["client"]], say)
@@ -65,10 +69,8 @@ def join_machines(file: MachinesFile = DEFAULT) -> None:
 def leave_machines(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. lab machines leave."""
     from lab.engine.cluster import swarm  # noqa: PLC0415
-    from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
 
-    machines = machines_of(read_machines(file))
-    with heartbeat(machines, say):
+    with _reached(file) as (_, machines):
         swarm.leave(machines, say)
 
 

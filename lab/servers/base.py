@@ -210,12 +210,13 @@ class Variant(Model, ABC):
             "LAB_UPSTREAM_CONNECTION": '""' if kept else "close",
             "LAB_URL": f"http://{'app' if self.balancer == 'none' else 'balancer'}:{self.front_port}",
             **{
-                f"LAB_{name.upper()}": _as_variable(getattr(self, name))
+                f"LAB_{name.upper()}": setting_text(getattr(self, name))
                 for kind in type(self).__mro__
                 for name in vars(kind).get("passed_on", ())
             },
         }
 
 
-def _as_variable(value: object) -> str:
+def setting_text(value: object) -> str:
+    """Return the value of a setting as a file writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -94,7 +94,6 @@ class TrialContainers:
         self.calibration: Calibration | None = None
         self.visits_per_s: float | None = None
         self.settings_in_force: dict[str, str] = {}
-        self.limits_mib: dict[str, int] = {}
         self.log_starts: dict[str, LogStart] = {}
         self.logs: dict[str, ContainerLog] = {}
         self.phase = Phase.STARTING
@@ -149,11 +148,10 @@ class TrialContainers:
         try:
             self.part.mkdir(parents=True)
             if follows := self.planned.follows:
-                self.visits_per_s = self._rate_after(follows)
+                self.visits_per_s = rate_after(self.planned, follows, self.folder.parents[2])
             self.composed = compose(
                 self.planned, self.part, self.project, self.side_by_side, self.visits_per_s, self.engines
             )
-            self.limits_mib = {name: mib for part in self.composed for name, mib in part.limits_mib.items()}
             if self.engines.overlay:
                 with _ONE_NETWORK:
                     create_network(self.engines, self.project)
@@ -456,9 +454,6 @@ class TrialContainers:
         generators = [points_of(container.service) for container in mine if container.is_generator]
         return load.record(machine.name, hosts, generators)
 
-    def _rate_after(self, follows: PlannedTrial) -> float:
-        return rate_after(self.planned, follows, self.folder.parents[2])
-
     def _output_of(self, container: ContainerInfo) -> bytes:
         """Return what a container wrote, without the secrets of somebody's own application."""
         return self._masked(output_of(container))
@@ -476,7 +471,8 @@ class TrialContainers:
         return last_line(error)
 
     def _limit_reached(self, service: str) -> str:
-        return reasons.memory_limit_reason(self.planned, service, self.limits_mib.get(service, 0))
+        limits_mib = {name: mib for part in self.composed for name, mib in part.limits_mib.items()}
+        return reasons.memory_limit_reason(self.planned, service, limits_mib.get(service, 0))
 
     def _k6_ended(self, exit_code: int | None) -> None:
         """Of several k6 containers, keep the worst exit code: failure, then a crossed threshold (99)."""

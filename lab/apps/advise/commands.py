@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from lab.serving.options import ServingOption
 
 
+RunOrVariant = Annotated[
+    str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
+]
+LoadName = Annotated[str, typer.Option(help="Which load of the run.")]
+
+
 @measure_options("until", "budget", "jobs", "seed", "machines")
 def predict(options: MeasureOptions, name: Name = "") -> None:
     """Print what theory predicts of an experiment, without measuring anything, e.g. lab predict heavy-mix."""
@@ -39,11 +45,9 @@ def predict(options: MeasureOptions, name: Name = "") -> None:
 
 
 def advise(
-    run: Annotated[
-        str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
-    ] = "",
+    run: RunOrVariant = "",
     classes: Annotated[Path | None, typer.Option(help="A file that describes a service, e.g. mine.yaml.")] = None,
-    load: Annotated[str, typer.Option(help="Which load of the run.")] = "",
+    load: LoadName = "",
     attempts: Annotated[
         int, typer.Option("--try", min=0, max=7, help="Measure the best so many ways, and today's.")
     ] = 0,
@@ -166,10 +170,8 @@ def requests(
 
 
 def what_if(
-    run: Annotated[
-        str, typer.Argument(show_default=False, help="A run, or RUN:VARIANT; default: the latest run.")
-    ] = "",
-    load: Annotated[str, typer.Option(help="Which load of the run.")] = "",
+    run: RunOrVariant = "",
+    load: LoadName = "",
     trial: Annotated[int, typer.Option(min=1, help="Which trial.")] = 1,
     workers: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,
     threads: Annotated[int, typer.Option(min=0, max=1024, help="0: as many as measured.")] = 0,

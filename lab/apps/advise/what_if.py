@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import duckdb
-
 from analysis.metrics.waiting import Answered, read_answered
 from analysis.predict.what_if import can_serve_otherwise
 from analysis.read.rows import opened
@@ -32,18 +30,10 @@ def lanes(
     run_folder: Path, run: Run, variant: VariantRecord, load: LoadRecord, trial: int, workers: int, threads: int
 ) -> str:
     """Return a page with the lanes of a trial as it was measured, and of the same requests served in other ways."""
-    shown = run.model_copy(
-        update={
-            "variants": [variant],
-            "loads": [load.model_copy(update={"loop": "open"})],
-            "claims": [],
-            "order": [[variant.name, load.name, str(trial)]],
-        }
-    )
+    only = {"variants": [variant], "loads": [load.model_copy(update={"loop": "open"})], "claims": []}
+    shown = run.model_copy(update=only | {"order": [[variant.name, load.name, str(trial)]]})
     valid = TrialValidity(variant=variant.name, load=load.name, trial=trial, verdict="valid", reasons=[])
     summary = Summary.of_nothing(run.experiment).model_copy(update={"trials": [valid]})
     heading = f"What if the requests of {variant.name}, trial {trial}, had been served in another way?"
-    parquet = trial_folder(run_folder, variant.name, load.name, trial) / "requests.parquet"
-    with duckdb.connect() as database:
-        database.read_parquet(str(parquet)).create_view("requests")
+    with opened([trial_folder(run_folder, variant.name, load.name, trial)]) as database:
         return timeline_page(database, run_folder, shown, summary, heading, (workers, threads))

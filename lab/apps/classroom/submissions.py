@@ -10,8 +10,6 @@ from pathlib import Path
 
 import yaml
 
-from analysis.pipeline import derive_summary
-from analysis.predict.stored import predictions_of
 from analysis.records.archive import BadArchive, PackedRun, read_archive, unpack
 from analysis.records.checksums import (
     MANIFEST,
@@ -25,7 +23,7 @@ from analysis.records.checksums import (
 from analysis.records.files import POINTS
 from analysis.records.folder import BadRun, read_run, read_summary
 from analysis.records.summary import Summary
-from analysis.verification import link_recorded
+from analysis.verification import compute_summary, derived_elsewhere
 from lab.apps.classroom.predictions import NumberPrediction, read_predictions
 from lab.apps.classroom.strips import OwnExperiment, SubmittedRun, claim_key, with_load
 from lab.experiment.file import names, read_experiment
@@ -187,17 +185,12 @@ def _summary(source: _Source) -> Summary:
 
 def _again(source: _Source) -> Summary:
     """Compute the results of a run again, in a folder of links to its files. Raise BadRun if it is not possible."""
-    with tempfile.TemporaryDirectory(prefix="stampede-class-") as temporary:
-        again = Path(temporary) / "run"
-        try:
-            source.complete()
-            link_recorded(source.folder, again)
-            derive_summary(again, predictions_of(again))
+    try:
+        source.complete()
+        with derived_elsewhere(source.folder, compute_summary, keep=()) as (again, _):
             return read_summary(again)
-        except BadRun as error:
-            raise BadRun(str(error).replace(str(again), source.name)) from None
-        except OSError as error:
-            raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
+    except OSError as error:
+        raise BadRun(f"the results cannot be computed again: {error.strerror or error}") from None
 
 
 def _some(wrong: Sequence[FileDifference]) -> str:

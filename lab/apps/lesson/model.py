@@ -18,7 +18,7 @@ from lab.paths import LESSONS
 from lab.plan import lay_out
 from lab.plan.timing import expected_s
 from lab.servers import Server
-from lab.servers.base import Variant
+from lab.servers.base import Variant, setting_text
 
 LONGEST_S = 180
 """The longest that a step or its exercise may take, by plan."""
@@ -132,11 +132,6 @@ def choices(variant: Variant, setting: str) -> list[Setting]:
     kind = type(variant).model_fields[setting].annotation
     values = [True, False] if kind is bool else get_args(kind) if get_origin(kind) is Literal else []
     return [value for value in values if value != getattr(variant, setting)]
-
-
-def setting_text(value: Setting) -> str:
-    """Return the value of a setting as a file writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _check(lesson: Lesson, step: LessonStep, folder: Path, place: tuple[str | int, ...]) -> None:

@@ -11,13 +11,14 @@ from python_on_whales.exceptions import DockerException
 from analysis.report.page import render, script_json
 from analysis.report.wording import number, verdict_phrase
 from lab.apps.lesson import diagram, show
-from lab.apps.lesson.model import LessonStep, choices, setting_text, step_experiment
+from lab.apps.lesson.model import LessonStep, choices, step_experiment
 from lab.apps.lesson.notes import read_number
 from lab.apps.lesson.picture import result_chart
 from lab.apps.lesson.teaching import Student
 from lab.engine.commands import last_line
 from lab.errors import LabError, WrongUse
 from lab.loopback import Response, Stage, read_whole, serving
+from lab.servers.base import setting_text
 from lab.terminal import interruptible, say, tell, time_in_words
 
 

@@ -5,7 +5,7 @@ from textwrap import fill
 import altair as alt
 
 from analysis.report.figures.drawing import MEASURED, PUBLISHED, inline_data, style_chart, svg
-from analysis.report.wording import number
+from analysis.report.wording import capitalised, number
 from lab.apps.lesson.notes import Bar
 
 _ROOM = 30
@@ -25,7 +25,7 @@ def bars_text(bars: list[Bar]) -> str:
     lines = []
     for bar in bars:
         longest = max(value for _, value in _values(bar)) or 1
-        lines += ["", fill(f"{_sentence(bar.says)} … {bar.unit}:", 80)]
+        lines += ["", fill(f"{capitalised(bar.says)} … {bar.unit}:", 80)]
         for whose, value in _values(bar):
             drawn = "█" * round(_ROOM * value / longest) or "▏"
             spread = f" ({number(bar.low)} to {number(bar.high)})" if whose == _WHOSE[2] and bar.low is not None else ""
@@ -46,7 +46,7 @@ def _panel(bar: Bar) -> alt.LayerChart | alt.FacetChart:
         for whose, value in _values(bar)
     ]  # fmt: skip
     y = alt.Y("whose:N", title=None, sort=[*_WHOSE])
-    x = alt.X("value:Q", title=f"{_sentence(bar.says)} … {bar.unit}").scale(domainMin=0, nice=True)
+    x = alt.X("value:Q", title=f"{capitalised(bar.says)} … {bar.unit}").scale(domainMin=0, nice=True)
     colour = alt.Color("whose:N", legend=None).scale(domain=[*_WHOSE], range=[*_COLOURS])
     drawn = alt.Chart(inline_data(marks))
     layers = [
@@ -63,7 +63,3 @@ def _panel(bar: Bar) -> alt.LayerChart | alt.FacetChart:
 def _subtitle(bars: list[Bar]) -> str:
     interval = ", with its interval in black" if any(bar.low is not None for bar in bars) else ""
     return f"measured: the median of the trials{interval}"
-
-
-def _sentence(says: str) -> str:
-    return says[0].upper() + says[1:]

@@ -5,10 +5,11 @@ from textwrap import fill, indent
 
 from analysis.report.wording import number, verdict_phrase
 from lab.apps.lesson.diagram import LEGEND, diagrams
-from lab.apps.lesson.model import LessonStep, choices, setting_text, step_experiment
+from lab.apps.lesson.model import LessonStep, choices, step_experiment
 from lab.apps.lesson.notes import Attempt, StepNotes, Verdict
 from lab.apps.lesson.picture import bars_text
 from lab.apps.lesson.teaching import Student
+from lab.servers.base import setting_text
 from lab.terminal import time_in_words
 
 WIDTH = 80

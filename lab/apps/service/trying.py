@@ -132,7 +132,7 @@ def say_first_findings(summary: Summary, diagnosis: Diagnosis | None) -> None:
 
 def reached_load(folder: Path, summary: Summary) -> bool:
     """Whether any trial of a run got as far as its load."""
-    trials = [read_trial(trial_folder(folder, trial.variant, trial.load, trial.trial)) for trial in summary.trials]
+    trials = [read_trial(trial_folder(folder, *trial.key)) for trial in summary.trials]
     return any(trial.outcome != "failed" for trial in trials)
 
 

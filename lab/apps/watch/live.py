@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -105,11 +105,14 @@ class LiveFeed:
 
     def close(self) -> None:
         """Close all files."""
-        with self._lock, ExitStack() as stack:
-            for trial in self._trials:
-                for file in trial.files.values():
-                    stack.enter_context(file)
-            self._trials = []
+        with self._lock:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        for trial in self._trials:
+            for file in trial.files.values():
+                file.close()
+        self._trials = []
 
     def _look(self) -> None:
         """Find the trials that are measured now, and read what was written since."""
@@ -134,14 +137,12 @@ class LiveFeed:
             self._rows = self._rows[-MOST_KEPT:]
 
     def _begin(self, folder: Path) -> None:
-        for trial in self._trials:
-            for file in trial.files.values():
-                file.close()
+        self._close_files()
         try:
             self._run = read_run(folder)
         except BadRun:
             self._run = None
-        self._parts, self._trials, self._classes = set(), [], {}
+        self._parts, self._classes = set(), {}
         self._rows, self._dropped, self._first_s = [], 0, None
         self._batch += 1
 

@@ -81,9 +81,9 @@ class Machine:
         return f"the container engine of {self.name}" if self.name else "the container engine"
 
 
-def default_machine(*, shares_files: bool = True) -> Machine:
+def default_machine() -> Machine:
     """Return the engine that Docker's own settings choose."""
-    return Machine("", DockerClient(), shares_files=shares_files)
+    return Machine("", DockerClient())
 
 
 def machines_of(cluster: Cluster) -> tuple[Machine, ...]:

@@ -21,7 +21,7 @@ def write_files(run_folder: Path, summary: Summary) -> None:
     if not _is_of_service(run):
         return
     today = [trial for trial in summary.trials if trial.variant == TODAY]
-    folders = {trial.trial: trial_folder(run_folder, trial.variant, trial.load, trial.trial) for trial in today}
+    folders = {trial.trial: trial_folder(run_folder, *trial.key) for trial in today}
     records = [read_trial(folders[trial.trial]) for trial in today if trial.is_trusted]
     shares = [record.busy_during for record in records if record.busy_during is not None]
     with opened([*folders.values()]) as rows:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from analysis.read import OF_TRIAL, of_trial
 from analysis.read.lab_time import HOST, clocks_of_hosts, corrected, put_clocks
 from analysis.records.files import ALONE, SERVED
 from analysis.records.folder import trial_folder
@@ -26,33 +27,33 @@ _NOTES = """
     WHERE what IN ('held', 'computed', 'locked', 'pool', 'executor'))
 """
 # Nothing begins on a loop that is held up, and what begins right at the end is not its cause.
-_HELD = """
+_HELD = f"""
 SELECT held.what, last.request_class, sum(held.seconds), max(held.seconds)
-FROM {notes} AS held
-ASOF JOIN (FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial) AND began IS NOT NULL) AS last
+FROM {{notes}} AS held
+ASOF JOIN (FROM requests WHERE {OF_TRIAL} AND began IS NOT NULL) AS last
     ON held.worker = last.worker AND held.time - held.seconds + 0.001 >= last.began
 WHERE held.what IN ('held', 'computed', 'locked')
 GROUP BY ALL ORDER BY ALL
-"""
+"""  # noqa: S608  # made of a constant
 
 # The column of the thread has how many threads the pool has.
-_POOLS = """
-SELECT what, max(thread), sum(seconds) FROM {notes}
+_POOLS = f"""
+SELECT what, max(thread), sum(seconds) FROM {{notes}}
 WHERE what IN ('pool', 'executor') AND time - seconds BETWEEN
-    (SELECT epoch(min(sent)) FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial))
-    AND (SELECT epoch(max(answered)) FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial))
+    (SELECT epoch(min(sent)) FROM requests WHERE {OF_TRIAL})
+    AND (SELECT epoch(max(answered)) FROM requests WHERE {OF_TRIAL})
 GROUP BY what ORDER BY what
-"""
+"""  # noqa: S608  # made of a constant
 
-_SPAN = """
-SELECT epoch(max(answered)) - epoch(min(sent)) FROM requests WHERE (variant, load, trial) = ($variant, $load, $trial)
-"""
+_SPAN = f"""
+SELECT epoch(max(answered)) - epoch(min(sent)) FROM requests WHERE {OF_TRIAL}
+"""  # noqa: S608  # made of a constant
 
 
 def read_alone(run_folder: Path, summary: Summary, variant: str) -> dict[str, float]:
     """Return the median time that a request of each class took alone, in ms; empty if it was not measured."""
     for trial in summary.trials:
-        path = trial_folder(run_folder, trial.variant, trial.load, trial.trial) / ALONE
+        path = trial_folder(run_folder, *trial.key) / ALONE
         if trial.variant == variant and trial.is_trusted and path.exists():
             times: dict[str, list[float]] = json.loads(path.read_text(encoding="utf-8"))
             return {name: median(found) for name, found in times.items() if found}
@@ -102,12 +103,12 @@ def read_held(rows: duckdb.DuckDBPyConnection, run_folder: Path, summary: Summar
     for trial in summary.trials:
         if trial.variant != variant or trial.verdict == "invalid":
             continue
-        key = {"variant": trial.variant, "load": trial.load, "trial": trial.trial}
+        key = of_trial(trial.key)
         [(span_s,)] = rows.execute(_SPAN, key).fetchall()
         spans_s.append(span_s or 0.0)
-        if files := sorted(trial_folder(run_folder, trial.variant, trial.load, trial.trial).glob(SERVED)):
+        if files := sorted(trial_folder(run_folder, *trial.key).glob(SERVED)):
             notes = _NOTES.format(time="time", clocks="")
-            if clocks := clocks_of_hosts(summary.clocks, (trial.variant, trial.load, trial.trial)):
+            if clocks := clocks_of_hosts(summary.clocks, trial.key):
                 put_clocks(rows, clocks)
                 notes = _NOTES.format(time=corrected("time"), clocks=f"LEFT JOIN clocks ON clocks.name = {HOST}")
             values = key | {"files": [*map(str, files)]}

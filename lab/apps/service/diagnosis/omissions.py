@@ -36,7 +36,7 @@ def read_omissions(run_folder: Path, run: Run, summary: Summary) -> Omissions:
     for trial in summary.trials:
         if trial.variant != TODAY:
             continue
-        for name, told in read_trial(trial_folder(run_folder, trial.variant, trial.load, trial.trial)).settings.items():
+        for name, told in read_trial(trial_folder(run_folder, *trial.key)).settings.items():
             if name.startswith("gunicorn") and (found := _of_gunicorn(told)):
                 return Omissions("gunicorn.conf.py", found, further)
             if name.startswith("uwsgi") and (listed := _OF_UWSGI.findall(told)):

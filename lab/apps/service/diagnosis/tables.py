@@ -8,7 +8,7 @@ from analysis.records.summary import Summary
 from analysis.report.section import Section
 from analysis.report.spread import trials_that_tell, value_and_spread, word_list
 from analysis.report.tables import Table
-from analysis.report.wording import number, percent
+from analysis.report.wording import capitalised, number, percent
 from analysis.statistics.losses import Comparison, Figures, Loss
 from analysis.statistics.stopping import has_interval
 from lab.apps.service.diagnosis.improvement import Improvement, TriedWay, find_improvement
@@ -53,7 +53,7 @@ def _grids(run: Run, figures: Figures) -> Iterator[Table]:
     yield Table(
         "Ways to serve, workers x threads",
         ("way", "w x t", *(("beside",) if known else ()), "MiB"),
-        [(label_of(variant.name), _size(variant), *((_share(beside[variant.name]),) if known else ()),
+        [(label_of(variant.name), _size(variant), *((percent(beside[variant.name]),) if known else ()),
           number(figures.value(variant.name, None, "memory", "total"))) for variant in run.variants],
     )  # fmt: skip
     what = "Response time" if figures.loss_metric == "response_time" else "Lost outside the application"
@@ -76,12 +76,7 @@ def _in_brackets(found: list[Loss]) -> str:
 
 
 def _size(variant: VariantRecord) -> str:
-    threads = variant.settings.get("threads")
-    return f"{variant.workers} x {threads}" if threads else str(variant.workers)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else percent(value)
+    return f"{variant.workers} x {variant.threads}" if variant.threads else str(variant.workers)
 
 
 def _lost(lost: Loss | None) -> str:
@@ -112,7 +107,7 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
             if all(way.verdict == "alike" for way in found.tried):
                 yield f"The intervals {in_trials} leave no room for a saving of more than 10 % and 5 ms."
             elif any(way.verdict == "open" for way in found.tried):
-                capital = _capital(in_trials)
+                capital = capitalised(in_trials)
                 yield f"{capital}, no way saved more than 10 % and 5 ms, and no request waits noticeably today."
         case "unknown":
             yield "Whether another way is better is unknown: no class of requests was measured both with it and today."
@@ -120,11 +115,8 @@ def improvement_sentences(found: Improvement, round_s: float) -> Iterator[str]:
             pass
     for way in found.mixed:
         better, worse = (word_list(way.requests(outcome)) for outcome in ("better", "worse"))
-        yield f"{_capital(label_of(way.name))} is better than today's way for {better}, and worse for {worse}{doubt}."
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
+        says = f"{label_of(way.name)} is better than today's way for {better}, and worse for {worse}{doubt}."
+        yield capitalised(says)
 
 
 def _how_sure(best: TriedWay, in_trials: str) -> Iterator[str]:
