@@ -4,11 +4,9 @@ A variant's ``memory_mib`` sets the limit of a server. The limit of k6 follows f
 are in docker-compose.yml. What a worker and a virtual user need was measured (docs/benchmarks.md).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
-from typing import ClassVar, Protocol
 
 from lab.services import services
 
@@ -63,22 +61,12 @@ def pids_limit() -> int:
     return int(services()["gunicorn"]["pids_limit"])
 
 
-class NeedsMemory(Protocol):
-    """A planned trial, by the memory limits of its containers."""
-
-    @property
-    def needed_mib(self) -> dict[str, int]:
-        """The sum of the limits for each service, in MiB."""
-
-
 @dataclass(frozen=True)
 class MemoryBudget:
-    """The total and the available memory of the machine that the containers run on, in MiB."""
+    """The total and the available memory of a machine that containers run on, in MiB."""
 
     total_mib: int
     available_mib: int
-
-    what: ClassVar[str] = "this machine"
 
     @property
     def free_mib(self) -> int:
@@ -90,15 +78,7 @@ class MemoryBudget:
         """The most that the limits of all containers may add up to."""
         return max(0, self.available_mib - self.free_mib - LAB_MIB)
 
-    def problem(self, trials: Sequence[NeedsMemory]) -> str | None:
-        """Return why the containers of trials side by side do not fit; None if they fit."""
-        needed_mib: dict[str, int] = {}
-        for trial in trials:
-            for service, mib in trial.needed_mib.items():
-                needed_mib[service] = needed_mib.get(service, 0) + mib
-        return self.problem_of(needed_mib)
-
-    def problem_of(self, needed_mib: dict[str, int]) -> str | None:
+    def problem(self, needed_mib: dict[str, int]) -> str | None:
         """Return why containers do not fit; None if they fit. ``needed_mib`` has a sum per service."""
         together_mib = sum(needed_mib.values())
         if together_mib <= self.for_containers_mib:

@@ -11,11 +11,12 @@ import typer
 
 from analysis.statistics.stopping import MOST
 from lab.errors import WrongUse
-from lab.plan import Memory, Plan, lay_out
+from lab.plan import Plan, lay_out
 
 if TYPE_CHECKING:
     from lab.engine.cluster.machines import Cluster
     from lab.experiment.model import Experiment
+    from lab.plan.placement import MemoryBudgets
 
 Results = Annotated[
     Path, typer.Option(resolve_path=True, show_default="results/", help="The folder that keeps the runs.")
@@ -90,7 +91,7 @@ class MeasureOptions:
 
         return computing(experiment, self.cpu, self.names, cores or engine_cores())
 
-    def plan(self, experiment: "Experiment", memory: Memory | None = None, *, live: bool = False) -> Plan:
+    def plan(self, experiment: "Experiment", memory: "MemoryBudgets | None" = None, *, live: bool = False) -> Plan:
         """Lay out the trials in a given amount of memory; None: memory does not limit the plan."""
         from lab.engine.engine import default_jobs  # noqa: PLC0415
 

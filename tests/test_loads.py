@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from lab import limits
+from lab.engine.cluster.machines import default_machine
 from lab.errors import WrongUse
 from lab.experiment.file import load_experiment, names, read_experiment
 from lab.experiment.loads.__main__ import dependent_files
@@ -19,9 +20,17 @@ from lab.experiment.loads.script import RATE_MAX_RPS
 from lab.limits import MemoryBudget
 from lab.paths import CLIENTS, COMPOSE_FILE, EXPERIMENTS, K6
 from lab.plan import lay_out
+from lab.plan.placement import MemoryBudgets
 
 TIMES = 10**6
-THIS_MACHINE = MemoryBudget(total_mib=24_000, available_mib=23_000)
+
+
+def this_machine(total_mib: int, available_mib: int) -> MemoryBudgets:
+    """Return the memory of the lab's own machine."""
+    return MemoryBudgets([default_machine()], [MemoryBudget(total_mib, available_mib)])
+
+
+THIS_MACHINE = this_machine(total_mib=24_000, available_mib=23_000)
 
 
 def misspelt(value: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -82,13 +91,13 @@ def test_every_experiment_fits_into_a_small_machine(name: str) -> None:
     experiment = load_experiment(name)
     for full, available_mib in ((False, 6144), (True, 7168)):
         assert lay_out(
-            experiment, memory=MemoryBudget(total_mib=8192, available_mib=available_mib), jobs=8, full=full
+            experiment, memory=this_machine(total_mib=8192, available_mib=available_mib), jobs=8, full=full
         ).trials
 
 
 def test_a_newcomers_first_experiment_fits_beside_a_browser() -> None:
     """With 8 GiB, of which 3 are available."""
-    assert lay_out(load_experiment("heavy-mix"), memory=MemoryBudget(total_mib=8192, available_mib=3072), jobs=8).trials
+    assert lay_out(load_experiment("heavy-mix"), memory=this_machine(total_mib=8192, available_mib=3072), jobs=8).trials
 
 
 def test_of_a_large_machine_no_more_than_four_gibibytes_stay_free() -> None:
@@ -268,7 +277,7 @@ def test_a_trial_that_does_not_fit_is_refused_with_the_reckoning() -> None:
         lay_out(
             load_experiment("heavy-mix"),
             variants=["least-conn"],
-            memory=MemoryBudget(total_mib=3000, available_mib=2000),
+            memory=this_machine(total_mib=3000, available_mib=2000),
         )
 
     assert caught.value.message == (
@@ -286,7 +295,7 @@ def test_fewer_variants_run_side_by_side_where_more_do_not_fit() -> None:
     experiment = load_experiment("heavy-mix")
 
     def sizes(available_mib: int) -> list[int]:
-        memory = MemoryBudget(total_mib=available_mib, available_mib=available_mib)
+        memory = this_machine(total_mib=available_mib, available_mib=available_mib)
         return [len(batch) for batch in lay_out(experiment, jobs=8, memory=memory).batches]
 
     assert sizes(24_000) == [8]

@@ -28,10 +28,10 @@ def test_every_metric_is_declared_once() -> None:
         assert {*metric.comparable} <= {*metric.units}
 
 
-def test_a_new_metric_is_compared_by_its_first_statistic_unless_it_is_only_shown_if_asked_for() -> None:
-    assert Metric("made_up", {"max": "ms", "count": "stalls"}, "how long").comparable == ("max",)
-    assert Metric("made_up", TIMES, "how long").comparable == ("p50", "p90", "p99")
-    assert Metric("made_up", {"max": "ms"}, "how long", shown="if asked for").comparable == ()
+def test_a_new_metric_that_is_always_shown_is_compared_by_its_first_statistic() -> None:
+    assert Metric("made_up", {"max": "ms", "count": "stalls"}, "how long", shown="always").comparable == ("max",)
+    assert Metric("made_up", TIMES, "how long", shown="always").comparable == ("p50", "p90", "p99")
+    assert Metric("made_up", {"max": "ms"}, "how long").comparable == ()
 
 
 def test_units_and_statistics_follow_from_the_declarations() -> None:

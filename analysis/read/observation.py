@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,15 +93,9 @@ def read_containers(trial_folder: Path) -> tuple[Container, ...]:
 
 def balanced(containers: tuple[Container, ...]) -> int | None:
     """Return how many requests the balancer handled during the load; None: no balancer was observed."""
-    for container in containers:
-        if (
-            container.before
-            and container.after
-            and container.before.balanced is not None
-            and container.after.balanced is not None
-        ):
-            return container.after.balanced - container.before.balanced
-    return None
+    observed = [(container.before, container.after) for container in containers if container.before and container.after]
+    counts = [(before.balanced, after.balanced) for before, after in observed]
+    return next((after - before for before, after in counts if before is not None and after is not None), None)
 
 
 def counted_by_worker(containers: tuple[Container, ...], name: str) -> dict[str, int]:
@@ -192,12 +186,12 @@ def parse(text: str) -> Observation:
         },
         holds={process: frozenset(inodes) for process, inodes in holds.items()},
         listen_overflows=int(dict(zip(names, values, strict=True))["ListenOverflows"]),
-        throttled_s=_throttled_s(sections),
-        out_of_memory=_out_of_memory(sections),
+        throttled_s=_counted(sections, _THROTTLED_S),
+        out_of_memory=None if (killed := _counted(sections, _KILLED)) is None else int(killed),
         balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
         queued=int(queued) if (queued := _pairs(sections.get("balancer", "")).get("queued")) else None,
         processor_s=_processor_s(sections),
-        memory_mib=_memory_mib(sections),
+        memory_mib=_counted(sections, _ANONYMOUS_MIB),
         stalls=_stalls(sections) if "stalls" in sections else (),
         rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
         database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
@@ -223,21 +217,26 @@ def _pairs(section: str) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in section.strip().splitlines())
 
 
-def _throttled_s(sections: dict[str, str]) -> float | None:
-    for name, counter, per_s in (
-        ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),  # missing if the control group has no CPU controller
-        ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", _NS_PER_S),
-    ):
-        if throttled := _pairs(sections.get(name, "")).get(counter):
-            return int(throttled) / per_s
+def _counted(sections: dict[str, str], places: Sequence[tuple[str, str, float]]) -> float | None:
+    """Return what a control group counts, divided by its unit: a file, a name in it and a unit for each version."""
+    for file, name, unit in places:
+        if count := _pairs(sections.get(file, "")).get(name):
+            return int(count) / unit
     return None
 
 
-def _out_of_memory(sections: dict[str, str]) -> int | None:
-    for name in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
-        if killed := _pairs(sections.get(name, "")).get("oom_kill"):  # a kernel before 4.13 does not count them
-            return int(killed)
-    return None
+_THROTTLED_S = (
+    ("/sys/fs/cgroup/cpu.stat", "throttled_usec", 1e6),  # missing if the control group has no CPU controller
+    ("/sys/fs/cgroup/cpu/cpu.stat", "throttled_time", _NS_PER_S),
+)
+_KILLED = (  # a kernel before 4.13 does not count them
+    ("/sys/fs/cgroup/memory.events", "oom_kill", 1),
+    ("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill", 1),
+)
+_ANONYMOUS_MIB = (
+    ("/sys/fs/cgroup/memory.stat", "anon", 2**20),
+    ("/sys/fs/cgroup/memory/memory.stat", "rss", 2**20),
+)
 
 
 def _stalls(sections: dict[str, str]) -> tuple[tuple[float, float], ...]:
@@ -266,13 +265,4 @@ def _processor_s(sections: dict[str, str]) -> float | None:
         return int(_pairs(sections["/sys/fs/cgroup/cpu.stat"])["usage_usec"]) / 1e6
     if "/sys/fs/cgroup/cpuacct/cpuacct.usage" in sections:
         return int(sections["/sys/fs/cgroup/cpuacct/cpuacct.usage"]) / _NS_PER_S
-    return None
-
-
-def _memory_mib(sections: dict[str, str]) -> float | None:
-    """Return the anonymous memory of the container's processes."""
-    if (name := "/sys/fs/cgroup/memory.stat") in sections:
-        return int(_pairs(sections[name])["anon"]) / 2**20
-    if (name := "/sys/fs/cgroup/memory/memory.stat") in sections:
-        return int(_pairs(sections[name])["rss"]) / 2**20
     return None

@@ -145,10 +145,10 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
     """Print what would be measured, in which order and for how long, e.g. lab plan heavy-mix --full."""
-    from lab.engine.engine import memory_budget  # noqa: PLC0415
+    from lab.engine.cluster.ready import memory_budgets  # noqa: PLC0415
     from lab.plan.timing import expected_s  # noqa: PLC0415
 
-    planned = options.plan(options.experiment(name), memory_budget())
+    planned = options.plan(options.experiment(name), memory_budgets(None))
     if as_json:
         print_json({"experiment": name, "expected_s": expected_s(planned), **planned.as_json()})
     else:

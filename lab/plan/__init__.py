@@ -1,16 +1,18 @@
 """Lay out a run before anything starts: which trials it has, their order, and which trials run side by side."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lab import limits
 from lab.errors import WrongUse
 from lab.experiment.model import DATABASE, Experiment, Load, check_duration, unknown_variant
 from lab.servers.base import Variant
+
+if TYPE_CHECKING:
+    from lab.plan.placement import MemoryBudgets
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,6 @@ class Plan:
         return {"jobs": self.jobs, "seed": self.seed, "batches": batches}
 
 
-class Memory(Protocol):
-    """The memory that containers may have, on one machine or on several."""
-
-    @property
-    def what(self) -> str:
-        """What has this memory: this machine, or these machines."""
-
-    def problem(self, trials: Sequence[PlannedTrial]) -> str | None:
-        """Return why the containers of trials side by side do not fit; None if they fit."""
-
-
 def lay_out(
     experiment: Experiment,
     *,
@@ -102,7 +93,7 @@ def lay_out(
     trials: int = 1,
     jobs: int = 1,
     seed: int = 0,
-    memory: Memory | None = None,
+    memory: "MemoryBudgets | None" = None,
     live: bool = False,
 ) -> Plan:
     """Lay out the trials of an experiment. Pure: the same arguments give the same plan.
@@ -148,7 +139,7 @@ def lay_out(
     return Plan(tuple(batches), jobs, seed)
 
 
-def _batches(ready: list[PlannedTrial], jobs: int, memory: Memory | None) -> list[tuple[PlannedTrial, ...]]:
+def _batches(ready: list[PlannedTrial], jobs: int, memory: "MemoryBudgets | None") -> list[tuple[PlannedTrial, ...]]:
     """Divide trials into as few batches as ``memory`` allows. Raise WrongUse when a trial alone does not fit.
 
     The batches have equal sizes as far as possible, so that the trials disturb each other equally in all batches.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from lab.limits import MemoryBudget
 from lab.plan import PlannedTrial
@@ -58,12 +58,15 @@ def assign(trial: PlannedTrial, machines: Sequence[HasRole]) -> list[dict[str, i
 
 @dataclass(frozen=True)
 class MemoryBudgets:
-    """The memory of each machine of a cluster, in the order of ``machines``."""
+    """The memory of each machine of a run, in the order of ``machines``; the lab's own engine has no name."""
 
     machines: Sequence[HasRole]
     budgets: Sequence[MemoryBudget]
 
-    what: ClassVar[str] = "these machines"
+    @property
+    def what(self) -> str:
+        """What has this memory."""
+        return "these machines" if len(self.machines) > 1 else "this machine"
 
     def problem(self, trials: Sequence[PlannedTrial]) -> str | None:
         """Return why the containers of trials side by side do not fit; None if they fit."""
@@ -73,9 +76,12 @@ class MemoryBudgets:
                 for service, count in counts.items():
                     kind = service.partition("-")[0] if service.startswith("k6") else service
                     mine[kind] = mine.get(kind, 0) + count * _each_mib(trial, service)
+            beside_mib = trial.variant.workload.memory_mib if trial.variant.workload else {}
+            for service, mib in beside_mib.items():  # only on the lab's own engine
+                needed[0][service] = needed[0].get(service, 0) + mib
         for machine, budget, mine in zip(self.machines, self.budgets, needed, strict=True):
-            if problem := budget.problem_of(mine):
-                return f"on {machine.name}, {problem}"
+            if problem := budget.problem(mine):
+                return f"on {machine.name}, {problem}" if machine.name else problem
         return None
 
 

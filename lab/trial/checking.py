@@ -56,7 +56,8 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
 def redirected(name: str, described: OwnRequestClass, answer: Answer, masked: Masked) -> str:
     """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
     where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"
-    login = " Does it need a login? Then give its cookie or token in headers." if _is_login(where) else ""
+    is_login = any(word in where.lower() for word in _LOGIN)
+    login = " Does it need a login? Then give its cookie or token in headers." if is_login else ""
     asked = f"{described.method} {described.path}, the class {name}"
     return (f"{asked}, is answered with status {answer.status}, a redirect to {where}. "
             f"The load measures the redirect itself.{login}")  # fmt: skip
@@ -65,10 +66,6 @@ def redirected(name: str, described: OwnRequestClass, answer: Answer, masked: Ma
 def written_since(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Return what containers have written since an earlier moment, given all that each of them wrote."""
     return "".join(said[len(before.get(container, "")) :] for container, said in now.items())
-
-
-def _is_login(location: str) -> bool:
-    return any(word in location.lower() for word in _LOGIN)
 
 
 def _body(answer: Answer, masked: Masked) -> str:

@@ -188,8 +188,7 @@ class TrialContainers:
                 what = waiting[0].service if waiting else "the start"
                 named = "the command of application.before" if what == BEFORE else what
                 self.fail(f"{named} was not ready within {in_words(starting.START_WITHIN_S)}")
-                for container in waiting:
-                    container.machine.client.container.kill(container.id)
+            self._kill_running()
 
         late = threading.Timer(starting.START_WITHIN_S, give_up)
         late.start()

@@ -134,10 +134,8 @@ def _divided_by(
     """Return the number by which the published figures of a line were divided; 1 if they were not."""
     wanted = (variant, metric, request_class, completion_times)
     for row in run.published:
-        if (row.variant, row.metric, row.request_class, bool(row.completion_times)) == wanted and row.load in (
-            None,
-            load,
-        ):
+        says = (row.variant, row.metric, row.request_class, bool(row.completion_times))
+        if says == wanted and row.load in (None, load):
             return row.divided_by
     return 1
 

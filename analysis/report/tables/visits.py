@@ -74,11 +74,8 @@ def errors_tables(run: Run, summary: Summary) -> Iterator[Table]:
     for load in run.loads:
         lines: list[tuple[str, ...]] = []
         for name in (variant.name for variant in run.variants_under(load.name)):
-            trials = [
-                trial.trial
-                for trial in summary.trials
-                if (trial.variant, trial.load) == (name, load.name) and trial.is_trusted
-            ]
+            mine = [trial for trial in summary.trials if trial.key[:2] == (name, load.name)]
+            trials = [trial.trial for trial in mine if trial.is_trusted]
             found: dict[tuple[str, str], Counter[int]] = {}
             for row in summary.errors:
                 if (row.variant, row.load) == (name, load.name):

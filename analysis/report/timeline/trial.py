@@ -197,10 +197,10 @@ def _says(trial: TimelineTrial) -> str:
     parts = [f"{failed} of {len(trial.rows)} requests failed"] if failed else []
     if trial.waits is not None:
         stats = waiting.wait_statistics(trial.waits.beside_s)
-        some = (
-            f"{stats.get('count', 0)} of {len(trial.waits.beside_s)} requests" if stats.get("count") else "no request"
-        )
-        longest = f", the longest for {number(stats['max'] / 1000)} s" if stats.get("count") else ""
+        some, longest = "no request", ""
+        if stats.get("count"):
+            some = f"{stats['count']} of {len(trial.waits.beside_s)} requests"
+            longest = f", the longest for {number(stats['max'] / 1000)} s"
         parts.insert(0, f"{some} waited although another worker had a free thread{longest}")
     return "; ".join(parts) or f"{len(trial.rows)} requests"
 

@@ -82,9 +82,10 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
         raise WrongUse(
             problem, hint="Leave out TRY or computes, or measure gil-sharing and ask for advice about that run."
         )
+    sleeping = {name: asked.model_copy(update={"computes": None}) for name, asked in service.at_peak.items()}
     try:
         load = Load.model_validate({
-            "script": "classes.js", "settings": {"classes": as_json(_sleeping(service.at_peak))}, "duration": _LASTS,
+            "script": "classes.js", "settings": {"classes": as_json(sleeping)}, "duration": _LASTS,
         })  # fmt: skip
     except ValidationError as error:
         raise WrongUse(f"The classes cannot be tried: {reason_of(error)}.") from None
@@ -95,10 +96,6 @@ def tries(service: Service, ways: Sequence[ServingOption]) -> Experiment:
         parallel=True,
         variants={way.name: _in_a_container(way) for way in ways},
     )
-
-
-def _sleeping(classes: dict[str, RequestClass]) -> dict[str, RequestClass]:
-    return {name: asked.model_copy(update={"computes": None}) for name, asked in classes.items()}
 
 
 _LASTS = {"short": "60s", "full": "5m"}

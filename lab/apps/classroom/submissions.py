@@ -136,11 +136,9 @@ class _Source:
 
     def changed(self) -> list[FileDifference]:
         """Return which measured files differ from the manifest."""
-        return (
-            changed_in_archive(read_manifest(self.folder), self.packed.hashes)
-            if self.packed
-            else changed_files(self.folder)
-        )
+        if self.packed:
+            return changed_in_archive(read_manifest(self.folder), self.packed.hashes)
+        return changed_files(self.folder)
 
     def complete(self) -> None:
         """Put all files of the run into the folder."""

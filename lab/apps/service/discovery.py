@@ -161,9 +161,7 @@ def _commands(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
     for name, pattern in (
         ("Procfile", r"^web:\s*(.+)$"),
         ("Dockerfile", r"^(?:CMD|ENTRYPOINT)\s+(.+)$"),
-        ("compose.yml", r"^\s+command:\s*(.+)$"),
-        ("compose.yaml", r"^\s+command:\s*(.+)$"),
-        ("docker-compose.yml", r"^\s+command:\s*(.+)$"),
+        *((name, r"^\s+command:\s*(.+)$") for name in ("compose.yml", "compose.yaml", "docker-compose.yml")),
     ):
         text = _text(folder / name).replace("\\\n", " ")
         for stated in re.findall(pattern, text, re.MULTILINE):
@@ -229,16 +227,14 @@ def _value(node: ast.expr) -> object:
     """Return a plain value, or what is taken if a variable of the environment is missing. Raise ValueError."""
     if isinstance(node, ast.Call) and len(node.args) == 1 and ast.unparse(node.func) in ("int", "str"):
         return {"int": int, "str": str}[ast.unparse(node.func)](str(_value(node.args[0])))
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in (
-        "os.environ.get",
-        "os.getenv",
-        "environ.get",
-        "getenv",
-    ):
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in _READS_ENVIRONMENT:
         if len(node.args) > 1:
             return _value(node.args[1])
         raise ValueError
     return ast.literal_eval(node)
+
+
+_READS_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 
 
 def _from_ini(found: Discovery, path: Path, place: str) -> None:

@@ -120,13 +120,9 @@ def start_probes(machines: Sequence[Machine], say: Say) -> Iterator[dict[str, Pr
     """
     with ExitStack() as stack:
         probes = {}
-        for machine in sorted(machines, key=_engine_id):
+        for machine in sorted(machines, key=lambda machine: output([*machine.docker, "info", "--format", "{{.ID}}"])):
             probes[machine.name] = stack.enter_context(_probe(machine, say))
         yield {machine.name: probes[machine.name] for machine in machines}
-
-
-def _engine_id(machine: Machine) -> str:
-    return output([*machine.docker, "info", "--format", "{{.ID}}"])
 
 
 @contextmanager
@@ -144,9 +140,8 @@ def _probe(machine: Machine, say: Say) -> Iterator[Probe]:
         except MachineLost:
             problem = _end(process)
             if "is already in use" not in problem:
-                raise LabError(
-                    f"Nothing can be measured on {machine.name}: {_last(problem)}", hint="lab machines check"
-                ) from None
+                last = (problem.splitlines() or ["its engine gave no reason"])[-1]
+                raise LabError(f"Nothing can be measured on {machine.name}: {last}", "lab machines check") from None
             _remove_if_ended(machine)
             if told_s is None or time.monotonic() - told_s > TELL_AGAIN_S:
                 told_s = time.monotonic()
@@ -169,10 +164,6 @@ def _end(process: "subprocess.Popen[bytes]") -> str:
         process.kill()
         _, said = process.communicate()
     return said.decode(errors="replace").strip()
-
-
-def _last(problem: str) -> str:
-    return (problem.splitlines() or ["its engine gave no reason"])[-1]
 
 
 def _holder(machine: Machine) -> str:

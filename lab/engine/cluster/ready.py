@@ -85,10 +85,10 @@ def cores_for_servers(cluster: Cluster | None) -> int:
     )
 
 
-def memory_budgets(cluster: Cluster | None) -> MemoryBudget | MemoryBudgets:
+def memory_budgets(cluster: Cluster | None) -> MemoryBudgets:
     """Return the memory of the machines of a run."""
     if cluster is None:
-        return memory_budget()
+        return MemoryBudgets([default_machine()], [memory_budget()])
     found = machines_of(cluster)
     totals = [int(output([*machine.docker, "info", "--format", "{{.MemTotal}}"]) or 0) // 2**20 for machine in found]
     return MemoryBudgets(found, [MemoryBudget(total, total) for total in totals])

@@ -75,9 +75,8 @@ def find_improvement(summary: Summary, diagnosis: Diagnosis | None, names: Seque
     if of["open"]:
         promising = max(of["open"], key=_saved_ms) if any(_saved_ms(way) for way in of["open"]) else None
         if not promising and not of["mixed"] and diagnosis and not diagnosis.alarm:
-            return Improvement(
-                "none better", tried, suspect=suspect_reason(summary, names)
-            )  # there is no wait to be saved
+            # there is no wait to be saved
+            return Improvement("none better", tried, suspect=suspect_reason(summary, names))
         rests_on = [promising] if promising else of["open"]
         needed = [
             found.trials_needed for way in rests_on for found in way.classes
