@@ -15,7 +15,7 @@ MOST = 200
 _PACKAGES = TypeAdapter(dict[str, str])
 
 
-def kept_packages(question: str, find: Callable[[], dict[str, str]]) -> dict[str, str]:
+def recall_packages(question: str, find: Callable[[], dict[str, str]]) -> dict[str, str]:
     """Return the versions of the packages in an image: as they were kept, or found now.
 
     ``question`` becomes a part of a file's name. An empty answer is not kept, and an answer that cannot be read is

@@ -44,7 +44,7 @@ def run_for(command: str) -> Iterator[None]:
 
 
 @contextmanager
-def _room_for(problem: str, hint: str, results: Path) -> Iterator[None]:
+def _disk_errors(problem: str, hint: str, results: Path) -> Iterator[None]:
     """Turn an error of the file system into LabError: ``problem`` with its reason, or TMPDIR has no room."""
     from analysis.records.folder import NoTemporaryRoom  # noqa: PLC0415
     from lab.results import no_room  # noqa: PLC0415
@@ -62,7 +62,7 @@ def reported(folder: Path, results: Path) -> "Summary":
     from analysis.pipeline import derive  # noqa: PLC0415
     from analysis.predict.stored import PREDICTED  # noqa: PLC0415
 
-    writing = _room_for(f"{folder} cannot be written", "Copy the run to a folder that you can write to.", results)
+    writing = _disk_errors(f"{folder} cannot be written", "Copy the run to a folder that you can write to.", results)
     with run_for("report"), uninterrupted(), writing:  # DuckDB would turn an interrupt into an error of its own
         (folder / PREDICTED).unlink(missing_ok=True)  # predict again, too
         return derive(folder)
@@ -79,7 +79,7 @@ def results_of(command: str, folder: Path, results: Path) -> "Iterator[tuple[Pat
     from analysis.records.folder import read_run  # noqa: PLC0415
     from analysis.verification import derived_elsewhere  # noqa: PLC0415
 
-    reading = _room_for(f"The results of {folder} cannot be computed", _READABLE, results)
+    reading = _disk_errors(f"The results of {folder} cannot be computed", _READABLE, results)
     with ExitStack() as stack:
         with run_for(command), uninterrupted():  # DuckDB would turn an interrupt into an error of its own
             sentences = [*unknown(read_run(folder))]

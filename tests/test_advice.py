@@ -468,7 +468,7 @@ def test_only_the_newest_lists_of_packages_are_kept(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cache, "MOST", 2)
     for place in range(4):
-        cache.kept_packages(str(place), lambda: {"k6": "2.1.0"})
+        cache.recall_packages(str(place), lambda: {"k6": "2.1.0"})
         os.utime(tmp_path / "stampede" / "packages" / f"{place}.json", (place, place))
 
     left = sorted(one.name for one in (tmp_path / "stampede" / "packages").iterdir())

@@ -186,12 +186,12 @@ def parse(text: str) -> Observation:
         },
         holds={process: frozenset(inodes) for process, inodes in holds.items()},
         listen_overflows=int(dict(zip(names, values, strict=True))["ListenOverflows"]),
-        throttled_s=_counted(sections, _THROTTLED_S),
-        out_of_memory=None if (killed := _counted(sections, _KILLED)) is None else int(killed),
+        throttled_s=_cgroup_count(sections, _THROTTLED_S),
+        out_of_memory=None if (killed := _cgroup_count(sections, _KILLED)) is None else int(killed),
         balanced=int(_pairs(sections["balancer"])["served"]) if "balancer" in sections else None,
         queued=int(queued) if (queued := _pairs(sections.get("balancer", "")).get("queued")) else None,
         processor_s=_processor_s(sections),
-        memory_mib=_counted(sections, _ANONYMOUS_MIB),
+        memory_mib=_cgroup_count(sections, _ANONYMOUS_MIB),
         stalls=_stalls(sections) if "stalls" in sections else (),
         rows=tuple(sections["rows"].splitlines()) if "rows" in sections else None,  # an empty line is a row, too
         database={name: int(count) for name, count in _pairs(sections.get("database", "")).items()},
@@ -217,7 +217,7 @@ def _pairs(section: str) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in section.strip().splitlines())
 
 
-def _counted(sections: dict[str, str], places: Sequence[tuple[str, str, float]]) -> float | None:
+def _cgroup_count(sections: dict[str, str], places: Sequence[tuple[str, str, float]]) -> float | None:
     """Return what a control group counts, divided by its unit: a file, a name in it and a unit for each version."""
     for file, name, unit in places:
         if count := _pairs(sections.get(file, "")).get(name):

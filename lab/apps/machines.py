@@ -24,7 +24,7 @@ DEFAULT = Path("machines.yaml")
 
 
 @contextmanager
-def _reached(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
+def _reach_machines(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
     """Yield the machines of a file, while a thread asks their engines whether they are there."""
     from lab.engine.cluster.ready import use_cluster  # noqa: PLC0415  # so that other commands start faster
     from lab.engine.heartbeat import heartbeat  # noqa: PLC0415
@@ -38,7 +38,7 @@ def _reached(file: Path) -> Iterator[tuple[Cluster, Sequence[Machine]]]:
 @machines.command("check")
 def check_machines(file: MachinesFile = DEFAULT) -> None:
     """Say what each machine has and lacks, and how good the network between them is, e.g. lab machines check."""
-    with _reached(file) as (cluster, machines):
+    with _reach_machines(file) as (cluster, machines):
         lacks = [*_show_machines(machines), *_show_links(cluster, machines)]
     for lack in lacks:
         out.print(f"lacking: {lack}", markup=False, soft_wrap=True)
@@ -55,7 +55,7 @@ def join_machines(file: MachinesFile = DEFAULT) -> None:
     from lab.engine.doctor import make_ready  # noqa: PLC0415
     from lab.engine.images import BESIDE_SERVERS, build_images  # noqa: PLC0415
 
-    with _reached(file) as (cluster, machines):
+    with _reach_machines(file) as (cluster, machines):
         swarm.nodes_of(machines)
         make_ready(say)
         build_images([BESIDE_SERVERS["client"]], say)
@@ -70,7 +70,7 @@ def leave_machines(file: MachinesFile = DEFAULT) -> None:
     """Undo what join did; leave a swarm that was there before as it was, e.g. lab machines leave."""
     from lab.engine.cluster import swarm  # noqa: PLC0415
 
-    with _reached(file) as (_, machines):
+    with _reach_machines(file) as (_, machines):
         swarm.leave(machines, say)
 
 
@@ -78,7 +78,7 @@ def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
     """Print a row for each machine, and yield what machines lack."""
     from lab.engine.cluster.images import content_of  # noqa: PLC0415
     from lab.engine.cluster.probe import IMAGE, start_probes  # noqa: PLC0415
-    from lab.engine.cluster.ready import clock_phrase, describe_host, lacks  # noqa: PLC0415
+    from lab.engine.cluster.ready import clock_phrase, describe_host, machine_problems  # noqa: PLC0415
 
     headings = ("machine", "role", "engine", "cores", "GiB", "kernel", "processor", "clock, ms")
     table = _table(headings, ("cores", "GiB", "clock, ms"))
@@ -94,7 +94,7 @@ def _show_machines(machines: Sequence[Machine]) -> Iterator[str]:
             host, clock = describe_host(machine, probe), clock_phrase(probe) if probe else "unknown"
             size = str(host.cores), f"{host.memory_gib:g}"
             table.add_row(machine.name, machine.role, host.engine, *size, host.kernel, host.cpu, clock)
-            yield from lacks(machine)
+            yield from machine_problems(machine)
     out.print(table)
 
 

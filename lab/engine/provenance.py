@@ -8,7 +8,7 @@ import psutil
 from python_on_whales import DockerClient
 
 from analysis.records.run import Git, Host, Image
-from lab.cache import digest, kept_packages
+from lab.cache import digest, recall_packages
 from lab.engine.commands import output
 from lab.engine.engine import engine_cores, engine_version, plugin_version
 from lab.engine.images import BASE_IMAGES, STAND_IN, digests, label
@@ -79,7 +79,7 @@ def packages_of(identity: str) -> dict[str, str]:
     Finding the versions takes a container, so the answer is kept by the image's id, which changes with its contents.
     """
     question = f"{identity.removeprefix('sha256:')}-{digest(_PACKAGES.encode())}"
-    return kept_packages(question, lambda: _look_into(identity))
+    return recall_packages(question, lambda: _look_into(identity))
 
 
 def _look_into(image: str) -> dict[str, str]:

@@ -74,7 +74,7 @@ def measured_against_itself(experiment: Experiment, variant: str = "", trials: i
         if load.is_for(variant) and (relative is None or relative.under in loads):
             loads[name] = load.model_copy(update={"variants": [], "relative": relative})
     question = "Which differences on this machine are more than chance?"
-    return _claiming_nothing(experiment, f"{variant} against itself", question, loads, {"a": served, "b": served})
+    return _plain_experiment(experiment, f"{variant} against itself", question, loads, {"a": served, "b": served})
 
 
 def served_by(experiment: Experiment, load: str, variants: dict[str, Variant]) -> Experiment:
@@ -83,10 +83,10 @@ def served_by(experiment: Experiment, load: str, variants: dict[str, Variant]) -
         raise WrongUse(f"The experiment has no load {load!r} any more.", hint="Measure the experiment again first.")
     asked = experiment.all_loads[load].model_copy(update={"variants": []})
     question = "Is the way that theory recommends the fastest?"
-    return _claiming_nothing(experiment, f"Advice for {load}, tried", question, {load: asked}, variants)
+    return _plain_experiment(experiment, f"Advice for {load}, tried", question, {load: asked}, variants)
 
 
-def _claiming_nothing(
+def _plain_experiment(
     experiment: Experiment, title: str, question: str, loads: dict[str, Load], variants: Mapping[str, Variant]
 ) -> Experiment:
     asked = {"title": title, "question": question, "load": None, "loads": loads, "variants": variants}

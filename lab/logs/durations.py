@@ -121,7 +121,7 @@ def _named(name: str, sample: Sequence[tuple[int, Entry]], unit: str, file: str)
     if known == "s" and (reason := _too_coarse(field.numbers, "s")):
         return f"{field.says} is no duration: {reason}."
     is_nginx = DURATIONS.get(base) == "s" and max(field.decimals) == DECIMALS
-    said = known or _said_unit(field, unit, file, sample, are_seconds=is_nginx)
+    said = known or _unit_of(field, unit, file, sample, are_seconds=is_nginx)
     in_seconds = is_nginx and said in ("", "s")
     clock: Clock | None = "balancer" if in_seconds else "server" if field.decimals == {6} and not known else None
 
@@ -290,7 +290,7 @@ def _seconds(column: _Field) -> Floats:
 
 def _source(column: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]]) -> DurationSource:
     kind = column.kind
-    said = "" if kind == "unit" else _said_unit(column, unit, file, sample)
+    said = "" if kind == "unit" else _unit_of(column, unit, file, sample)
     clocks: dict[int, tuple[Clock, str]] = {
         3: ("balancer", ", as nginx writes $request_time"),
         6: ("server", ", as gunicorn writes %(L)s"),
@@ -313,7 +313,7 @@ def _kind_of(value: Value) -> str:
     return "unit" if value.unit else "decimal" if value.decimals else "whole"
 
 
-def _said_unit(
+def _unit_of(
     field: _Field, unit: str, file: str, sample: Sequence[tuple[int, Entry]], *, are_seconds: bool = False
 ) -> str:
     """Return the unit that UNIT gives to numbers without a unit; empty: they are seconds.

@@ -18,8 +18,8 @@ from analysis.report.figures.drawing import (
     Marks,
     divisor_subtitle,
     inline_data,
-    of_first_trials,
     panel_title,
+    read_first_trials,
     style_chart,
     time_axis,
 )
@@ -41,7 +41,7 @@ def staircase(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary, l
     size = run.load(load).burst
     if not size or not run.load(load).has_small_bursts:
         return None
-    told = of_first_trials(run, summary, load, lambda key: bursts.read_first_burst(database, key, size))
+    told = read_first_trials(run, summary, load, lambda key: bursts.read_first_burst(database, key, size))
     if not told:
         return None
     most = max(len({stair.worker for stair in stairs if stair.worker}) for stairs in told.values())

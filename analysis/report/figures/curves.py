@@ -51,7 +51,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     ]
     settings = sorted({point["setting"] for point in values})
     by_number = all(type(setting) in (int, float) and setting > 0 for setting in settings)
-    x = _numbers(over, settings) if by_number else alt.X("setting:O", title=plain_name(over)).axis(labelAngle=0)
+    x = _number_axis(over, settings) if by_number else alt.X("setting:O", title=plain_name(over)).axis(labelAngle=0)
     of_class = f" of {measure.request_class} requests" if measure.request_class else ""
     y = alt.Y("value:Q", title=f"{plain_name(measure.stat)} {plain_name(measure.metric)}{of_class}, {of_unit}")
     y = y.scale(type="log") if log else y.scale(zero=True)
@@ -69,7 +69,7 @@ def _panel(run: Run, summary: Summary, load: str, over: str, measure: Measure) -
     return alt.layer(dots, *lines).properties(width=290, height=260)
 
 
-def _numbers(over: str, settings: list[int]) -> alt.X:
+def _number_axis(over: str, settings: list[int]) -> alt.X:
     """Return the axis of a setting that is a positive number."""
     axis = alt.X("setting:Q", title=plain_name(over), axis=alt.Axis(values=settings, format="d"))
     return axis.scale(type="log", base=2, nice=False, padding=12)
@@ -135,7 +135,7 @@ def _over_loads(
             if row.published is not None:
                 marks.append({"variant": row.variant, **at, "value": row.published})
     settings = sorted(int(load.settings[setting]) for load in run.loads)
-    x = _numbers(setting.lower(), settings)
+    x = _number_axis(setting.lower(), settings)
     of_unit = unit(measure.metric, measure.stat)
     what = ("" if of_unit.endswith("/s") else f"{plain_name(measure.stat)} ") + plain_name(measure.metric)
     y = alt.Y("value:Q", title=f"{what}, {of_unit}", scale=alt.Scale(zero=True))

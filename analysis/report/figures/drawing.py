@@ -56,7 +56,7 @@ def first_trials(summary: Summary, load: str) -> dict[str, int]:
     return dict(sorted(trusted, reverse=True))
 
 
-def of_first_trials(run: Run, summary: Summary, load: str, read: Callable[[Key], list[T]]) -> dict[str, list[T]]:
+def read_first_trials(run: Run, summary: Summary, load: str, read: Callable[[Key], list[T]]) -> dict[str, list[T]]:
     """Return by variant what ``read`` finds in its first trusted trial, without variants that have nothing."""
     firsts = first_trials(summary, load)
     found = {name: read((name, load, firsts[name])) for name in variant_names(run) if name in firsts}

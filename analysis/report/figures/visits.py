@@ -18,8 +18,8 @@ from analysis.report.figures.drawing import (
     Marks,
     inline_data,
     measured_values,
-    of_first_trials,
     panel_title,
+    read_first_trials,
     style_chart,
     time_axis,
     variant_names,
@@ -39,7 +39,7 @@ def visit_times(database: duckdb.DuckDBPyConnection, run: Run, summary: Summary,
 
     The picture shows each variant's first trusted trial. None: no visit was made.
     """
-    told = of_first_trials(run, summary, load, lambda key: visits.read_visits(database, key))
+    told = read_first_trials(run, summary, load, lambda key: visits.read_visits(database, key))
     if not told:
         return None
     shown = [visit for made in told.values() for visit in made]

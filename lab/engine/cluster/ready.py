@@ -141,8 +141,8 @@ def machine_records(engines: Engines) -> list[RunMachine]:
     ]  # fmt: skip
 
 
-def lacks(machine: Machine) -> Iterator[str]:
-    """Yield what one machine of a cluster lacks."""
+def machine_problems(machine: Machine) -> Iterator[str]:
+    """Yield what one machine of a cluster lacks, in sentences."""
     info = machine.client.system.info()
     if info.memory_limit is False:
         yield f"the engine of {machine.name} cannot limit the memory of containers"
