@@ -325,7 +325,7 @@ def test_a_forged_result_is_found_when_results_are_computed_again(lab: Lab, some
 
 def test_results_that_follow_from_the_points_pass_the_check(lab: Lab, tmp_path: Path) -> None:
     run = unpack("worker-types", tmp_path)
-    derive_summary(run)
+    compute_summary(run)
 
     code, _, page = shown(lab, run, "--check")
 
