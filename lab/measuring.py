@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lab.engine.machine_usage import LOOK_S, QUIET_WITHIN_S, Progress, expected_settle_s
+from lab.engine.machine_usage import QUIET_WITHIN_S, Progress, is_busy
 from lab.options import RunRequest
 from lab.plan import Plan, timing
 from lab.progress import Expected, showing_progress
@@ -59,20 +59,20 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
         wait_for_turn(say)
         with heartbeat([default_machine()], say):
             plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
-            settle_s = expected_settle_s()
-            print_plan(talk, request.name, plan, _plan_s(request, plan, settle_s), options.budget_s)
-            if settle_s > LOOK_S:
+            busy = is_busy()
+            print_plan(talk, request.name, plan, _plan_s(request, plan, busy=busy), options.budget_s)
+            if busy:
                 say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
             make_ready(say, images_of(plan))
-    before_s = timing.before_s(plan, check=request.check)
-    expected = Expected(plan, timing.batches_s(plan, settle_s), before_s, options.budget_s)
+    before_s = timing.before_s(plan, busy=busy, check=request.check)
+    expected = Expected(plan, timing.batches_s(plan, busy=busy), before_s, options.budget_s)
     with interruptible(), showing_progress(expected) as shown:
         progress = follow(shown.progress) if follow else shown.progress
         return run_plan(request, plan, say, progress, shown.end_batch)
 
 
-def _plan_s(request: RunRequest, plan: Plan, settle_s: float) -> int:
+def _plan_s(request: RunRequest, plan: Plan, *, busy: bool) -> int:
     """Return about how long a run takes; if rounds go on until all claims are decided, the first of them."""
     if request.options.budget_s is not None:
-        return round(sum(timing.batches_s(plan.rounds[0], settle_s)))
-    return timing.expected_s(plan, settle_s=settle_s, check=request.check)
+        return round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
+    return timing.expected_s(plan, busy=busy, check=request.check)

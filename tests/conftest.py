@@ -25,6 +25,7 @@ from xdist.scheduler import LoadFileScheduling
 from lab import cli
 from lab.apps.advise import commands
 from lab.engine.containers import OWNER_LABEL
+from lab.machine_lock import LOCK
 from lab.paths import ROOT
 
 PARTS = (
@@ -266,6 +267,23 @@ def wait_for_line(process: "subprocess.Popen[str]", start: str) -> list[str]:
             break
     process.kill()
     pytest.fail(f"no line began with {start!r}:\n{''.join(lines)}")
+
+
+def is_at_step(process: int, step: str) -> bool:
+    """Whether a process measures and is at a step, as it tells those who wait for its lock."""
+    noted = LOCK.read_text().splitlines() if LOCK.exists() else []
+    return noted[:1] == [str(process)] and noted[-1] == step
+
+
+def wait_for_step(process: "subprocess.Popen[str]", step: str) -> None:
+    """Wait until a process that measures is at a step."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if is_at_step(process.pid, step):
+            return
+        time.sleep(0.05)
+    process.kill()
+    pytest.fail(f"the lab was never at {step!r}:\n{process.communicate()[1]}")
 
 
 def finish(

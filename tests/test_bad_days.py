@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from analysis.records.folder import read_run, read_trial, trial_folder
-from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line
+from tests.conftest import PATIENCE_S, Lab, finish, lab_objects, wait_for_line, wait_for_step
 from tests.spoilt import fill, needs_root, small_disk
 
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("nothing_left")]
@@ -59,7 +59,7 @@ def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: P
     with door_to_the_engine(tmp_path / "engine.sock") as shut:
         fast_lab.environment["DOCKER_HOST"] = f"unix://{tmp_path / 'engine.sock'}"
         process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "8s")
-        wait_for_line(process, "load ")
+        wait_for_step(process, "load")
         shut()
         code, out, _ = finish(process)
 
@@ -82,7 +82,7 @@ def test_an_engine_that_stops_answering_in_the_middle(fast_lab: Lab, tmp_path: P
 )  # all signals at all stages: test_faults.py
 def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signals) -> None:
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process,least-conn", "--duration", "20s")
-    wait_for_line(process, stage)
+    wait_for_step(process, stage)
     if stage == "load":
         wait_for_points(fast_lab)
 
@@ -101,7 +101,7 @@ def test_an_interrupt_at_any_time(fast_lab: Lab, stage: str, which: signal.Signa
 @pytest.mark.soak
 def test_an_interrupt_while_another_run_is_waited_for(fast_lab: Lab) -> None:
     first = fast_lab.start(*ONE)
-    wait_for_line(first, "starting the servers")
+    wait_for_step(first, "starting the servers")
     second = fast_lab.start(*ONE)
     wait_for_line(second, "Another run is measuring")
 
@@ -121,7 +121,7 @@ def test_an_interrupt_while_an_image_is_built(fast_lab: Lab) -> None:
 def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
     """Ctrl-C on a terminal reaches every process of the group, and comes more than once."""
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
-    wait_for_line(process, "load ")
+    wait_for_step(process, "load")
     wait_for_points(fast_lab)
     for _ in range(5):
         os.killpg(process.pid, signal.SIGINT)
@@ -140,7 +140,7 @@ def test_impatience_does_not_leave_anything_running(fast_lab: Lab) -> None:
 def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: str) -> None:
     """The next run waits until then, because two runs would disturb each other."""
     process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "20s")
-    wait_for_line(process, stage)
+    wait_for_step(process, stage)
     following = fast_lab.start(*ONE)
     wait_for_line(following, f"Another run is measuring (process {process.pid}, since ")
     finish(process, signal.SIGKILL)
@@ -161,7 +161,7 @@ def test_a_killed_run_is_cleaned_up_by_the_next_command(fast_lab: Lab, stage: st
 @pytest.mark.soak
 def test_two_runs_at_once_are_measured_one_after_the_other(fast_lab: Lab) -> None:
     first = fast_lab.start(*ONE)
-    wait_for_line(first, "starting the servers")
+    wait_for_step(first, "starting the servers")
     second = fast_lab.start(*ONE)
     wait_for_line(second, f"Another run is measuring (process {first.pid}, since ")
 
@@ -204,7 +204,7 @@ def test_a_disk_that_fills_up_during_the_load_gives_no_wrong_number(fast_lab: La
     with small_disk(tmp_path / "disk", 300) as disk:
         fast_lab.results = disk / "results"
         process = fast_lab.start("run", "heavy-mix", "--variants", "one-process", "--duration", "5s")
-        wait_for_line(process, "load ")
+        wait_for_step(process, "load")
         fill(disk / "filler")
         code, out, said = finish(process)
         (disk / "filler").unlink()

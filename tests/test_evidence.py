@@ -16,7 +16,7 @@ from python_on_whales import Container
 from python_on_whales.exceptions import DockerException
 
 from analysis.records.folder import read_run
-from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_line
+from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_step
 from tests.spoilt import container_of, judged, tell_which, trials, write_experiment
 from tests.synthetic import Request, make_run
 
@@ -116,7 +116,7 @@ def spoilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spoilt]:
     left = lab.leftovers()
     process = lab.start("run", "spoilt", "--jobs", "14")
     try:
-        wait_for_line(process, "load ")
+        wait_for_step(process, "load")
         worker = kill()
     finally:
         code, _, said = finish(process)
@@ -342,7 +342,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[
     write_experiment(lab)
     lab.edit("lab/engine/cluster/engines.py", "clock_step_s = time.time() -", "clock_step_s = 3.5 + time.time() -")
     process = lab.start("run", "spoilt")
-    wait_for_line(process, "load ")
+    wait_for_step(process, "load")
     program = "import time\nend = time.monotonic() + 8\nwhile time.monotonic() < end: pass"
     others = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(8)]
     try:

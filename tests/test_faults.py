@@ -23,7 +23,7 @@ from analysis.pipeline import derive
 from analysis.read import rows
 from analysis.records.checksums import seal
 from analysis.records.folder import NoTemporaryRoom, read_run
-from tests.conftest import Lab, finish, lab_objects, wait_for_line
+from tests.conftest import Lab, finish, lab_objects, wait_for_line, wait_for_step
 from tests.spoilt import fill, judged, needs_root, small_disk, wait_for_requests, write_experiment
 from tests.synthetic import Request, make_run, write_points
 
@@ -51,7 +51,7 @@ def spoilt(copied_lab: Lab) -> Lab:
     return copied_lab
 
 
-STAGES = ["starting the servers", "observing the servers", "starting the load", "load ", "stopping the servers",
+STAGES = ["starting the servers", "observing the servers", "starting the load", "load", "stopping the servers",
           "writing the report"]  # fmt: skip
 
 
@@ -62,7 +62,7 @@ STAGES = ["starting the servers", "observing the servers", "starting the load", 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_signal_to_the_lab_at_any_stage(spoilt: Lab, name: str, stage: str) -> None:
     process = spoilt.start("run", "spoilt")
-    wait_for_line(process, stage)
+    wait_for_step(process, stage)
 
     code, out, said = finish(process, signal.Signals[name])
 
@@ -74,7 +74,7 @@ def test_a_signal_to_the_lab_at_any_stage(spoilt: Lab, name: str, stage: str) ->
         assert lab_objects() == []
     next_run_works(spoilt)
     first = runs(spoilt)[0]
-    if stage in ("load ", "stopping the servers", "writing the report"):
+    if stage in ("load", "stopping the servers", "writing the report"):
         assert [path.name for path in first.rglob("points.json.gz")] == ["points.json.gz"]
     if stage == "writing the report":
         [trial] = json.loads((first / "summary.json").read_text())["trials"]
@@ -104,12 +104,12 @@ def test_a_signal_to_the_lab_while_it_builds(spoilt: Lab, name: str) -> None:
 @pytest.mark.containers
 @pytest.mark.usefixtures("nothing_left")
 @pytest.mark.parametrize("how", ["full", "read-only"])
-@pytest.mark.parametrize("stage", ["starting the servers", "load ", "stopping the servers", "writing the report"])
+@pytest.mark.parametrize("stage", ["starting the servers", "load", "stopping the servers", "writing the report"])
 def test_a_disk_that_fails_at_any_stage(spoilt: Lab, tmp_path: Path, stage: str, how: str) -> None:
     with small_disk(tmp_path / "disk", 300) as disk:
         spoilt.results = disk / "results"
         process = spoilt.start("run", "spoilt")
-        wait_for_line(process, stage)
+        wait_for_step(process, stage)
         if how == "full":
             fill(disk / "filler")
         else:
@@ -286,7 +286,7 @@ def test_an_engine_that_is_stopped_and_started(spoilt: Lab, engine: Engine, how:
     engine.take("debian:trixie-slim", "grafana/k6:2.1.0", "stampede/nginx:trixie", "stampede/gunicorn:27.0.1")
     spoilt.environment["DOCKER_HOST"] = engine.address
     process = spoilt.start("run", "spoilt")
-    wait_for_line(process, "load ")
+    wait_for_step(process, "load")
     wait_for_requests(DockerClient(host=engine.address))
 
     engine.end(how)
@@ -308,7 +308,7 @@ def test_an_engine_that_is_stopped_and_started(spoilt: Lab, engine: Engine, how:
 @pytest.mark.skipif(not shutil.which("dockerd"), reason="only the engine's program can be started")
 @pytest.mark.soak
 @pytest.mark.containers
-@pytest.mark.parametrize("stage", ["starting the servers", "load "])
+@pytest.mark.parametrize("stage", ["starting the servers", "load"])
 def test_an_engine_that_is_frozen_does_not_keep_the_lab_waiting(spoilt: Lab, engine: Engine, stage: str) -> None:
     """The run fails with this reason, and the lock is free again."""
     write_experiment(spoilt, duration="10s")
@@ -318,7 +318,7 @@ def test_an_engine_that_is_frozen_does_not_keep_the_lab_waiting(spoilt: Lab, eng
     spoilt.edit("lab/engine/heartbeat.py", "LATE_S, SILENT_S = 15, 60", "LATE_S, SILENT_S = 2, 6")
     spoilt.edit("lab/engine/heartbeat.py", "ASK_EVERY_S = 20", "ASK_EVERY_S = 1")
     process = spoilt.start("run", "spoilt")
-    wait_for_line(process, stage)
+    wait_for_step(process, stage)
 
     assert engine.process
     engine.process.send_signal(signal.SIGSTOP)
@@ -388,7 +388,7 @@ def test_a_report_says_which_points_are_damaged(lab: Lab, when: str, why: str) -
 @pytest.mark.usefixtures("nothing_left")
 def test_results_that_vanish_during_the_load(spoilt: Lab) -> None:
     process = spoilt.start("run", "spoilt")
-    wait_for_line(process, "load ")
+    wait_for_step(process, "load")
     shutil.rmtree(spoilt.results)
 
     code, out, said = finish(process)

@@ -16,7 +16,7 @@ import pytest
 from python_on_whales import DockerClient
 
 from analysis.records.folder import read_run, read_trial, trial_folder
-from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, lab_objects, wait_for_line
+from tests.conftest import PATIENCE_S, Lab, copy_lab, finish, is_at_step, lab_objects, wait_for_step
 from tests.spoilt import judged, tell_which, trials, wait_for_requests, write_experiment
 
 pytestmark = pytest.mark.containers
@@ -157,7 +157,7 @@ def ended_early(lab: Lab) -> str:
     """Measure the experiment, which must end early, and return why it failed."""
     with answering():
         process = lab.start("run", "spoilt")
-        wait_for_line(process, "starting the servers")
+        wait_for_step(process, "starting the servers")
         began = time.monotonic()
         code, _, said = finish(process)
         assert time.monotonic() - began < ENDS_WITHIN_S
@@ -197,7 +197,7 @@ def test_a_lab_whose_parent_is_killed_ends_its_load(copied_lab: Lab) -> None:
         )  # fmt: skip
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while "load (" not in said.read_text():
+        while not any(is_at_step(child.pid, "load") for child in psutil.Process(parent.pid).children()):
             assert time.monotonic() < deadline, said.read_text()
             time.sleep(0.1)
         [lab] = psutil.Process(parent.pid).children()
@@ -253,7 +253,7 @@ def test_an_interrupt_and_a_clean_up_work_while_memory_is_short(copied_lab: Lab)
     copied_lab.edit("lab/engine/machine_usage.py", "LITTLE_MEMORY = 0.1, 2 * 2**30", "LITTLE_MEMORY = 0, 0")
     for how, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         process = copied_lab.start("run", "spoilt")
-        wait_for_line(process, "load ")
+        wait_for_step(process, "load")
         wait_for_requests(DockerClient())
         with little_memory(), answering():
             assert finish(process, how)[0] == code

@@ -14,7 +14,7 @@ from analysis.records.folder import read_run, read_trial, trial_folder
 from analysis.records.run import TrialRecord
 from lab.engine.images import K6
 from lab.paths import TOOLS
-from tests.conftest import Lab, finish, on_host, wait_for_line
+from tests.conftest import Lab, finish, on_host, wait_for_line, wait_for_step
 from tests.measuring import Result, add_experiment
 from tests.spoilt import needs_root
 
@@ -206,11 +206,10 @@ def test_a_variant_on_three_machines_gives_what_it_gives_on_one(lab: Lab) -> Non
 def under_load(lab: Lab, harm: Callable[[], object], *further: str) -> "subprocess.CompletedProcess[str]":
     """Start a run of one variant, do harm two seconds after its load began, and return how the run ended."""
     process = lab.start(*RUN, *further)
-    said = wait_for_line(process, "load (")
+    wait_for_step(process, "load")
     time.sleep(2)
     harm()
-    code, out, err = finish(process)
-    return subprocess.CompletedProcess([], code, out, "".join(said) + err)
+    return subprocess.CompletedProcess([], *finish(process))
 
 
 def runs_again(lab: Lab) -> None:
@@ -277,7 +276,7 @@ def test_an_engine_that_pauses_for_ten_seconds_delays_the_end_of_a_run_and_nothi
 
 def test_a_killed_lab_leaves_machines_that_the_next_command_cleans_up(cluster: Cluster, lab: Lab) -> None:
     process = lab.start(*RUN)
-    wait_for_line(process, "load (")
+    wait_for_step(process, "load")
     process.kill()
     process.communicate()
 
@@ -290,7 +289,7 @@ def test_a_killed_lab_leaves_machines_that_the_next_command_cleans_up(cluster: C
 
 def test_an_interrupt_ends_a_run_on_all_machines(cluster: Cluster, lab: Lab) -> None:
     process = lab.start(*RUN)
-    wait_for_line(process, "load (")
+    wait_for_step(process, "load")
     time.sleep(2)
     process.send_signal(2)
     code, _, err = finish(process)
@@ -307,7 +306,7 @@ def test_two_people_measure_one_after_the_other(lab: Lab, copied_lab: Lab) -> No
     copied_lab.before = on_host("elsewhere")
     copied_lab.machines = lab.machines
     first = lab.start(*RUN)
-    wait_for_line(first, "load (")
+    wait_for_step(first, "load")
     second = copied_lab.start(*RUN)
     said = wait_for_line(second, "Another run is measuring on engine-")
     waits = r"Another run is measuring on engine-\d \(.+-0\)\. This run starts when that run has ended\.\n"

@@ -250,13 +250,15 @@ def test_a_batch_takes_as_long_as_its_steps() -> None:
             ("ten-at-once", ["gunicorn-flask-sync", "uvicorn-fastapi-sync"]),
         )
     )
-    fixed_s = timing.UP_S + timing.OBSERVE_S + timing.COLLECT_S + timing.DOWN_S + 2 * timing.GENERATOR_UP_S
+    works_s = timing.UP_S + timing.OBSERVE_S + timing.COLLECT_S + timing.DOWN_S
+    waits_s = timing.SETTLE_S + 2 * timing.GENERATOR_UP_S
     each_s = timing.UP_EACH_S + timing.DOWN_EACH_S
     loads_s = (20 + 0.15 * 10 + timing.GENERATOR_DOWN_S, 12 + timing.GENERATOR_DOWN_S)
 
-    assert timing.batch_s(mix, settle_s=0) == pytest.approx(fixed_s + 6 * each_s + loads_s[0])
-    assert timing.batch_s(ten, settle_s=0) == pytest.approx(fixed_s + 4 * each_s + loads_s[1])
-    assert timing.batch_s(ten, settle_s=10) == pytest.approx(timing.batch_s(ten, settle_s=0) + 10)
+    assert timing.batch_s(mix) == pytest.approx(works_s + 6 * each_s + waits_s + loads_s[0])
+    assert timing.batch_s(ten) == pytest.approx(works_s + 4 * each_s + waits_s + loads_s[1])
+    slower_s = 0.5 * (works_s + 4 * each_s) + timing.SETTLE_BUSY_S - timing.SETTLE_S
+    assert timing.batch_s(ten, busy=True) - timing.batch_s(ten) == pytest.approx(slower_s)
 
 
 def test_trials_that_compute_are_calibrated_one_after_the_other() -> None:
@@ -265,7 +267,7 @@ def test_trials_that_compute_are_calibrated_one_after_the_other() -> None:
 
     assert timing.calibrate_s(computing[0].load) == pytest.approx(4 * 1.6)
     assert timing.calibrate_s(short.load) == pytest.approx(11 * 0.2)
-    shorter_s, longer_s = (timing.batch_s(batch, settle_s=0) for batch in (computing[:1], computing))
+    shorter_s, longer_s = map(timing.batch_s, (computing[:1], computing))
     assert longer_s - shorter_s == pytest.approx(
         4 * 1.6 + timing.GENERATOR_UP_S + 2 * (timing.UP_EACH_S + timing.DOWN_EACH_S)
     )
@@ -284,7 +286,8 @@ def test_a_run_takes_as_long_as_its_batches_and_what_is_around_them() -> None:
 
     assert timing.expected_s(together) == round(around_s + timing.batch_s(together.batches[0]))
     assert timing.expected_s(alone) == round(around_s + sum(map(timing.batch_s, alone.batches)))
-    assert timing.expected_s(together, settle_s=10) - timing.expected_s(together) in (9, 10)
+    busy_s = 1.5 * around_s + timing.batch_s(together.batches[0], busy=True)
+    assert timing.expected_s(together, busy=True) == round(busy_s)
 
 
 def test_the_time_that_is_left_follows_from_the_batches_that_have_ended() -> None:

@@ -89,10 +89,9 @@ def local_state() -> MachineState:
     )
 
 
-def expected_settle_s() -> float:
-    """Return about how long the lab will wait before a load until the machine is quiet, judging by how it is now."""
-    quiet = settle(lambda *_: None, [local_state], SOON_S)
-    return LOOK_S if quiet.busy <= QUIET else QUIET_WITHIN_S
+def is_busy() -> bool:
+    """Whether other programs keep the machine busy, so that it is not quiet within SOON_S."""
+    return settle(lambda *_: None, [local_state], SOON_S).busy > QUIET
 
 
 def settle(progress: Progress, looks: Collection[Look], within_s: float = QUIET_WITHIN_S) -> Quiet:

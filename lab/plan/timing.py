@@ -23,8 +23,10 @@ REPORT_S, REPORT_EACH_S = 1.5, 0.1
 """How long it takes to compute and draw the results: in any case, and for each trial."""
 UP_S, UP_EACH_S, DATABASE_UP_S = 1.8, 0.22, 3.5
 """How long servers take to start, further for each container of the batch, and further with a database."""
-SETTLE_S = 0.4
-"""How long the lab looks whether the machine is quiet. A busy machine takes up to ten seconds longer."""
+SETTLE_S, SETTLE_BUSY_S = 0.4, 10
+"""How long the lab waits before each load until the machine is quiet: on a quiet machine, and on a busy one."""
+BUSY = 1.5
+"""How many times longer a busy machine takes for everything but waiting and loads."""
 OBSERVE_S = 0.3
 GENERATOR_UP_S, FURTHER_GENERATOR_UP_S = 0.5, 0.25
 """How long the load generators need to start up: the first of each trial, and each further generator. These times add
@@ -41,23 +43,22 @@ GENERATOR_DOWN_S = 0.7
 """How long a load generator takes to begin and to end."""
 
 
-def expected_s(plan: Plan, *, settle_s: float = SETTLE_S, check: bool = False) -> int:
+def expected_s(plan: Plan, *, busy: bool = False, check: bool = False) -> int:
     """Return about how long a run takes, from its plan to its results, if all images are there.
 
-    ``settle_s``: how long the lab waits before each load until the machine is quiet. ``check``: somebody's own
-    application is asked once before.
+    ``busy``: other programs keep the machine busy. ``check``: somebody's own application is asked once before.
     """
-    return round(before_s(plan, check=check) + sum(batches_s(plan, settle_s)) + report_s(plan))
+    return round(before_s(plan, busy=busy, check=check) + sum(batches_s(plan, busy=busy)) + report_s(plan, busy=busy))
 
 
-def report_s(plan: Plan) -> float:
+def report_s(plan: Plan, *, busy: bool = False) -> float:
     """Return about how long it takes until the results are there, after the last batch has ended."""
-    return REPORT_S + REPORT_EACH_S * len(plan.trials)
+    return _times(busy) * (REPORT_S + REPORT_EACH_S * len(plan.trials))
 
 
-def batches_s(plan: Plan, settle_s: float = SETTLE_S) -> list[float]:
+def batches_s(plan: Plan, *, busy: bool = False) -> list[float]:
     """Return about how long each batch takes."""
-    return [batch_s(batch, settle_s) for batch in plan.batches]
+    return [batch_s(batch, busy=busy) for batch in plan.batches]
 
 
 def left_s(expected_s: Sequence[float], took_s: Sequence[float], spent_s: float) -> float:
@@ -71,21 +72,24 @@ def left_s(expected_s: Sequence[float], took_s: Sequence[float], spent_s: float)
     return max(now_s - spent_s, 0) + sum(later)
 
 
-def before_s(plan: Plan, *, check: bool = False) -> float:
+def before_s(plan: Plan, *, busy: bool = False, check: bool = False) -> float:
     """Return about how long it takes until the first batch begins."""
     cells = {(trial.variant_name, trial.load_name) for trial in plan.trials}
     first = [plan.batches[0][0]] if check and plan.trials[0].variant.workload else []
-    return READY_S + PREDICT_S * len(cells) + (up_s(first) + ALONE_S + down_s(first) if first else 0)
+    checks_s = up_s(first) + ALONE_S + down_s(first) if first else 0
+    return _times(busy) * (READY_S + PREDICT_S * len(cells) + checks_s)
 
 
-def batch_s(batch: Sequence[PlannedTrial], settle_s: float = SETTLE_S) -> float:
+def batch_s(batch: Sequence[PlannedTrial], *, busy: bool = False) -> float:
     """Return about how long the trials of a batch take side by side."""
     calibrated = [calibrate_s(trial.load) for trial in batch if trial.load.computes]
-    settled_s = settle_s * (2 if calibrated else 1)
-    return (
-        up_s(batch) + sum(calibrated) + OBSERVE_S + settled_s
-        + generators_up_s(batch) + max(map(load_s, batch)) + COLLECT_S + down_s(batch)
-    )  # fmt: skip
+    settle_s = (SETTLE_BUSY_S if busy else SETTLE_S) * (2 if calibrated else 1)
+    works_s = up_s(batch) + sum(calibrated) + OBSERVE_S + COLLECT_S + down_s(batch)
+    return _times(busy) * works_s + settle_s + generators_up_s(batch) + max(map(load_s, batch))
+
+
+def _times(busy: bool) -> float:
+    return BUSY if busy else 1.0
 
 
 def up_s(batch: Sequence[PlannedTrial]) -> float:
