@@ -9,8 +9,9 @@ from typing import Literal
 import psutil
 
 QUIET = 0.2
-QUIET_WITHIN_S, SOON_S = 10, 2
-"""For how long the lab waits until a machine is quiet: before a load, and before it says how long a run takes."""
+QUIET_WITHIN_S = 10
+SOON_S = 2
+"""For how long the lab waits until the machine is quiet, before it says how long a run takes."""
 LOOK_S = 0.4
 """For how long the lab looks whether a machine is quiet."""
 HARDLY_ANY_MEMORY = 0.05, 1 * 2**30
