@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.pipeline import derive_summary
+from analysis.predict.stored import predictions_of
 from analysis.records.checksums import MANIFEST, seal
 from lab.export import pack
 from tests.real_runs import unpack
@@ -28,7 +29,7 @@ def make_class(
     """
     folder.mkdir(parents=True, exist_ok=True)
     measured = unpack(experiment, folder / "measured")
-    derive_summary(measured)
+    derive_summary(measured, predictions_of(measured))
     archives = []
     for place, person in enumerate(PEOPLE[:size]):
         run = hand_in(measured, folder / "runs" / person / experiment / measured.name, place, change)

@@ -17,6 +17,7 @@ import altair as alt
 import duckdb
 
 from analysis.pipeline import derive_summary
+from analysis.predict.stored import predictions_of
 from analysis.report.html import write_report
 
 
@@ -32,7 +33,7 @@ def derive_again(run: Path, threads: int) -> None:
         patch("analysis.read.rows.THREADS", threads),
         patch("analysis.report.figures.svg", _drawn_from),
     ):
-        summary = derive_summary(run)
+        summary = derive_summary(run, predictions_of(run))
         with _rows_in_another_order(run, order=threads):
             write_report(run, summary)
 

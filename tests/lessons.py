@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from analysis.pipeline import derive_summary
+from analysis.predict.stored import predictions_of
 from analysis.records.folder import read_run
 from analysis.records.run import LoadRecord
 from analysis.records.summary import Summary
@@ -78,7 +79,7 @@ class Measuring:
         if self.busy:
             for record in folder.glob("*/*/*/trial.json"):
                 record.write_text(re.sub(r'("busy_before": ?)[\d.]+', r"\g<1>0.9", record.read_text()))
-        return folder, derive_summary(folder)
+        return folder, derive_summary(folder, predictions_of(folder))
 
 
 @pytest.fixture
