@@ -13,7 +13,7 @@ from analysis.records.claims import Claim, Published, Quantity
 from analysis.records.folder import read_run, read_summary
 from analysis.records.run import Run, SourceRecord, VariantRecord
 from analysis.records.summary import Article, ClaimRow, PublishedFigure, PublishedRow, Reversal, Row, Summary
-from analysis.report.article import LONGEST, article_sentence, article_tables
+from analysis.report.article import MOST_CHARACTERS, article_sentence, article_tables
 from analysis.report.figures.drawing import svg
 from analysis.report.figures.published import LOOKS, published_chart
 from analysis.verdict.article import circumstances, judge_article
@@ -363,7 +363,7 @@ def test_the_sentence_leaves_out_what_does_not_fit(tmp_path: Path, publisher: st
     sentence = article_sentence(read_run(tmp_path), summary.model_copy(update={"article": article}))
 
     assert sentence is not None
-    assert len(sentence) <= LONGEST
+    assert len(sentence) <= MOST_CHARACTERS
     assert "figures within 25 %" in sentence
 
 

@@ -10,12 +10,14 @@ from analysis.report.tables import Table
 from analysis.report.wording import capitalised, metric_phrase, number, plain_name
 from analysis.statistics.stopping import LEAST
 
-LONGEST = 155
+MOST_CHARACTERS = 155
 """The most characters of the sentence on an article: two lines of a terminal."""
+_MOST_NAMED = 3
+"""How many pairs in another order a table names."""
 
 
 def article_sentence(run: Run, summary: Summary) -> str | None:
-    """Return the verdict on the article in a sentence of at most LONGEST characters; None: no figures were published.
+    """Return the verdict on the article in a sentence of at most MOST_CHARACTERS characters; None: no figures were published.
 
     A summary of an older version has no verdict on the article, and no sentence.
     """
@@ -28,9 +30,9 @@ def article_sentence(run: Run, summary: Summary) -> str | None:
     whole = ", ".join(filter(None, (_order_phrase(article.order), _conclusion_phrase(article.conclusion))))
     first, *further = _figure_phrases(summary, article)
     sentence = "; ".join(filter(None, (whole, first)))
-    sentence = f"{_shortened(name, LONGEST - len(sentence) - len(': .'))}: {sentence}"
+    sentence = f"{_shortened(name, MOST_CHARACTERS - len(sentence) - len(': .'))}: {sentence}"
     for phrase in further:
-        sentence += phrase if len(sentence) + len(phrase) < LONGEST else ""
+        sentence += phrase if len(sentence) + len(phrase) < MOST_CHARACTERS else ""
     return f"{sentence}."
 
 
@@ -143,14 +145,10 @@ def _order_answer(order: ArticleOrder) -> str:
     told = [
         f"{plain_name(found.stat)} of the {metric_phrase(found.metric, found.request_class)}: {found.larger} is above "
         f"{found.smaller} only in the article"
-        for found in order.reversals[:MOST_NAMED]
+        for found in order.reversals[:_MOST_NAMED]
     ]
-    more = [f"{len(order.reversals) - MOST_NAMED} more"] if len(order.reversals) > MOST_NAMED else []
+    more = [f"{len(order.reversals) - _MOST_NAMED} more"] if len(order.reversals) > _MOST_NAMED else []
     return "\n".join([counted, *told, *more])
-
-
-MOST_NAMED = 3
-"""How many pairs in another order a table names."""
 
 
 def _conclusion_answer(conclusion: ArticleConclusion | None) -> str:

@@ -62,9 +62,6 @@ class Circumstances(NamedTuple):
         return floor.ms if q is not None and q <= 50 else floor.p90_ms
 
 
-ALIKE = Circumstances()
-
-
 def circumstances(rows: Iterable[Row]) -> Circumstances:
     """Return what sets a run apart from its article, given the measured rows beside the published figures."""
     by_quantity = {_quantity(row): row for row in rows}
@@ -73,7 +70,7 @@ def circumstances(rows: Iterable[Row]) -> Circumstances:
     return Circumstances([*_floors(published, by_quantity)], short)
 
 
-Rows = Mapping[Quantity, Row]
+_Rows = Mapping[Quantity, Row]
 
 
 def _quantity(row: Row, metric: str | None = None, stat: str | None = None) -> Quantity:
@@ -84,7 +81,7 @@ def _quantity(row: Row, metric: str | None = None, stat: str | None = None) -> Q
     )  # fmt: skip
 
 
-def _lacks_requests(row: Row, rows: Rows) -> bool:
+def _lacks_requests(row: Row, rows: _Rows) -> bool:
     """Whether a percentile is missing because there were too few requests or visits, and not because many failed."""
     if row.measured is not None or percentile(row.stat) is None:
         return False
@@ -95,7 +92,7 @@ def _lacks_requests(row: Row, rows: Rows) -> bool:
     return fewest is not None and fewest.measured is not None and most < failures_allowed(row.stat)
 
 
-def _floors(published: Iterable[Row], rows: Rows) -> Iterator[Floor]:
+def _floors(published: Iterable[Row], rows: _Rows) -> Iterator[Floor]:
     """Yield the floor of each metric of times, for each load and class of request that has published figures.
 
     The floor is the published p50 minus the measured p50, and the same of the p90, in the variants in which nobody
@@ -119,7 +116,7 @@ def _floors(published: Iterable[Row], rows: Rows) -> Iterator[Floor]:
                 )  # fmt: skip
 
 
-def _floor_of_variant(p50: Row, rows: Rows) -> tuple[float, float] | None:
+def _floor_of_variant(p50: Row, rows: _Rows) -> tuple[float, float] | None:
     """Return published minus measured p50 and p90 in ms; None: requests wait, here or in the article, or may wait."""
     p90 = rows.get(_quantity(p50, stat="p90"))
     if p90 is None or None in (p50.published, p50.median, p90.published, p90.median):
@@ -129,7 +126,7 @@ def _floor_of_variant(p50: Row, rows: Rows) -> tuple[float, float] | None:
     return None if waits else (published[0] - measured[0], published[1] - measured[1])
 
 
-def _requests_wait(row: Row, rows: Rows) -> bool:
+def _requests_wait(row: Row, rows: _Rows) -> bool:
     """Whether more than a few requests of a variant wait, or nobody can tell."""
     asked = ((AVOIDABLE_WAIT, "share"), (OVERHEAD, "min"), (OVERHEAD, "p90"))
     found = [rows.get(_quantity(row, metric.name, stat)) for metric, stat in asked]

@@ -19,7 +19,7 @@ from analysis.records.summary import (
 from analysis.statistics import intervals
 from analysis.statistics.results import CompletionTimes, MeasuredFigure, Results
 from analysis.statistics.stopping import LEAST, MOST, Interval, sequential_verdict, trials_needed
-from analysis.verdict.article import ALIKE, Circumstances
+from analysis.verdict.article import Circumstances
 
 WITHIN = 0.25
 """How far a measured figure may be from a published figure for which the experiment's file names no tolerance."""
@@ -137,9 +137,7 @@ def _doubts(rests_on: set[tuple[str, str | None]], judged: list[TrialValidity]) 
     return [f"suspect: {doubtful[0].reasons[0]}"] if doubtful else []
 
 
-def published_rows(
-    results: Results, judged: list[TrialValidity], apart: Circumstances = ALIKE
-) -> Iterator[PublishedRow]:
+def published_rows(results: Results, judged: list[TrialValidity], apart: Circumstances) -> Iterator[PublishedRow]:
     """Yield the verdicts on published rows, for the variants that are part of the run.
 
     ``apart`` is what sets the run apart from the article.
