@@ -208,7 +208,7 @@ def test_commands_without_what_they_need_say_so(lab: Lab, service: Path, tmp_pat
          {"callable": "app:create_app()", "workers": 3, "worker_class": "sync", "gunicorn": "27.0.1"}),
         ({"Dockerfile": "CMD exec gunicorn -c conf.py\n",
           "conf.py": "wsgi_app = 'a.b:c'\nworkers = 5\nthreads = 2 + 2\n"},
-         {"callable": "a.b:c", "workers": 5, "threads": 1}),
+         {"callable": "a.b:c", "workers": 5, "threads": 4}),
         ({"gunicorn.conf.py": "workers = 2\nthreads = 8\nworker_connections = 8\n", "shop/wsgi.py":
             "application = get_wsgi_application()\n"},
          {"callable": "shop.wsgi:application", "workers": 2, "threads": 8, "worker_connections": 8}),
@@ -1805,10 +1805,10 @@ def test_theory_advises_a_way_from_an_earlier_run(service: Path, tmp_path: Path)
 def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text(
         "app = FastAPI()\nrouter = APIRouter(prefix='/api/')\n\n@router.get('/invoice')\n@router.get('/items/{id}')\n"
-        "@router.post('/orders')\n"
+        "@router.post('/orders')\ndef one(): ...\n\nclient.get('/no-route')\n"
     )
     (tmp_path / "gunicorn.conf.py").write_text(
-        "import os\nworkers = int(os.environ.get('WEB_CONCURRENCY', 3))\nthreads = 2 * os.cpu_count()\n"
+        "import os\nworkers = int(os.environ.get('WEB_CONCURRENCY', 3))\nthreads = found_out()\n"
     )
 
     text = describe_folder(tmp_path)
@@ -1817,8 +1817,11 @@ def test_init_guesses_routes_and_says_what_it_does_not_know(tmp_path: Path) -> N
     assert '  # api-items-id: {path: "/api/items/{id}", users: 10, pause_s: 0.1}  # write a real path\n' in text
     assert '  # api-orders: {path: "/api/orders", method: POST, users: 10, pause_s: 0.1}  # it changes data\n' in text
     assert "  workers: 3  # from gunicorn.conf.py\n" in text
-    assert "  threads: 1  # guessed, because gunicorn.conf.py computes it\n" in text
-    (tmp_path / "main.py").write_text("@app.route('/items')\n@app.get('/items')\n@app.get('/items/')\n")
+    assert "  threads: 1  # guessed: the lab cannot compute it from gunicorn.conf.py\n" in text
+    assert "no-route" not in text
+    (tmp_path / "main.py").write_text(
+        "@app.route('/items')\n@app.get('/items')\n@app.get('/items/')\ndef items(): ...\n"
+    )
     (tmp_path / "gunicorn.conf.py").write_text("worker_class = 'sync'\nthreads = os.getenv('THREADS', '4')\n")
     found = yaml.safe_load(describe_folder(tmp_path))
     assert {name: one["path"] for name, one in found["requests"].items()} == {"items": "/items", "items-2": "/items/"}

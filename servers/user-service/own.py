@@ -10,6 +10,7 @@ threads of a pool are busy and calls wait for them, it writes ``pool,,HOST:PID,T
 killed.
 """
 
+import ast
 import asyncio
 import inspect
 import json
@@ -44,12 +45,19 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 def load(name: str) -> Any:
-    """Return the application that ``module:callable`` names; ``module:function()`` calls a function that returns it."""
+    """Return the application that ``module:callable`` names.
+
+    ``module:function()`` calls a function that returns it; its arguments are literals: ``module:function("prod")``.
+    """
     module, _, what = name.partition(":")
+    call = ast.parse(what, mode="eval").body
     found: Any = import_module(module)
-    for part in what.removesuffix("()").split("."):
+    for part in ast.unparse(call.func if isinstance(call, ast.Call) else call).split("."):
         found = getattr(found, part)
-    return found() if what.endswith("()") else found
+    if not isinstance(call, ast.Call):
+        return found
+    named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    return found(*map(ast.literal_eval, call.args), **named)
 
 
 def note(*words: object) -> None:

@@ -42,6 +42,7 @@ def init(
     """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
     from analysis.records.folder import write_whole  # noqa: PLC0415
     from lab.apps.service.discovery import describe_folder  # noqa: PLC0415
+    from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.logs.access_log import read_logs  # noqa: PLC0415
 
     if folder is None:
@@ -50,7 +51,7 @@ def init(
         raise WrongUse(f"There is no folder {folder}.", hint="lab init path/of/the/application")
     if to.exists():
         raise WrongUse(f"{to} exists already.", hint=f"lab init {folder} --to another.yaml")
-    text = describe_folder(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None)
+    text = describe_folder(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None, engine_cores())
     write_whole(to, text)
     guesses = text.count("# guessed")
     say(f"Wrote {to}. Check what was guessed ({guesses} lines say so), and then: make try SERVICE={to}")

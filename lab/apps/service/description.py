@@ -1,5 +1,6 @@
 """The file that describes somebody's own service: the application, how it is served, and what people ask of it."""
 
+import ast
 import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -20,7 +21,8 @@ from lab.errors import WrongUse
 from lab.experiment.yaml_file import Wording, YamlFile
 from lab.servers.base import RELEASE_PATTERN, Balance, Release
 
-CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(\))?$"
+CALLABLE_PATTERN = r"^[A-Za-z_]\w*(\.\w+)*:[A-Za-z_]\w*(\.\w+)*(\(.*\))?$"
+"""A module and a callable, or a factory with its arguments, which are literals."""
 HOST_PATTERN = r"^([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*(:[0-9]{1,5})?$"
 """The name of a host outside, perhaps with a port; no address, because only names lead to a host."""
 READY_PATTERN = rf"{PATH_PATTERN}|^$"
@@ -65,11 +67,30 @@ class Application(Model):
     def _names_a_callable(cls, value: str) -> str:
         if not re.fullmatch(CALLABLE_PATTERN, value):
             raise ValueError(f"{value!r} must name a module and a callable, such as app:app or shop.wsgi:application")
+        if "(" in value:
+            _check_literals(value)
         return value
+
+
+def _check_literals(value: str) -> None:
+    """Raise ValueError unless all arguments of a factory are literals, as gunicorn takes them."""
+    try:
+        call = ast.parse(value.partition(":")[2], mode="eval").body
+        assert isinstance(call, ast.Call)
+        for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+            ast.literal_eval(argument)
+    except (SyntaxError, ValueError, AssertionError):
+        raise ValueError(
+            f"{value!r}: the arguments of a factory must be literals, such as app:create_app('prod')"
+        ) from None
 
 
 ASGI_WORKERS = {"asgi": "asgi", "uvicorn_worker.UvicornWorker": "uvicorn", "uvicorn.workers.UvicornWorker": "uvicorn"}
 """gunicorn's classes of workers for ASGI applications, each with the lab's word for it."""
+
+
+GUNICORN_CLASSES = ("gthread", "sync", "gevent", "eventlet", *ASGI_WORKERS)
+"""gunicorn's classes of workers that the lab serves."""
 
 
 class Served(Model):

@@ -14,6 +14,7 @@ from pathlib import Path
 from lab.apps.service.compose_file import read_beside
 from lab.apps.service.description import Served, UserService, read_env_file
 from lab.apps.service.layer import Layer, ServicesBeside
+from lab.apps.service.packages import required_lines
 from lab.errors import WrongUse
 from lab.paths import SERVERS
 
@@ -46,7 +47,7 @@ def lay_out_layer(service: UserService) -> Iterator[Layer]:
             shutil.copyfile(SERVERS / "user-service" / name, folder / name)
         if application.folder:
             _lay_out_folder(application.folder, folder)
-            required = _required(application.requirements) if application.requirements else []
+            required = required_lines(application.requirements) if application.requirements else []
             lines = "".join(f"{line}\n" for line in requirements_with_server(required, served))
             (folder / "requirements.txt").write_text(lines, encoding="utf-8")
         else:
@@ -122,17 +123,6 @@ def requirements_with_server(required: Iterable[str], served: Served) -> list[st
     extras = next((found[1] or "" for line in lines if (found := server.match(line))), "")
     others = [line for line in lines if not server.match(line)]
     return others if served.server == "uwsgi" else [*others, f"{served.server}{extras}=={served.release}"]
-
-
-def _required(path: Path) -> Iterator[str]:
-    """Yield the lines of a file of requirements, and of the files that it includes. Raise WrongUse if there is none."""
-    for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
-        if further := re.match(r"\s*(?:-r|--requirement)[\s=]+(\S+)", line):
-            if not (path.parent / further[1]).is_file():
-                raise WrongUse(f"{path.name} includes {further[1]}, but there is no such file.")
-            yield from _required(path.parent / further[1])
-        else:
-            yield line
 
 
 def _digest(folder: Path) -> str:

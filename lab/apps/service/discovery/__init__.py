@@ -1,0 +1,225 @@
+"""Write the description of a service from what the folder of its application says.
+
+The start command is found in a Procfile, Dockerfile or Compose file and followed through scripts and variables; what
+could not be read is said at its place, and never replaced by a guess that looks like a finding.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from analysis.records.classes import PATH_PATTERN
+from analysis.records.model import name_from
+from lab.apps.service.discovery.routes import routes_of
+from lab.apps.service.discovery.servers import (
+    Discovery,
+    importable_from,
+    json_text,
+    lines_of,
+    note_settings,
+    note_uwsgi,
+    read_start,
+)
+from lab.apps.service.discovery.settings import ini_settings
+from lab.apps.service.discovery.starts import Repository
+from lab.apps.service.image import LEFT_OUT
+from lab.apps.service.packages import FILES, pinned_release, required_lines
+from lab.errors import WrongUse
+from lab.logs.access_log import MOST_CLASSES, AccessLog
+
+MOST_FILES = 500
+MOST_ROUTES = 10
+SOMETHING = '  page: {path: "/", users: 10, pause_s: 0.1}  # guessed: what people ask for'
+_WSGI = "Flask|Bottle|Falcon|get_wsgi_application"
+_ASGI = "FastAPI|Starlette|Litestar|Quart|get_asgi_application"
+_APPLICATION = re.compile(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*({_WSGI}|{_ASGI})\(", re.MULTILINE)
+_FACTORY = re.compile(r"^def (create_app|make_app)\(([^)]*)\)", re.MULTILINE)
+OTHERWISE = {"gunicorn": "27.0.1", "uvicorn": "0.38.0", "uwsgi": "2.0.31"}
+"""The release of each server that is taken if no file names one."""
+
+
+def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) -> str:
+    """Return the description of the service in a folder as YAML. A comment says where each line comes from.
+
+    With the log of the service, the requests are those of the log; else they are the routes in the source. ``cores``:
+    how many cores a settings file that computes its workers would see.
+    """
+    repository = Repository(folder, cores)
+    found = Discovery(folder)
+    starts = repository.starts()
+    if starts:
+        read_start(found, starts[0], repository)
+        others = [other for other in starts[1:] if other.words != starts[0].words]
+        found.problems += [f"{other.place} starts the service in another way, which was not taken" for other in others]
+    found.problems += repository.problems
+    _note_settings_files(found, repository)
+    _from_nginx(found, repository)
+    _note_source(found, repository)
+    requirements, lines = _requirements(found, repository)
+    found.note("server", "gunicorn", "")
+    server = found.values["server"]
+    found.note(server, pinned_release(server, lines), requirements)
+    if server == "gunicorn" and "worker_class" not in found.values:
+        found.guess("worker_class", "gthread" if found.values.get("threads", 1) > 1 else "sync", "gunicorn's default")
+    if found.values.get("worker_class") == "sync" and found.values.get("threads", 1) > 1:
+        found.values["worker_class"] = "gthread"  # gunicorn does the same
+    routes = routes_of(_sources(repository), found.folder if found.folder.is_relative_to(folder) else folder)
+    requests = classes_of_log(log) if log else [*_guessed(dict.fromkeys(routes))]
+    return _yaml(found, requirements, requests)
+
+
+def _note_settings_files(found: Discovery, repository: Repository) -> None:
+    """Note settings files that no command names, if no command was found."""
+    if "server" in found.values:
+        return
+    for name in ("gunicorn.conf.py", "gunicorn_conf.py", "gunicorn.py"):
+        if (path := repository.folder / name).is_file() and "server" not in found.values:
+            found.note("server", "gunicorn", name)
+            note_settings(found, path, {}, repository)
+    for name in ("uwsgi.ini", "wsgi.ini"):
+        if (repository.folder / name).is_file() and "server" not in found.values:
+            found.note("settings of uwsgi", name, name)
+            said = {key: (value, name) for key, value in ini_settings(repository.text(name), repository.cores)}
+            note_uwsgi(found, said, name, repository)
+
+
+def _note_source(found: Discovery, repository: Repository) -> None:
+    """Note the application that the source has, if no command names it, and from which folder it can be imported."""
+    for path in [] if "callable" in found.values else _sources(repository):
+        text = repository.text(path)
+        named, factory = _APPLICATION.search(text), _FACTORY.search(text)
+        if not named and not factory:
+            continue
+        module = ".".join(path.relative_to(repository.folder).with_suffix("").parts).removesuffix(".__init__")
+        place = f"guessed from {path.relative_to(repository.folder)}"
+        is_asgi = bool(named and named[2] in _ASGI.split("|"))
+        if (
+            is_asgi
+            and found.values.get("server") in ("gunicorn", "uwsgi")
+            and not str(found.values.get("worker_class")).endswith(("asgi", "Worker"))
+        ):
+            continue  # gunicorn's other workers and uWSGI serve WSGI
+        found.note("callable", f"{module}:{named[1] if named else f'{factory[1]}()' if factory else ''}", place)
+        if is_asgi:
+            found.note("server", "uvicorn", place)
+        break
+    if "callable" in found.values:
+        module = found.values["callable"].partition(":")[0]
+        if there := importable_from(repository, found.folder, module):
+            found.folder = there
+            return
+    if not found.folder.is_relative_to(repository.folder):
+        found.folder = repository.folder
+
+
+def _requirements(found: Discovery, repository: Repository) -> tuple[str, list[str]]:
+    """Return the file that says what the application requires, as seen from its folder, and its lines."""
+    dockerfile = repository.text("Dockerfile")
+    installed = re.findall(
+        r"(?:pip3?|uv pip) install[^\n&|;]*?(?:-r|--requirement)[\s=]+(\S+)", dockerfile.replace("\\\n", " ")
+    )
+    for name in dict.fromkeys([*installed, *(f"requirements/{each}" for each in installed), *FILES]):
+        for base in dict.fromkeys((found.folder, repository.folder)):
+            path = base / name
+            if path.is_file() and path.resolve().is_relative_to(repository.folder.resolve()):
+                try:
+                    lines = required_lines(path)
+                except WrongUse as error:
+                    found.problems.append(error.message)
+                    continue
+                if any(line.strip() and not line.lstrip().startswith(("#", "-")) for line in lines):
+                    return os.path.relpath(path, found.folder), lines
+    return "", []
+
+
+def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a class for each route in the source; routes with ids, and those that change data, are comments."""
+    names: Counter[str] = Counter()
+    for place, (method, path) in enumerate(routes):
+        if place == MOST_ROUTES:
+            return
+        names[name := name_from(path, "home")] += 1
+        name += f"-{names[name]}" if names[name] > 1 else ""
+        plain = re.fullmatch(PATH_PATTERN, path) and not set("<>{}") & set(path)
+        verb = "" if method == "get" else f", method: {method.upper()}"
+        line = f"{name}: {{path: {json_text(path)}{verb}, users: 10, pause_s: 0.1}}"
+        if plain and not verb:
+            yield f"  {line}  # guessed: the path, and how many users"
+        else:
+            yield f"  # {line}  # {'it changes data' if plain else 'write a real path'}"
+
+
+def classes_of_log(log: AccessLog) -> list[str]:
+    """Return the most frequent routes of a log as classes. A route with ids is a comment, because no id is known."""
+    lasts_s = max(log.last - log.first, 1.0)
+    names: Counter[str] = Counter()
+    lines = []
+    most_frequent = sorted(log.routes.items(), key=lambda item: (-item[1].requests, item[0]))
+    for (method, path), route in most_frequent[:MOST_CLASSES]:
+        names[name := name_from(f"{method} {path}", "home")] += 1
+        name += f"-{names[name]}" if names[name] > 1 else ""
+        told = f"{{path: {json_text(path)}, method: {method}, per_second: {route.requests / lasts_s:.4g}}}"
+        share = f"# from the log: {route.requests / log.requests:.1%} of the requests"
+        unknown = "{" in path or not re.fullmatch(PATH_PATTERN, path)
+        lines.append(f"  # {name}: {told}  {share}; write a real path" if unknown else f"  {name}: {told}  {share}")
+    return lines
+
+
+def _yaml(found: Discovery, requirements: str, requests: list[str]) -> str:
+    def line(name: str, otherwise: object, key: str = "") -> str:
+        value, place = found.values.get(name, otherwise), found.places.get(name, "guessed")
+        is_finding = not place.startswith("guessed") and not place.endswith(" default")
+        return f"  {key or name}: {json_text(value)}  # {f'from {place}' if is_finding else place}"
+
+    def known(*names: str) -> list[str]:
+        return [line(name, None) for name in names if name in found.values]
+
+    server = found.values["server"]
+    worker = found.values.get("worker_class", "gthread") if server == "gunicorn" else server
+    given = {name.partition(" ")[2]: value for name, value in found.values.items() if name.startswith("environment ")}
+    settings = f"settings of {server}"
+    return "\n".join([
+        "# A service, as the lab tries it: make try SERVICE=<this file>. docs/your-service.md explains each line.",
+        *lines_of(found.problems),
+        "application:",
+        f"  folder: {json_text(str(found.folder))}",
+        line("callable", "app:app"),
+        *([f"  requirements: {requirements}"] if requirements else []),
+        *(["  environment:", *(f"    {name}: {json_text(value)}" for name, value in given.items())] if given else []),
+        "served:",
+        line(server, OTHERWISE[server]),
+        *([line("worker_class", "gthread")] if server == "gunicorn" else []),
+        line("workers", 1),
+        *([line("threads", 1)] if worker in ("gthread", "sync", "uwsgi") else []),
+        *(known("worker_connections") if server == "gunicorn" else []),
+        *known("replicas", "balance"),
+        *([line(settings, "", "settings")] if settings in found.values else []),
+        *known("left_out"),
+        *(["beside:", f"  compose: {json_text(found.places['beside'])}",
+           f"  services: {json_text(found.values['beside'])}  # from {found.places['beside']}: depends_on"]
+          if "beside" in found.values else []),
+        "requests:",
+        *requests,
+        *([] if any(not line.startswith("  #") for line in requests) else [SOMETHING]),
+        "",
+    ])  # fmt: skip
+
+
+def _from_nginx(found: Discovery, repository: Repository) -> None:
+    """Note how many servers nginx passes requests to, and how it chooses among them, if there are several."""
+    for place in ("nginx.conf", "nginx/nginx.conf", "nginx/default.conf"):
+        for upstream in re.findall(r"^\s*upstream\s+\S+\s*\{([^}]*)\}", repository.text(place), re.MULTILINE):
+            servers = re.findall(r"^\s*server\s+[^;]+;", upstream, re.MULTILINE)
+            if len(servers) > 1:
+                found.note("replicas", len(servers), place)
+                found.note("balance", "least_conn" if "least_conn" in upstream else "round_robin", place)
+
+
+def _sources(repository: Repository) -> list[Path]:
+    """Return the Python files of the application, those at the top first, and not more than MOST_FILES."""
+    skipped = {*LEFT_OUT, "tests", "test", "migrations"}
+    folder = repository.folder
+    files = [path for path in folder.rglob("*.py") if not skipped & set(path.relative_to(folder).parts)]
+    return sorted(files, key=lambda path: (len(path.parts), path))[:MOST_FILES]

@@ -1,0 +1,377 @@
+"""What the command of a server says: the application, and how it is served. One reader for each server."""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.apps.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES
+from lab.apps.service.discovery.settings import Setting, ini_settings, settings_of
+from lab.apps.service.discovery.starts import Repository, Start
+
+LEFT_OUT = {
+    "--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
+    "--max-requests-jitter", "--timeout", "--timeout-keep-alive", "--backpressure", "--harakiri",
+}  # fmt: skip
+"""Options of commands that change how long requests wait, and that only a settings file can hand to the lab."""
+_FLAGS = {
+    "--reload", "--preload", "--preload-app", "--daemon", "-D", "--spew", "--check-config", "--print-config",
+    "--capture-output", "--log-syslog", "--no-sendfile", "--reuse-port", "-R", "--enable-stdio-inheritance",
+    "--initgroups", "--factory", "--proxy-headers", "--no-proxy-headers", "--access-log", "--no-access-log",
+    "--use-colors", "--no-use-colors", "--server-header", "--no-server-header", "--date-header",
+    "--no-date-header", "--no-ws", "--ws", "--respawn-failed-workers", "--no-respawn-failed-workers",
+    "--master", "-M", "--enable-threads", "--lazy-apps", "--lazy", "--vacuum", "--die-on-term", "--need-app",
+    "--strict", "--single-interpreter", "--disable-logging", "--thunder-lock", "--debug", "--with-threads",
+    "--without-threads", "--no-reload", "--no-debugger",
+}  # fmt: skip
+"""Options without a value."""
+_SHORT = {
+    "-w": "--workers", "-k": "--worker-class", "-c": "--config", "-b": "--bind", "-t": "--timeout", "-p": "--processes",
+    "-e": "--entrypoint", "-A": "--app", "-n": "--name", "-u": "--user",
+}  # fmt: skip
+_VALUE = re.compile(r"^[A-Za-z_]\w*(\.\w+)*$")
+
+
+@dataclass
+class Discovery:
+    """What was found: values, and for each value where it comes from; a value without a place was guessed.
+
+    ``problems`` are what was not understood, each with its place.
+    """
+
+    folder: Path
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def note(self, name: str, value: object, place: str) -> None:
+        """Keep a value, unless a place that counts more has already said it."""
+        if value is not None and name not in self.values:
+            self.values[name], self.places[name] = value, place
+
+    def guess(self, name: str, value: object, why: str) -> None:
+        """Keep a value that nothing says, with the reason for it."""
+        self.note(name, value, f"guessed: {why}")
+
+    def note_count(self, name: str, said: str | None, place: str, what: str) -> None:
+        """Keep a number; a text that is none, such as a variable that only the service's machine has, is a problem."""
+        if said is None or name in self.values:
+            return
+        if said.isdecimal() and int(said):
+            self.note(name, int(said), place)
+        else:
+            self.problems.append(f"{place}: {what} {said}: the value is not in the repository")
+            self.guess(name, 2 if name == "workers" else 1, f"{place} says {said}")
+
+    def note_callable(self, said: str | None, place: str, *, otherwise: str = "", factory: bool = False) -> None:
+        """Keep the application, with the server's usual name if the command names only the module."""
+        if said is None:
+            return
+        text = said if ":" in said else f"{said}:{otherwise}" if otherwise else said
+        text += "()" if factory and not text.endswith(")") else ""
+        if re.fullmatch(CALLABLE_PATTERN, text):
+            self.note("callable", text, place)
+        else:
+            self.problems.append(f"{place}: {said} names no module and callable")
+
+
+def options_of(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the options of a command with their values (a flag has an empty value), and its other words."""
+    options: dict[str, str] = {}
+    others: list[str] = []
+    rest = [*words]
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        short = _SHORT.get(word[:2]) if not word.startswith("--") else None
+        if not word.startswith("-") or word == "-":
+            others.append(word)
+        elif equals and word.startswith("--"):
+            options[name] = value
+        elif short and len(word) > 2:  # -w4
+            options[short] = word[2:].removeprefix("=")
+        elif word in _FLAGS or not rest or (rest[0].startswith("--") and word not in _SHORT):
+            options[_SHORT.get(word, word)] = ""
+        else:
+            options[_SHORT.get(word, word)] = rest.pop(0)
+    return options, others
+
+
+def read_start(found: Discovery, start: Start, repository: Repository) -> None:
+    """Note what the command of a server says."""
+    server, arguments = start.server or ("", [])
+    found.folder = start.folder
+    reader = _READERS[server]
+    reader(found, arguments, start, repository)
+    for name, value in start.given.items():
+        found.note(f"environment {name}", value, start.place)
+    if start.replicas:
+        found.note("replicas", start.replicas, start.compose)
+    if start.beside:
+        found.note("beside", [*start.beside], start.compose)
+
+
+def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    from shlex import split  # noqa: PLC0415
+
+    options, others = options_of(arguments)
+    with suppress(ValueError):
+        further, apps = options_of(split(start.environment.get("GUNICORN_CMD_ARGS", "")))
+        others += apps
+    found.note("server", "gunicorn", start.place)
+    if chdir := options.get("--chdir", further.get("--chdir")):
+        found.folder = _folder(repository, found.folder, chdir)
+    for said, place in ((options, start.place), (further, f"{start.place}, GUNICORN_CMD_ARGS")):
+        _note_gunicorn(found, said, place)
+    left_out = [f"{name} {value}" for name, value in (further | options).items() if name in LEFT_OUT]
+    config = (further | options).get("--config", "./gunicorn.conf.py").removeprefix("file:")
+    path = _file(repository, start.folder, config)
+    if path and not config.startswith("python:"):
+        note_settings(found, path, start.environment, repository)
+    found.note("left_out", left_out or None, start.place)
+    found.note_callable(others[0] if others else None, start.place, otherwise="application")
+    found.note_count("workers", start.environment.get("WEB_CONCURRENCY"), f"{start.place}, WEB_CONCURRENCY", "workers")
+    found.note("workers", 1, "gunicorn's default")
+    found.note("threads", 1, "gunicorn's default")
+    found.note("worker_class", "gthread" if found.values["threads"] > 1 else "sync", "gunicorn's default")
+
+
+def _note_gunicorn(found: Discovery, options: Mapping[str, str], place: str) -> None:
+    for name in ("workers", "threads"):
+        found.note_count(name, options.get(f"--{name}"), place, f"--{name}")
+    if (worker_class := options.get("--worker-class")) is not None:
+        _note_class(found, worker_class, place)
+    limit = options.get("--worker-connections")
+    if limit is not None and limit.isdecimal():
+        found.note("worker_connections", int(limit), place)
+
+
+def _note_class(found: Discovery, worker_class: str, place: str) -> None:
+    if worker_class in GUNICORN_CLASSES:
+        found.note("worker_class", worker_class, place)
+    elif "worker_class" not in found.values:
+        found.problems.append(f"{place}: the lab does not serve gunicorn's worker class {worker_class}")
+        found.guess("worker_class", "gthread", f"{place} says {worker_class}, which the lab does not serve")
+
+
+def note_settings(found: Discovery, path: Path, environment: Mapping[str, str], repository: Repository) -> None:
+    """Note gunicorn's settings file, and its settings, computed without running it."""
+    place = os.path.relpath(path, repository.folder)
+    found.note("settings of gunicorn", os.path.relpath(path, found.folder), place)
+    known = settings_of(repository.text(path), environment, repository.cores)
+    for name in ("workers", "threads", "worker_connections"):
+        setting = known.get(name)
+        if name in known and (setting is None or not isinstance(setting.value, int | float | str)):
+            found.guess(name, {"workers": 2, "threads": 1}.get(name, 1000), f"the lab cannot compute it from {place}")
+        elif setting:
+            with suppress(ValueError):
+                found.note(name, int(setting.value), _place_of(setting, place, repository.cores))
+    if (worker_class := known.get("worker_class")) and isinstance(worker_class.value, str):
+        _note_class(found, worker_class.value, place)
+    if (app := known.get("wsgi_app")) and isinstance(app.value, str):
+        found.note_callable(app.value, place, otherwise="application")
+
+
+def _place_of(setting: Setting, place: str, cores: int) -> str:
+    return f"{place}, computed with {cores} cores" if setting.of_cores else place
+
+
+def _uvicorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    options, others = options_of(arguments)
+    found.note("server", "uvicorn", start.place)
+    if folder := options.get("--app-dir"):
+        found.folder = _folder(repository, found.folder, folder)
+    for said in (
+        options.get("--workers"),
+        start.environment.get("UVICORN_WORKERS"),
+        start.environment.get("WEB_CONCURRENCY"),
+    ):
+        found.note_count("workers", said, start.place, "--workers")
+    found.note("workers", 1, "uvicorn's default")
+    left_out = [f"{name} {value}" for name, value in options.items() if name in LEFT_OUT]
+    found.note("left_out", left_out or None, start.place)
+    found.note_callable(others[0] if others else None, start.place, otherwise="app", factory="--factory" in options)
+
+
+def _fastapi(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    options, others = options_of(arguments)
+    paths = [word for word in others if word not in ("run", "dev")]
+    entrypoint = options.get("--entrypoint") or _fastapi_entrypoint(repository)
+    found.note("server", "uvicorn", start.place)
+    found.note_count("workers", options.get("--workers"), start.place, "--workers")
+    found.note("workers", 1, "fastapi's default")
+    usual = ("main.py", "app.py", "api.py", "app/main.py", "app/app.py", "app/api.py")
+    path = next((there for name in (paths or usual) if (there := start.folder / name).is_file()), None)
+    if entrypoint and not paths:
+        found.note_callable(entrypoint, start.place)
+    elif path:
+        folder = path.parent
+        while (folder / "__init__.py").is_file() and folder != repository.folder:
+            folder = folder.parent
+        found.folder = folder
+        module = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        name = options.get("--app") or _variable(repository.text(path), "FastAPI") or "app"
+        found.note_callable(f"{module}:{name}", start.place)
+    elif paths:
+        found.problems.append(f"{start.place}: there is no file {paths[0]} for fastapi")
+
+
+def _fastapi_entrypoint(repository: Repository) -> str:
+    with suppress(tomllib.TOMLDecodeError):
+        said = tomllib.loads(repository.text("pyproject.toml"))
+        return str(said.get("tool", {}).get("fastapi", {}).get("entrypoint", ""))
+    return ""
+
+
+def _variable(text: str, kind: str) -> str:
+    made = re.findall(rf"^(\w+)(?:\s*:\s*[\w.]+)?\s*=\s*(?:\w+\.)*{kind}\(", text, re.MULTILINE)
+    return next((name for name in ("app", "api") if name in made), made[0] if made else "")
+
+
+def _uwsgi(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    options, others = options_of(arguments)
+    files = [value for name, value in options.items() if name == "--ini"] + [
+        word for word in others if word.endswith(".ini")
+    ]
+    said = {name.lstrip("-"): (value, start.place) for name, value in options.items()}
+    for name in files:
+        if path := _file(repository, start.folder, name.partition(":")[0]):
+            place = os.path.relpath(path, repository.folder)
+            found.note("settings of uwsgi", os.path.relpath(path, found.folder), place)
+            for key, value in ini_settings(repository.text(path), repository.cores):
+                said.setdefault(key, (value, place))
+    note_uwsgi(found, said, start.place, repository)
+
+
+def note_uwsgi(found: Discovery, said: Mapping[str, tuple[str, str]], place: str, repository: Repository) -> None:
+    """Note uWSGI's options, each with its value and its place."""
+    found.note("server", "uwsgi", place)
+    if "chdir" in said:
+        found.folder = _folder(repository, found.folder, said["chdir"][0])
+    for name, keys in (("workers", ("processes", "workers", "p")), ("threads", ("threads",))):
+        for key in keys:
+            if key in said:
+                found.note_count(name, said[key][0], said[key][1], key)
+    found.note("workers", 1, "uWSGI's default")
+    found.note("threads", 1, "uWSGI's default")
+    otherwise = said.get("callable", ("application", ""))[0]
+    for key in ("module", "wsgi", "w"):
+        if key in said:
+            found.note_callable(said[key][0], said[key][1], otherwise=otherwise)
+    for key in ("wsgi-file", "file"):
+        if key in said:
+            module = (
+                re.sub(r"\.py$", "", said[key][0].lstrip("/")).replace("/", ".").split("app.", 1)[-1]
+                if said[key][0].startswith("/")
+                else re.sub(r"\.py$", "", said[key][0]).replace("/", ".")
+            )
+            found.note_callable(f"{module}:{otherwise}", said[key][1])
+    if "mount" in said:
+        found.note_callable(
+            said["mount"][0].partition("=")[2].removesuffix(".py"), said["mount"][1], otherwise=otherwise
+        )
+
+
+def _stand_in(name: str, workers: str, threads: str = "") -> Callable[..., None]:
+    """Return a reader for a server that the lab does not serve yet: gunicorn or uvicorn stands in for it."""
+
+    def read(found: Discovery, arguments: Sequence[str], start: Start, _: Repository) -> None:
+        options, others = options_of(arguments)
+        interface = options.get("--interface", "")
+        app = next((word for word in others if ":" in word), others[0] if others else None)
+        wsgi = interface == "wsgi" or bool(app and app.startswith("wsgi:"))
+        server = "gunicorn" if wsgi else "uvicorn"
+        found.problems.append(
+            f"{start.place}: make try cannot serve {name} yet; {server} with as many workers"
+            f"{' and threads' if wsgi else ''} stands in for it"
+        )
+        found.note("server", server, f"guessed: {server} stands in for {name}")
+        if workers:
+            found.note_count("workers", options.get(workers), start.place, workers)
+        found.note("workers", 1, f"{name}'s default")
+        if wsgi:
+            found.note("worker_class", "gthread", f"guessed: {server} stands in for {name}")
+            found.note_count("threads", options.get(threads) if threads else None, start.place, threads)
+            found.note("threads", 1, f"{name}'s default")
+        app = re.sub(r"^(?:wsgi|asgi):", "", app) if app else None
+        found.note_callable(app, start.place, otherwise="app", factory="--factory" in options)
+
+    return read
+
+
+def _flask(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    options, _ = options_of(arguments)
+    found.problems.append(f"{start.place}: flask run is for development, so its speed says nothing; name your server")
+    app = options.get("--app") or start.environment.get("FLASK_APP") or ""
+    path = start.folder / f"{app}.py"
+    if app and ":" not in app:
+        text = repository.text(path) or repository.text(start.folder / app / "__init__.py")
+        factory = re.search(r"^def (create_app|make_app)\(", text, re.MULTILINE)
+        app = f"{app.removesuffix('.py')}:{_variable(text, 'Flask') or (f'{factory[1]}()' if factory else 'app')}"
+    found.note_callable(app or None, start.place)
+
+
+def _runserver(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:  # noqa: ARG001
+    found.problems.append(f"{start.place}: runserver is for development, so its speed says nothing; name your server")
+
+
+_READERS: dict[str, Callable[[Discovery, Sequence[str], Start, Repository], None]] = {
+    "gunicorn": _gunicorn, "uvicorn": _uvicorn, "fastapi": _fastapi, "uwsgi": _uwsgi, "flask": _flask,
+    "granian": _stand_in("granian", "--workers", "--blocking-threads"),
+    "hypercorn": _stand_in("hypercorn", "--workers"), "daphne": _stand_in("daphne", ""),
+    "runserver": _runserver, "django-admin": _runserver,
+}  # fmt: skip
+
+
+def _folder(repository: Repository, at: Path, said: str) -> Path:
+    """Return the folder that ``--chdir`` or ``--app-dir`` leads to, in the repository."""
+    there = (at / said).resolve()
+    if not said.startswith("/") and there.is_dir():
+        return there
+    parts = [part for part in said.split("/") if part]
+    for start in range(len(parts)):
+        if (inside := repository.folder.joinpath(*parts[start:])).is_dir():
+            return inside
+    return at
+
+
+def _file(repository: Repository, at: Path, said: str) -> Path | None:
+    """Return the file of the repository that an option names by its path in the image; None: there is none."""
+    name = said.rpartition("/")[2]
+    candidates: Iterable[Path] = (at / said, repository.folder / said.lstrip("/"), repository.folder / name)
+    if said.startswith("/"):
+        parts = [part for part in said.split("/") if part]
+        candidates = [repository.folder.joinpath(*parts[start:]) for start in range(len(parts))]
+    found = next((path for path in candidates if path.is_file()), None)
+    return found.resolve() if found else None
+
+
+def importable_from(repository: Repository, folder: Path, module: str) -> Path | None:
+    """Return the folder from which a module can be imported; None: the repository has no such module."""
+    parts = module.split(".")
+
+    def has(there: Path) -> bool:
+        path = there.joinpath(*parts)
+        return (
+            path.with_suffix(".py").is_file() or (path / "__init__.py").is_file() or (len(parts) > 1 and path.is_dir())
+        )
+
+    named = [path.parent for path in repository.folder.rglob(f"{parts[0]}*") if path.stem == parts[0]]
+    return next(
+        (there for there in (folder, repository.folder, repository.folder / "src", *sorted(named)) if has(there)), None
+    )
+
+
+def json_text(value: object) -> str:
+    """Return a value as YAML takes it: texts and lists as JSON."""
+    return json.dumps(value) if isinstance(value, (str, list)) else str(value)
+
+
+def lines_of(problems: Iterable[str]) -> Iterator[str]:
+    """Yield each problem once, as a comment."""
+    yield from (f"# {problem}" for problem in dict.fromkeys(problems))
