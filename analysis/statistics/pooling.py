@@ -61,7 +61,7 @@ def pool_cells(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData],
     for cell, values in cells.items():
         variant, load, request_class = cell
         for family in FAMILIES if len(values) >= ENOUGH else ():
-            if any(_too_large_for_one(metric, values) for metric in family.metrics):
+            if any(_statistics_to_pool(metric, values) for metric in family.metrics):
                 of_cell = [by_key[variant, load, each.trial] for each in values]
                 samples = [family.sample(database, trial, request_class) for trial in of_cell]
                 known = [sample for sample in samples if sample is not None]
@@ -69,7 +69,7 @@ def pool_cells(database: duckdb.DuckDBPyConnection, trials: Iterable[TrialData],
     return found
 
 
-def _too_large_for_one(metric: Metric, values: Sequence[TrialValues]) -> list[str]:
+def _statistics_to_pool(metric: Metric, values: Sequence[TrialValues]) -> list[str]:
     """Return the percentiles for which a single trial has too few requests, or visits, and all together have enough."""
     if not metric.is_of_times:
         return []
@@ -83,7 +83,7 @@ def _pooled(family: Family, values: Sequence[TrialValues], samples: Sequence[Sam
     made = sum(sample.made for sample in samples)
     for metric in family.metrics:
         times_ms = [sample.times_ms[metric.name] for sample in samples if metric.name in sample.times_ms]
-        for stat in _too_large_for_one(metric, values) if times_ms else ():
+        for stat in _statistics_to_pool(metric, values) if times_ms else ():
             q = percentile(stat)
             if q is not None and 1 - sum(map(len, times_ms)) / made < failures_allowed(stat):
                 found[metric.name, stat] = pooled_percentile(times_ms, q / 100)
