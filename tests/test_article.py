@@ -342,6 +342,21 @@ def test_the_verdict_on_an_article_fits_two_lines(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("floors_ms", "said"),
+    [((-3, -3), "our requests cost 3.0 ms more"), ((4, 6.2), "their requests cost 4.0 to 6.2 ms more"),
+     ((1, -2), "our requests cost 2.0 ms more")],
+)  # fmt: skip
+def test_whose_requests_cost_more_is_said(tmp_path: Path, floors_ms: tuple[float, float], said: str) -> None:
+    summary = derived(tmp_path)
+    assert summary.article is not None
+    [floor] = summary.article.floors
+    both = [floor.model_copy(update={"ms": ms}) for ms in floors_ms]
+    article = summary.article.model_copy(update={"floors": both})
+
+    assert said in (article_sentence(read_run(tmp_path), summary.model_copy(update={"article": article})) or "")
+
+
 def test_one_trial_says_nothing_about_an_article(tmp_path: Path) -> None:
     summary = derived(tmp_path, times=1)
 

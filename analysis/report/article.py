@@ -17,7 +17,7 @@ _MOST_NAMED = 3
 
 
 def article_sentence(run: Run, summary: Summary) -> str | None:
-    """Return the verdict on the article in a sentence of at most MOST_CHARACTERS characters; None: no figures were published.
+    """Return the verdict on the article in a sentence of at most MOST_CHARACTERS; None: no figures were published.
 
     A summary of an older version has no verdict on the article, and no sentence.
     """
@@ -103,9 +103,9 @@ def _tolerance(summary: Summary) -> str:
 
 def _floor_phrase(floors: Sequence[Floor]) -> str:
     """Return in words how much more a request costs in the article, or here; loads and classes may differ."""
-    least, most = (found(floor.ms for floor in floors) for found in (min, max))
+    least, most = sorted((found(floor.ms for floor in floors) for found in (min, max)), key=abs)
     whose = "their" if most > 0 else "our"
-    shown = sorted((abs(least), abs(most))) if least * most > 0 else [max(abs(least), abs(most))]
+    shown = [abs(least), abs(most)] if least * most > 0 else [abs(most)]
     return f"{whose} requests cost {' to '.join(dict.fromkeys(map(number, shown)))} ms more"
 
 
