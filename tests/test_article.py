@@ -344,8 +344,8 @@ def test_the_verdict_on_an_article_fits_two_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("floors_ms", "said"),
-    [((-3, -3), "our requests cost 3.0 ms more"), ((4, 6.2), "their requests cost 4.0 to 6.2 ms more"),
-     ((1, -2), "our requests cost 2.0 ms more")],
+    [((-3.0, -3.0), "our requests cost 3.0 ms more"), ((4.0, 6.2), "their requests cost 4.0 to 6.2 ms more"),
+     ((1.0, -2.0), "our requests cost 2.0 ms more")],
 )  # fmt: skip
 def test_whose_requests_cost_more_is_said(tmp_path: Path, floors_ms: tuple[float, float], said: str) -> None:
     summary = derived(tmp_path)
