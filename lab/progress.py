@@ -122,15 +122,17 @@ class LiveLine:
             yield Shown(self._step, self._end_batch)
 
     def _step(self, what: str, spent_s: float, expected_s: float) -> None:
+        """Show the time that is left, and what is known so far or else the step; also a step that is late."""
         now_s, done = self._clock(), len(self._took_s)
         left = self._expected.left(self._took_s, now_s - self._ended_s, now_s - self._began_s)
         late = f" ({spent_s:.0f} s of about {expected_s:.0f} s)" if spent_s > expected_s + MUCH_S else ""
-        text, columns = Text(f"{what}{late}, {left}"), self._console.width - SPINNER_COLUMNS
+        text, columns = Text(f"{left}, {what}{late}"), self._console.width - SPINNER_COLUMNS
         if done < len(self._expected.plan.batches):
-            text = Text(f"{self._place(done, whole=True)}: {text}")
-            if self._expected.plan.batches[done][0].number > 1 and self._so_far[1]:
-                text = Text(f"{self._place(done)}: {what}{late}, {left}; ")
+            if self._so_far[1] and self._expected.plan.batches[done][0].number > 1:
+                text = Text(f"{self._place(done)}: {text if late else left}; ")
                 text.append(_fitting(*self._so_far, columns - text.cell_len))
+            else:
+                text = Text(f"{self._place(done, whole=True)}: {text}")
         text.truncate(columns, overflow="ellipsis")
         self._status.update(text)
 

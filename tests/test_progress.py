@@ -130,11 +130,11 @@ def test_a_terminal_has_one_line_for_each_batch_with_the_time_that_is_left(
 
     known = "light overhead p50: shared-socket {}, connection-limit {}"
     assert terminal.states == [
-        "round 1 of 3, heavy-mix, 3 variants: predicting, 1 min 07 s left",
-        "round 1 of 3, heavy-mix, 3 variants: load, 55 s left",
-        "round 2 of 3: load, 50 s left; light overhead p50: shared-socket 400 ms",
-        "round 3 of 3: load, 20 s left; light overhead p50: shared-socket 600 ms",
-        "writing the report, 2 s left",
+        "round 1 of 3, heavy-mix, 3 variants: 1 min 07 s left, predicting",
+        "round 1 of 3, heavy-mix, 3 variants: 55 s left, load",
+        "round 2 of 3: 50 s left; light overhead p50: shared-socket 400 ms",
+        "round 3 of 3: 20 s left; light overhead p50: shared-socket 600 ms",
+        "2 s left, writing the report",
     ]
     assert terminal.stays == [
         "round 1 of 3: measured in 30 s",
@@ -169,7 +169,7 @@ def test_a_step_that_is_late_and_a_trial_that_failed_are_said_on_a_terminal_too(
         shown.end_batch(run, read_run(run), [failed])
 
     first = plan(1, jobs=1).trials[0].variant_name
-    assert terminal.states == [f"heavy-mix, {first}: starting the servers (30 s of about 4 s), 1 min 02 s left"]
+    assert terminal.states == [f"heavy-mix, {first}: 1 min 02 s left, starting the servers (30 s of about 4 s)"]
     assert isinstance(terminal.console.file, io.StringIO)
     assert "one-process (mix, trial 1): failed, 20 s of load: a worker ended" in terminal.console.file.getvalue()
 
@@ -181,7 +181,7 @@ def test_rounds_until_all_is_decided_have_a_limit_and_no_number(monkeypatch: pyt
         terminal.now_s = 100
         shown.progress("load", 0, 10)
 
-    assert terminal.states == ["round 1, heavy-mix, 3 variants: load, at most 13 min 20 s left"]
+    assert terminal.states == ["round 1, heavy-mix, 3 variants: at most 13 min 20 s left, load"]
 
 
 def test_only_trials_that_can_be_trusted_and_have_the_quantity_say_what_is_known(run: Path) -> None:
