@@ -60,8 +60,9 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
         with heartbeat([default_machine()], say):
             plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
             busy = is_busy()
-            print_plan(talk, request.name, plan, _plan_s(request, plan, busy=busy), options.budget_s)
-            if busy:
+            if not request.only_check:
+                print_plan(talk, request.name, plan, _plan_s(request, plan, busy=busy), options.budget_s)
+            if busy and not request.only_check:
                 say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
             make_ready(say, images_of(plan))
     before_s = timing.before_s(plan, busy=busy, check=request.check)

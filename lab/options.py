@@ -122,7 +122,7 @@ class RunRequest:
 
     ``command`` measures the same again. ``cluster``: the machines to measure on; None: the engine that Docker's own
     settings choose. ``live``: a page reads the points while they are written. ``check``: first ask somebody's own
-    application once.
+    application once; ``only_check``: ask it, and measure nothing.
     """
 
     name: str
@@ -133,6 +133,7 @@ class RunRequest:
     cluster: "Cluster | None" = None
     live: bool = False
     check: bool = True
+    only_check: bool = False
 
 
 def measure_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,5 +1,6 @@
 """Measure a plan into a run's folder, while no other run measures, and clean up whatever happens."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -72,6 +73,9 @@ def run_plan(
             with closing(run, engines, say):
                 keep_predictions(run, progress)
                 check_application(request, run, plan, engines, say, progress)
+                if request.only_check:
+                    shutil.rmtree(run.folder)
+                    return run.folder, Summary.of_nothing(request.name)
                 measure_rounds(request, run, plan, engines, say, progress, end_batch or trial_lines(say))
             progress("writing the report", 0, report_s(plan))
             with uninterrupted():

@@ -34,6 +34,7 @@ from analysis.records.run import TODAY, Run, VariantRecord
 from analysis.records.summary import ErrorRow, Row, Summary, TrialValidity, Validity, Verdict
 from analysis.report.screen import screen_lines
 from analysis.report.terminal import print_tables
+from lab.apps.service import trying
 from lab.apps.service.advice import print_best_way
 from lab.apps.service.description import Served, UserService, read_env_file, read_user_service
 from lab.apps.service.diagnosis.held import FullPool, Held, Loops, read_held
@@ -59,7 +60,7 @@ from lab.apps.service.variants import (
 )
 from lab.cli import app
 from lab.errors import WrongUse
-from lab.options import RunRequest
+from lab.options import MeasureOptions, RunRequest
 from lab.paths import SERVERS
 from lab.serving.options import ServingOption
 from tests.conftest import Lab
@@ -1203,6 +1204,21 @@ def test_the_diagnosis_ends_with_what_to_do(
     assert ("Better than today's, and the best that was tried: limit = threads." in said) == best
     assert ("worker_connections = 2" in said) == best
     assert ("Nothing that was tried is better than today's way to serve." in said) != best
+
+
+def test_a_service_can_be_started_once_without_a_load(
+    service: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[RunRequest] = []
+    monkeypatch.setattr(trying, "measure_quietly", asked.append)
+
+    trying.start_once(service, MeasureOptions(), results=tmp_path)
+
+    [request] = asked
+    assert request.only_check
+    assert list(request.experiment.variants) == [TODAY]
+    assert request.options.trials == 1
+    assert f"To measure it: lab try {service}" in " ".join(capsys.readouterr().err.split())
 
 
 class Measured:

@@ -53,6 +53,12 @@ def not_healthy(said: str, probed: str, beside: str = "") -> LabError:
     return LabError(f"{what} does not start as it is served today: {reason}", hint="\n".join(filter(None, parts)))
 
 
+def answered(name: str, described: OwnRequestClass, answer: Answer) -> str:
+    """Return how a single request of a class was answered before any load."""
+    how = f"with status {answer.status} in {answer.took_ms:.0f} ms"
+    return f"{name}: {described.method} {described.path}, sent alone, is answered {how}."
+
+
 def redirected(name: str, described: OwnRequestClass, answer: Answer, masked: Masked) -> str:
     """Return what to know of a class that is answered with a redirect, which k6 does not follow."""
     where = masked(answer.location.encode()).decode().removeprefix(answer.origin) or "another place"

@@ -263,6 +263,7 @@ class TrialContainers:
                     raise self._not_healthy()
                 if not answer.is_meant(request_class):
                     raise self._not_meant(name, request_class, answer, logged)
+                words.append(checking.answered(name, request_class, answer))
                 if 300 <= answer.status < 400 and not request_class.expected_status:
                     words.append(checking.redirected(name, request_class, answer, self._masked))
         except DockerException as error:

@@ -1,10 +1,12 @@
 """The commands of ``lab`` about somebody's own service."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from analysis.records.plural import plural
 from lab.errors import WrongUse
 from lab.measuring import print_measured
 from lab.options import MeasureOptions, Results, measure_options
@@ -19,16 +21,22 @@ def try_(
         Path | None, typer.Argument(show_default=False, help="The file that describes the service.")
     ] = None,
     ways: Annotated[str, typer.Option(help="Which ways to try, e.g. limit,least-conn.")] = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Only start the service once, and ask for each class of requests.")
+    ] = False,
     results: Results = RESULTS,
 ) -> None:
     """Measure your own service as it is served today and in other ways, e.g. lab try my-service.yaml."""
     from lab.apps.service.advice import print_best_way  # noqa: PLC0415
     from lab.apps.service.description import NEEDS_A_FILE  # noqa: PLC0415
     from lab.apps.service.diagnosis.model import read_diagnosis  # noqa: PLC0415
-    from lab.apps.service.trying import try_service  # noqa: PLC0415
+    from lab.apps.service.trying import start_once, try_service  # noqa: PLC0415
 
     if service is None:
         raise WrongUse("No file that describes a service is named.", hint=NEEDS_A_FILE)
+    if check:
+        start_once(service, options, results=results)
+        return
     folder, summary, tried = try_service(service, options, ways=ways, results=results)
     print_measured(folder, summary)
     print_best_way(out, summary, read_diagnosis(folder), tried)
@@ -42,6 +50,7 @@ def init(
     """Write the file that describes your own service from what its folder says, e.g. lab init ~/shop."""
     from analysis.records.folder import write_whole  # noqa: PLC0415
     from lab.apps.service.discovery import describe_folder  # noqa: PLC0415
+    from lab.apps.service.trying import start_once  # noqa: PLC0415
     from lab.engine.engine import engine_cores  # noqa: PLC0415
     from lab.logs.access_log import read_logs  # noqa: PLC0415
 
@@ -54,4 +63,10 @@ def init(
     text = describe_folder(folder.resolve(), read_logs([log], ["GET", "HEAD"], "none") if log else None, engine_cores())
     write_whole(to, text)
     guesses = text.count("# guessed")
-    say(f"Wrote {to}. Check what was guessed ({guesses} lines say so), and then: make try SERVICE={to}")
+    unread = sum(line.startswith("# ") for line in text.splitlines()) - 1
+    top = f", and what could not be read ({plural(unread, 'line')} at the top)" if unread else ""
+    say(f"Wrote {to}. Check what was guessed ({guesses} lines say so){top}.")
+    say(f"To start it once and ask for each class of requests: lab try {to} --check")
+    say(f"To measure it: make try SERVICE={to}")
+    if sys.stdin.isatty() and typer.confirm("Start it once now?"):
+        start_once(to, MeasureOptions(), results=RESULTS)

@@ -41,6 +41,21 @@ REPLAY_LASTS_S = {"short": 60, "full": 600}
 TRIALS = 3
 
 
+def start_once(path: Path, options: MeasureOptions, *, results: Path) -> None:
+    """Start a service as it is served today, ask for each class of requests once, and say how it was answered.
+
+    Raise LabError if the application does not start, or if a class is not answered as it should be.
+    """
+    service = read_user_service(path)
+    with lay_out_layer(service) as layer:
+        today = candidates(service, layer, engine_cores())[:1]
+        experiment = experiment_of(path, service, today, None)
+        taken = replace(options, trials=1, jobs=1)
+        command = f"lab try {path.name} --check"
+        measure_quietly(RunRequest(results_name(path), experiment, taken, results, command, only_check=True))
+    say("The application starts, and answers each class of requests. To measure it: lab try " + str(path))
+
+
 def try_service(
     path: Path, options: MeasureOptions, *, ways: str, results: Path
 ) -> tuple[Path, Summary, list[ServingOption]]:
