@@ -71,7 +71,7 @@ def row(
     )  # fmt: skip
 
 
-def judged(tmp_path: Path, published: Sequence[PublishedRow], claims: Sequence[tuple[Claim, str]] = ()) -> Article:
+def verdict_on(tmp_path: Path, published: Sequence[PublishedRow], claims: Sequence[tuple[Claim, str]] = ()) -> Article:
     """Return the verdict on an article with these published rows, and claims with these verdicts."""
     run = read_run(make_run(tmp_path, {"one": []}, claims=[claim for claim, _ in claims]))
     rows = [
@@ -91,7 +91,7 @@ def test_the_order_is_the_same_if_every_pair_that_can_be_told_apart_agrees(tmp_p
         published_row("quick", figures(p50=(3, 1), p90=(30, 9))),
     ]
 
-    order = judged(tmp_path, rows).order
+    order = verdict_on(tmp_path, rows).order
 
     assert (order.verdict, order.agree, order.pairs, order.reversals) == ("same", 6, 6, [])
 
@@ -102,7 +102,7 @@ def test_a_pair_in_another_order_is_named(tmp_path: Path) -> None:
         published_row("quick", figures(p50=(3, 20), p90=(30, 9))),
     ]
 
-    order = judged(tmp_path, rows).order
+    order = verdict_on(tmp_path, rows).order
 
     assert (order.verdict, order.agree, order.pairs) == ("partly the same", 1, 2)
     assert order.reversals == [
@@ -111,7 +111,7 @@ def test_a_pair_in_another_order_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "changed"),
+    ("first", "second", "changed"),
     [
         ((100, 10), (124, 50), {}),
         ((100, 10), (300, 12), {}),
@@ -123,11 +123,11 @@ def test_a_pair_in_another_order_is_named(tmp_path: Path) -> None:
     ids=["a tie in the article", "a tie here", "intervals that overlap", "one trial", "not measured", "both zero"],
 )
 def test_a_pair_that_cannot_be_told_apart_does_not_count(
-    tmp_path: Path, one: tuple[float, float], other: tuple[float, float | None], changed: dict[str, Any]
+    tmp_path: Path, first: tuple[float, float], second: tuple[float, float | None], changed: dict[str, Any]
 ) -> None:
-    rows = [published_row("one", figures(p50=one), **changed), published_row("other", figures(p50=other), **changed)]
+    rows = [published_row("a", figures(p50=first), **changed), published_row("b", figures(p50=second), **changed)]
 
-    order = judged(tmp_path, rows).order
+    order = verdict_on(tmp_path, rows).order
 
     assert (order.verdict, order.pairs) == ("undecided", 0)
 
@@ -142,7 +142,7 @@ def test_figures_are_only_compared_with_the_same_figures_of_other_variants(tmp_p
         published_row("one", figures(p50=(100, 10))),
     ]
 
-    assert judged(tmp_path, rows).order.pairs == 0
+    assert verdict_on(tmp_path, rows).order.pairs == 0
 
 
 def claim(variant: str, relative_to: str | None = None) -> Claim:
@@ -170,7 +170,7 @@ def test_the_conclusion_is_what_the_claims_about_published_variants_say(
     ours = [(claim("ours"), "not reproduced"), (claim("one", "ours"), "not reproduced")]
     theirs = [*zip([claim("one"), claim("one", "other")], verdicts, strict=True)]
 
-    conclusion = judged(tmp_path, published, [*ours, *theirs]).conclusion
+    conclusion = verdict_on(tmp_path, published, [*ours, *theirs]).conclusion
 
     assert conclusion is not None
     assert (conclusion.verdict, conclusion.claims) == (verdict, 2)
@@ -178,7 +178,7 @@ def test_the_conclusion_is_what_the_claims_about_published_variants_say(
 
 
 def test_claims_about_our_own_variants_alone_conclude_nothing(tmp_path: Path) -> None:
-    article = judged(tmp_path, [published_row("one", figures(p50=(1, 1)))], [(claim("ours"), "reproduced")])
+    article = verdict_on(tmp_path, [published_row("one", figures(p50=(1, 1)))], [(claim("ours"), "reproduced")])
 
     assert article.conclusion is None
 
@@ -251,7 +251,7 @@ def test_the_tolerance_reaches_further_by_the_floor() -> None:
     assert edges_of(100, 0.25, -30) == (80, 155)
 
 
-def derived(folder: Path, **changed: Any) -> Summary:
+def two_variants(folder: Path, **changed: Any) -> Summary:
     """Return the summary of five trials of two variants.
 
     In ``quick``, nobody waits, and requests lose 1 to 2 ms; in ``slow``, half of the requests lose 2 ms, and the others
@@ -275,7 +275,7 @@ def derived(folder: Path, **changed: Any) -> Summary:
 
 def test_a_floor_is_told_apart_from_a_contradiction_and_from_a_short_run(tmp_path: Path) -> None:
     """Their p50 of 7.5 ms is our 1.5 with the floor of 6 ms; their p25 of 292 ms is not our 2."""
-    summary = derived(tmp_path)
+    summary = two_variants(tmp_path)
 
     verdicts = {(row.variant, each.stat): each.verdict for row in summary.published for each in row.figures}
     assert verdicts == {
@@ -311,7 +311,7 @@ def test_a_class_that_nobody_answered_was_not_too_short(tmp_path: Path) -> None:
 
 
 def test_the_verdict_on_an_article_is_kept_and_an_older_summary_has_none(tmp_path: Path) -> None:
-    summary = derived(tmp_path)
+    summary = two_variants(tmp_path)
     path = tmp_path / "summary.json"
     assert read_summary(tmp_path).article == summary.article
 
@@ -327,14 +327,14 @@ def test_the_verdict_on_an_article_is_kept_and_an_older_summary_has_none(tmp_pat
 
 
 def test_a_run_without_published_figures_has_no_verdict_on_an_article(tmp_path: Path) -> None:
-    summary = derived(tmp_path, published=[])
+    summary = two_variants(tmp_path, published=[])
 
     assert "article" not in json.loads((tmp_path / "summary.json").read_text())
     assert article_sentence(read_run(tmp_path), summary) is None
 
 
 def test_the_verdict_on_an_article_fits_two_lines(tmp_path: Path) -> None:
-    summary = derived(tmp_path)
+    summary = two_variants(tmp_path)
 
     assert article_sentence(read_run(tmp_path), summary) == (
         "A blog, 2020: same order of variants, same conclusion; "
@@ -348,7 +348,7 @@ def test_the_verdict_on_an_article_fits_two_lines(tmp_path: Path) -> None:
      ((1.0, -2.0), "our requests cost 2.0 ms more")],
 )  # fmt: skip
 def test_whose_requests_cost_more_is_said(tmp_path: Path, floors_ms: tuple[float, float], said: str) -> None:
-    summary = derived(tmp_path)
+    summary = two_variants(tmp_path)
     assert summary.article is not None
     [floor] = summary.article.floors
     both = [floor.model_copy(update={"ms": ms}) for ms in floors_ms]
@@ -358,7 +358,7 @@ def test_whose_requests_cost_more_is_said(tmp_path: Path, floors_ms: tuple[float
 
 
 def test_one_trial_says_nothing_about_an_article(tmp_path: Path) -> None:
-    summary = derived(tmp_path, times=1)
+    summary = two_variants(tmp_path, times=1)
 
     assert article_sentence(read_run(tmp_path), summary) == (
         "A blog, 2020: one trial decides nothing about the order of the variants, the conclusion or the 7 figures."
@@ -367,7 +367,7 @@ def test_one_trial_says_nothing_about_an_article(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("publisher", ["A blog", "The engineering blog of a company with a very long name, volume two"])
 def test_the_sentence_leaves_out_what_does_not_fit(tmp_path: Path, publisher: str) -> None:
-    summary = derived(tmp_path, source=SourceRecord(title="An article", publisher=publisher, year=2020))
+    summary = two_variants(tmp_path, source=SourceRecord(title="An article", publisher=publisher, year=2020))
     assert summary.article is not None
     article = summary.article.model_copy(update={
         "order": summary.article.order.model_copy(update={"verdict": "partly the same", "agree": 1234, "pairs": 2345}),
@@ -383,7 +383,7 @@ def test_the_sentence_leaves_out_what_does_not_fit(tmp_path: Path, publisher: st
 
 
 def test_the_three_questions_have_an_answer_each(tmp_path: Path) -> None:
-    summary = derived(tmp_path)
+    summary = two_variants(tmp_path)
 
     [table] = article_tables(read_run(tmp_path), summary)
 
@@ -399,7 +399,7 @@ def test_the_three_questions_have_an_answer_each(tmp_path: Path) -> None:
     )
 
 
-def drawn(summary: Summary, run: Run) -> dict[str, Any]:
+def picture(summary: Summary, run: Run) -> dict[str, Any]:
     """Return what the picture of the published figures is drawn from."""
     chart = published_chart(run, summary)
     assert chart is not None
@@ -419,11 +419,11 @@ def points(part: dict[str, Any], whole: dict[str, Any]) -> list[dict[str, Any]]:
 def test_the_picture_has_a_panel_for_each_variant_and_a_mark_for_each_measured_figure(tmp_path: Path) -> None:
     """A percentile that was not measured is not drawn; the evenness of counts is a ratio."""
     counts = Published(variant="slow", request_class="light", metric="requests_by_worker", counts=[2, 1])
-    summary = derived(tmp_path)
+    summary = two_variants(tmp_path)
     run = read_run(tmp_path)
-    with_counts = derived(tmp_path, published=[*run.published, counts])
+    with_counts = two_variants(tmp_path, published=[*run.published, counts])
 
-    whole = drawn(with_counts, read_run(tmp_path))
+    whole = picture(with_counts, read_run(tmp_path))
 
     [row, ratios] = whole["vconcat"]
     found = {panel["title"]["text"]: points(panel, whole) for panel in row["hconcat"]}
@@ -435,7 +435,7 @@ def test_the_picture_has_a_panel_for_each_variant_and_a_mark_for_each_measured_f
     p25 = found["slow"][1]
     assert (p25["published"], p25["measured"]) == pytest.approx((292, 2))
     assert {mark["variant"] for mark in points(ratios, whole)} == {"slow"}
-    title = drawn(summary, run)["title"]
+    title = picture(summary, run)["title"]
     assert title["text"] == "4 of 6 measured figures agree with the article, 2 contradict it"
     assert "the floor of 6.0 ms" in title["subtitle"]
 
@@ -445,16 +445,16 @@ def test_only_a_contradiction_is_drawn_red() -> None:
 
 
 def test_a_figure_is_not_called_an_agreement_after_one_trial(tmp_path: Path) -> None:
-    summary = derived(tmp_path, times=1)
+    summary = two_variants(tmp_path, times=1)
 
-    title = drawn(summary, read_run(tmp_path))["title"]["text"]
+    title = picture(summary, read_run(tmp_path))["title"]["text"]
 
     assert title == "One trial does not say which of 6 figures agree with the article"
 
 
 def test_there_is_no_picture_if_nothing_that_was_published_was_measured(tmp_path: Path) -> None:
     published = Published(variant="slow", request_class="light", metric="overhead", stats={"p99.9": 30})
-    summary = derived(tmp_path, published=[published])
+    summary = two_variants(tmp_path, published=[published])
 
     assert published_chart(read_run(tmp_path), summary) is None
 
@@ -465,8 +465,8 @@ def test_a_ratio_beyond_the_axis_is_drawn_at_its_end(tmp_path: Path) -> None:
         Published(variant="slow", request_class="light", metric="failures", stats={"share": 0.5}),
         Published(variant="slow", request_class="light", metric="throughput", stats={"per_second": 0.001}),
     ]
-    summary = derived(tmp_path, published=published)
+    summary = two_variants(tmp_path, published=published)
 
-    whole = drawn(summary, read_run(tmp_path))
+    whole = picture(summary, read_run(tmp_path))
 
     assert [mark["measured_ratio"] for mark in points(whole["vconcat"][0], whole)] == [0.1, 10]

@@ -30,7 +30,7 @@ def article_sentence(run: Run, summary: Summary) -> str | None:
     whole = ", ".join(filter(None, (_order_phrase(article.order), _conclusion_phrase(article.conclusion))))
     first, *further = _figure_phrases(summary, article)
     sentence = "; ".join(filter(None, (whole, first)))
-    sentence = f"{_shortened(name, MOST_CHARACTERS - len(sentence) - len(': .'))}: {sentence}"
+    sentence = f"{_shorten(name, MOST_CHARACTERS - len(sentence) - len(': .'))}: {sentence}"
     for phrase in further:
         sentence += phrase if len(sentence) + len(phrase) < MOST_CHARACTERS else ""
     return f"{sentence}."
@@ -41,10 +41,10 @@ def _short_name(run: Run) -> str:
     if run.source is None:
         return "The article"
     publisher, year = run.source.publisher, run.source.year
-    return capitalised(_shortened(publisher, 40)) + (f", {year}" if year else "")
+    return capitalised(_shorten(publisher, 40)) + (f", {year}" if year else "")
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     """Return a text of at most ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 

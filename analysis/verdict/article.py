@@ -175,15 +175,15 @@ def _order(published: Sequence[PublishedRow]) -> ArticleOrder:
     """
     pairs, reversals = 0, []
     for (load, request_class, metric, stat), group in groupby(_by_quantity(published), key=lambda found: found[0]):
-        for one, other in combinations([compared for _, compared in group], 2):
-            here, there = _measured_order(one, other), _published_order(one, other)
+        for a, b in combinations([compared for _, compared in group], 2):
+            here, there = _measured_order(a, b), _published_order(a, b)
             pairs += bool(here and there)
             if here and there and here != there:
-                first, second = (one, other) if there > 0 else (other, one)
+                larger, smaller = (a, b) if there > 0 else (b, a)
                 reversals.append(
                     Reversal(
                         load=load, request_class=request_class or None, metric=metric, stat=stat,
-                        larger=first.variant, smaller=second.variant,
+                        larger=larger.variant, smaller=smaller.variant,
                     )
                 )  # fmt: skip
     return ArticleOrder(
@@ -204,29 +204,29 @@ def _by_quantity(published: Sequence[PublishedRow]) -> list[tuple[tuple[str, str
     return sorted(((key[:4], compared) for key, compared in found.items()), key=lambda compared: compared[0])
 
 
-def _published_order(one: _Compared, other: _Compared) -> int:
+def _published_order(a: _Compared, b: _Compared) -> int:
     """Return 1 if the first figure is the larger one as published, -1 if it is the smaller one; 0: it is a tie."""
-    return _sign(one.figure.published, other.figure.published, max(one.within, other.within))
+    return _sign(a.figure.published, b.figure.published, max(a.within, b.within))
 
 
-def _measured_order(one: _Compared, other: _Compared) -> int:
+def _measured_order(a: _Compared, b: _Compared) -> int:
     """Return the same of the measured figures; 0 also if the trials do not tell them apart."""
-    first, second = one.figure, other.figure
+    first, second = a.figure, b.figure
     if first.measured is None or second.measured is None or min(first.trials, second.trials) < LEAST:
         return 0
     if not first.interval or not second.interval or _overlap(first.interval, second.interval):
         return 0
-    return _sign(first.measured, second.measured, max(one.within, other.within))
+    return _sign(first.measured, second.measured, max(a.within, b.within))
 
 
-def _overlap(one: Interval, other: Interval) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
+def _overlap(a: Interval, b: Interval) -> bool:
+    return a[0] <= b[1] and b[0] <= a[1]
 
 
-def _sign(one: float, other: float, within: float) -> int:
-    smaller, larger = sorted(map(abs, (one, other)))
-    tie = one * other >= 0 and (larger <= smaller * (1 + within) or isclose(larger, smaller * (1 + within)))
-    return 0 if tie else 1 if one > other else -1
+def _sign(a: float, b: float, within: float) -> int:
+    smaller, larger = sorted(map(abs, (a, b)))
+    tie = a * b >= 0 and (larger <= smaller * (1 + within) or isclose(larger, smaller * (1 + within)))
+    return 0 if tie else 1 if a > b else -1
 
 
 def _conclusion(run: Run, claims: Sequence[ClaimRow], variants: set[str]) -> ArticleConclusion | None:

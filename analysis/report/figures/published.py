@@ -35,7 +35,7 @@ _LEAST, _MOST = 0.1, 10.0
 """The ends of the axis of ratios. A ratio beyond is drawn at the end."""
 
 
-def verdict_drawn(verdict: str) -> str | None:
+def drawn_verdict(verdict: str) -> str | None:
     """Return the verdict in LOOKS as which a verdict is drawn, also one of an older version; None: it is not drawn."""
     verdict = "contradicted" if verdict == "not reproduced" else verdict
     return verdict if verdict in LOOKS else None
@@ -87,7 +87,7 @@ def _marks(row: PublishedRow) -> Marks:
     return [
         _mark(row, figure, figure.measured)
         for figure in row.figures
-        if figure.measured is not None and figure.published and verdict_drawn(figure.verdict)
+        if figure.measured is not None and figure.published and drawn_verdict(figure.verdict)
     ]
 
 
@@ -106,7 +106,7 @@ def _mark(row: PublishedRow, figure: PublishedFigure, measured: float) -> dict[s
     return {
         "variant": row.variant,
         "name": name,
-        "verdict": verdict_drawn(figure.verdict),
+        "verdict": drawn_verdict(figure.verdict),
         "is_time": is_time,
         **values,
         **ratios,

@@ -6,7 +6,7 @@ import altair as alt
 from markupsafe import Markup
 
 from analysis.report.figures.drawing import inline_data, jitter, style_chart, svg
-from analysis.report.figures.published import verdict_drawn, verdict_looks
+from analysis.report.figures.published import drawn_verdict, verdict_looks
 from analysis.report.page import render
 from analysis.report.wording import metric_phrase, number, plain_name
 from analysis.statistics.stopping import has_interval
@@ -37,7 +37,7 @@ def reproduction_page(own: Reproduction, reference: Reproduction | None) -> str:
 
 def _can_be_drawn(figure: Figure) -> bool:
     """Whether a figure was measured, and has a verdict that this version knows."""
-    return figure.ratio is not None and verdict_drawn(figure.verdict) is not None
+    return figure.ratio is not None and drawn_verdict(figure.verdict) is not None
 
 
 def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
@@ -54,7 +54,7 @@ def ratio_chart(experiments: list[Reproduced], where: str) -> alt.TopLevelMixin:
             dots.append({
                 "experiment": experiment.experiment,
                 "ratio": min(max(figure.ratio, _LEAST), _MOST),
-                "verdict": verdict_drawn(figure.verdict),
+                "verdict": drawn_verdict(figure.verdict),
                 "offset": jitter(place),
                 "link": experiment.report,
             })  # fmt: skip

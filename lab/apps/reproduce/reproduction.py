@@ -55,7 +55,7 @@ class Reproduced(Record):
     report: str = ""
 
     @property
-    def told(self) -> str:
+    def words(self) -> str:
         """The verdict on the article in words; of an older file, how many published figures have each verdict."""
         if self.sentence:
             return self.sentence.partition(": ")[2]
