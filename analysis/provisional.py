@@ -59,15 +59,17 @@ def measure_leading(run_folder: Path, run: Run, trials: Sequence[TrialRecord]) -
 
 
 def title(run: Run) -> str:
-    """Return what the leading quantity is, e.g. ``light overhead p90``."""
+    """Return what the leading quantity is, with its unit, e.g. ``light overhead p90, ms``."""
     of = leading(run)
+    of_unit = unit(of.metric, of.stat)
     words = [of.load] if of.load and len(run.loads) > 1 else []
-    return " ".join([*words, *([of.request_class] if of.request_class else []), plain_name(of.metric),
-                     *([] if unit(of.metric, of.stat) == "share" else [plain_name(of.stat)])])  # fmt: skip
+    words += [*([of.request_class] if of.request_class else []), plain_name(of.metric)]
+    words += [] if of_unit == "share" else [plain_name(of.stat)]
+    return " ".join(words) + (f",{suffix}" if (suffix := unit_suffix(of_unit)) else "")
 
 
 def values_in_words(run: Run, values: Values, first: Iterable[str] = ()) -> Iterator[str]:
-    """Yield each variant with the median over its trials, e.g. ``shared-socket 2310 ms``.
+    """Yield each variant with the median over its trials, e.g. ``shared-socket 2310``.
 
     A variant is left out if any of its trials lacks the quantity: that is the trial in which it would be the longest.
     The variants in ``first`` come first, then those of the claims that answer the question or name a cure.
@@ -83,4 +85,4 @@ def _figure(quantity: Quantity, value: float) -> str:
     of_unit = unit(quantity.metric, quantity.stat)
     if of_unit == "share":
         return percent(value).replace(".0%", "%") if value else "none"
-    return f"{number(whole_number(of_unit, value))}{unit_suffix(of_unit)}"
+    return number(whole_number(of_unit, value))

@@ -141,6 +141,7 @@ class LiveLine:
         self._took_s.append(_took_s(trials))
         with uninterrupted():  # DuckDB would turn an interrupt into an error of its own
             self._so_far = self._look(folder, run, trials)
+        self._status.update("")
         told = f"measured in {time_in_words(round(self._took_s[-1]))}"
         if self._so_far[1] and trials[0].trial > 1:
             told = _fitting(*self._so_far, self._console.width - cell_len(place) - 2)
