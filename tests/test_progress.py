@@ -138,8 +138,8 @@ def test_a_terminal_has_one_line_for_each_batch_with_the_time_that_is_left(
     ]
     assert terminal.stays == [
         "round 1 of 3: measured in 30 s",
-        "round 2 of 3: " + known.format("600", "3.0, one-process 4.5"),
-        "round 3 of 3: " + known.format("800", "4.0, one-process 6.0"),
+        "round 2 of 3: " + known.format("600", "3.0"),
+        "round 3 of 3: " + known.format("800", "4.0"),
     ]
 
 
