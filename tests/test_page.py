@@ -408,6 +408,18 @@ def test_a_phone_scrolls_the_page_only_down(page: Page) -> None:
     assert lanes(page).locator("canvas").bounding_box()["width"] <= 390  # type: ignore[index]
 
 
+def test_on_a_phone_claims_have_the_whole_width_and_pictures_can_be_read(page: Page) -> None:
+    """A claim stands below its verdict, and a picture scrolls sideways in its own box."""
+    page.set_viewport_size({"width": 390, "height": 800})
+
+    widths = page.locator(".verdicts:visible td.text").evaluate_all("(all) => all.map((cell) => cell.clientWidth)")
+    assert min(widths) > 340
+    assert page.locator(".verdicts:visible td[data-name]").first.evaluate(
+        "(cell) => getComputedStyle(cell, '::before').content"
+    ) == '"measured: "'  # fmt: skip
+    assert page.locator("figure:visible > svg").first.bounding_box()["width"] > 500  # type: ignore[index]
+
+
 def test_a_long_report_has_a_table_of_contents(page: Page) -> None:
     """Its links lead to the headings of all sections that are shown."""
     contents = page.get_by_role("navigation", name="Contents")
