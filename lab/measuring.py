@@ -61,9 +61,7 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
             plan = options.plan(experiment, memory_budgets(request.cluster), live=request.live)
             busy = is_busy()
             if not request.only_check:
-                print_plan(talk, request.name, plan, _plan_s(request, plan, busy=busy), options.budget_s)
-            if busy and not request.only_check:
-                say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")
+                _say_plan(request, plan, busy=busy)
             make_ready(say, images_of(plan))
     before_s = timing.before_s(plan, busy=busy, check=request.check)
     expected = Expected(plan, timing.batches_s(plan, busy=busy), before_s, options.budget_s)
@@ -72,8 +70,11 @@ def measure_quietly(request: RunRequest, follow: Follow | None = None) -> "tuple
         return run_plan(request, plan, say, progress, shown.end_batch)
 
 
-def _plan_s(request: RunRequest, plan: Plan, *, busy: bool) -> int:
-    """Return about how long a run takes; if rounds go on until all claims are decided, the first of them."""
-    if request.options.budget_s is not None:
-        return round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
-    return timing.expected_s(plan, busy=busy, check=request.check)
+def _say_plan(request: RunRequest, plan: Plan, *, busy: bool) -> None:
+    """Say what is measured, and about how long it takes; if rounds go on until all is decided, a round of it."""
+    budget_s = request.options.budget_s
+    takes_s = timing.expected_s(plan, busy=busy, check=request.check)
+    round_s = round(sum(timing.batches_s(plan.rounds[0], busy=busy)))
+    print_plan(talk, request.name, plan, takes_s if budget_s is None else round_s, budget_s)
+    if busy:
+        say(f"This machine is busy, so the lab waits up to {QUIET_WITHIN_S} s before each load.")

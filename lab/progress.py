@@ -107,10 +107,11 @@ class LiveLine:
     """The line of a terminal that changes while a batch is measured, and stays when the batch has ended."""
 
     def __init__(self, console: Console, expected: Expected, clock: Callable[[], float] = time.monotonic) -> None:
-        """Take the terminal, what is expected of the run that begins now, and a clock in seconds."""
+        """Take the terminal, what is expected of the run that begins with the first step, and a clock in seconds."""
         self._console, self._expected, self._clock = console, expected, clock
         self._status = console.status("")
-        self._began_s = self._ended_s = clock()
+        self._began_s: float | None = None
+        self._ended_s = 0.0
         self._took_s: list[float] = []
         self._known: dict[str, list[float | None]] = {}
         self._so_far: tuple[str, Sequence[str]] = "", []
@@ -124,6 +125,8 @@ class LiveLine:
     def _step(self, what: str, spent_s: float, expected_s: float) -> None:
         """Show the time that is left, and what is known so far or else the step; also a step that is late."""
         now_s, done = self._clock(), len(self._took_s)
+        if self._began_s is None:  # it may have waited for another run
+            self._began_s = self._ended_s = now_s
         left = self._expected.left(self._took_s, now_s - self._ended_s, now_s - self._began_s)
         late = f" ({spent_s:.0f} s of about {expected_s:.0f} s)" if spent_s > expected_s + MUCH_S else ""
         text, columns = Text(f"{left}, {what}{late}"), self._console.width - SPINNER_COLUMNS
