@@ -12,6 +12,7 @@ from lab.apps.service.discovery.shell import Shell
 from lab.apps.service.packages import pinned_release, required_lines
 
 FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n\n@app.get('/healthz')\ndef health(): ...\n"
+FLASK = "from flask import Flask\napp = Flask(__name__)\n\n@app.route('/healthz')\ndef health(): ...\n"
 SHAPES = {
     "fastapi run in a second stage": (
         {
@@ -95,6 +96,322 @@ SHAPES = {
     ),
 }  # fmt: skip
 
+FURTHER_SHAPES: dict[str, tuple[dict[str, str], dict[str, object]]] = {
+    # cloud.google.com/run, the quickstart for Python
+    "the shell form with exec": (
+        {"Dockerfile": "FROM python:3.12-slim\nENV PYTHONUNBUFFERED True\nENV APP_HOME /app\nWORKDIR $APP_HOME\nCOPY "
+                       ". ./\n"
+                       "CMD exec gunicorn --bind :$PORT --workers 1 --threads 6 --timeout 0 "
+                       "main:app\n", "main.py": FLASK},
+        {"callable": "main:app", "workers": 1, "threads": 6, "worker_class": "gthread", "left_out": ["--timeout 0"],
+         "environment": {"APP_HOME": "/app"}},
+    ),
+    # cookiecutter-django, compose/production
+    "a Compose file for production, and scripts without a suffix": (
+        {
+            "docker-compose.local.yml": "services:\n  django:\n    build: {context: ., dockerfile: "
+                                        "./compose/local/Dockerfile}\n"
+            "    command: /start\n",
+            "compose/local/Dockerfile": "FROM python\n",
+            "docker-compose.production.yml": "services:\n  django: &django\n    build:\n      context: .\n"
+            "      dockerfile: ./compose/production/django/Dockerfile\n    depends_on: [redis]\n    command: /start\n"
+            "  worker:\n    <<: *django\n    command: /start-worker\n  redis: {image: redis}\n",
+            "compose/production/django/Dockerfile": "ARG V=3.12\nFROM python:$V AS run\nARG APP_HOME=/app\nWORKDIR "
+                                                    "${APP_HOME}\n"
+            "COPY --chown=a:a ./compose/production/django/entrypoint /entrypoint\n"
+            "COPY --chown=a:a ./compose/production/django/start /start\n"
+            "COPY ./compose/production/django/worker/start /start-worker\n"
+            'COPY . ${APP_HOME}\nENTRYPOINT ["/entrypoint"]\n',
+            "compose/production/django/entrypoint": "#!/bin/bash\nset -o errexit\npython << END\nimport sys\nEND\n"
+            "wait-for-it $HOST:5432 -t 30\nexec \"$@\"\n",
+            "compose/production/django/start": "#!/bin/bash\npython /app/manage.py collectstatic --noinput\n"
+            "exec /usr/local/bin/gunicorn config.wsgi -w 3 --bind 0.0.0.0:5000 --chdir=/app\n",
+            "compose/production/django/worker/start": "#!/bin/bash\nexec celery -A config.celery_app worker\n",
+            "config/wsgi.py": "application = get_wsgi_application()\n",
+        },
+        {"folder": ".", "callable": "config.wsgi:application", "workers": 3,
+         "beside": {"compose": "docker-compose.production.yml", "services": ["redis"]}},
+    ),
+    # fastapi/full-stack-fastapi-template
+    "a backend in a folder of its own, with a frontend beside it": (
+        {
+            "compose.yml": "services:\n  db: {image: postgres}\n  prestart:\n    build: {context: ., dockerfile: "
+                           "backend/Dockerfile}\n"
+            "    command: bash scripts/prestart.sh\n  backend:\n    restart: always\n    depends_on:\n"
+            "      db: {condition: service_healthy, restart: true}\n    build: {context: ., dockerfile: "
+            "backend/Dockerfile}\n"
+            "  frontend:\n    build: {context: ., dockerfile: frontend/Dockerfile}\n",
+            "compose.override.yml": "services:\n  backend:\n    command: [fastapi, run, --reload, app/main.py]\n",
+            "backend/Dockerfile": "FROM python\nWORKDIR /app/\nENV PYTHONPATH=/app\n"
+            "COPY ./backend/pyproject.toml ./backend/alembic.ini /app/backend/\nWORKDIR /app/backend/\n"
+            'COPY ./backend/app /app/backend/app\nCMD ["fastapi", "run", "--workers", "3", "app/main.py"]\n',
+            "backend/app/__init__.py": "", "backend/app/main.py": FASTAPI,
+            "backend/scripts/prestart.sh": "#!/bin/sh\npython app/initial_data.py\n",
+            "backend/pyproject.toml": "[project]\nname = 'app'\ndependencies = ['fastapi', 'uvicorn==0.38.0']\n",
+            "frontend/Dockerfile": "FROM node\nRUN npm run build\nFROM nginx\nCOPY ./frontend/nginx.conf /etc/nginx\n",
+        },
+        {"folder": "backend", "callable": "app.main:app", "workers": 3, "requirements": "pyproject.toml",
+         "uvicorn": "0.38.0", "beside": {"compose": "compose.yml", "services": ["db"]}},
+    ),
+    # tiangolo/uvicorn-gunicorn-docker, gunicorn_conf.py, which many repositories copy
+    "settings with conditions": (
+        {
+            "Dockerfile": 'FROM python\nENV WORKERS_PER_CORE="2"\nCOPY ./app /app\nWORKDIR /app/\n'
+            'CMD ["gunicorn", "-k", "uvicorn.workers.UvicornWorker", "-c", "gunicorn_conf.py", "main:app"]\n',
+            "app/main.py": FASTAPI,
+            "app/gunicorn_conf.py": "import multiprocessing, os\nper_core = float(os.getenv('WORKERS_PER_CORE', '1'))\n"
+            "said = os.getenv('WEB_CONCURRENCY', None)\nif said:\n    count = int(said)\nelse:\n"
+            "    count = max(int(per_core * multiprocessing.cpu_count()), 2)\nworkers = count\n"
+            "bind = f\"{os.getenv('HOST', '0.0.0.0')}:80\"\n",
+        },
+        {"folder": "app", "callable": "main:app", "workers": 4, "worker_class": "uvicorn.workers.UvicornWorker"},
+    ),
+    # supervisord.org, configuration; a usual file beside nginx in one container
+    "supervisord": (
+        {
+            "Dockerfile": 'FROM python\nCOPY . /srv\nCOPY deploy/supervisord.conf /etc/supervisor/conf.d/shop.conf\n'
+            'CMD ["/usr/bin/supervisord", "-n", "-c", "/etc/supervisor/conf.d/shop.conf"]\n',
+            "deploy/supervisord.conf": "[supervisord]\nnodaemon=true\n\n[program:nginx]\ncommand=nginx -g 'daemon "
+                                       "off;'\n"
+            "[program:web]\ndirectory=/srv/site\ncommand=/venv/bin/gunicorn --workers 5\n    --threads 2 shop:app ; "
+            "the site\n"
+            'environment=SHOP="tea",RATE="50%%"\n[program:worker]\ncommand=celery -A shop worker\n',
+            "site/shop.py": FLASK,
+        },
+        {"folder": "site", "callable": "shop:app", "workers": 5, "threads": 2,
+         "environment": {"SHOP": "tea", "RATE": "50%"}},
+    ),
+    # docs.gunicorn.org, deploy; DigitalOcean's guide for Flask
+    "a unit of systemd": (
+        {
+            "deploy/shop.service": "[Unit]\nDescription=shop\nAfter=network.target\n[Service]\nUser=www-data\n"
+            'WorkingDirectory=/home/me/shop/web\nEnvironment="PATH=/venv/bin" "SHOP=tea"\n'
+            "ExecStartPre=/bin/mkdir -p /run/shop\nExecStart=/venv/bin/gunicorn --workers 3 \\\n"
+            "    --bind unix:shop.sock -m 007 wsgi:app\nRestart=always\n[Install]\nWantedBy=multi-user.target\n",
+            "web/wsgi.py": FLASK,
+        },
+        {"folder": "web", "callable": "wsgi:app", "workers": 3, "environment": {"SHOP": "tea"}},
+    ),
+    # render.com/docs/blueprint-spec
+    "Render's blueprint": (
+        {"render.yaml": "services:\n- type: worker\n  startCommand: celery -A shop worker\n- type: web\n  name: api\n "
+                        " rootDir: api\n"
+                        "  numInstances: 2\n  startCommand: ./start.sh\n  envVars:\n  - {key: WEB_CONCURRENCY, value: "
+                        "4}\n"
+                        "  - {key: SHOP, value: tea}\n  - {key: SECRET, generateValue: true}\n",
+         "api/start.sh": '#!/usr/bin/env bash\nset -euo pipefail\n: "${KIND:=gthread}"\nexport KIND\n'
+                         "python -m alembic upgrade head\nexec gunicorn shop:app -k $KIND --threads ${THREADS:-3}\n",
+         "api/shop.py": FLASK},
+        {"folder": "api", "callable": "shop:app", "workers": 4, "threads": 3, "replicas": 2,
+         "environment": {"SHOP": "tea"}},
+    ),
+    # fly.io/docs/reference/configuration
+    "Fly's processes": (
+        {"fly.toml": "app = 'shop'\n[env]\n  PORT = '8000'\n  SHOP = 'tea'\n[processes]\n"
+                     "  app = 'python -m gunicorn --chdir src --bind :8000 --workers 2 core.wsgi'\n"
+                     "  worker = 'python -m celery worker'\n",
+         "Dockerfile": "FROM python\nWORKDIR /code\nCOPY . /code\n", "src/core/wsgi.py": "application = 1\n"},
+        {"folder": "src", "callable": "core.wsgi:application", "workers": 2, "environment": {"SHOP": "tea"}},
+    ),
+    # devcenter.heroku.com/articles/app-json-schema and …/build-docker-images-heroku-yml
+    "Heroku's app.json": (
+        {"Procfile": "release: python manage.py migrate\nweb: newrelic-admin run-program gunicorn shop.wsgi "
+                     "--log-file -\n",
+         "app.json": '{"env": {"WEB_CONCURRENCY": {"value": "5"}, "SHOP": "tea", "KEY": {"generator": "secret"}},'
+                     ' "formation": {"web": {"quantity": 3}}}'},
+        {"callable": "shop.wsgi:application", "workers": 5, "replicas": 3, "environment": {"SHOP": "tea"}},
+    ),
+    "Heroku's heroku.yml": (
+        {"heroku.yml": "build:\n  docker:\n    web: Dockerfile\nrun:\n  web: uvicorn shop:app --workers 3 --port "
+                       "$PORT\n"},
+        {"callable": "shop:app", "workers": 3},
+    ),
+    # docs.railway.com/reference/config-as-code, cloud.google.com/appengine (app.yaml), docs.digitalocean.com (app spec)
+    "Railway": ({"railway.json": '{"deploy": {"startCommand": "hypercorn shop:app -w 2"}}'},
+                {"callable": "shop:app", "workers": 2}),
+    "App Engine": ({"app.yaml": "runtime: python312\nentrypoint: gunicorn -b :$PORT -w 2 main:app\nenv_variables: "
+                                "{SHOP: tea}\n"},
+                   {"callable": "main:app", "workers": 2, "environment": {"SHOP": "tea"}}),
+    "App Platform": (
+        {".do/app.yaml": "name: shop\nservices:\n- name: web\n  source_dir: web\n  instance_count: 2\n"
+                         "  run_command: gunicorn --worker-tmp-dir /dev/shm -w 3 app:app\n", "web/app.py": FLASK},
+        {"folder": "web", "callable": "app:app", "workers": 3, "replicas": 2}),
+    # docs.aws.amazon.com/elasticbeanstalk, the namespace aws:elasticbeanstalk:container:python
+    "Elastic Beanstalk": (
+        {".ebextensions/django.config": "option_settings:\n  aws:elasticbeanstalk:container:python:\n"
+                                        "    WSGIPath: shop.wsgi:application\n    NumProcesses: 3\n    NumThreads: "
+                                        "20\n"},
+        {"callable": "shop.wsgi:application", "workers": 3, "threads": 20, "worker_class": "gthread"},
+    ),
+    # kubernetes.io, define a command and arguments for a container
+    "a deployment of Kubernetes": (
+        {"k8s/deployment.yaml": "apiVersion: v1\nkind: Service\n---\napiVersion: apps/v1\nkind: Deployment\nspec:\n  "
+                                "replicas: 3\n"
+                                "  template:\n    spec:\n      containers:\n      - name: web\n        image: shop\n"
+                                "        command: [uvicorn]\n        args: ['shop:app', --workers, '2']\n"
+                                "        env: [{name: SHOP, value: tea}, {name: KEY, valueFrom: {secretKeyRef: "
+                                "{}}}]\n"},
+        {"callable": "shop:app", "workers": 2, "replicas": 3, "environment": {"SHOP": "tea"}},
+    ),
+    # docs of Poetry, PDM, uv and Hatch: scripts
+    "a script of the project that calls uvicorn.run": (
+        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nCMD ["uv", "run", "--no-sync", "serve"]\n',
+         "pyproject.toml": "[project]\nname = 'shop'\n[project.scripts]\nserve = 'shop.cli:main'\n",
+         "src/shop/__init__.py": "",
+         "src/shop/cli.py": "import os\nimport uvicorn\n\ndef main() -> None:\n    count = int(os.getenv('COUNT', "
+                            "'3'))\n"
+                            "    uvicorn.run('shop.web:create', factory=True, host='0.0.0.0', workers=count)\n",
+         "src/shop/web.py": "def create(): ...\n"},
+        {"folder": "src", "callable": "shop.web:create()", "workers": 3},
+    ),
+    "a script of PDM": (
+        {"Procfile": "web: pdm run start\n",
+         "pyproject.toml": "[tool.pdm.scripts]\nstart = {cmd = 'gunicorn -w 4 shop:app'}\n"},
+        {"callable": "shop:app", "workers": 4},
+    ),
+    "a script of Pipenv": (
+        {"Procfile": "web: pipenv run web\n", "Pipfile": "[packages]\nflask = '*'\n[scripts]\nweb = 'gunicorn -w 4 "
+                                                         "shop:app'\n"},
+        {"callable": "shop:app", "workers": 4, "requirements": "Pipfile"},
+    ),
+    "a script of Hatch": (
+        {"Procfile": "web: hatch run prod:serve\n",
+         "pyproject.toml": "[tool.hatch.envs.prod.scripts]\nserve = ['migrate', 'uvicorn --workers 2 shop:app']\n"},
+        {"callable": "shop:app", "workers": 2},
+    ),
+    # fastapi.tiangolo.com/tutorial/debugging and www.uvicorn.org/deployment
+    "a Python program that calls uvicorn.run": (
+        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENTRYPOINT ["python3", "-u", "main.py"]\n',
+         "main.py": FASTAPI + "\nif __name__ == '__main__':\n    import uvicorn\n    uvicorn.run(app, port=80)\n"},
+        {"callable": "main:app", "workers": 1},
+    ),
+    "a package that is run": (
+        {"Procfile": "web: python -m shop\n", "shop/__init__.py": "",
+         "shop/__main__.py": "import uvicorn\nfrom shop.web import application as app\n\nif __name__ == '__main__':\n"
+                             "    uvicorn.run(app, workers=1)\n",
+         "shop/web.py": "from starlette.applications import Starlette\napplication = Starlette()\n"},
+        {"callable": "shop.web:application", "workers": 1},
+    ),
+    # docs.pylonsproject.org/projects/waitress
+    "waitress in a Python program": (
+        {"Procfile": "web: python serve.py\n", "shop.py": FLASK,
+         "serve.py": "from waitress import serve\nfrom shop import app\nserve(app, listen='*:8080', threads=8)\n"},
+        {"callable": "shop:app", "workers": 1, "threads": 8, "worker_class": "gthread"},
+    ),
+    "waitress": (
+        {"Dockerfile": 'FROM python\nCMD ["waitress-serve", "--port=8000", "--call", "shop:create_app"]\n'},
+        {"callable": "shop:create_app()", "workers": 1, "threads": 4, "worker_class": "gthread"},
+    ),
+    # docs.docker.com/reference/compose-file/services
+    "a folded command": (
+        {"docker-compose.yml": "services:\n  web:\n    build: .\n    command: >\n      sh -c \"python manage.py "
+                               "migrate &&\n"
+                               "             gunicorn shop.wsgi:application --bind 0.0.0.0:8000 --workers 3\"\n"},
+        {"callable": "shop.wsgi:application", "workers": 3},
+    ),
+    "a literal command, with the numbers in .env": (
+        {"docker-compose.yml": "services:\n  web:\n    build: .\n    command: |\n      bash -c \"\n      alembic "
+                               "upgrade head\n"
+                               "      exec gunicorn -w ${COUNT} --threads $${THREADS:-2} shop:app\"\n",
+         ".env": "COUNT=5\n"},
+        {"callable": "shop:app", "workers": 5, "threads": 2},
+    ),
+    "anchors, a merged environment and a tag of Compose": (
+        {"compose.yaml": "x-app: &app\n  build: .\n  environment: &env\n    SHOP: tea\n  volumes: !reset []\n"
+                         "services:\n"
+                         "  web:\n    <<: *app\n    entrypoint: [gunicorn, shop.wsgi]\n    environment:\n      <<: "
+                         "*env\n"
+                         "      GUNICORN_CMD_ARGS: --workers 4 --threads=2\n  worker:\n    <<: *app\n    command: "
+                         "celery worker\n"},
+        {"callable": "shop.wsgi:application", "workers": 4, "threads": 2, "environment": {"SHOP": "tea"}},
+    ),
+    "an env_file in a folder": (
+        {"deploy/docker-compose.yml": "services:\n  api:\n    build: {context: .., dockerfile: docker/api/Dockerfile}\n"
+                                      "    env_file: [./api.env]\n",
+         "deploy/api.env": "export WEB_CONCURRENCY=6 # all cores\n",
+         "docker/api/Dockerfile": "FROM python\nCOPY . /app\nWORKDIR /app\nCMD uvicorn shop:app\n", "shop.py": FASTAPI},
+        {"folder": ".", "callable": "shop:app", "workers": 6},
+    ),
+    # docs.docker.com/reference/dockerfile: here-documents, ARG and ENV
+    "a here-document as the script": (
+        {"Dockerfile": "FROM python\nRUN <<EOF\nset -e\nCMD nothing\nEOF\nCOPY --chmod=755 <<'EOT' /start.sh\n"
+                       "#!/bin/sh\n"
+                       "exec gunicorn -w 3 shop:app\nEOT\nCMD [\"/start.sh\"]\n"},
+        {"callable": "shop:app", "workers": 3},
+    ),
+    "a number of ARG that ENV keeps": (
+        {"Dockerfile": "ARG PY=3.12\nFROM python:${PY}\nARG COUNT=3\nENV COUNT=${COUNT} \\\n    # a note\n    NAME='a "
+                       "b'\n"
+                       'ENTRYPOINT ["sh", "-c", "exec dumb-init -- gunicorn -w $COUNT \\"$@\\"", "--"]\nCMD '
+                       '["shop:app"]\n'},
+        {"callable": "shop:app", "workers": 3, "environment": {"COUNT": "3", "NAME": "a b"}},
+    ),
+    # docs.datadoghq.com, opentelemetry.io
+    "ddtrace-run in the poetry of a user": (
+        {"Dockerfile": 'FROM python\nCMD ["gosu", "app", "poetry", "run", "ddtrace-run", "gunicorn", "--workers=2", '
+                       '"a.b:c"]\n'},
+        {"callable": "a.b:c", "workers": 2},
+    ),
+    "opentelemetry-instrument": (
+        {"Dockerfile": 'FROM python\nENTRYPOINT ["opentelemetry-instrument", "--traces_exporter", "otlp", \\\n'
+                       '  "gunicorn", "--config=python:conf.gunicorn", "a:b"]\nCMD []\n',
+         "conf/gunicorn.py": "workers = 4 if True else 2\nthreads = 2\n"},
+        {"callable": "a:b", "workers": 4, "threads": 2, "settings": "conf/gunicorn.py"},
+    ),
+    # the usual docker-entrypoint.sh with a word for each kind of container
+    "a word that a script looks at": (
+        {"Dockerfile": 'FROM python\nCOPY . /app\nENTRYPOINT ["/app/bin/run"]\nCMD ["web"]\n',
+         "bin/run": "#!/usr/bin/env bash\nserve() {\n  local args=(--workers 4 --threads 2)\n  args+=(--bind :80)\n"
+                    "  exec gunicorn \"${args[@]}\" shop:app\n}\ncase \"${1:-web}\" in\n  dev) uvicorn shop:dev "
+                    "--reload ;;\n"
+                    "  api|rest) exec gunicorn -w 9 shop:api ;;\n  web) serve ;;\n  *) exec \"$@\" ;;\nesac\n"},
+        {"callable": "shop:app", "workers": 4, "threads": 2},
+    ),
+    "a condition on a variable that is known": (
+        {"Dockerfile": 'FROM python\nENV APP_ENV=production\nCMD ["./run.sh"]\n',
+         "run.sh": '#!/bin/sh\nif [ "$APP_ENV" = "staging" ]; then\n  gunicorn -w 1 shop:app\n'
+                   'elif [ "$APP_ENV" = production ]; then\n  gunicorn -w 8 shop:app\nelse\n  flask run\nfi\n'},
+        {"callable": "shop:app", "workers": 8},
+    ),
+    "a script that waits for the database": (
+        {"docker-compose.yml": "services:\n  web:\n    build: .\n"
+                               "    command: ['./wait-for-it.sh', 'db:5432', '--', 'gunicorn', '-w', '2', "
+                               "'shop:app']\n",
+         "wait-for-it.sh": '#!/usr/bin/env bash\nwhile [[ $# -gt 0 ]]; do shift; done\nCLI=("$@")\nexec "${CLI[@]}"\n'},
+        {"callable": "shop:app", "workers": 2},
+    ),
+    # docs.gunicorn.org/en/latest/settings.html, uwsgi-docs.readthedocs.io and www.uvicorn.org/settings
+    "gunicorn's short options": (
+        {"Procfile": "web: gunicorn -e SHOP=tea --env RATE=3 -w2 -k=gevent --worker-connections 50 --preload "
+                     "shop:app\n"},
+        {"callable": "shop:app", "workers": 2, "worker_class": "gevent", "worker_connections": 50,
+         "environment": {"SHOP": "tea", "RATE": "3"}},
+    ),
+    "uWSGI's short options": (
+        {"Procfile": "web: uwsgi --http :8000 -M -p 3 --threads 2 -w shop.wsgi:app --http-keepalive -H /venv\n"},
+        {"callable": "shop.wsgi:app", "uwsgi": "2.0.31", "workers": 3, "threads": 2},
+    ),
+    "uvicorn's options with values": (
+        {"Procfile": "web: uvicorn --ws websockets --loop uvloop --proxy-headers --workers 2 shop:app\n"},
+        {"callable": "shop:app", "workers": 2},
+    ),
+    # docs.litestar.dev/2/usage/cli.html
+    "litestar run": (
+        {"Dockerfile": 'FROM python\nWORKDIR /app\nCOPY . .\nENV LITESTAR_APP=shop.web:create_app\n'
+                       'CMD ["litestar", "run", "--host", "0.0.0.0", "--wc", "3"]\n'},
+        {"callable": "shop.web:create_app()", "workers": 3},
+    ),
+    # flask.palletsprojects.com, several applications in a repository
+    "several services in a repository": (
+        {"services/cart/Dockerfile": "FROM python\nWORKDIR /app\nCOPY . .\nCMD gunicorn -w 3 cart:app\n",
+         "services/cart/cart.py": FLASK, "services/cart/requirements.txt": "flask\ngunicorn==23.0.0\n",
+         "services/mail/Dockerfile": "FROM python\nWORKDIR /app\nCOPY . .\nCMD uvicorn mail:app\n",
+         "services/mail/mail.py": FASTAPI},
+        {"folder": "services/cart", "callable": "cart:app", "workers": 3, "gunicorn": "23.0.0"},
+    ),
+}  # fmt: skip
+"""What the documentation of servers, platforms and templates shows; a comment names the source."""
+
 
 def written(folder: Path, files: dict[str, str]) -> Path:
     """Write the files of an application."""
@@ -104,14 +421,14 @@ def written(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SHAPES | FURTHER_SHAPES)
 def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
-    files, finds = SHAPES[shape]
+    files, finds = (SHAPES | FURTHER_SHAPES)[shape]
 
     found = yaml.safe_load(describe_folder(written(tmp_path, files), cores=2))
 
     said = found["application"] | found["served"] | ({"beside": found["beside"]} if "beside" in found else {})
-    expected = finds | ({"folder": str(tmp_path / str(finds["folder"]))} if "folder" in finds else {})
+    expected = finds | ({"folder": str((tmp_path / str(finds["folder"])).resolve())} if "folder" in finds else {})
     assert {name: said.get(name) for name in expected} == expected
     UserService.model_validate(found)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from analysis.records.classes import PATH_PATTERN
 from analysis.records.model import name_from
+from lab.apps.service.discovery.repository import Repository
 from lab.apps.service.discovery.routes import routes_of
 from lab.apps.service.discovery.servers import (
     Discovery,
@@ -23,7 +24,7 @@ from lab.apps.service.discovery.servers import (
     read_start,
 )
 from lab.apps.service.discovery.settings import ini_settings
-from lab.apps.service.discovery.starts import Repository
+from lab.apps.service.discovery.starts import starts_of
 from lab.apps.service.image import LEFT_OUT
 from lab.apps.service.packages import FILES, pinned_release, required_lines
 from lab.errors import WrongUse
@@ -48,7 +49,7 @@ def describe_folder(folder: Path, log: AccessLog | None = None, cores: int = 1) 
     """
     repository = Repository(folder, cores)
     found = Discovery(folder)
-    starts = repository.starts()
+    starts = starts_of(repository)
     if starts:
         read_start(found, starts[0], repository)
         others = [other for other in starts[1:] if other.words != starts[0].words]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.apps.service.description import CALLABLE_PATTERN, GUNICORN_CLASSES
+from lab.apps.service.discovery.repository import Repository, Start
 from lab.apps.service.discovery.settings import Setting, ini_settings, settings_of
-from lab.apps.service.discovery.starts import Repository, Start
 
 LEFT_OUT = {
     "--backlog", "--keep-alive", "--limit-concurrency", "--limit-max-requests", "--max-requests",
@@ -24,16 +24,24 @@ _FLAGS = {
     "--capture-output", "--log-syslog", "--no-sendfile", "--reuse-port", "-R", "--enable-stdio-inheritance",
     "--initgroups", "--factory", "--proxy-headers", "--no-proxy-headers", "--access-log", "--no-access-log",
     "--use-colors", "--no-use-colors", "--server-header", "--no-server-header", "--date-header",
-    "--no-date-header", "--no-ws", "--ws", "--respawn-failed-workers", "--no-respawn-failed-workers",
+    "--no-date-header", "--respawn-failed-workers", "--no-respawn-failed-workers",
     "--master", "-M", "--enable-threads", "--lazy-apps", "--lazy", "--vacuum", "--die-on-term", "--need-app",
     "--strict", "--single-interpreter", "--disable-logging", "--thunder-lock", "--debug", "--with-threads",
-    "--without-threads", "--no-reload", "--no-debugger",
+    "--without-threads", "--no-reload", "--no-debugger", "--call", "--proxy-protocol", "--http-keepalive",
+    "--do-handshake-on-connect", "--disable-redirect-access-to-syslog", "--no-default-wsgi-script-alias", "--pdb",
 }  # fmt: skip
 """Options without a value."""
 _SHORT = {
     "-w": "--workers", "-k": "--worker-class", "-c": "--config", "-b": "--bind", "-t": "--timeout", "-p": "--processes",
-    "-e": "--entrypoint", "-A": "--app", "-n": "--name", "-u": "--user",
+    "-A": "--app", "-n": "--name", "-u": "--user",
 }  # fmt: skip
+_OWN_SHORT = {
+    "gunicorn": {"-e": "--env"}, "fastapi": {"-e": "--entrypoint"},
+    "litestar": {"-W": "--workers", "--wc": "--workers", "--web-concurrency": "--workers"},
+    "uwsgi": {"-w": "--module", "-p": "--processes", "-s": "--socket", "-H": "--home", "-x": "--xml", "-y": "--yaml",
+              "-j": "--json", "-b": "--buffer-size", "-t": "--harakiri", "-c": "--cache", "-l": "--listen"},
+}  # fmt: skip
+"""Short options that mean something else for a server, and options with two names."""
 _VALUE = re.compile(r"^[A-Za-z_]\w*(\.\w+)*$")
 
 
@@ -80,25 +88,35 @@ class Discovery:
             self.problems.append(f"{place}: {said} names no module and callable")
 
 
-def options_of(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def options_of(words: Sequence[str], server: str = "") -> tuple[dict[str, str], list[str]]:
     """Return the options of a command with their values (a flag has an empty value), and its other words."""
-    options: dict[str, str] = {}
+    pairs, others = pairs_of(words, server)
+    return dict(pairs), others
+
+
+def pairs_of(words: Sequence[str], server: str = "") -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the options of a command, each as often as it stands there, and its other words."""
+    short = _SHORT | _OWN_SHORT.get(server, {})
+    options: list[tuple[str, str]] = []
     others: list[str] = []
     rest = [*words]
     while rest:
         word = rest.pop(0)
         name, equals, value = word.partition("=")
-        short = _SHORT.get(word[:2]) if not word.startswith("--") else None
+        joined = short.get(word[:2]) if not word.startswith("--") else None
+        is_bare = not rest or (re.match(r"-\D", rest[0]) and word not in ("-e", "--env"))
         if not word.startswith("-") or word == "-":
             others.append(word)
         elif equals and word.startswith("--"):
-            options[name] = value
-        elif short and len(word) > 2:  # -w4
-            options[short] = word[2:].removeprefix("=")
-        elif word in _FLAGS or not rest or (rest[0].startswith("--") and word not in _SHORT):
-            options[_SHORT.get(word, word)] = ""
+            options.append((short.get(name, name), value))
+        elif joined and len(word) > 2:  # -w4
+            options.append((joined, word[2:].removeprefix("=")))
+        elif word in _FLAGS or is_bare:
+            options.append((short.get(word, word), ""))
         else:
-            options[_SHORT.get(word, word)] = rest.pop(0)
+            options.append((short.get(word, word), rest.pop(0)))
+    if not others and words and re.fullmatch(CALLABLE_PATTERN, words[-1]):  # behind an option without a value
+        others = [words[-1]]
     return options, others
 
 
@@ -119,10 +137,13 @@ def read_start(found: Discovery, start: Start, repository: Repository) -> None:
 def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
     from shlex import split  # noqa: PLC0415
 
-    options, others = options_of(arguments)
+    pairs, others = pairs_of(arguments, "gunicorn")
+    options, further = dict(pairs), dict[str, str]()
     with suppress(ValueError):
-        further, apps = options_of(split(start.environment.get("GUNICORN_CMD_ARGS", "")))
+        further, apps = options_of(split(start.environment.get("GUNICORN_CMD_ARGS", "")), "gunicorn")
         others += apps
+    for name, _, value in (value.partition("=") for option, value in pairs if option == "--env"):
+        found.note(f"environment {name}", value, start.place)
     found.note("server", "gunicorn", start.place)
     if chdir := options.get("--chdir", further.get("--chdir")):
         found.folder = _folder(repository, found.folder, chdir)
@@ -130,9 +151,12 @@ def _gunicorn(found: Discovery, arguments: Sequence[str], start: Start, reposito
         _note_gunicorn(found, said, place)
     left_out = [f"{name} {value}" for name, value in (further | options).items() if name in LEFT_OUT]
     config = (further | options).get("--config", "./gunicorn.conf.py").removeprefix("file:")
-    path = _file(repository, start.folder, config)
-    if path and not config.startswith("python:"):
+    if config.startswith("python:"):
+        config = f"{config.removeprefix('python:').replace('.', '/')}.py"
+    if path := _file(repository, start.folder, config) or _file(repository, found.folder, config):
         note_settings(found, path, start.environment, repository)
+    elif "--config" in further | options:
+        found.problems.append(f"{start.place}: there is no settings file {config}")
     found.note("left_out", left_out or None, start.place)
     found.note_callable(others[0] if others else None, start.place, otherwise="application")
     found.note_count("workers", start.environment.get("WEB_CONCURRENCY"), f"{start.place}, WEB_CONCURRENCY", "workers")
@@ -156,7 +180,8 @@ def _note_class(found: Discovery, worker_class: str, place: str) -> None:
         found.note("worker_class", worker_class, place)
     elif "worker_class" not in found.values:
         found.problems.append(f"{place}: the lab does not serve gunicorn's worker class {worker_class}")
-        found.guess("worker_class", "gthread", f"{place} says {worker_class}, which the lab does not serve")
+        nearest = "uvicorn.workers.UvicornWorker" if "uvicorn" in worker_class.lower() else "gthread"
+        found.guess("worker_class", nearest, f"{place} says {worker_class}, which the lab does not serve")
 
 
 def note_settings(found: Discovery, path: Path, environment: Mapping[str, str], repository: Repository) -> None:
@@ -199,7 +224,7 @@ def _uvicorn(found: Discovery, arguments: Sequence[str], start: Start, repositor
 
 
 def _fastapi(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
-    options, others = options_of(arguments)
+    options, others = options_of(arguments, "fastapi")
     paths = [word for word in others if word not in ("run", "dev")]
     entrypoint = options.get("--entrypoint") or _fastapi_entrypoint(repository)
     found.note("server", "uvicorn", start.place)
@@ -234,7 +259,7 @@ def _variable(text: str, kind: str) -> str:
 
 
 def _uwsgi(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
-    options, others = options_of(arguments)
+    options, others = options_of(arguments, "uwsgi")
     files = [value for name, value in options.items() if name == "--ini"] + [
         word for word in others if word.endswith(".ini")
     ]
@@ -277,14 +302,31 @@ def note_uwsgi(found: Discovery, said: Mapping[str, tuple[str, str]], place: str
         )
 
 
-def _stand_in(name: str, workers: str, threads: str = "") -> Callable[..., None]:
-    """Return a reader for a server that the lab does not serve yet: gunicorn or uvicorn stands in for it."""
+def _litestar(found: Discovery, arguments: Sequence[str], start: Start, repository: Repository) -> None:
+    options, _ = options_of(arguments, "litestar")
+    found.note("server", "uvicorn", start.place)
+    if folder := options.get("--app-dir"):
+        found.folder = _folder(repository, found.folder, folder)
+    for said in (options.get("--workers"), start.environment.get("WEB_CONCURRENCY")):
+        found.note_count("workers", said, start.place, "--workers")
+    found.note("workers", 1, "litestar's default")
+    app = options.get("--app") or start.environment.get("LITESTAR_APP")
+    found.note_callable(
+        app, start.place, otherwise="app", factory=bool(app and app.endswith(("create_app", "make_app")))
+    )
+
+
+def _stand_in(name: str, workers: str, threads: str = "", default: int = 1) -> Callable[..., None]:
+    """Return a reader for a server that the lab does not serve yet: gunicorn or uvicorn stands in for it.
+
+    ``default`` is how many threads the server has if nothing says how many.
+    """
 
     def read(found: Discovery, arguments: Sequence[str], start: Start, _: Repository) -> None:
         options, others = options_of(arguments)
         interface = options.get("--interface", "")
         app = next((word for word in others if ":" in word), others[0] if others else None)
-        wsgi = interface == "wsgi" or bool(app and app.startswith("wsgi:"))
+        wsgi = name == "waitress" or interface == "wsgi" or bool(app and app.startswith("wsgi:"))
         server = "gunicorn" if wsgi else "uvicorn"
         found.problems.append(
             f"{start.place}: make try cannot serve {name} yet; {server} with as many workers"
@@ -297,9 +339,9 @@ def _stand_in(name: str, workers: str, threads: str = "") -> Callable[..., None]
         if wsgi:
             found.note("worker_class", "gthread", f"guessed: {server} stands in for {name}")
             found.note_count("threads", options.get(threads) if threads else None, start.place, threads)
-            found.note("threads", 1, f"{name}'s default")
+            found.note("threads", default, f"{name}'s default")
         app = re.sub(r"^(?:wsgi|asgi):", "", app) if app else None
-        found.note_callable(app, start.place, otherwise="app", factory="--factory" in options)
+        found.note_callable(app, start.place, otherwise="app", factory=bool({"--factory", "--call"} & {*options}))
 
     return read
 
@@ -323,6 +365,7 @@ def _runserver(found: Discovery, arguments: Sequence[str], start: Start, reposit
 _READERS: dict[str, Callable[[Discovery, Sequence[str], Start, Repository], None]] = {
     "gunicorn": _gunicorn, "uvicorn": _uvicorn, "fastapi": _fastapi, "uwsgi": _uwsgi, "flask": _flask,
     "granian": _stand_in("granian", "--workers", "--blocking-threads"),
+    "litestar": _litestar, "waitress-serve": _stand_in("waitress", "", "--threads", 4),
     "hypercorn": _stand_in("hypercorn", "--workers"), "daphne": _stand_in("daphne", ""),
     "runserver": _runserver, "django-admin": _runserver,
 }  # fmt: skip

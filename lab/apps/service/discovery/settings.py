@@ -3,7 +3,7 @@
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,8 +14,15 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "int": int, "str": str, "float": float, "min": min, "max": max, "round": round, "bool": bool,
 }  # fmt: skip
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda left, right: left in right, ast.NotIn: lambda left, right: left not in right,
+}  # fmt: skip
+_FROM_VARIABLES = re.compile(r"os\.environ\.items\(\)(?:.|\n){0,200}GUNICORN_")
+"""A loop that takes each variable such as GUNICORN_WORKERS as a setting."""
 _CORES = ("multiprocessing.cpu_count()", "cpu_count()", "os.cpu_count()", "len(os.sched_getaffinity(0))",
-          "os.process_cpu_count()", "mp.cpu_count()")  # fmt: skip
+          "os.process_cpu_count()", "mp.cpu_count()", "m.cpu_count()")  # fmt: skip
 _VARIABLES = ("os.environ.get", "os.getenv", "environ.get", "getenv", "env.get", "env")
 
 
@@ -29,43 +36,99 @@ class Setting(NamedTuple):
 def settings_of(text: str, environment: Mapping[str, str], cores: int) -> dict[str, Setting | None]:
     """Return the settings at the top of a Python file, by name. A setting that cannot be computed has no value."""
     found: dict[str, Setting | None] = {}
-    with suppress(SyntaxError):
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and len(node.targets) == 1:
-                found[node.targets[0].id] = _setting(node.value, found, environment, cores)
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-                found[node.target.id] = _setting(node.value, found, environment, cores)
+    with suppress(SyntaxError, ValueError):
+        _note_all(ast.parse(text).body, found, environment, cores)
+    if _FROM_VARIABLES.search(text):
+        found |= {name.removeprefix("GUNICORN_").lower(): Setting(value) for name, value in environment.items()
+                  if name.startswith("GUNICORN_") and name != "GUNICORN_CMD_ARGS"}  # fmt: skip
     return found
 
 
-def _setting(
+def _note_all(
+    nodes: Iterable[ast.stmt], found: dict[str, Setting | None], environment: Mapping[str, str], cores: int
+) -> None:
+    """Note what statements assign; if nobody knows which branch is taken, what the branches assign is not known."""
+    for node in nodes:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and len(node.targets) == 1:
+            found[node.targets[0].id] = setting_of(node.value, found, environment, cores)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            found[node.target.id] = setting_of(node.value, found, environment, cores)
+        elif isinstance(node, ast.FunctionDef) and isinstance(node.body[-1], ast.Return) and node.body[-1].value:
+            inner = dict(found)
+            _note_all(node.body[:-1], inner, environment, cores)
+            found[f"{node.name}()"] = setting_of(node.body[-1].value, inner, environment, cores)
+        elif isinstance(node, ast.If):
+            is_true = setting_of(node.test, found, environment, cores)
+            if is_true is not None:
+                _note_all(node.body if is_true.value else node.orelse, found, environment, cores)
+            else:
+                found |= dict.fromkeys(_assigned([*node.body, *node.orelse]))
+        elif isinstance(node, ast.Try):
+            _note_all(node.body, found, environment, cores)
+            if any(found.get(name) is None for name in _assigned(node.body)):
+                for handler in node.handlers[:1]:
+                    _note_all(handler.body, found, environment, cores)
+        elif isinstance(node, ast.AugAssign | ast.For | ast.While | ast.With):
+            found |= dict.fromkeys(_assigned([node]))
+
+
+def _assigned(nodes: Iterable[ast.stmt]) -> list[str]:
+    """Return the names that statements assign."""
+    return [each.id for node in nodes for each in ast.walk(node)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)]  # fmt: skip
+
+
+def setting_of(
     node: ast.expr, known: Mapping[str, Setting | None], environment: Mapping[str, str], cores: int
 ) -> Setting | None:
+    """Return the value of an expression; None: it cannot be computed without running the file."""
     of_cores = False
 
-    def value(node: ast.expr) -> Any:  # noqa: ANN401, PLR0911  # a setting may be anything; a case for each kind
+    def value(node: ast.expr) -> Any:  # noqa: ANN401, PLR0911, PLR0912  # a case for each kind of expression
         nonlocal of_cores
         text = ast.unparse(node)
         if text in _CORES:
             of_cores = True
             return cores
-        if isinstance(node, ast.Name):
-            if (found := known.get(node.id)) is None:
+        if isinstance(node, ast.Name) or (isinstance(node, ast.Call) and text in known):
+            if (found := known.get(text)) is None:
                 raise ValueError(text)
             of_cores = of_cores or found.of_cores
             return found.value
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-            return next((found for part in node.values if (found := value(part))), None)
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) in ("os.environ", "environ"):
-            return environment[ast.literal_eval(node.slice)]
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in _VARIABLES and node.args:
-            name = ast.literal_eval(node.args[0])
-            return environment[name] if name in environment else value(node.args[1]) if node.args[1:] else None
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in _FUNCTIONS and not node.keywords:
-            return _FUNCTIONS[ast.unparse(node.func)](*map(value, node.args))
-        return ast.literal_eval(node)
+        match node:
+            case ast.BinOp() if type(node.op) in _OPERATORS:
+                return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+            case ast.BoolOp():
+                is_or, last = isinstance(node.op, ast.Or), None
+                for part in node.values:
+                    last = value(part)
+                    if bool(last) == is_or:
+                        break
+                return last
+            case ast.UnaryOp(op=ast.Not()):
+                return not value(node.operand)
+            case ast.IfExp():
+                return value(node.body if value(node.test) else node.orelse)
+            case ast.Compare() if len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS:
+                return _COMPARISONS[type(node.ops[0])](value(node.left), value(node.comparators[0]))
+            case ast.JoinedStr():
+                return "".join(str(value(part)) for part in node.values)
+            case ast.FormattedValue():
+                return str(value(node.value))
+            case ast.Tuple() | ast.List():
+                return [value(part) for part in node.elts]
+            case ast.Subscript() if ast.unparse(node.value) in ("os.environ", "environ"):
+                return environment[ast.literal_eval(node.slice)]
+            case ast.Call() if ast.unparse(node.func) in _VARIABLES and node.args:
+                name = ast.literal_eval(node.args[0])
+                otherwise = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "default")]
+                return environment[name] if name in environment else value(otherwise[0]) if otherwise else None
+            case ast.Call() if ast.unparse(node.func) in _FUNCTIONS and not node.keywords:
+                return _FUNCTIONS[ast.unparse(node.func)](*map(value, node.args))
+            case ast.Call(func=ast.Attribute(attr="lower" | "upper" | "strip" as name), args=[]):
+                return getattr(str(value(node.func.value)), name)()  # type: ignore[attr-defined]
+            case _:
+                return ast.literal_eval(node)
 
     try:
         return Setting(value(node), of_cores)

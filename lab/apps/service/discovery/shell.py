@@ -1,20 +1,38 @@
 """What a POSIX shell would start: the commands of a script in order, with known variables in their place.
 
-tree-sitter parses the script; nothing is run. Every branch of a condition counts, because nobody knows which is taken.
+tree-sitter parses the script; nothing is run. If the values in a condition are known, the branch that it takes counts;
+else every branch does, and a variable to which they give different values is not known.
 """
 
 import ast
 import operator
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
+from lab.apps.service.discovery.settings import setting_of
+
 _PARSER = Parser(Language(tree_sitter_bash.language()))
 _EXPANSION = re.compile(r"\$(?:(\w+|[@*#?])|\{(\w+)(?:(:?[-=+?])(.*))?\})", re.DOTALL)
+MOST_CALLS = 50
+"""How many calls of functions of a script are followed."""
+_ARRAY = re.compile(r'"?\$\{(\w+)\[[@*]\]\}"?')
+_CORES = re.compile(
+    r"\$\(\s*(?:nproc\b[^|;&)]*|getconf _NPROCESSORS_ONLN|grep -c \^?processor /proc/cpuinfo)\s*\)|`nproc`"
+)
+_COMPARED: dict[str, Callable[[str, str], bool]] = {
+    "=": fnmatchcase, "==": fnmatchcase, "!=": lambda left, right: not fnmatchcase(left, right),
+    "-eq": lambda left, right: int(left) == int(right), "-ne": lambda left, right: int(left) != int(right),
+    "-gt": lambda left, right: int(left) > int(right), "-ge": lambda left, right: int(left) >= int(right),
+    "-lt": lambda left, right: int(left) < int(right), "-le": lambda left, right: int(left) <= int(right),
+}  # fmt: skip
 _OPERATORS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
@@ -33,11 +51,21 @@ class Started(NamedTuple):
 class Shell:
     """A shell with variables and arguments. A word that only a running shell knows stays as it is written."""
 
-    def __init__(self, environment: Mapping[str, str], arguments: Sequence[str] = (), cores: int = 1) -> None:
-        """Take the environment, the arguments of the script (``$1``, …), and how many cores ``nproc`` prints."""
+    def __init__(
+        self, environment: Mapping[str, str], arguments: Sequence[str] = (), cores: int = 1,
+        read: Callable[[str], str] = lambda _: "",
+    ) -> None:  # fmt: skip
+        """Take the environment, the arguments of the script (``$1``, …), and how many cores ``nproc`` prints.
+
+        ``read`` returns the text of a file that the script includes.
+        """
         self.environment = dict(environment)
         self._arguments = [*arguments]
-        self._cores, self._folder = cores, ""
+        self._cores, self._read, self._folder = cores, read, ""
+        self._arrays: dict[str, list[str]] = {}
+        self._functions: dict[str, Node] = {}
+        self._has_ended = False
+        self._calls = 0
 
     def run(self, text: str) -> Iterator[Started]:
         """Yield the commands of a script."""
@@ -47,28 +75,141 @@ class Shell:
         """Return the words of one command line; of several commands, those of the last."""
         return next((started.words for started in reversed([*self.run(text)])), [])
 
-    def _statement(self, node: Node) -> Iterator[Started]:
+    def _statement(self, node: Node) -> list[Started]:  # noqa: PLR0911  # a case for each kind of statement
         match node.type:
+            case _ if self._has_ended:
+                return []
             case "command":
-                yield from self._command(node)
+                return self._command(node)
             case "variable_assignment":
-                self._assign(node, self.environment)
+                return self._assign(node, self.environment)
             case "declaration_command":
-                for part in node.named_children:
-                    if part.type == "variable_assignment":
-                        self._assign(part, self.environment)
-            case "function_definition" | "comment" | "heredoc_redirect" | "test_command":
-                return
+                return [each for part in node.named_children if part.type == "variable_assignment"
+                        for each in self._assign(part, self.environment)]  # fmt: skip
+            case "if_statement":
+                return self._if(node.children)
+            case "case_statement":
+                return self._case(node)
+            case "list":
+                return self._list(node)
+            case "while_statement" | "for_statement" | "c_style_for_statement":
+                return self._either([node.named_children[-1:], []])
+            case "function_definition":
+                name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+                self._functions |= {_text(name): body} if name and body else {}
+                return []
+            case "comment" | "heredoc_redirect" | "test_command":
+                return []
             case _:
-                for part in node.named_children:
-                    yield from self._statement(part)
+                return self._all(node.named_children)
 
-    def _assign(self, node: Node, environment: dict[str, str]) -> None:
+    def _all(self, nodes: Sequence[Node]) -> list[Started]:
+        return [started for node in nodes for started in self._statement(node)]
+
+    def _if(self, parts: Sequence[Node]) -> list[Started]:
+        """Return the commands of the branch that an if, elif or else takes, or of all if nobody knows."""
+        kinds = [part.type for part in parts]
+        if "then" not in kinds:
+            return self._all([part for part in parts if part.is_named])
+        then = kinds.index("then")
+        others = [place for place, kind in enumerate(kinds) if kind in ("elif_clause", "else_clause")]
+        inner = [part for part in parts[then + 1 : others[0] if others else None] if part.is_named]
+        is_true = self._truth(next(part for part in parts if part.is_named))
+        if is_true:
+            return self._all(inner)
+
+        def further() -> list[Started]:
+            return self._if([*parts[others[0]].children, *parts[others[0] + 1 :]] if others else [])
+
+        return further() if is_true is False else self._either([inner, further])
+
+    def _case(self, node: Node) -> list[Started]:
+        """Return the commands of the item that a case takes, or of all if nobody knows."""
+        value = node.child_by_field_name("value")
+        said = " ".join(self._expanded(value)) if value else "$"
+        items = [part for part in node.named_children if part.type == "case_item"]
+        inner = [
+            [part for part in item.named_children if part not in item.children_by_field_name("value")] for item in items
+        ]
+        if "$" in said or "`" in said:
+            return self._either([*inner, []])
+        for item, statements in zip(items, inner, strict=True):
+            if any(fnmatchcase(said, "".join(self._expanded(each))) for each in item.children_by_field_name("value")):
+                return self._all(statements)
+        return []
+
+    def _list(self, node: Node) -> list[Started]:
+        """Return the commands of ``a && b`` or ``a || b``; b counts unless the condition a excludes it."""
+        left, *right = node.named_children
+        begun = self._statement(left)
+        is_true = self._truth(left)
+        if is_true is ("||" in [part.type for part in node.children]):
+            return begun
+        return begun + (
+            self._all(right) if is_true is not None or left.type == "command" else self._either([right, []])
+        )
+
+    def _either(self, branches: Sequence[Sequence[Node] | Callable[[], list[Started]]]) -> list[Started]:
+        """Return the commands of all branches, of which nobody knows which is taken."""
+        before, arguments, begun = dict(self.environment), self._arguments, []
+        results: list[dict[str, str]] = []
+        for branch in branches:
+            self.environment, self._arguments = dict(before), arguments
+            begun += branch() if callable(branch) else self._all(branch)
+            results.append(self.environment)
+            self._has_ended = False
+        said = {name: {result[name] for result in results if name in result} for result in results for name in result}
+        self.environment = {name: next(iter(values)) for name, values in said.items() if len(values) == 1}
+        self._arguments = arguments
+        return begun
+
+    def _truth(self, node: Node) -> bool | None:
+        """Return whether a condition is true; None: only a running shell knows."""
+        inner = [part for part in node.named_children if part.type != "test_operator"]
+        match node.type:
+            case "test_command" | "parenthesized_expression":
+                return self._truth(inner[0]) if inner else None
+            case "negated_command":
+                known = self._truth(inner[0])
+                return None if known is None else not known
+            case "command":
+                return {"true": True, "false": False}.get(_text(node))
+            case "list" | "binary_expression" | "unary_expression":
+                return self._compared(node, inner)
+            case _:
+                return None
+
+    def _compared(self, node: Node, inner: Sequence[Node]) -> bool | None:
+        signs = [_text(part) for part in node.children if not part.is_named or part.type == "test_operator"]
+        sign = signs[0] if signs else ""
+        if sign in ("&&", "||", "-a", "-o"):
+            known = [self._truth(part) for part in inner]
+            decides = sign in ("||", "-o")
+            return decides if decides in known else None if None in known else not decides
+        if sign == "!":
+            is_true = self._truth(inner[0])
+            return None if is_true is None else not is_true
+        said = ["".join(self._expanded(part)) for part in inner]
+        if any("$" in each or "`" in each for each in said):
+            return None
+        with suppress(ValueError, IndexError):
+            return (
+                {"-z": not said[0], "-n": bool(said[0])}[sign] if sign in ("-z", "-n") else _COMPARED[sign](*said[:2])
+            )
+        return None
+
+    def _assign(self, node: Node, environment: dict[str, str]) -> list[Started]:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if name:
-            environment[_text(name)] = " ".join(self._expanded(value)) if value else ""
+        adds = "+=" in [part.type for part in node.children]
+        if name and value and value.type == "array":
+            words = [word for part in value.named_children for word in self._expanded(part)]
+            self._arrays[_text(name)] = [*(self._arrays.get(_text(name), []) if adds else []), *words]
+        elif name:
+            said = " ".join(self._expanded(value)) if value else ""
+            environment[_text(name)] = (environment.get(_text(name), "") if adds else "") + said
+        return []
 
-    def _command(self, node: Node) -> Iterator[Started]:
+    def _command(self, node: Node) -> list[Started]:
         environment: dict[str, str] = {}
         words: list[str] = []
         for part in node.named_children:
@@ -76,18 +217,46 @@ class Shell:
                 self._assign(part, environment)
             elif not part.type.endswith("redirect"):
                 words += self._expanded(part)
-        while words[:1] in (["exec"], ["command"]):
-            words = [word for place, word in enumerate(words[1:]) if place or word not in ("-a", "-c", "-l", "--")]
+        is_last = words[:1] == ["exec"]
+        while words[:1] in (["exec"], ["command"], ["env"]):
+            words = [
+                word for place, word in enumerate(words[1:]) if place or word not in ("-a", "-c", "-l", "--", "-i")
+            ]
+            while words and (said := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", words[0], re.DOTALL)):
+                environment[said[1]] = said[2]
+                words = words[1:]
+        begun = self._begun(words, environment, node.start_point[0] + 1)
+        self._has_ended = self._has_ended or (is_last and bool(words)) or words[:1] == ["exit"]
+        return begun
+
+    def _begun(self, words: list[str], environment: dict[str, str], line: int) -> list[Started]:
+        """Return what a command starts: itself, or the commands of its function or of the script that it includes."""
         match words:
             case ["set", "--", *arguments]:
                 self._arguments = arguments
+            case ["shift", *count]:
+                self._arguments = self._arguments[int(count[0]) if count and count[0].isdecimal() else 1 :]
             case ["cd", folder]:
                 self._folder = os.path.normpath(os.path.join(self._folder, folder))  # noqa: PTH118  # of another machine
+            case ["source" | ".", name, *_] if text := self._read(name):
+                return [*self.run(text)]
+            case [name, *arguments] if name in self._functions and self._calls < MOST_CALLS:
+                return self._called(name, arguments)
             case [_, *_]:
-                yield Started(words, self.environment | environment, self._folder, node.start_point[0] + 1)
+                return [Started(words, self.environment | environment, self._folder, line)]
+        return []
+
+    def _called(self, name: str, arguments: list[str]) -> list[Started]:
+        before, self._arguments = self._arguments, arguments
+        self._calls += 1
+        begun = self._statement(self._functions[name])
+        self._arguments = before
+        return begun
 
     def _expanded(self, node: Node) -> list[str]:  # noqa: PLR0911  # a case for each kind of node
         """Return the words that a part of a command becomes: a variable without quotes may become several."""
+        if (array := _ARRAY.fullmatch(_text(node))) and array[1] in self._arrays:
+            return self._arrays[array[1]]
         match node.type:
             case "command_name":
                 return [word for part in node.named_children for word in self._expanded(part)]
@@ -115,7 +284,7 @@ class Shell:
             case "arithmetic_expansion":
                 return self._computed(text[3:-2]) or text
             case "command_substitution":
-                return str(self._cores) if re.fullmatch(r"\$\(\s*nproc[^|;&)]*\)|`nproc`", text) else text
+                return self._printed(text)
             case _:
                 return re.sub(r'\\([$"\\`])', r"\1", text)
 
@@ -127,12 +296,19 @@ class Shell:
         name, operator_, otherwise = found[1] or found[2], found[3] or "", found[4] or ""
         if name in "@*":
             return " ".join(self._arguments)
-        if name.isdecimal() and 0 < int(name) <= len(self._arguments):
-            return self._arguments[int(name) - 1]
-        value = self.environment.get(name)
+        if name == "#":
+            return str(len(self._arguments))
+        if name.isdecimal() and int(name):
+            value = (
+                self._arguments[int(name) - 1] if int(name) <= len(self._arguments) else "" if not operator_ else None
+            )
+        else:
+            value = self.environment.get(name)
         if operator_.endswith("+"):
             return self._inner(otherwise) if value else ""
         if value is None or (not value and operator_.startswith(":")):
+            if operator_[-1:] == "=":
+                self.environment[name] = self._inner(otherwise)
             return self._inner(otherwise) if operator_[-1:] in ("-", "=") else (value if value is not None else text)
         return value
 
@@ -140,8 +316,18 @@ class Shell:
         words = self.words(f"x {text}")
         return " ".join(words[1:])
 
+    def _printed(self, text: str) -> str:
+        """Return what a command that counts cores prints; else the command."""
+        if _CORES.fullmatch(text):
+            return str(self._cores)
+        if found := re.fullmatch(r"""\$\(python[\d.]* -c (["']).*\bprint\((.*)\)\1\)""", text, re.DOTALL):
+            with suppress(SyntaxError):
+                computed = setting_of(ast.parse(found[2], mode="eval").body, {}, self.environment, self._cores)
+                return str(computed.value) if computed else text
+        return text
+
     def _computed(self, text: str) -> str | None:
-        plain = re.sub(r"\$\(\s*nproc[^)]*\)", str(self._cores), text)
+        plain = _CORES.sub(str(self._cores), text)
         plain = re.sub(r"\$?\b([A-Za-z_]\w*)\b", lambda name: self.environment.get(name[1], "?"), plain)
         try:
             return str(int(_arithmetic(ast.parse(plain.strip(), mode="eval").body)))
@@ -165,3 +351,11 @@ def _pieces(node: Node) -> Iterator[Node]:
 
 def _text(node: Node) -> str:
     return (node.text or b"").decode(errors="replace")
+
+
+def variables_of(text: str) -> dict[str, str]:
+    """Return variables that a line gives as a shell would: ``A=1 B="two words"``, or ``"A=1" "B=two words"``."""
+    with suppress(ValueError):
+        pairs = (word.partition("=") for word in shlex.split(text))
+        return {name: value for name, equals, value in pairs if name and equals}
+    return {}

@@ -1,0 +1,342 @@
+"""How a Dockerfile or a Compose file starts a service."""
+
+import io
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+from dockerfile_parse import DockerfileParser
+
+from lab.apps.service.discovery.follow import follow
+from lab.apps.service.discovery.repository import NOT_OF_THE_SERVICE, Image, Repository, Start
+from lab.apps.service.discovery.shell import Shell
+
+_FOR_DEVELOPMENT = re.compile(
+    r"(^|[._/-])(override|dev|devel|development|local|debug|tests?|ci|e2e|docs?|devcontainer)([._/-]|$)"
+)
+_FOR_PRODUCTION = re.compile(r"(^|[._/-])(prod|production|deploy|release)([._/-]|$)")
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w+)\1")
+
+
+class _Loader(yaml.SafeLoader):
+    """A loader that takes Compose's tags, such as ``!reset``, for what they stand before."""
+
+
+def _untagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:  # noqa: ANN401  # YAML may hold anything
+    if suffix == "reset":
+        return None
+    if isinstance(node, yaml.MappingNode):
+        return loader.construct_mapping(node, deep=True)
+    return loader.construct_sequence(node, deep=True) if isinstance(node, yaml.SequenceNode) else node.value
+
+
+_Loader.add_multi_constructor("!", _untagged)
+
+
+def docker_images(repository: Repository) -> list[Start]:
+    """Return what the Dockerfiles of a repository state, not followed, the one that counts most first."""
+    paths = repository.files("Dockerfile*", "*.Dockerfile", "*.dockerfile", "Containerfile*")
+    named = [path for path in paths if path.suffix not in (".md", ".txt", ".dockerignore", ".j2", ".py")]
+    return [image_of(repository, path) for path in _by_purpose(named, repository)]
+
+
+def docker_starts(repository: Repository) -> list[Start]:
+    """Return what the Dockerfiles of a repository start, the one that counts most first."""
+    return [each for image in docker_images(repository) for each in (follow(image, repository) or [image])]
+
+
+def _by_purpose(paths: Sequence[Path], repository: Repository) -> list[Path]:
+    """Return files for production first, and files for development last."""
+
+    def key(path: Path) -> tuple[bool, int, bool]:
+        name = str(path.relative_to(repository.folder)).lower()
+        return bool(_FOR_DEVELOPMENT.search(name)), name.count("/"), not _FOR_PRODUCTION.search(name)
+
+    return sorted(paths, key=key)
+
+
+def image_of(repository: Repository, path: Path, context: Path | None = None, target: str = "",
+             arguments: Mapping[str, str] | None = None) -> Start:  # fmt: skip
+    """Return what the last stage of a Dockerfile, or the stage that is named, starts.
+
+    ``context`` is the folder that it is built from, and ``arguments`` are those of the build.
+    """
+    name = str(path.relative_to(repository.folder))
+    text, written = _without_heredocs(repository.text(path))
+    stages: dict[str, _Stage] = {}
+    stage = _Stage()
+    common: dict[str, str] = {}
+    for step in DockerfileParser(fileobj=io.BytesIO(text.encode())).structure:  # type: ignore[arg-type]  # it takes bytes
+        value = step["value"]
+        if step["instruction"] == "FROM":
+            value = _interpolated(value, Shell(common))
+            source, _, alias = re.sub(r"--platform=\S+\s+", "", value).partition(" ")
+            base = stages.get(source, _Stage(base=source))
+            stage = replace(base, environment=dict(base.environment), given=dict(base.given), copies=[*base.copies],
+                            arguments=dict(common))  # fmt: skip
+            stages[alias.split()[-1] if alias else str(len(stages))] = stage
+        elif step["instruction"] == "ARG" and not stages:
+            common |= _pairs(value, Shell(common)) | {**(arguments or {})}
+        elif step["instruction"] in ("COPY", "ADD"):
+            stage.copy(value, stages, written)
+        else:
+            stage.take(step["instruction"], value, f"{name}:{step['startline'] + 1}", arguments or {}, repository.cores)
+    stage = stages.get(target, stage)
+    image = Image(
+        context=context or _context(repository, path, stage), file=path, folder=stage.folder,
+        copies=tuple(stage.copies), written=stage.written, entrypoint=tuple(stage.entrypoint),
+    )  # fmt: skip
+    given = {key: value for key, value in stage.given.items() if not NOT_OF_THE_SERVICE.match(key)}
+    folder = repository.in_folder(stage.folder, image)
+    return Start(stage.words, folder, stage.place or name, stage.environment, given, image=image)
+
+
+def _context(repository: Repository, path: Path, stage: "_Stage") -> Path:
+    """Return the folder that a Dockerfile is built from: the one that has what it copies."""
+    sources = [source.lstrip("/") for source, _ in stage.copies if source.strip("./")]
+    own = {".py", ".toml", ".txt"} & {file.suffix for file in path.parent.iterdir()}
+    candidates = [path.parent, *path.parent.parents] if own else [*reversed([path.parent, *path.parent.parents])]
+    inside = [folder for folder in candidates if folder.is_relative_to(repository.folder)]
+    return max(inside, key=lambda folder: sum((folder / source).exists() for source in sources))
+
+
+def _without_heredocs(text: str) -> tuple[str, dict[str, str]]:
+    """Return a Dockerfile without its here-documents, and their texts by the words that open them."""
+    kept: list[str] = []
+    written: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        opened = re.match(r"\s*(?:RUN|COPY|ADD)\b", line, re.IGNORECASE) and [
+            found[2] for found in _HEREDOC.finditer(line)
+        ]
+        kept.append(line)
+        for word in opened or []:
+            inner: list[str] = []
+            for each in lines:
+                kept.append("")
+                if each.strip() == word:
+                    break
+                inner.append(each)
+            written[word] = "\n".join(inner) + "\n"
+    return "\n".join(kept) + "\n", written
+
+
+@dataclass
+class _Stage:
+    """A stage of a Dockerfile, as far as it was read. ``base`` is its image."""
+
+    base: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    given: dict[str, str] = field(default_factory=dict)
+    arguments: dict[str, str] = field(default_factory=dict)
+    """What ARG says. It is known when the image is built, and not when it runs."""
+    folder: str = "/"
+    copies: list[tuple[str, str]] = field(default_factory=list)
+    written: dict[str, str] = field(default_factory=dict)
+    entrypoint: list[str] = field(default_factory=list)
+    command: list[str] = field(default_factory=list)
+    place: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the command that a container starts."""
+        return [*self.entrypoint, *self.command]
+
+    def copy(self, value: str, stages: Mapping[str, "_Stage"], written: Mapping[str, str]) -> None:
+        """Take a COPY: from the repository, of what another stage has copied, or of a text in the Dockerfile."""
+        with suppress(ValueError):
+            words = [_interpolated(word, Shell(self.arguments | self.environment)) for word in _listed_or_split(value)]
+            source = next((word.partition("=")[2] for word in words if word.startswith("--from=")), "")
+            *paths, target = [word for word in words if not word.startswith("--")]
+            there = str(PurePosixPath(self.folder) / target)
+            texts = [written.get(found[2], "") for path in paths if (found := _HEREDOC.match(path))]
+            if texts:
+                self.written = {**self.written, there: texts[0]}
+            elif not source:
+                self.copies += [(path, there) for path in paths]
+            elif source in stages:
+                self.copies += [(ours, _within(where, path, there)) for path in paths
+                                for ours, where in stages[source].copies
+                                if PurePosixPath(where).is_relative_to(path)]  # fmt: skip
+
+    def take(self, instruction: str, value: str, place: str, arguments: Mapping[str, str], cores: int) -> None:
+        """Take one instruction of the Dockerfile. ``arguments`` are those of the build."""
+        shell = Shell(self.arguments | self.environment, cores=cores)
+        match instruction:
+            case "ENV":
+                pairs = _pairs(value, shell)
+                self.environment |= pairs
+                self.given = {**self.given, **pairs}
+            case "ARG":
+                said = _pairs(value, shell) | {
+                    name: arguments[name] for name in [value.partition("=")[0]] if name in arguments
+                }
+                self.arguments = self.arguments | said
+            case "WORKDIR":
+                self.folder = str(PurePosixPath(self.folder) / _interpolated(value.strip("\"'"), shell))
+            case "ENTRYPOINT":
+                self.entrypoint, self.command, self.place = _form(value), [], place
+            case "CMD":
+                self.command, self.place = _form(value), self.place if self.entrypoint and self.place else place
+
+
+def _within(where: str, path: str, there: str) -> str:
+    """Return where a part of a folder lies in the image that copies the whole folder."""
+    return str(PurePosixPath(there) / PurePosixPath(where).relative_to(path))
+
+
+def _listed_or_split(value: str) -> list[str]:
+    """Return the words of a COPY in either of its forms."""
+    words = _form(value)
+    return shlex.split(value) if words[:1] == ["/bin/sh"] else words
+
+
+def _form(value: str) -> list[str]:
+    """Return the words of a CMD in its exec form, or the shell that its shell form starts."""
+    with suppress(ValueError):
+        listed = json.loads(value)
+        if isinstance(listed, list):
+            return [str(word) for word in listed]
+    return ["/bin/sh", "-c", value]
+
+
+def _pairs(value: str, shell: Shell) -> dict[str, str]:
+    """Return the variables of ENV or ARG: ``A=1 B="two words"``, or ``A two words``."""
+    name, _, rest = value.partition(" ")
+    if "=" not in name:
+        return {name: _interpolated(rest.strip(), shell)} if rest else {}
+    with suppress(ValueError):
+        return {name: _interpolated(text, shell) for name, _, text in
+                (word.partition("=") for word in shlex.split(value)) if name}  # fmt: skip
+    return {}
+
+
+def _interpolated(text: str, shell: Shell) -> str:
+    """Return a text with variables in their place, as Docker and Compose put them there."""
+    text = re.sub(r"\$\{[^{}]*\}|\$\w+", lambda found: shell.expand(found[0]), text.replace("$$", "\0"))
+    return text.replace("\0", "$")
+
+
+def compose_starts(repository: Repository) -> list[Start]:
+    """Return what the Compose files of a repository start, those for production first."""
+    paths = repository.files("compose*.y*ml", "docker-compose*.y*ml", "docker_compose*.y*ml")
+    paths = [path for path in paths if "override" not in path.name]
+    paths = [path for path in paths if not _FOR_DEVELOPMENT.search(path.name)] or paths
+    said = {path: _services(repository, path) for path in paths}
+    found: list[Start] = []
+    for path in sorted(_by_purpose(paths, repository), key=lambda path: not _FOR_PRODUCTION.search(path.name)):
+        base = _base(path, said) if _FOR_PRODUCTION.search(path.name) else {}
+        services = {name: {**base.get(name, {}), **each} for name, each in said[path].items()}
+        for name, each in services.items():
+            if each.get("build") or each.get("command") or each.get("entrypoint"):
+                found += _service(repository, path, name, services)
+    return found
+
+
+def _base(path: Path, said: Mapping[Path, dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Return the services of the file that a file for production adds to."""
+    beside = (other for other in said if other.parent == path.parent and not _FOR_PRODUCTION.search(other.name))
+    return next((said[other] for other in beside), {})
+
+
+def _services(repository: Repository, path: Path) -> dict[str, dict[str, Any]]:
+    with suppress(yaml.YAMLError, AttributeError):
+        services = (yaml.load(repository.text(path), _Loader) or {}).get("services") or {}  # noqa: S506  # a safe loader
+        return {str(name): said for name, said in services.items() if isinstance(said, dict)}
+    repository.problems.append(f"{path.relative_to(repository.folder)}: this Compose file cannot be read")
+    return {}
+
+
+def _service(repository: Repository, path: Path, name: str, services: Mapping[str, dict[str, Any]]) -> list[Start]:
+    """Return what a service of a Compose file starts."""
+    said, place = services[name], str(path.relative_to(repository.folder))
+    shell = Shell(env_file(repository.text(path.parent / ".env")), cores=repository.cores)
+    start = _built(repository, path, said, shell)
+    environment = {name: _interpolated(value, shell) for name, value in _variables(said.get("environment")).items()}
+    words, stated = start.words, start.place
+    if said.get("command") is not None or said.get("entrypoint") is not None:
+        entrypoint = (
+            _listed(said.get("entrypoint"), shell) if said.get("entrypoint") is not None else [*start.image.entrypoint]
+        )
+        words = [*entrypoint, *_listed(said.get("command"), shell)]
+        stated = f"{place}:{_line(repository.text(path), name, 'command' if said.get('command') else 'entrypoint')}"
+    if not words:
+        return []
+    if said.get("working_dir"):
+        start = replace(start, folder=repository.in_folder(str(said["working_dir"]), start.image))
+    needed = said.get("depends_on") or []
+    beside = tuple(
+        other for other in needed if not services.get(other, {}).get("build") and services.get(other, {}).get("image")
+    )
+    replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
+    given = {key: value for key, value in environment.items() if not NOT_OF_THE_SERVICE.match(key)}
+    return follow(replace(
+        start, words=words, place=stated, replicas=replicas if isinstance(replicas, int) else None,
+        environment={**start.environment, **_env_files(repository, path, said), **environment},
+        given={**start.given, **given}, beside=beside, compose=place,
+    ), repository)  # fmt: skip
+
+
+def _built(repository: Repository, path: Path, said: Mapping[str, Any], shell: Shell) -> Start:
+    """Return what the image that a service is built from starts."""
+    build = said.get("build")
+    build = {"context": build} if isinstance(build, str) else build or {}
+    context = (path.parent / _interpolated(str(build.get("context", ".")), shell)).resolve()
+    file = (context / str(build.get("dockerfile", "Dockerfile"))).resolve()
+    place = str(path.relative_to(repository.folder))
+    if not build or not file.is_file() or not file.is_relative_to(repository.folder.resolve()):
+        is_inside = bool(build) and context.is_dir() and context.is_relative_to(repository.folder)
+        return Start([], context if is_inside else repository.folder, place)
+    arguments = {name: _interpolated(value, shell) for name, value in _variables(build.get("args")).items()}
+    return image_of(repository, file, context, str(build.get("target", "")), arguments)
+
+
+def _env_files(repository: Repository, path: Path, said: Mapping[str, Any]) -> dict[str, str]:
+    listed = said.get("env_file") or []
+    names = [each.get("path", "") if isinstance(each, dict) else each
+             for each in ([listed] if isinstance(listed, str) else listed)]  # fmt: skip
+    return {name: value for each in names for name, value in env_file(repository.text(path.parent / str(each))).items()}
+
+
+def env_file(text: str) -> dict[str, str]:
+    """Return the variables of an env file."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and not name.startswith("#"):
+            found[name.strip()] = re.sub(r"\s+#.*", "", value).strip().strip("'\"")
+    return found
+
+
+def _line(text: str, service: str, key: str) -> int:
+    """Return the line of a key of a service in a Compose file."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if re.match(rf"  ?(?:  )?{re.escape(service)}\s*:", line):
+            inside = True
+        elif inside and re.match(rf"\s+{key}\s*:", line):
+            return number
+    return 1
+
+
+def _listed(command: object, shell: Shell) -> list[str]:
+    """Return the words of a command in a Compose file, with the variables that Compose knows in their place."""
+    if isinstance(command, list):
+        return [_interpolated(str(word), shell) for word in command]
+    with suppress(ValueError):
+        return shlex.split(_interpolated(str(command or ""), shell))
+    return []
+
+
+def _variables(said: object) -> dict[str, str]:
+    if isinstance(said, list):
+        return {name: value for name, _, value in (str(each).partition("=") for each in said)}
+    if isinstance(said, dict):
+        return {str(name): str(value) for name, value in said.items() if value is not None}
+    return {}

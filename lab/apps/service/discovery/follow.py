@@ -1,0 +1,133 @@
+"""What a command starts in the end: shells, scripts, wrappers and Python programs are followed to their server."""
+
+import configparser
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lab.apps.service.discovery.programs import command_of_project, start_of_module, start_of_program
+from lab.apps.service.discovery.repository import NO_SERVERS, NOT_OF_THE_SERVICE, SERVERS, Repository, Start
+from lab.apps.service.discovery.shell import Shell
+
+_SHELLS = ("sh", "bash", "ash", "dash", "zsh")
+_DEEPEST = 6
+"""How many scripts may call each other."""
+_FURTHEST = 12
+"""How many words may stand before a command, such as those of ``tini -- poetry run``."""
+
+
+def follow(start: Start, repository: Repository, depth: int = 0) -> list[Start]:
+    """Return the commands that a command starts in the end: those of its script, or the command itself."""
+    if not start.words:
+        return []
+    found = [*_inner(start, repository, depth)] if depth < _DEEPEST else []
+    servers = [each for each in found if each.server]
+    return servers or ([start] if start.server else found[-1:] or [start])
+
+
+def _inner(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
+    """Yield the commands that a command hands on to."""
+    if NO_SERVERS.match(start.words[0].rpartition("/")[2]):
+        return
+    for place in range(min(len(start.words), _FURTHEST)):
+        words = start.words[place:]
+        program = words[0].rpartition("/")[2]
+        if program in SERVERS or program.startswith("-"):
+            if program in SERVERS:
+                return
+            continue
+        inner = replace(start, words=words)
+        script = _script_of(inner, repository)
+        if script is not None:
+            yield from _run(inner, *script, repository, depth)
+            return
+        if started := start_of_program(inner, repository):
+            yield from follow(started, repository, depth + 1)
+            return
+        if program in ("supervisord", "supervisord.py"):
+            yield from supervised(inner, repository)
+            return
+        if place == 0 or start.words[place - 1] in ("--", "run"):
+            yield from (further := [*_of_project(inner, repository, depth)])
+            if further:
+                return
+
+
+def _script_of(start: Start, repository: Repository) -> tuple[str, list[str], str] | None:
+    """Return the script that a command runs, its arguments, and the name of its file; None: it runs none."""
+    words, program = start.words, start.words[0].rpartition("/")[2]
+    if program in _SHELLS or program in ("su", "runuser"):
+        for place, word in enumerate(words[1:], start=1):
+            if re.fullmatch(r"-[a-z]*c", word) and words[place + 1 :]:
+                return words[place + 1], words[place + 3 :], ""
+            if not word.startswith("-") and program in _SHELLS and words[place - 1] != "-o":
+                return repository.program(word, start), words[place + 1 :], word
+        return None
+    text = repository.script(words[0], start)
+    return (text, words[1:], words[0]) if text else None
+
+
+def _run(
+    start: Start, text: str, arguments: list[str], name: str, repository: Repository, depth: int
+) -> Iterator[Start]:
+    """Yield what a script starts. ``name`` is that of its file; empty: it is part of the command."""
+
+    def read(name: str) -> str:
+        return repository.program(name, start)
+
+    for begun in Shell(start.environment, arguments, repository.cores, read).run(text):
+        folder = (start.folder / begun.folder).resolve() if begun.folder else start.folder
+        if begun.folder and (begun.folder.startswith("/") or not folder.is_dir()):
+            folder = repository.in_folder(begun.folder, start.image)
+        further = follow(
+            replace(start, words=begun.words, environment=begun.environment, folder=folder), repository, depth + 1
+        )
+        at = f"{start.place}, {name}:{begun.line}" if name else start.place
+        yield from (each if each.server or depth else replace(each, place=at) for each in further)
+
+
+def _of_project(start: Start, repository: Repository, depth: int) -> Iterator[Start]:
+    """Yield what a script that the project names starts."""
+    match command_of_project(start.words, repository, start.folder):
+        case [module, function]:
+            if started := start_of_module(start, module, function, repository):
+                yield from follow(started, repository, depth + 1)
+        case str(text):
+            yield from _run(start, text, [], "", repository, depth)
+
+
+def supervised(start: Start, repository: Repository) -> Iterator[Start]:
+    """Yield the servers that supervisord's file starts."""
+    said = [
+        word for before, word in zip(start.words, start.words[1:], strict=False) if before in ("-c", "--configuration")
+    ]
+    named = [path for word in said if (path := repository.program_path(word, start))]
+    for path in named or repository.files("supervisor*.conf", "supervisor*.ini"):
+        place = path.relative_to(repository.folder)
+        parser = configparser.RawConfigParser(strict=False, inline_comment_prefixes=(" ;", "\t;"))
+        try:
+            parser.read_string(repository.text(path))
+        except configparser.Error:
+            repository.problems.append(f"{place}: this file of supervisord cannot be read")
+            continue
+        for section in parser.sections():
+            if section.startswith("program:") and parser.has_option(section, "command"):
+                yield from _program(start, dict(parser[section]), str(place), repository)
+
+
+def _program(start: Start, said: dict[str, str], place: str, repository: Repository) -> Iterator[Start]:
+    command = said["command"].replace("\n", " ").replace("%%", "%")
+    command = re.sub(r"%\(ENV_(\w+)\)[sd]", r"${\1}", command)
+    pairs = re.findall(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^,]*)""", said.get("environment", ""))
+    given = {name: value.strip("\"' ").replace("%%", "%") for name, value in pairs}
+    folder = repository.in_folder(said["directory"], start.image) if said.get("directory") else start.folder
+    own = {name: value for name, value in given.items() if not NOT_OF_THE_SERVICE.match(name)}
+    line = _line_of(repository.text(place), said["command"].splitlines()[0])
+    begun = replace(start, words=["sh", "-c", command], folder=folder, place=f"{place}:{line}",
+                    environment={**start.environment, **given}, given={**start.given, **own})  # fmt: skip
+    yield from (each for each in follow(begun, repository, 1) if each.server)
+
+
+def _line_of(text: str, part: str) -> int:
+    """Return the line of a text that has a part."""
+    return next((number for number, line in enumerate(text.splitlines(), start=1) if part in line), 1)

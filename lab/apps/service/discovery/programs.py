@@ -1,0 +1,208 @@
+"""Python programs that start a server themselves, and the scripts that a project names, as commands."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab.apps.service.discovery.repository import SERVERS, Repository, Start
+from lab.apps.service.discovery.settings import Setting, setting_of, settings_of
+
+_RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "rye", "poe", "task", "make")
+_UVICORN = ("uvicorn.run", "uvicorn.Config", "run", "Config")
+_WAITRESS = ("waitress.serve", "serve")
+_RUNS = ("os.system", "system", "run", "call", "check_call", "Popen", "execvp", "execv", "execlp")
+
+
+def command_of_project(words: Sequence[str], repository: Repository, folder: Path) -> str | list[str] | None:
+    """Return what a script that the project names starts: a text for a shell, or the function ``[module, name]``.
+
+    ``words`` are those of the command, such as ``poetry run serve``. None: the project names no such script.
+    """
+    runner = words[0].rpartition("/")[2]
+    rest = [word for word in words[1:] if not word.startswith("-") and word not in ("run", "exec")]
+    name = rest[0] if runner in _RUNNERS and rest else runner if runner not in _RUNNERS else ""
+    for base in dict.fromkeys((folder, *folder.parents)):
+        if name and base.is_relative_to(repository.folder):
+            if runner == "make" and (recipe := _recipe(repository.text(base / "Makefile"), name)):
+                return recipe
+            if found := _scripts(repository, base).get(name.rpartition(":")[2] if runner == "hatch" else name):
+                return found
+    return None
+
+
+def _scripts(repository: Repository, base: Path) -> dict[str, str | list[str]]:
+    """Return the scripts of pyproject.toml and Pipfile by name."""
+    found: dict[str, str | list[str]] = {}
+    with suppress(tomllib.TOMLDecodeError, AttributeError):
+        said = tomllib.loads(repository.text(base / "pyproject.toml"))
+        tool = said.get("tool", {})
+        for name, target in [*tool.get("poetry", {}).get("scripts", {}).items(),
+                             *said.get("project", {}).get("scripts", {}).items()]:  # fmt: skip
+            if isinstance(target, str):
+                found[name] = [target.partition(":")[0], target.partition(":")[2].partition(".")[0]]
+        tables = [tool.get("pdm", {}).get("scripts", {}), tool.get("rye", {}).get("scripts", {}),
+                  tool.get("poe", {}).get("tasks", {}), tool.get("taskipy", {}).get("tasks", {}),
+                  *(each.get("scripts", {}) for each in tool.get("hatch", {}).get("envs", {}).values())]  # fmt: skip
+        for table in tables:
+            found |= {name: text for name, each in table.items() if (text := _command(each))}
+    with suppress(tomllib.TOMLDecodeError, AttributeError):
+        scripts = tomllib.loads(repository.text(base / "Pipfile")).get("scripts", {})
+        found |= {name: text for name, each in scripts.items() if (text := _command(each))}
+    return found
+
+
+def _command(said: object) -> str:
+    """Return a script of a project as a text for a shell: it may be a text, a list, or a table with one of them."""
+    if isinstance(said, dict):
+        said = said.get("cmd") or said.get("shell")
+    return "\n".join(map(str, said)) if isinstance(said, list) else said if isinstance(said, str) else ""
+
+
+def _recipe(makefile: str, target: str) -> str:
+    found = re.search(rf"^{re.escape(target)}\s*:[^=\n]*\n((?:\t.*\n?|\s*\n)+)", makefile, re.MULTILINE)
+    return re.sub(r"^\t[@-]*", "", found[1], flags=re.MULTILINE).replace("$$", "$") if found else ""
+
+
+def start_of_program(start: Start, repository: Repository) -> Start | None:
+    """Return the server that a command such as ``python main.py`` or ``python -m shop`` starts; None: not known."""
+    words = [word for word in start.words if not re.fullmatch(r"-[uOBEIs]+", word)]
+    if not re.fullmatch(r"(?:.*/)?python[\d.]*", words[0]) or len(words) == 1:
+        return None
+    if words[1] == "-m" and len(words) > 2:
+        return start_of_module(replace(start, words=words), words[2], "", repository)
+    path = repository.program_path(words[1], start)
+    if not path:
+        return None
+    in_package = (path.parent / "__init__.py").is_file() or not path.is_relative_to(start.folder)
+    parts = path.relative_to(start.folder if path.is_relative_to(start.folder) else repository.folder).parts
+    folder, module = (start.folder, ".".join(parts)) if in_package else (path.parent, path.name)
+    return _start(replace(start, folder=folder), repository.text(path), module.removesuffix(".py"), "", repository)
+
+
+def start_of_module(start: Start, module: str, function: str, repository: Repository) -> Start | None:
+    """Return the server that a module starts, or a function of it; None: not known."""
+    parts = module.split(".")
+    for base in dict.fromkeys((start.folder, repository.folder, start.folder / "src", repository.folder / "src")):
+        for path in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__main__.py"),
+                     base.joinpath(*parts, "__init__.py")):  # fmt: skip
+            if path.is_file() and (found := _start(start, repository.text(path), module, function, repository)):
+                return found
+    return None
+
+
+def _start(start: Start, text: str, module: str, function: str, repository: Repository) -> Start | None:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    program = _Program(tree, text, module, start.environment, repository.cores)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == function]
+    for node in (*functions, tree):
+        if words := next(program.commands(node), None):
+            return replace(start, words=words)
+    return None
+
+
+class _Program:
+    """A Python program that was parsed, and is not run."""
+
+    def __init__(self, tree: ast.Module, text: str, module: str, environment: Mapping[str, str], cores: int) -> None:
+        self._tree, self._module, self._environment, self._cores = tree, module, environment, cores
+        self._known = settings_of(text, environment, cores)
+        self._uses = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import)
+                      for alias in node.names}  # fmt: skip
+        self._imported: dict[str, str] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                self._uses.add(node.module.partition(".")[0])
+                self._imported |= {each.asname or each.name: f"{node.module}:{each.name}" for each in node.names}
+
+    def commands(self, within: ast.AST) -> Iterator[list[str]]:
+        """Yield the words of the commands that the calls of a program stand for."""
+        local = _locals(within)
+        for node in ast.walk(within):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                full = self._imported.get(called, called).replace(":", ".")
+                if full in ("uvicorn.run", "uvicorn.Config"):
+                    yield self._uvicorn(node, local)
+                elif full == "waitress.serve":
+                    yield self._waitress(node, local)
+                elif full.rpartition(".")[2] in _RUNS and (words := self._words(node, local)):
+                    yield words
+                elif called.endswith(".run") and self._is_flask(called):
+                    yield ["flask", "--app", self._app(node.func.value, local), "run"]  # type: ignore[attr-defined]
+
+    def _is_flask(self, called: str) -> bool:
+        return "flask" in self._uses and called.count(".") == 1 and called.partition(".")[0] not in self._uses
+
+    def _uvicorn(self, node: ast.Call, local: Mapping[str, ast.expr]) -> list[str]:
+        said = {word.arg: word.value for word in node.keywords if word.arg}
+        app = node.args[0] if node.args else said.get("app")
+        words = ["uvicorn", self._app(app, local)] if app else ["uvicorn"]
+        for name in ("workers", "limit_concurrency", "limit_max_requests", "backlog", "timeout_keep_alive"):
+            if name in said and not (isinstance(said[name], ast.Constant) and said[name].value is None):  # type: ignore[attr-defined]
+                words += [f"--{name.replace('_', '-')}", self._value(said[name], local)]
+        for name in ("factory", "reload"):
+            if name in said and self._value(said[name], local) not in ("False", "None"):
+                words.append(f"--{name}")
+        return words
+
+    def _waitress(self, node: ast.Call, local: Mapping[str, ast.expr]) -> list[str]:
+        threads = next((word.value for word in node.keywords if word.arg == "threads"), None)
+        app = [self._app(node.args[0], local)] if node.args else []
+        return ["waitress-serve", *(["--threads", self._value(threads, local)] if threads else []), *app]
+
+    def _words(self, node: ast.Call, local: Mapping[str, ast.expr]) -> list[str]:
+        """Return the command that a call such as ``os.execvp`` or ``subprocess.run`` starts, if it starts a server."""
+        for each in node.args:
+            each = local.get(each.id, each) if isinstance(each, ast.Name) else each  # noqa: PLW2901
+            if isinstance(each, ast.List):
+                words = [self._value(word, local) for word in each.elts]
+                if {word.rpartition("/")[2] for word in words} & {*SERVERS}:
+                    return words
+            elif isinstance(each, ast.Constant | ast.JoinedStr) and re.search(
+                r"\b(gunicorn|uvicorn|uwsgi) ", text := self._value(each, local)
+            ):
+                return ["sh", "-c", text]
+        return []
+
+    def _value(self, node: ast.expr, local: Mapping[str, ast.expr]) -> str:
+        """Return the value of an expression as a text; if it cannot be computed, the expression."""
+        known: dict[str, Setting | None] = dict(self._known)
+        for name, value in local.items():
+            known[name] = setting_of(value, known, self._environment, self._cores)
+        found = setting_of(node, known, self._environment, self._cores)
+        return ast.unparse(node) if found is None else str(found.value)
+
+    def _app(self, node: ast.expr, local: Mapping[str, ast.expr]) -> str:
+        """Return a module and a callable for the application that a call is given."""
+        if isinstance(node, ast.Name):
+            if node.id in self._imported:
+                return self._imported[node.id]
+            if node.id in local:
+                return self._app(local[node.id], {})
+            is_text = (text := self._known.get(node.id)) and isinstance(text.value, str)
+            return str(text.value) if text and is_text else f"{self._module}:{node.id}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return f"{self._app(node.func, {})}({', '.join(map(ast.unparse, [*node.args, *node.keywords]))})"
+        return self._value(node, local)
+
+
+def _locals(within: ast.AST) -> dict[str, ast.expr]:
+    """Return what the names that are local to a function are assigned."""
+    if isinstance(within, ast.Module):
+        bodies: list[Any] = [node for node in within.body if isinstance(node, ast.If)]
+        bodies += [node for node in within.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
+    else:
+        bodies = [within]
+    return {
+        node.targets[0].id: node.value
+        for body in bodies for node in ast.walk(body)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }  # fmt: skip

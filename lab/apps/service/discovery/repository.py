@@ -1,0 +1,160 @@
+"""The folder of an application, and a command that starts a server there."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from lab.apps.service.image import LEFT_OUT
+
+SERVERS = ("gunicorn", "uvicorn", "uwsgi", "granian", "hypercorn", "daphne", "fastapi", "flask", "litestar",
+           "waitress-serve", "django-admin")  # fmt: skip
+_VERBS = {"fastapi": ("run", "dev"), "flask": ("run",), "litestar": ("run",)}
+"""Programs that start a server only if one of these words follows."""
+NO_SERVERS = re.compile(
+    r"^(echo|printf|p?kill|killall|which|type|test|touch|mkdir|rm|cp|mv|ln|cat|cd|chmod|chown|apt|apt-get|apk|pip3?|"
+    r"supervisorctl|systemctl|service|celery|rq|huey|\[|\[\[)$"
+)
+"""Programs whose arguments may have the name of a server, which they do not start."""
+_MOST_WORDS = 40
+NOT_OF_THE_SERVICE = re.compile(
+    r"^(PATH|PORT|HOME|LANG|LC_.*|PYTHON.*|PIP_.*|UV_.*|POETRY_.*|PIPENV_.*|VIRTUAL_ENV|DEBIAN_.*|GUNICORN_CMD_ARGS|"
+    r"WEB_CONCURRENCY|UVICORN_.*|GRANIAN_.*|UWSGI_.*)$"
+)
+"""Variables that are for the tools of an image, or that say what the description says in its own keys."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """What an image has of the repository: ``context`` is the folder that it was built from."""
+
+    context: Path | None = None
+    file: Path | None = None
+    """The Dockerfile."""
+    folder: str = "/"
+    copies: tuple[tuple[str, str], ...] = ()
+    """What was copied from the repository, and where it lies in the image."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """The texts that the Dockerfile itself has, by their paths in the image."""
+    entrypoint: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """A command that starts a server. ``folder`` is its working folder in the repository, ``place`` where it stands.
+
+    ``given`` are the variables of the environment that the file gives to the service.
+    """
+
+    words: list[str]
+    folder: Path
+    place: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+    replicas: int | None = None
+    beside: tuple[str, ...] = ()
+    compose: str = ""
+    image: Image = field(default_factory=Image)
+
+    @property
+    def server(self) -> tuple[str, list[str]] | None:
+        """The server that the command starts, and the server's arguments; None: the command starts none."""
+        is_other = self.words and NO_SERVERS.match(self.words[0].rpartition("/")[2])
+        for place, word in enumerate([] if is_other else self.words[:_MOST_WORDS]):
+            name, rest = word.rpartition("/")[2], self.words[place + 1 :]
+            before = self.words[place - 1] if place else ""
+            if word in ("install", "add", "celery"):
+                return None
+            if name == "manage.py" or (name == "django-admin" and rest[:1] == ["runserver"]):
+                return ("runserver", rest) if rest[:1] == ["runserver"] else None
+            if name in _VERBS:
+                return (name, rest) if any(verb in rest for verb in _VERBS[name]) else None
+            if name == "waitress" and before == "-m":
+                return "waitress-serve", rest
+            if name in SERVERS and (before in ("", "-m", "--") or not before.startswith("-")):
+                return name, rest
+        return None
+
+    @property
+    def is_for_development(self) -> bool:
+        """Whether the command is for somebody who edits the source."""
+        server, arguments = self.server or ("", [])
+        return (
+            server in ("runserver", "flask") or "--reload" in arguments or (server == "fastapi" and "dev" in arguments)
+        )
+
+
+@dataclass
+class Repository:
+    """The folder of an application. ``problems`` are commands that were not understood, each with its place."""
+
+    folder: Path
+    cores: int = 1
+    problems: list[str] = field(default_factory=list)
+
+    def text(self, path: Path | str) -> str:
+        """Return the text of a file of the repository; empty: it cannot be read."""
+        try:
+            return (self.folder / path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return ""
+
+    def files(self, *patterns: str, deepest: int = 4) -> list[Path]:
+        """Return the files with names such as these, those at the top first; folders of tools are left out."""
+        found = {path for pattern in patterns for path in self.folder.rglob(pattern) if path.is_file()}
+        within = {path: path.relative_to(self.folder).parts for path in found}
+        kept = [path for path, parts in within.items() if len(parts) <= deepest and not {*LEFT_OUT} & {*parts}]
+        return sorted(kept, key=lambda path: (len(within[path]), path))
+
+    def in_folder(self, folder: str, image: Image | None = None) -> Path:
+        """Return the folder of the repository that a folder of the image was copied from.
+
+        If no COPY tells, it is the folder with the same name: that of /app/src is src.
+        """
+        image = image or Image()
+        context = image.context or self.folder
+        for there in self._sources_of(folder, image):
+            if there.is_dir():
+                return there.resolve()
+        parts = [part for part in PurePosixPath(folder).parts if part not in ("/", "..", ".")]
+        for base in dict.fromkeys((context, self.folder)):
+            for start in range(len(parts)):
+                if (there := base.joinpath(*parts[start:])).is_dir():
+                    return there
+        return context
+
+    def script(self, name: str, start: Start) -> str:
+        """Return the text of a script for a shell that the command runs; empty: the repository has no such script."""
+        text = self.program(name, start)
+        is_script = re.match(r"#!.*\b(?:sh|bash|ash|dash)\b", text) or (name.endswith(".sh") and text)
+        return text if is_script else ""
+
+    def program(self, name: str, start: Start) -> str:
+        """Return the text of a program that the command runs; empty: the repository has none."""
+        there = str(PurePosixPath(start.image.folder) / name)
+        if there in start.image.written:
+            return start.image.written[there]
+        path = self.program_path(name, start)
+        return self.text(path) if path else ""
+
+    def program_path(self, name: str, start: Start) -> Path | None:
+        """Return the file of a program that the command runs; None: the repository has none."""
+        there = str(PurePosixPath(start.image.folder) / name)
+        plain = (start.folder / name.lstrip("/"), self.folder / name.lstrip("/"))
+        named = self.files(PurePosixPath(name).name) if "/" in name or name.endswith(".sh") else []
+        candidates = [*plain[: not name.startswith("/")], *self._sources_of(there, start.image), *plain, *named]
+        inside = (
+            path for path in candidates if path.is_file() and path.resolve().is_relative_to(self.folder.resolve())
+        )
+        return next(inside, None)
+
+    def _sources_of(self, path: str, image: Image) -> Iterator[Path]:
+        """Yield what a path of the image may have been copied from, the last COPY first."""
+        base = image.context or self.folder
+        for source, target in reversed(image.copies):
+            ours = base / source.lstrip("/")
+            whole = PurePosixPath(path)
+            if whole == PurePosixPath(target) / ours.name:
+                yield ours
+            if whole.is_relative_to(target):
+                yield ours / whole.relative_to(target)
