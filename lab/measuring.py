@@ -10,7 +10,7 @@ from lab.engine.machine_usage import QUIET_WITHIN_S, Progress, is_busy
 from lab.options import RunRequest
 from lab.plan import Plan, timing
 from lab.progress import Expected, showing_progress
-from lab.terminal import interruptible, out, print_plan, say, short_path, talk
+from lab.terminal import interruptible, out, print_plan, report_path, say, talk
 
 if TYPE_CHECKING:
     from analysis.records.summary import Summary
@@ -33,7 +33,7 @@ def print_measured(folder: Path, summary: "Summary") -> None:
     from analysis.report.extensions import read_sections  # noqa: PLC0415
     from analysis.report.screen import print_screen  # noqa: PLC0415
 
-    print_screen(out, read_run(folder), summary, short_path(folder / "report.html"), read_sections(folder, summary))
+    print_screen(out, read_run(folder), summary, report_path(folder), read_sections(folder, summary))
     if summary.validity.verdict == "invalid":
         raise typer.Exit(1)
 

@@ -91,10 +91,11 @@ def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, bu
         console.print(f"  {rounds}: the same, each in an order of its own", soft_wrap=True)
 
 
-def short_path(path: Path) -> str:
-    """Return a path relative to the current folder if it is inside."""
-    here = Path.cwd()
-    return str(path.resolve().relative_to(here) if path.resolve().is_relative_to(here) else path)
+def report_path(folder: Path) -> str:
+    """Return the path of a run's report: relative if the current folder has it, and by ``latest`` if this is the run."""
+    latest = folder.resolve().parent / "latest"
+    path = (latest if latest.resolve() == folder.resolve() else folder.resolve()) / "report.html"
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(folder / "report.html")
 
 
 def time_in_words(seconds: int) -> str:

@@ -10,7 +10,7 @@ from lab.errors import LabError, WrongUse
 from lab.finished import latest, print_differences, reported, run_for, summary_of, verified
 from lab.options import Results, RunFolder
 from lab.paths import RESULTS
-from lab.terminal import count, out, print_json, say, short_path, talk
+from lab.terminal import count, out, print_json, report_path, say, talk
 
 if TYPE_CHECKING:
     from analysis.statistics.compare import Side
@@ -36,7 +36,7 @@ def report(
 
     folder = run or latest(results)
     summary = reported(folder, results)
-    record, page = read_run(folder), folder / "report.html"
+    record = read_run(folder)
     sections = read_sections(folder, summary)
     if as_markdown or as_json:
         sys.stdout.write(markdown(record, summary) if as_markdown else f"{summary.model_dump_json(indent=2)}\n")
@@ -49,9 +49,9 @@ def report(
     elif tables:
         print_tables(out, record, summary, sections)
     else:
-        print_screen(out, record, summary, short_path(page), sections)
+        print_screen(out, record, summary, report_path(folder), sections)
         return
-    say(f"\nReport: {short_path(page)}")
+    say(f"\nReport: {report_path(folder)}")
 
 
 def power(run: RunFolder = None, results: Results = RESULTS) -> None:

@@ -79,7 +79,7 @@ def _below(run: Run, summary: Summary, report: str, sections: Sequence[Section])
         yield _Part(sentence, most=1, gives_way=max(place - 1, 0))
     if run.trials > 1 and (judged := article_sentence(run, summary)):
         yield _Part(judged)
-    for sentence in words.next_lines(run, summary, report):
+    for sentence in words.next_lines(run, summary, report, WIDTH):
         yield _Part(sentence, most=1)
 
 

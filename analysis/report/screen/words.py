@@ -49,7 +49,7 @@ def cure_sentences(run: Run, summary: Summary) -> Iterator[str]:
         short = f"{pair[0].value.variant} ({measured_phrase(run, summary, pair)})"
         by_lead.setdefault(_lead(_CURES, run, pair), []).append(short)
     for lead, told in by_lead.items():
-        yield f"{lead} also {word_list(told)}." if lead == _CURES["reproduced"] else f"{lead} {word_list(told)}."
+        yield f"{lead.replace('Helps', 'Helps, too')} {word_list(told)}."
 
 
 def _lead(leads: dict[str, str], run: Run, pair: Pair) -> str:
@@ -79,7 +79,7 @@ def measured_phrase(run: Run, summary: Summary, pair: Pair) -> str:
 def _figure(claim: Claim, row: ClaimRow, value: float) -> str:
     if claim.relative_to:
         return number(value)
-    return percent(value) if row.unit == "share" else number(whole_number(row.unit, value))
+    return percent(value).replace(".0%", "%") if row.unit == "share" else number(whole_number(row.unit, value))
 
 
 def sureness(run: Run, summary: Summary) -> str:
@@ -122,15 +122,21 @@ def claim_sentences(run: Run, summary: Summary, shown: Sequence[Pair], width: in
     yield f"{holding} of {plural(len(pairs), 'claim')} hold{'s' if holding == 1 == len(pairs) else ''}."
     others = [pair for pair in pairs if pair[1].verdict != "reproduced" and pair not in shown]
     for claim, row in others[:most]:
-        bound = f" for {row.bound}" if row.measured is not None else ""
+        bound = f", claimed {_bound(claim, row)}" if row.measured is not None and claim.has_one_bound else ""
         lead, value = _OTHERS.get(row.verdict, "Not measured:"), measured_phrase(run, summary, (claim, row))
         yield f"{lead} {_shortened(row.says, width - len(lead + value + bound) - 4)}: {value}{bound}."
     if len(others) > most:
         yield f"… and {plural(len(others) - most, 'more claim')}: make report TABLE=claims"
 
 
+def _bound(claim: Claim, row: ClaimRow) -> str:
+    """Return the bound of a claim in words, in the unit of its value."""
+    side = "at least" if claim.at_least is not None else "at most"
+    return f"{side} {_figure(claim, row, claim.limit)}"
+
+
 def _shortened(text: str, most: int) -> str:
-    most = max(most, 30)
+    most = max(most, 20)
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
@@ -141,13 +147,21 @@ def more_trials(summary: Summary) -> str:
     return f"TRIALS={trials}, {max(1, round(trials * summary.round_s / 60))} min"
 
 
-def next_lines(run: Run, summary: Summary, report: str) -> Iterator[str]:
-    """Yield where the report is, and what to type next."""
-    yield f"Report: {report}"
+def next_lines(run: Run, summary: Summary, report: str, width: int) -> Iterator[str]:
+    """Yield where the report is and how to print the tables, and what to type next."""
+    tables = "make report TABLES=1"
+    lines = (f"Report: {report} · all tables: {tables}", f"Report: {report} · {tables}", f"Report: {report}")
+    yield next((line for line in lines if len(line) <= width), lines[-1])
+    yield f"Next: {next((step for step in _next_steps(run, summary) if len(step) + 6 <= width), tables)}"
+
+
+def _next_steps(run: Run, summary: Summary) -> Iterator[str]:
+    """Yield what somebody may type next, the most useful command first."""
     name = run.experiment
-    pair = next(iter(answers(run, summary)), None)
-    cure = next(iter(cures(run, summary)), None)
-    further = ""
+    if run.claims and run.trials < ENOUGH and not any(row.decided for row in summary.claims):
+        yield f"make experiment NAME={name} {more_trials(summary).partition(',')[0]}"
+    pair, cure = next(iter(answers(run, summary)), None), next(iter(cures(run, summary)), None)
     if pair and cure and pair[0].value.variant != cure[0].value.variant:
-        further = f" · lab watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}"
-    yield f"Next: make report TABLES=1{further}"
+        yield f"lab watch {name} --variants {pair[0].value.variant},{cure[0].value.variant}"
+    if run.claims:
+        yield "lab init FOLDER and make try measure your own service"
