@@ -441,6 +441,19 @@ def test_init_reads_how_a_service_starts(tmp_path: Path, shape: str) -> None:
         ({"Dockerfile": "FROM python\n\nCMD python x.py\n"}, "Dockerfile:3: command not understood: python x.py"),
         ({"Procfile": "web: python manage.py runserver\n"}, "Procfile:1: runserver is for development"),
         ({"Procfile": "web: gunicorn -k tornado a:b\n"}, "Procfile:1: the lab does not serve gunicorn's worker class"),
+        ({"Dockerfile": 'FROM python\nCOPY . /a\nENTRYPOINT ["/a/run.sh"]\n', "run.sh": "set -e\nexec shop-server "
+                                                                                        "run\n"},
+         "Dockerfile:3, /a/run.sh:2: command not understood: shop-server run"),
+        ({"Dockerfile": "FROM shop/base\nCOPY . /app\n"}, "Dockerfile: states no command"),
+        ({"Dockerfile": "FROM python\nARG N=4\nCMD gunicorn -w $N shop:app\n"}, "Dockerfile:3: --workers $N: the "
+                                                                                "value"),
+        ({"Procfile": "web: gunicorn -c conf/other.py shop:app\n"}, "Procfile:1: there is no settings file "
+                                                                    "conf/other.py"),
+        ({"Procfile": "web: python serve.py\n", "serve.py": "import uvicorn\nfrom conf import n\n"
+          "uvicorn.run('shop:app', workers=n.WORKERS)\n"}, "Procfile:1: --workers n.WORKERS: the value"),
+        ({"compose.yaml": "services:\n  web:\n    build: .\n    command: uvicorn shop:app\n"
+          "    environment: ['KEY=https://${HOST:?none}']\n"}, "compose.yaml: KEY is https://${HOST:?none}: the value"),
+        ({"compose.yaml": "services: [\n"}, "compose.yaml: this Compose file cannot be read"),
     ],
 )  # fmt: skip
 def test_what_init_cannot_read_is_said_at_its_place(tmp_path: Path, files: dict[str, str], says: str) -> None:
@@ -457,6 +470,28 @@ def test_a_shell_is_read_and_not_run() -> None:
         "run", "1", "2", "1 2", "b", "e", "x", "y z", "9", "$(date)", "$C",
     ]  # fmt: skip
     assert shell.words("export D=d; E=e exec run -$D 'q $A' a\\ b") == ["run", "-d", "q $A", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("script", "starts"),
+    [
+        ("if [ -t 1 ] && [ ! -d /x ]; then A=1; else A=2; fi\nrun $A", ["run $A"]),
+        ("A=0\nif [ -f x ]; then A=1; fi\nrun $A", ["run $A"]),
+        ('if [ -z "$P" ]; then P=80; fi\nrun $P', ["run 80"]),
+        ("if [ $KNOWN -gt 3 ] && ! false; then run a; else run b; fi", ["run a"]),
+        ('[ "$KNOWN" = 5 ] || exec run a\n[[ $KNOWN == 5* ]] && exec run b\nrun c', ["run b"]),
+        ("if [ -x y ]; then exec run a; fi\nrun b", ["run a", "run b"]),
+        ("for f in *; do run $f; done\nwhile true; do shift; done\nrun $1", ["run $f", "run x"]),
+        ("case $UNKNOWN in a) run a ;; *) run b ;; esac", ["run a", "run b"]),
+        (". ./more.sh\nrun ${MORE} $(python -c 'import os; print(os.cpu_count() * 2 + 1)')", ["run y 9"]),
+        ('f() { run "$2"; }\nf a b\nf() { f; }\nf', ["run b"]),
+    ],
+)
+def test_a_branch_counts_unless_its_condition_is_known(script: str, starts: list[str]) -> None:
+    """A variable to which the branches of an unknown condition give different values is not known."""
+    shell = Shell({"KNOWN": "5"}, ["x"], cores=4, read={"./more.sh": "MORE=y"}.__getitem__)
+
+    assert [" ".join(started.words) for started in shell.run(script)] == starts
 
 
 def test_settings_are_computed_without_running_the_file() -> None:

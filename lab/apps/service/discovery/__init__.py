@@ -143,7 +143,7 @@ def _guessed(routes: Iterable[tuple[str, str]]) -> Iterator[str]:
             return
         names[name := name_from(path, "home")] += 1
         name += f"-{names[name]}" if names[name] > 1 else ""
-        plain = re.fullmatch(PATH_PATTERN, path) and not set("<>{}") & set(path)
+        plain = re.fullmatch(PATH_PATTERN, path) and not re.search(r"[<>{}]|/:", path)
         verb = "" if method == "get" else f", method: {method.upper()}"
         line = f"{name}: {{path: {json_text(path)}{verb}, users: 10, pause_s: 0.1}}"
         if plain and not verb:

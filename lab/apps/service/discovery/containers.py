@@ -266,6 +266,10 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
         )
         words = [*entrypoint, *_listed(said.get("command"), shell)]
         stated = f"{place}:{_line(repository.text(path), name, 'command' if said.get('command') else 'entrypoint')}"
+    for variable in [name for name, value in environment.items() if re.search(r"\$\{?\w", value)]:
+        repository.problems.append(
+            f"{place}: {variable} is {environment.pop(variable)}: the value is not in the repository"
+        )
     if not words:
         return []
     if said.get("working_dir"):
@@ -276,11 +280,12 @@ def _service(repository: Repository, path: Path, name: str, services: Mapping[st
     )
     replicas = (said.get("deploy") or {}).get("replicas") or said.get("scale")
     given = {key: value for key, value in environment.items() if not NOT_OF_THE_SERVICE.match(key)}
-    return follow(replace(
+    found = follow(replace(
         start, words=words, place=stated, replicas=replicas if isinstance(replicas, int) else None,
         environment={**start.environment, **_env_files(repository, path, said), **environment},
         given={**start.given, **given}, beside=beside, compose=place,
     ), repository)  # fmt: skip
+    return [each for each in found if each.server or said.get("build")]
 
 
 def _built(repository: Repository, path: Path, said: Mapping[str, Any], shell: Shell) -> Start:

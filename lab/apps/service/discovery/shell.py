@@ -192,7 +192,7 @@ class Shell:
         said = ["".join(self._expanded(part)) for part in inner]
         if any("$" in each or "`" in each for each in said):
             return None
-        with suppress(ValueError, IndexError):
+        with suppress(ValueError, IndexError, KeyError):
             return (
                 {"-z": not said[0], "-n": bool(said[0])}[sign] if sign in ("-z", "-n") else _COMPARED[sign](*said[:2])
             )

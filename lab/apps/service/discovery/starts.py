@@ -7,6 +7,9 @@ from lab.apps.service.discovery.containers import compose_starts, docker_starts
 from lab.apps.service.discovery.platforms import machine_starts, platform_starts
 from lab.apps.service.discovery.repository import Repository, Start
 
+MOST_CHARACTERS = 160
+"""How much of a command is shown that was not understood."""
+
 
 def starts_of(repository: Repository) -> list[Start]:
     """Return the commands that start servers, the one that counts most first, those for development last.
@@ -45,6 +48,10 @@ def _not_understood(groups: Sequence[Sequence[Start]]) -> Iterator[str]:
             return
         for start in group:
             if start.words:
-                yield f"{start.place}: command not understood: {shlex.join(start.words)}"
+                yield f"{start.place}: command not understood: {_in_short(shlex.join(start.words))}"
             elif not is_known:
                 yield f"{start.place}: states no command, so that of its base image counts, which the lab cannot read"
+
+
+def _in_short(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} …"
