@@ -484,7 +484,7 @@ def test_a_shell_is_read_and_not_run() -> None:
         ("for f in *; do run $f; done\nwhile true; do shift; done\nrun $1", ["run $f", "run x"]),
         ("case $UNKNOWN in a) run a ;; *) run b ;; esac", ["run a", "run b"]),
         (". ./more.sh\nrun ${MORE} $(python -c 'import os; print(os.cpu_count() * 2 + 1)')", ["run y 9"]),
-        ('f() { run "$2"; }\nf a b\nf() { f; }\nf', ["run b"]),
+        ('f() { run "$2"; }\nf a b\nf() { f; }\nf', ["run b", "f"]),
     ],
 )
 def test_a_branch_counts_unless_its_condition_is_known(script: str, starts: list[str]) -> None:
