@@ -92,7 +92,7 @@ def print_plan(console: Console, name: str, planned: "Plan", expected_s: int, bu
 
 
 def report_path(folder: Path) -> str:
-    """Return the path of a run's report: relative if the current folder has it, and by ``latest`` if this is the run."""
+    """Return the path of a report: relative if the current folder has it, and by ``latest`` if this is the run."""
     latest = folder.resolve().parent / "latest"
     path = (latest if latest.resolve() == folder.resolve() else folder.resolve()) / "report.html"
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(folder / "report.html")
